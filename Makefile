@@ -1,0 +1,56 @@
+# Two commands do everything: `make demo` and `make test`. Both set up .venv first; again only when pins change.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+ROOMS := python dialects passes lowering runtime tools examples bench test
+
+.PHONY: help setup demo test lint format lit pytest bench clean
+
+help:
+	@echo "make demo    compile two models, compare with eager, print the kernel <-> source tables"
+	@echo "make test    ruff, mypy, lit, pytest"
+	@echo "make lint    ruff and mypy only          make format  let ruff rewrite the files"
+	@echo "make bench   the benchmarks of docs/benchmarks.md"
+	@echo "make clean   remove .venv and everything built"
+
+setup: $(STAMP)
+
+# One venv, pinned by constraints.txt; the project itself is editable, so sources need no reinstall.
+$(STAMP): pyproject.toml constraints.txt CMakeLists.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "covan needs Python >= 3.11; set PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) (a few minutes the first time)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt scikit-build-core 2>pip.log || { cat pip.log; exit 1; }
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[test]' 2>pip.log || { cat pip.log; exit 1; }
+	@rm -f pip.log
+	@touch $(STAMP)
+
+demo: setup
+	@$(BIN)/python examples/demo.py
+
+test: lint lit pytest
+
+lint: setup
+	$(BIN)/ruff format --check $(ROOMS)
+	$(BIN)/ruff check $(ROOMS)
+	$(BIN)/python test/typecheck.py
+
+format: setup
+	$(BIN)/ruff format $(ROOMS)
+	$(BIN)/ruff check --fix $(ROOMS)
+
+lit: setup
+	$(BIN)/python -m lit.main -sv test/lit
+
+pytest: setup
+	$(BIN)/python -m pytest -q test/python
+
+bench: setup
+	$(BIN)/python bench/compile_overhead.py
+	$(BIN)/python bench/models.py
+
+clean:
+	rm -rf $(VENV) build dist pip.log .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,107 @@
+"""IREE's compiler, phase by phase, in this process.
+
+Each phase is run through the compiler's own invocation interface (``compile-from`` / ``compile-to``), not through
+named pass pipelines: only so do session flags and compile-time evaluation of constants take effect as in
+``iree-compile``. The Python module object is borrowed, so observers see it between phases.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import itertools
+import re
+from typing import Any
+
+import iree.compiler.ir as ir
+from iree.compiler.api import Output, Session, ctypes_dl
+
+from covan_mlir.lowering.pipeline import State, Step, StepError
+
+PHASES = (
+    "start",
+    "input",
+    "abi",
+    "preprocessing",
+    "global-optimization",
+    "dispatch-creation",
+    "flow",
+    "stream",
+    "executable-sources",
+    "executable-configurations",
+    "executable-targets",
+    "hal",
+    "vm",
+    "end",
+)
+
+_lib: Any = ctypes_dl._dylib
+_Callback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.POINTER(ctypes.c_char), ctypes.c_size_t, ctypes.c_void_p)
+for _name, _types in (
+    ("SetCompileFromPhase", [ctypes.c_void_p, ctypes.c_char_p]),
+    ("SetCompileToPhase", [ctypes.c_void_p, ctypes.c_char_p]),
+    ("EnableCallbackDiagnostics", [ctypes.c_void_p, ctypes.c_int, _Callback, ctypes.c_void_p]),
+):
+    _function = getattr(_lib, f"ireeCompilerInvocation{_name}")
+    _function.argtypes, _function.restype = _types, None
+
+_SEVERITY = ("note", "warning", "error", "remark")
+_AT = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):\d+: (?P<message>.*)$", re.DOTALL)
+
+
+def _diagnostic(severity: int, text: str) -> dict[str, Any]:
+    # The callback gives text only; MLIR prints the innermost file location in front of it.
+    row: dict[str, Any] = {"severity": _SEVERITY[severity] if 0 <= severity < len(_SEVERITY) else "error"}
+    match = _AT.match(text.strip())
+    if match:
+        return row | {"message": match["message"], "file": match["file"], "line": int(match["line"])}
+    return row | {"message": text.strip()}
+
+
+def enter(flags: tuple[str, ...]) -> Step:
+    """The step that moves the module from torch-mlir's context into a new IREE session, by bytecode."""
+
+    def run(state: State) -> None:
+        out = io.BytesIO()
+        state.module.operation.write_bytecode(out)
+        session = Session()
+        try:
+            session.set_flags(*flags)
+        except ValueError as error:
+            raise StepError(f"the IREE compiler refuses a flag: {error}") from error
+        try:
+            with session.context, ir.Location.unknown():
+                state.module = ir.Module.parse(out.getvalue())
+        except ir.MLIRError as error:
+            raise StepError(str(error)) from error
+        state.session = session
+
+    return Step("iree:import", run)
+
+
+def _phase(start: str, stop: str) -> Step:
+    def run(state: State) -> None:
+        seen: list[dict[str, Any]] = []
+
+        def told(severity: int, text: Any, size: int, _data: Any) -> None:
+            seen.append(_diagnostic(severity, ctypes.string_at(text, size).decode(errors="replace")))
+
+        callback = _Callback(told)  # lives until the invocation is closed
+        with state.session.context, ir.Location.unknown(), state.session.invocation() as invocation:
+            _lib.ireeCompilerInvocationEnableCallbackDiagnostics(invocation._inv_p, 0, callback, None)
+            invocation.import_module(state.module.operation)
+            _lib.ireeCompilerInvocationSetCompileFromPhase(invocation._inv_p, start.encode())
+            _lib.ireeCompilerInvocationSetCompileToPhase(invocation._inv_p, stop.encode())
+            if not invocation.execute():
+                errors = [row for row in seen if row["severity"] == "error"]
+                message = errors[0]["message"] if errors else "the IREE compiler gave no reason"
+                raise StepError(message, errors or seen)
+            if stop == "end":
+                with Output.open_membuffer() as output:
+                    invocation.output_vm_bytecode(output)
+                    state.output = bytes(output.map_memory())
+
+    return Step(f"iree:{stop}", run)
+
+
+STEPS: tuple[Step, ...] = tuple(_phase(a, b) for a, b in itertools.pairwise(PHASES))

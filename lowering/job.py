@@ -1,0 +1,122 @@
+"""One compilation, as the worker runs it: bytecode of the torch dialect in, program and sites out."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from covan_mlir.lowering import externals, iree_phases, torch_to_linalg
+from covan_mlir.lowering.pipeline import State, Step, StepError, instrument, run
+from covan_mlir.lowering.request import Job
+from covan_mlir.lowering.sites import SiteObserver
+
+log = logging.getLogger(__name__)
+
+
+class JobError(Exception):
+    """A step failed for good; ``row`` is what the caller's side needs to raise `CompileError`."""
+
+    def __init__(self, row: dict[str, Any]) -> None:
+        super().__init__(row["message"])
+        self.row = row
+
+
+def compile_job(bytecode: bytes, job: Job, told: Callable[[str], None]) -> tuple[dict[str, Any], bytes]:
+    """-> (what was found out, the program).
+
+    Args:
+        told: is given each step's name before it runs.
+
+    Raises:
+        JobError: a step failed.
+    """
+    reason: dict[str, Any] | None = None
+    if job.frontend in ("auto", "linalg"):
+        try:
+            return _attempt("linalg", bytecode, job, told)
+        except JobError as error:
+            if job.frontend == "linalg" or error.row["phase"] not in {step.name for step in torch_to_linalg.STEPS}:
+                raise
+            reason = error.row
+    try:
+        result, program = _attempt("torch", bytecode, job, told)
+    except JobError as error:
+        if reason:  # the first refusal names the operation; the second one usually repeats it in other words
+            error.row["diagnostics"] = reason["diagnostics"] + error.row["diagnostics"]
+        raise
+    result["why_torch"] = reason
+    return result, program
+
+
+def _attempt(frontend: str, bytecode: bytes, job: Job, told: Callable[[str], None]) -> tuple[dict[str, Any], bytes]:
+    from torch_mlir import ir as torch_ir
+
+    from covan_mlir import dialects
+    from covan_mlir.dialects import prov
+
+    context = torch_ir.Context()
+    dialects.load(context)
+    with context:
+        module = torch_ir.Module.parse(bytecode)
+    table = prov.detach_table(module) if job.provenance else None
+    observer = SiteObserver({row.id: row.inputs for row in table.parts}) if table is not None else None
+    steps: list[Step] = list(torch_to_linalg.STEPS) if frontend == "linalg" else []
+    steps.append(iree_phases.enter(job.flags))
+    if job.weights and frontend == "linalg":
+        steps.append(externals.externalize(job.weights))
+    steps += iree_phases.STEPS
+    state = State(module)
+    keep = _Keeper(job.reproducer, state)
+    step_name = ""
+
+    def before(name: str, state: State) -> None:
+        nonlocal step_name
+        step_name = name
+        told(name)
+        keep(name)
+
+    try:
+        run(instrument(steps, [observer] if observer else []), state, before)
+    except StepError as error:
+        raise JobError(
+            {
+                "phase": step_name,
+                "message": str(error),
+                "diagnostics": error.diagnostics,
+                "reproducer": job.reproducer,
+            }
+        ) from error
+    keep.forget()
+    result = {
+        "frontend": frontend,
+        "seconds": state.seconds,
+        "sites": [asdict(site) for site in observer.sites] if observer else [],
+        "commands": observer.commands if observer else [],
+    }
+    return result, state.output
+
+
+class _Keeper:
+    """Writes the IR before each step, so that it is there when the step takes the process down."""
+
+    def __init__(self, path: str | None, state: State) -> None:
+        self._path = path
+        self._state = state
+
+    def __call__(self, step: str) -> None:
+        if self._path is None:
+            return
+        temporary = f"{self._path}.{os.getpid()}"
+        text = self._state.module.operation.get_asm(enable_debug_info=True)
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(f"// input of step {step}\n{text}")
+        os.replace(temporary, self._path)
+
+    def forget(self) -> None:
+        if self._path is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(self._path)

@@ -1,0 +1,78 @@
+"""Pipelines that are observed from outside: passes are never edited to carry provenance.
+
+A pipeline is a sequence of steps over one `State`. `instrument` returns the same pipeline with observers between the
+steps; each sees the module after every step and writes what it learns into records of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+@dataclass
+class State:
+    """What travels along a pipeline.
+
+    Attributes:
+        module: the module in the current step's context (torch-mlir's or IREE's bindings).
+        session: IREE's session once the module lives there.
+        output: the finished program.
+        seconds: wall time of each step.
+    """
+
+    module: Any
+    session: Any = None
+    output: bytes = b""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: a name for people and a function that leaves a valid module in the state."""
+
+    name: str
+    run: Callable[[State], None]
+
+
+class Observer(Protocol):
+    """Sees the module after a step; may set locations, which are annotations, and nothing else."""
+
+    def __call__(self, step: str, state: State) -> None: ...
+
+
+class StepError(Exception):
+    """A step failed: carries the diagnostics that its compiler gave.
+
+    Attributes:
+        diagnostics: rows with ``severity``, ``message``, and where known ``ids``, ``file`` and ``line``.
+    """
+
+    def __init__(self, message: str, diagnostics: Sequence[dict[str, Any]] = ()) -> None:
+        super().__init__(message)
+        self.diagnostics = list(diagnostics)
+
+
+def instrument(pipeline: Iterable[Step], observers: Sequence[Observer]) -> tuple[Step, ...]:
+    """The same pipeline, observed after each step."""
+
+    def observed(step: Step) -> Step:
+        def run(state: State) -> None:
+            step.run(state)
+            for observer in observers:
+                observer(step.name, state)
+
+        return Step(step.name, run)
+
+    return tuple(observed(step) for step in pipeline) if observers else tuple(pipeline)
+
+
+def run(pipeline: Iterable[Step], state: State, before: Callable[[str, State], None]) -> None:
+    """Run the steps in order. ``before`` is told each step's name first: when a compiler crashes, it was that one."""
+    for step in pipeline:
+        before(step.name, state)
+        start = time.perf_counter()
+        step.run(state)
+        state.seconds[step.name] = time.perf_counter() - start

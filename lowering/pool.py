@@ -1,0 +1,219 @@
+"""The caller's side of the worker: compile in another process, survive whatever happens there.
+
+One idle worker is kept for the next compilation. A worker that crashed, hung or was interrupted is thrown away; a
+worker that reported an error is not.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import IO, Any
+
+from covan_mlir.lowering import messages
+from covan_mlir.lowering.request import Job
+
+log = logging.getLogger(__name__)
+
+_LOG_TAIL = 4000
+TORCH_STEPS = ("torch-backend", "torch-to-linalg")
+
+
+@dataclass
+class WorkerError(Exception):
+    """A compilation that gave no program.
+
+    Attributes:
+        phase: the step that was running.
+        message: what happened.
+        diagnostics: rows as `covan_mlir.lowering.pipeline.StepError` describes them.
+        reproducer: where the step's input was kept, or None.
+        log: end of what the worker printed; only after a crash.
+        crashed: the process is gone, rather than having answered.
+    """
+
+    phase: str
+    message: str
+    diagnostics: list[dict[str, Any]]
+    reproducer: str | None = None
+    log: str = ""
+    crashed: bool = False
+
+
+class _Worker:
+    """One process and the file that collects what it prints."""
+
+    def __init__(self) -> None:
+        self.log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the worker
+        # Its own session: Ctrl-C reaches the caller, which then stops the worker in order.
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "covan_mlir.lowering.worker", str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            start_new_session=True,
+        )
+        self.owner = os.getpid()
+        self.ready = False
+
+    def stop(self) -> None:
+        self.process.kill()
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        self.process.wait()
+        self.log.close()
+
+    def tail(self) -> str:
+        self.log.seek(0, os.SEEK_END)
+        self.log.seek(max(0, self.log.tell() - _LOG_TAIL))
+        return self.log.read().decode(errors="replace").strip()
+
+
+_lock = threading.Lock()
+_idle: list[_Worker] = []
+
+
+def prepare() -> None:
+    """Start a worker in the background if none is idle: its imports overlap with the export of the model."""
+    with _lock:
+        _forget_inherited()
+        if not _idle:
+            _idle.append(_Worker())
+
+
+def _take() -> _Worker:
+    with _lock:
+        _forget_inherited()
+        while _idle:
+            worker = _idle.pop()
+            if worker.process.poll() is None:
+                return worker
+            worker.stop()
+    return _Worker()
+
+
+def _give(worker: _Worker) -> None:
+    with _lock:
+        if not _idle:
+            _idle.append(worker)
+            return
+    worker.stop()
+
+
+def _forget_inherited() -> None:
+    # After a fork the pipes are shared with the parent, whose worker it is.
+    _idle[:] = [worker for worker in _idle if worker.owner == os.getpid()]
+
+
+@atexit.register
+def shutdown() -> None:
+    """Stop the idle worker."""
+    with _lock:
+        while _idle:
+            worker = _idle.pop()
+            if worker.owner == os.getpid():
+                worker.stop()
+
+
+def compile_program(
+    bytecode: bytes,
+    job: Job,
+    *,
+    timeout: float | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> tuple[dict[str, Any], bytes]:
+    """Compile in a worker: see `covan_mlir.lowering.job.compile_job`.
+
+    A crash while torch-mlir lowers the program to linalg counts as "cannot lower": with ``frontend="auto"`` the
+    program then takes IREE's torch input in a fresh worker, as after an error.
+
+    Raises:
+        WorkerError: it failed, crashed, ran out of memory or of time.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    try:
+        return _once(bytecode, job, deadline, progress)
+    except WorkerError as error:
+        if not (job.frontend == "auto" and error.crashed and error.phase in TORCH_STEPS):
+            raise
+        log.warning("torch-mlir crashed in %s (%s)", error.phase, error.message)
+        result, program = _once(bytecode, replace(job, frontend="torch"), deadline, progress)
+        result["why_torch"] = {
+            "phase": error.phase,
+            "message": error.message,
+            "diagnostics": error.diagnostics,
+        }
+        return result, program
+
+
+def _once(
+    bytecode: bytes, job: Job, deadline: float | None, progress: Callable[[str], None] | None
+) -> tuple[dict[str, Any], bytes]:
+    worker = _take()
+    expired = threading.Event()
+    timer = None
+    if deadline is not None:
+
+        def expire() -> None:
+            expired.set()
+            worker.process.kill()
+
+        timer = threading.Timer(max(0.0, deadline - time.monotonic()), expire)
+        timer.daemon = True
+        timer.start()
+    step = "start"
+    try:
+        assert worker.process.stdin is not None
+        assert worker.process.stdout is not None
+        messages.send(worker.process.stdin, asdict(job), [bytecode])
+        while True:
+            header, blobs = messages.receive(worker.process.stdout)
+            kind = header.pop("kind")
+            if kind == "step":
+                step = header["name"]
+                if progress:
+                    progress(step)
+            elif kind == "done":
+                _give(worker)
+                return header, blobs[0]
+            elif kind == "error":
+                _give(worker)
+                raise WorkerError(header["phase"], header["message"], header["diagnostics"], header["reproducer"])
+    except (EOFError, OSError):
+        raise _lost(worker, step, job, expired.is_set()) from None
+    except WorkerError:
+        raise
+    except BaseException:  # Ctrl-C above all
+        worker.stop()
+        raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+def _lost(worker: _Worker, step: str, job: Job, timed_out: bool) -> WorkerError:
+    code = worker.process.wait()
+    tail = worker.tail()
+    worker.stop()
+    kept = job.reproducer if job.reproducer and os.path.exists(job.reproducer) else None
+    if timed_out:
+        message = "the compiler took longer than the time allowed and was stopped"
+    elif code == -signal.SIGKILL:
+        message = "the compiler was killed by the system, most likely because memory ran out"
+    elif code < 0:
+        message = f"the compiler crashed with {signal.Signals(-code).name}"
+    else:
+        message = f"the compiler's process ended with exit code {code}"
+    return WorkerError(step, message, [], kept, tail, crashed=True)

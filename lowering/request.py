@@ -1,0 +1,30 @@
+"""What the caller asks of the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to compile and how.
+
+    Attributes:
+        frontend: ``linalg``, ``torch`` or ``auto`` (linalg, then torch if torch-mlir cannot lower the program).
+        flags: of the IREE compiler, target's and user's.
+        weights: names of the trailing arguments that are read from outside the program.
+        provenance: whether the module carries a ledger and sites are to be found.
+        reproducer: where to keep the IR that entered the failing step, or None.
+    """
+
+    frontend: str
+    flags: tuple[str, ...]
+    weights: tuple[str, ...] = ()
+    provenance: bool = True
+    reproducer: str | None = None
+
+    @staticmethod
+    def from_json(row: Mapping[str, Any]) -> Job:
+        return Job(**{**row, "flags": tuple(row["flags"]), "weights": tuple(row["weights"])})

@@ -1,0 +1,59 @@
+"""The compiler's process: reads jobs from standard input, writes results to standard output, until either closes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from typing import BinaryIO
+
+from covan_mlir.lowering import messages
+from covan_mlir.lowering.request import Job
+
+
+def main(parent: int) -> None:
+    """Serve the jobs of process ``parent``.
+
+    Standard output is kept for messages: what compilers print goes to standard error.
+    """
+    _watch_parent(parent)
+    requests: BinaryIO = sys.stdin.buffer
+    answers: BinaryIO = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    # Heavy imports come before the greeting: the caller counts the worker as ready then.
+    from covan_mlir.lowering.job import JobError, compile_job
+
+    messages.send(answers, {"kind": "ready"})
+    while True:
+        try:
+            header, blobs = messages.receive(requests)
+        except EOFError:
+            return
+        job = Job.from_json(header)
+        try:
+            result, program = compile_job(
+                blobs[0], job, lambda step: messages.send(answers, {"kind": "step", "name": step})
+            )
+        except JobError as error:
+            messages.send(answers, {"kind": "error", **error.row})
+        else:
+            messages.send(answers, {"kind": "done", **result}, [program])
+
+
+def _watch_parent(parent: int) -> None:
+    """End this process when the caller is gone, even in the middle of a compilation.
+
+    Linux's parent-death signal would not do: it fires when the *thread* that started the worker ends.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="watch-parent", daemon=True).start()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,62 @@
+"""covan: compile PyTorch models through torch-mlir and IREE without losing track of where anything came from.
+
+Names are imported on first use: loading and running an artifact needs neither torch nor a compiler.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "compile_module": "covan_mlir.compile",
+    "load": "covan_mlir.loading",
+    "Executable": "covan_mlir.executable",
+    "CompileOptions": "covan_mlir.options",
+    "Lineage": "covan_mlir.lineage",
+    "Action": "covan_mlir.lineage",
+    "Part": "covan_mlir.lineage",
+    "Site": "covan_mlir.lineage",
+    "Frame": "covan_mlir.lineage",
+    "CovanError": "covan_mlir.errors",
+    "ExportError": "covan_mlir.errors",
+    "CompileError": "covan_mlir.errors",
+    "InputError": "covan_mlir.errors",
+    "TargetError": "covan_mlir.errors",
+    "ArtifactError": "covan_mlir.errors",
+    "Diagnostic": "covan_mlir.errors",
+}
+
+__all__ = ["__version__", *sorted(_PUBLIC)]
+
+if TYPE_CHECKING:
+    from covan_mlir.compile import compile_module as compile_module
+    from covan_mlir.errors import ArtifactError as ArtifactError
+    from covan_mlir.errors import CompileError as CompileError
+    from covan_mlir.errors import CovanError as CovanError
+    from covan_mlir.errors import Diagnostic as Diagnostic
+    from covan_mlir.errors import ExportError as ExportError
+    from covan_mlir.errors import InputError as InputError
+    from covan_mlir.errors import TargetError as TargetError
+    from covan_mlir.executable import Executable as Executable
+    from covan_mlir.lineage import Action as Action
+    from covan_mlir.lineage import Frame as Frame
+    from covan_mlir.lineage import Lineage as Lineage
+    from covan_mlir.lineage import Part as Part
+    from covan_mlir.lineage import Site as Site
+    from covan_mlir.loading import load as load
+    from covan_mlir.options import CompileOptions as CompileOptions
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'covan_mlir' has no attribute {name!r}")
+    value = getattr(import_module(_PUBLIC[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC})

@@ -1,0 +1,175 @@
+"""`compile_module`: from a model to an executable that knows where its kernels came from."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from covan_mlir import __version__
+from covan_mlir.errors import CompileError, Diagnostic
+from covan_mlir.executable import Executable
+from covan_mlir.frontend.capture import Capture, Model, capture
+from covan_mlir.frontend.importer import Imported, import_program
+from covan_mlir.lineage import Action, Lineage, Site
+from covan_mlir.lowering import pool, targets
+from covan_mlir.lowering.request import Job
+from covan_mlir.options import CompileOptions
+
+log = logging.getLogger(__name__)
+
+_TOOLS = ("torch", "torch-mlir", "iree-base-compiler", "iree-base-runtime")
+
+
+def compile_module(
+    model: Model,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    target: str = "cpu",
+    dynamic_shapes: Any = None,
+    provenance: bool = True,
+    options: CompileOptions | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Executable:
+    """Compile a model for example arguments.
+
+    Args:
+        model: an ``nn.Module``, a function, a ``torch.export.ExportedProgram``, or the path of a ``.pt2`` file. The
+            module's weights are compiled in as they are now; its mutated buffers stay its own.
+        args, kwargs: example arguments, any pytree of tensors (torch or numpy), numbers, strings and None.
+        target: ``cpu``: this machine.
+        dynamic_shapes: as `torch.export.export` takes it.
+        provenance: record the lineage. Without it the machine code is the same and ``lineage`` is empty.
+        options: see `CompileOptions`.
+        progress: is told the name of each step before it runs.
+
+    Raises:
+        ExportError: the model does not export or import.
+        CompileError: the compiler failed or crashed; this process goes on unharmed.
+        InputError, TargetError: wrong arguments.
+    """
+    options = options or CompileOptions()
+    flags = (*targets.flags(target), *options.iree_flags)
+    tell = progress or (lambda step: None)
+    pool.prepare()
+    tell("export")
+    captured = capture(model, args, kwargs, dynamic_shapes)
+    tell("import")
+    imported = import_program(captured, provenance=provenance, external_weight_bytes=options.external_weight_bytes)
+    job = Job(options.frontend, flags, tuple(imported.weights), provenance, options.reproducer)
+    try:
+        result, program = pool.compile_program(imported.bytecode, job, timeout=options.timeout, progress=tell)
+    except pool.WorkerError as error:
+        raise _compile_error(error, imported.actions) from None
+    _report_frontend(result, imported.actions)
+    tell("load")
+    return Executable(
+        program,
+        imported.signature,
+        _lineage(imported, result),
+        target=target,
+        device=options.device,
+        info={
+            "frontend": result["frontend"],
+            "flags": list(flags),
+            "seconds": result["seconds"],
+            "weights": "globals" if result["frontend"] == "linalg" else "arguments",
+        },
+        weights=imported.weights,
+        states=_ModuleState(captured),
+        versions={"covan": __version__, **{name: importlib.metadata.version(name) for name in _TOOLS}},
+    )
+
+
+class _ModuleState:
+    """Mutated buffers live where the model keeps them."""
+
+    def __init__(self, captured: Capture) -> None:
+        self._captured = captured
+
+    def read(self, name: str) -> torch.Tensor:
+        return self._captured.state(name)
+
+    def write(self, name: str, value: Any) -> None:
+        with torch.no_grad():
+            self._captured.state(name).copy_(value)
+
+
+def _lineage(imported: Imported, result: Mapping[str, Any]) -> Lineage:
+    action_of = {part.id: part.action for action in imported.actions for part in action.parts}
+    sites = [
+        Site(
+            id=index,
+            kernel=row["kernel"],
+            phase=row["phase"],
+            trace=tuple(sorted({action_of[part] for part in row["parts"]})),
+            parts=tuple(row["parts"]),
+        )
+        for index, row in enumerate(result["sites"])
+    ]
+    return Lineage(imported.actions, sites, result["commands"])
+
+
+def _diagnostics(rows: list[dict[str, Any]], actions: tuple[Action, ...]) -> tuple[Diagnostic, ...]:
+    owner = {part.id: action.id for action in actions for part in action.parts}
+    found = []
+    for row in rows:
+        ids = [owner.get(i, i) for i in row.get("ids", ())]
+        file, line = row.get("file"), row.get("line")
+        if not ids and file:  # IREE's messages name a line, not an action: tell it when the line has one action only
+            there = [a.id for a in actions if any(f.file == file and f.line == line for f in a.frames)]
+            ids = there if len(there) == 1 else []
+        found.append(Diagnostic(row["severity"], row["message"], ids[0] if ids else None, file, line))
+    return tuple(found)
+
+
+def _culprit(
+    diagnostics: tuple[Diagnostic, ...], actions: tuple[Action, ...]
+) -> tuple[Action | None, str | None, int | None]:
+    for diagnostic in diagnostics:
+        if diagnostic.severity == "error" and (diagnostic.action is not None or diagnostic.file):
+            action = actions[diagnostic.action] if diagnostic.action is not None else None
+            user = next((f for f in action.frames if not f.internal), None) if action else None
+            return action, user.file if user else diagnostic.file, user.line if user else diagnostic.line
+    return None, None, None
+
+
+def _compile_error(error: pool.WorkerError, actions: tuple[Action, ...]) -> CompileError:
+    diagnostics = _diagnostics(error.diagnostics, actions)
+    action, file, line = _culprit(diagnostics, actions)
+    where = f"{file}:{line}: " if file else ""
+    what = f"{action.name} ({action.op}): " if action else ""
+    first = error.message.strip().splitlines()[0] if error.message.strip() else "no reason given"
+    lines = [f"{where}{what}{first} [in {error.phase}]"]
+    if error.reproducer:
+        lines.append(f"reproducer: {error.reproducer}")
+    elif error.crashed:
+        lines.append("to keep the input of the failing step, pass CompileOptions(reproducer='failing.mlir')")
+    if error.log:
+        lines.append(f"the compiler's last words:\n{error.log}")
+    return CompileError(
+        "\n".join(lines),
+        phase=error.phase,
+        diagnostics=diagnostics,
+        action=action.name if action else None,
+        file=file,
+        line=line,
+        reproducer=error.reproducer,
+        log=error.log,
+    )
+
+
+def _report_frontend(result: Mapping[str, Any], actions: tuple[Action, ...]) -> None:
+    reason = result.get("why_torch")
+    if reason:
+        action, file, line = _culprit(_diagnostics(reason["diagnostics"], actions), actions)
+        what = f" {action.name} ({action.op}) at {file}:{line}" if action else ""
+        log.info(
+            "torch-mlir cannot lower%s: the whole program takes IREE's torch input instead. %s",
+            what or " the program",
+            reason["message"].strip().splitlines()[0],
+        )

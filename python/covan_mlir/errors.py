@@ -1,0 +1,82 @@
+"""What covan raises. Every error says what is wrong, where in the user's code, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class CovanError(Exception):
+    """Base of all errors that covan raises on purpose."""
+
+
+class ExportError(CovanError):
+    """The model could not be exported or imported. torch's own exception is the ``__cause__``."""
+
+
+class InputError(CovanError, TypeError):
+    """The arguments of a call do not fit the compiled signature (arity, structure, dtype, shape, device)."""
+
+
+class TargetError(CovanError, ValueError):
+    """The requested target or device is unknown or not to be had on this machine."""
+
+
+class ArtifactError(CovanError):
+    """A ``.covan`` file is truncated, tampered with, foreign, too new, or cannot be written."""
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message of a compiler underneath.
+
+    Attributes:
+        severity: ``error``, ``warning``, ``remark`` or ``note``.
+        message: the compiler's words.
+        action: id of the source action whose location the message carries, or None.
+        file: user's source file of the innermost location, or None.
+        line: 1-based line in ``file``, or None.
+    """
+
+    severity: str
+    message: str
+    action: int | None = None
+    file: str | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}: " if self.file else ""
+        return f"{where}{self.severity}: {self.message}"
+
+
+class CompileError(CovanError):
+    """Compilation failed in the worker: a diagnostic, a crash, a time-out, or it ran out of memory.
+
+    Attributes:
+        phase: the step of the pipeline that failed, e.g. ``torch-to-linalg`` or ``iree:executable-targets``.
+        diagnostics: what the compilers said, in order.
+        action: name of the source action a diagnostic points at (``softmax_1``), or None.
+        file, line: the user's source line a diagnostic points at, or None.
+        reproducer: path of the ``.mlir`` file that reproduces the failure, when one was asked for.
+        log: the end of the worker's stderr (a stack dump after a crash).
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        phase: str = "",
+        diagnostics: tuple[Diagnostic, ...] = (),
+        action: str | None = None,
+        file: str | None = None,
+        line: int | None = None,
+        reproducer: str | None = None,
+        log: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.phase = phase
+        self.diagnostics = diagnostics
+        self.action = action
+        self.file = file
+        self.line = line
+        self.reproducer = reproducer
+        self.log = log

@@ -1,0 +1,302 @@
+"""A compiled model: call it, ask where things came from, save it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import iree.runtime as rt
+import numpy as np
+
+from covan_mlir import pytree
+from covan_mlir.errors import InputError
+from covan_mlir.lineage import Action, Lineage
+from covan_mlir.runtime import values
+from covan_mlir.runtime.program import Program
+from covan_mlir.signature import Leaf, Signature, evaluate
+
+
+class StateStore(Protocol):
+    """Where the buffers that a call mutates are held."""
+
+    def read(self, name: str) -> Any:
+        """The buffer's value now: a torch tensor or a numpy array."""
+
+    def write(self, name: str, value: Any) -> None:
+        """Make ``value`` (of the same library as what `read` gave) the buffer's value."""
+
+
+class Executable:
+    """A compiled model. Call it as the model: same arguments, same results.
+
+    Safe to call from several threads; calls of one executable take turns.
+
+    Attributes:
+        lineage: which source action became which site.
+        signature: structure, dtypes and shapes of arguments and results.
+        target: what it was compiled for.
+        info: facts about the compilation: ``frontend`` (``linalg`` or ``torch``), ``seconds`` per step, ``flags``.
+    """
+
+    def __init__(
+        self,
+        program: bytes | memoryview,
+        signature: Signature,
+        lineage: Lineage,
+        *,
+        target: str,
+        device: str,
+        info: Mapping[str, Any],
+        weights: Mapping[str, Any],
+        states: StateStore,
+        versions: Mapping[str, str],
+    ) -> None:
+        self.signature = signature
+        self.lineage = lineage
+        self.target = target
+        self.info = info
+        self._bytes = program
+        self._device_name = device
+        self._weights = weights
+        self._versions = versions
+        self._states = states
+        raw = {name: _raw(value) for name, value in weights.items()}
+        self._program = Program(program, signature.function, _driver(device), raw)
+        # Weights that IREE's torch input takes as arguments, in order; bound once.
+        self._bound = (
+            [self._read(name, value) for name, value in weights.items()] if info.get("weights") == "arguments" else []
+        )
+        self._readers: dict[str, Callable[[Any], Any]] = {}
+        self._writers: dict[tuple[bool, str], Callable[[Any], Any]] = {}
+        self._build = pytree.builder(signature.out_tree)
+        self._flat = not signature.in_tree.children[1].children and all(
+            child.kind == "leaf" for child in signature.in_tree.children[0].children
+        )
+        self._stateful = threading.RLock()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the model.
+
+        Raises:
+            InputError: the arguments do not fit: says which, what was expected, what to do.
+            CovanError: the program failed while it ran.
+        """
+        signature = self.signature
+        if self._flat and not kwargs and len(args) == len(signature.inputs):
+            leaves: Sequence[Any] = args
+        else:
+            leaves = self._flatten(args, kwargs)
+        symbols: dict[str, int] = {}
+        arguments: list[Any] = []
+        use_numpy = False
+        use_torch = False
+        for leaf, value in zip(signature.inputs, leaves, strict=True):
+            if leaf.kind == "tensor":
+                if isinstance(value, np.ndarray | np.generic):
+                    use_numpy = True
+                    value = np.asarray(value)
+                else:
+                    use_torch = True
+                arguments.append(self._argument(leaf, value, symbols))
+            elif leaf.kind == "scalar":
+                arguments.append(_scalar(leaf, value, symbols))
+            elif value != leaf.value or type(value) is not type(leaf.value):
+                raise InputError(
+                    f"argument {leaf.name} is {value!r}, but was {leaf.value!r} when the model was exported, and is "
+                    "built into the program: compile again for this value"
+                )
+        self._check_symbols(symbols)
+        as_numpy = (use_numpy and not use_torch) or values.torch_module() is None
+        if not signature.states and not any(leaf.mutated for leaf in signature.inputs):
+            return self._results(self._program.invoke([*arguments, *self._bound], len(signature.results)), as_numpy)
+        with self._stateful:
+            held = [self._states.read(state.name) for state in signature.states]
+            for state, value in zip(signature.states, held, strict=True):
+                arguments.append(self._read(state.dtype, value))
+            out = self._program.invoke([*arguments, *self._bound], len(signature.results))
+            return self._results(out, as_numpy, leaves, held)
+
+    def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        args, kwargs = _rebind(self.signature, args, kwargs)
+        try:
+            return pytree.flatten_like(self.signature.in_tree.children[0], args, "args") + pytree.flatten_like(
+                self.signature.in_tree.children[1], kwargs, "kwargs"
+            )
+        except ValueError as error:
+            expected = ", ".join(f"{leaf.name}: {leaf.type_string()}" for leaf in self.signature.inputs)
+            raise InputError(f"{error}. The model was compiled for ({expected})") from None
+
+    def _argument(self, leaf: Leaf, value: Any, symbols: dict[str, int]) -> Any:
+        shape = getattr(value, "shape", None)
+        dtype = getattr(value, "dtype", None)
+        if shape is None or dtype is None:
+            raise InputError(
+                f"argument {leaf.name} is a {type(value).__name__}; expected a tensor {leaf.type_string()}"
+            )
+        if str(dtype).removeprefix("torch.") != leaf.dtype:
+            name = str(dtype).removeprefix("torch.")
+            raise InputError(
+                f"argument {leaf.name} is {name}; expected {leaf.dtype}: convert it with .to() or .astype()"
+            )
+        if tuple(shape) != leaf.shape:
+            _check_shape(leaf, tuple(shape), symbols)
+        return self._read(leaf.dtype, value, leaf.name)
+
+    def _read(self, dtype: str, value: Any, name: str = "") -> Any:
+        if isinstance(value, np.ndarray):
+            return values.from_numpy(self._program.device, value, dtype)
+        if value.device.type != "cpu":
+            raise InputError(f"argument {name} is on {value.device}; this program runs on the CPU: pass {name}.cpu()")
+        read = self._readers.get("torch")
+        if read is None:
+            read = self._readers["torch"] = values.torch_reader(self._program.device)
+        return read(value)
+
+    def _write(self, dtype: str, as_numpy: bool) -> Callable[[Any], Any]:
+        write = self._writers.get((as_numpy, dtype))
+        if write is None:
+            device = self._program.device
+            write = (lambda view: values.to_numpy(view, dtype)) if as_numpy else values.torch_writer(device, dtype)
+            self._writers[as_numpy, dtype] = write
+        return write
+
+    def _results(self, out: Any, as_numpy: bool, leaves: Sequence[Any] = (), held: Sequence[Any] = ()) -> Any:
+        signature = self.signature
+        returned: list[Any] = [leaf.value for leaf in signature.outputs]
+        for index, (kind, target) in enumerate(signature.results):
+            if kind == "output":
+                leaf = signature.outputs[target]
+                if leaf.kind == "tensor":
+                    view = out.get_as_object(index, rt.HalBufferView)
+                    returned[target] = self._write(leaf.dtype, as_numpy)(view)
+                else:
+                    value = out.get_variant(index)
+                    returned[target] = bool(value) if leaf.dtype == "bool" else value
+                continue
+            old = leaves[target] if kind == "input" else held[target]
+            dtype = signature.inputs[target].dtype if kind == "input" else signature.states[target].dtype
+            new = self._write(dtype, isinstance(old, np.ndarray))(out.get_as_object(index, rt.HalBufferView))
+            if kind == "state":
+                self._states.write(signature.states[target].name, new)
+            else:
+                _overwrite(old, new)
+        return self._build(iter(returned))
+
+    def _check_symbols(self, symbols: Mapping[str, int]) -> None:
+        for name, value in symbols.items():
+            low, high = self.signature.symbols.get(name, (None, None))
+            if (low is not None and value < low) or (high is not None and value > high):
+                users = [
+                    leaf.name for leaf in self.signature.inputs if name in map(str, leaf.shape) or leaf.symbol == name
+                ]
+                raise InputError(
+                    f"dimension {name} (of {', '.join(users)}) is {value}; the model was exported for "
+                    f"{low if low is not None else '-∞'} ≤ {name} ≤ {high if high is not None else '∞'}"
+                )
+
+    def explain(self, what: Action | int | str | None = None) -> str:
+        """Text table of what each site performs; see `Lineage.explain`."""
+        return self.lineage.explain(what)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a ``.covan`` artifact, atomically; `covan_mlir.load` reads it.
+
+        Raises:
+            ArtifactError: the file cannot be written.
+        """
+        from covan_mlir import artifact
+
+        states = {state.name: self._states.read(state.name) for state in self.signature.states}
+        artifact.write(
+            path,
+            artifact.Contents(
+                program=self._bytes,
+                signature=self.signature,
+                lineage=self.lineage,
+                target=self.target,
+                device=self._device_name,
+                versions=self._versions,
+                info=self.info,
+                weights={name: _blob(value) for name, value in self._weights.items()},
+                states={name: _blob(value) for name, value in states.items()},
+            ),
+        )
+
+    def __repr__(self) -> str:
+        return f"<Executable for {self.target}: {len(self.signature.inputs)} inputs, {self.lineage!r}>"
+
+
+def _driver(device: str) -> str:
+    return "local-task" if device == "auto" else device
+
+
+def _raw(value: Any) -> np.ndarray[Any, Any]:
+    """The bytes of a weight where they are."""
+    if isinstance(value, np.ndarray):
+        return value.reshape(-1).view(np.uint8)
+    flat: np.ndarray[Any, Any] = value.detach().reshape(-1).view(values.torch_module().uint8).numpy()  # type: ignore[union-attr]
+    return flat
+
+
+def _blob(value: Any) -> Any:
+    from covan_mlir import artifact
+
+    return artifact.Blob(str(value.dtype).removeprefix("torch."), tuple(value.shape), _raw(value))
+
+
+def _overwrite(old: Any, new: Any) -> None:
+    """Give the caller's own array or tensor its new value."""
+    if isinstance(old, np.ndarray):
+        old[...] = new
+    else:
+        torch: Any = values.torch_module()
+        with torch.no_grad():
+            old.copy_(new)
+
+
+def _rebind(
+    signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments in the form of the example, when the caller chose to pass some by name that the example passed by
+    position, or the other way round."""
+    positional = len(signature.in_tree.children[0].children)
+    if len(args) == positional or not signature.parameters:
+        return args, kwargs
+    named = dict(zip(signature.parameters, args, strict=False))
+    if len(args) > len(signature.parameters) or named.keys() & kwargs.keys():
+        return args, kwargs
+    given = named | kwargs
+    first = signature.parameters[:positional]
+    if any(name not in given for name in first):
+        return args, kwargs
+    return tuple(given.pop(name) for name in first), given
+
+
+def _check_shape(leaf: Leaf, shape: tuple[int, ...], symbols: dict[str, int]) -> None:
+    if len(shape) != len(leaf.shape):
+        raise InputError(f"argument {leaf.name} has shape {list(shape)}; expected {leaf.type_string()}")
+    for axis, (size, expected) in enumerate(zip(shape, leaf.shape, strict=True)):
+        if isinstance(expected, str) and expected.isidentifier():
+            value: int | None = symbols.setdefault(expected, size)
+        else:
+            value = evaluate(expected, symbols) if isinstance(expected, str) else expected
+        if value is not None and value != size:
+            known = f" with {expected} = {value}" if isinstance(expected, str) else ""
+            raise InputError(
+                f"argument {leaf.name} has size {size} on axis {axis}; expected {leaf.type_string()}{known}. "
+                "Pad it, or compile with dynamic_shapes"
+            )
+
+
+def _scalar(leaf: Leaf, value: Any, symbols: dict[str, int]) -> int | float:
+    if leaf.dtype == "float":
+        if not isinstance(value, int | float):
+            raise InputError(f"argument {leaf.name} is a {type(value).__name__}; expected a float")
+        return float(value)
+    if not isinstance(value, int | np.integer):
+        raise InputError(f"argument {leaf.name} is a {type(value).__name__}; expected an {leaf.dtype}")
+    if leaf.symbol.isidentifier() and symbols.setdefault(leaf.symbol, int(value)) != int(value):
+        raise InputError(f"argument {leaf.name} is {value}; expected {symbols[leaf.symbol]} ({leaf.symbol})")
+    return int(value)

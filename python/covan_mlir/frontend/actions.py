@@ -1,0 +1,125 @@
+"""The ledger: actions of the exported graph, and the parts that decompositions made of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from covan_mlir.frontend import frames
+from covan_mlir.lineage import Action, Part
+
+log = logging.getLogger(__name__)
+
+_SHORT = {
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.uint16: "u16",
+    torch.uint32: "u32",
+    torch.uint64: "u64",
+    torch.bool: "bool",
+}
+
+
+def op_name(node: Node) -> str:
+    """``aten.softmax.int``, ``operator.getitem``, ``higher_order.while_loop``."""
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return f"higher_order.{target}"
+    module = getattr(target, "__module__", "") or ""
+    return f"{module.lstrip('_')}.{getattr(target, '__name__', target)}"
+
+
+def type_strings(value: Any) -> tuple[str, ...]:
+    """Types of a node's value: ``f32[8, 64]`` per tensor; Python scalars by their type's name."""
+    if isinstance(value, torch.Tensor):
+        return (f"{_SHORT.get(value.dtype, str(value.dtype))}[{', '.join(str(d) for d in value.shape)}]",)
+    if isinstance(value, list | tuple):
+        return tuple(text for item in value for text in type_strings(item))
+    return () if value is None else (type(value).__name__.removeprefix("Sym").lower(),)
+
+
+def module_path(node: Node) -> str:
+    """Path of the module instance whose forward made the call; a module called again keeps its path."""
+    stack = node.meta.get("nn_module_stack")
+    return str(list(stack.values())[-1][0]).split("@")[0] if stack else ""
+
+
+def calls(graph: torch.fx.Graph) -> Iterator[Node]:
+    return (node for node in graph.nodes if node.op in ("call_function", "call_module", "call_method"))
+
+
+def source_actions(graph: torch.fx.Graph) -> dict[str, Action]:
+    """One action per call node of the exported graph, by node name, in order."""
+    return {
+        node.name: Action(
+            id=index,
+            name=node.name,
+            op=op_name(node),
+            module=module_path(node),
+            frames=frames.parse(node.meta.get("stack_trace")),
+            types=type_strings(node.meta.get("val")),
+        )
+        for index, node in enumerate(calls(graph))
+    }
+
+
+def ledger(exported: torch.fx.Graph, decomposed: torch.fx.Graph) -> tuple[tuple[Action, ...], Mapping[str, Part]]:
+    """-> (actions with their parts, part of each call node of the decomposed graph by node name)."""
+    actions = source_actions(exported)
+    origin = {node: _origin(node, id(exported), actions) for node in calls(decomposed)}
+    _adopt(origin)
+    parts: dict[str, Part] = {}
+    for index, (node, name) in enumerate(origin.items(), start=len(actions)):
+        reads = sorted({parts[n.name].id for n in node.all_input_nodes if n.name in parts})
+        if name is None:
+            continue  # a graph without a single tie: the warning above says so
+        parts[node.name] = Part(
+            id=index,
+            action=actions[name].id,
+            name=node.name,
+            op=op_name(node),
+            inputs=tuple(reads),
+            types=type_strings(node.meta.get("val")),
+        )
+    by_action: dict[int, list[Part]] = {}
+    for part in parts.values():
+        by_action.setdefault(part.action, []).append(part)
+    whole = tuple(replace(action, parts=tuple(by_action.get(action.id, ()))) for action in actions.values())
+    return whole, parts
+
+
+def _origin(node: Node, graph_id: int, actions: Mapping[str, Action]) -> str | None:
+    """Name of the action that ``node`` is a part of, from torch's ``from_node`` chain."""
+    sources = node.meta.get("from_node") or []
+    while sources:
+        source = sources[-1]
+        if source.graph_id == graph_id and source.name in actions:
+            return str(source.name)
+        sources = source.from_node
+    return None
+
+
+def _adopt(origin: dict[Node, str | None]) -> None:
+    """Nodes without a tie belong to the action that uses them first; torch makes such nodes in some decompositions."""
+    for node in reversed(origin):
+        if origin[node] is None:
+            origin[node] = next((origin[user] for user in node.users if origin.get(user)), None)
+    for node, name in origin.items():
+        if name is None:
+            origin[node] = next((origin[n] for n in node.all_input_nodes if origin.get(n)), None)
+            if origin[node] is None:
+                log.warning("torch does not say which call %s (%s) comes from", node.name, op_name(node))

@@ -1,0 +1,118 @@
+"""Export: whatever the user brings becomes a `torch.export.ExportedProgram`, tied to the user's own objects."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.export import ExportedProgram
+
+from covan_mlir.errors import ExportError, InputError
+from covan_mlir.frontend.frames import whole_stacks
+
+log = logging.getLogger(__name__)
+
+Model = torch.nn.Module | Callable[..., Any] | ExportedProgram | str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Capture:
+    """An exported program and where it came from.
+
+    Attributes:
+        program: as exported, before decompositions.
+        owner: the module whose buffers a call updates, or None when the program itself holds its state.
+        parameters: names of the model's positional-or-keyword parameters.
+    """
+
+    program: ExportedProgram
+    owner: torch.nn.Module | None
+    parameters: tuple[str, ...]
+
+    def state(self, name: str) -> torch.Tensor:
+        """The tensor that holds the buffer ``name`` now: the module's own where there is one."""
+        if self.owner is not None:
+            try:
+                return self.owner.get_buffer(name)
+            except AttributeError:
+                pass  # an attribute that is no buffer: export lifted it into the program
+        held = self.program.state_dict.get(name, self.program.constants.get(name))
+        assert isinstance(held, torch.Tensor), name
+        return held
+
+
+class _Function(torch.nn.Module):
+    """A plain function as a module: ``forward`` is the function itself, so its signature and frames are the user's."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.forward = function
+
+
+def capture(
+    model: Model,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+) -> Capture:
+    """Export ``model`` for the example arguments.
+
+    Raises:
+        ExportError: the model does not export; torch's reason is the cause and ends the message.
+        InputError: ``args`` is no tuple, or shapes are given for a program that is exported already.
+    """
+    if not isinstance(args, tuple | list):
+        raise InputError(f"args is a tuple of example arguments, not a {type(args).__name__}: write args=(x,)")
+    if isinstance(model, str | os.PathLike):
+        model = _load(Path(model))
+    if isinstance(model, ExportedProgram):
+        if dynamic_shapes is not None:
+            raise InputError("dynamic_shapes cannot change an exported program: pass them to torch.export.export")
+        return Capture(model, None, ())
+    if not callable(model):
+        raise InputError(
+            f"cannot compile a {type(model).__name__}: pass an nn.Module, a function, an ExportedProgram or a .pt2 path"
+        )
+    module = model if isinstance(model, torch.nn.Module) else _Function(model)
+    example_args, example_kwargs = torch.utils._pytree.tree_map_only(
+        np.ndarray, torch.from_numpy, (tuple(args), dict(kwargs or {}))
+    )
+    try:
+        with whole_stacks(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytree classes
+            program = torch.export.export(
+                module, example_args, example_kwargs, dynamic_shapes=dynamic_shapes, strict=False
+            )
+    except KeyboardInterrupt:
+        raise
+    except Exception as error:
+        name = getattr(model, "__name__", type(model).__name__)
+        raise ExportError(f"{name} does not export: {type(error).__name__}: {error}") from error
+    return Capture(program, module if isinstance(model, torch.nn.Module) else None, _parameters(module))
+
+
+def _load(path: Path) -> ExportedProgram:
+    if not path.exists():
+        raise ExportError(f"{path}: no such file")
+    if path.suffix != ".pt2":
+        raise ExportError(f"{path}: not a .pt2 file; save one with torch.export.save(program, 'model.pt2')")
+    try:
+        return torch.export.load(path)
+    except Exception as error:
+        raise ExportError(f"{path} is no exported program that this torch can read: {error}") from error
+
+
+def _parameters(module: torch.nn.Module) -> tuple[str, ...]:
+    try:
+        parameters = inspect.signature(module.forward).parameters.values()
+    except (TypeError, ValueError):  # a builtin without a signature: calls keep the form of the example
+        return ()
+    return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)

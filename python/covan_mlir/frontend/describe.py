@@ -1,0 +1,184 @@
+"""The signature of an exported program, and which of its graph's placeholders are what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import (
+    ConstantArgument,
+    InputKind,
+    OutputKind,
+    SymBoolArgument,
+    SymFloatArgument,
+    SymIntArgument,
+    TensorArgument,
+)
+from torch.fx import Node
+
+from covan_mlir import pytree
+from covan_mlir.errors import ExportError
+from covan_mlir.frontend.capture import Capture
+from covan_mlir.signature import Dim, Leaf, Signature, State
+
+_SCALARS = {SymIntArgument: "int", SymFloatArgument: "float", SymBoolArgument: "bool"}
+
+
+@dataclass(frozen=True)
+class Description:
+    """A decomposed program, sorted by role.
+
+    Attributes:
+        parameters: placeholders that become the program's parameters: user inputs, then mutated buffers.
+        weights: tensor of each placeholder that is a frozen parameter, buffer or lifted constant.
+        results: nodes that the program returns, in the order of ``signature.results``.
+    """
+
+    signature: Signature
+    parameters: tuple[Node, ...]
+    weights: dict[Node, tuple[str, torch.Tensor]]
+    results: tuple[Node, ...]
+
+
+def describe(captured: Capture, decomposed: ExportedProgram) -> Description:
+    """Sort the placeholders and outputs of the decomposed program.
+
+    Raises:
+        ExportError: an input or output is of a kind that cannot be compiled (complex, custom objects).
+    """
+    spec = decomposed.graph_signature
+    placeholders = {node.name: node for node in decomposed.graph.nodes if node.op == "placeholder"}
+    mutated_inputs = set(spec.user_inputs_to_mutate.values())
+    mutated_buffers = list(dict.fromkeys(spec.buffers_to_mutate.values()))
+
+    inputs: list[Leaf] = []
+    leaf_of: dict[str, int] = {}
+    user: list[Node] = []
+    buffers: dict[str, Node] = {}
+    weights: dict[Node, tuple[str, torch.Tensor]] = {}
+    for item in spec.input_specs:
+        name = getattr(item.arg, "name", "")
+        if item.kind == InputKind.USER_INPUT:
+            leaf_of[name] = len(inputs)
+            leaf = _leaf(item.arg, placeholders.get(name), mutated=name in mutated_inputs)
+            inputs.append(leaf)
+            if leaf.kind != "constant":
+                user.append(placeholders[name])
+        elif item.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+            assert item.target is not None
+            if item.target in mutated_buffers:
+                buffers[item.target] = placeholders[name]
+            else:
+                weights[placeholders[name]] = (item.target, _held(decomposed, item.target))
+        else:
+            raise ExportError(
+                f"the model takes {name!r}, a {item.kind.name.lower().replace('_', ' ')}, which cannot be compiled"
+            )
+
+    missing = [name for name in mutated_buffers if name not in buffers]
+    if missing:
+        raise ExportError(f"the model changes {missing}, which are parameters: only buffers can be changed in a call")
+    returned = list(decomposed.graph.output_node().args[0])
+    outputs: list[Leaf] = []
+    results: list[tuple[str, int]] = []
+    nodes: list[Node] = []
+    states = list(buffers)
+    for item, node in zip(spec.output_specs, returned, strict=True):
+        if item.kind == OutputKind.BUFFER_MUTATION:
+            assert item.target is not None
+            results.append(("state", states.index(item.target)))
+        elif item.kind == OutputKind.USER_INPUT_MUTATION:
+            assert item.target is not None
+            results.append(("input", leaf_of[item.target]))
+        elif item.kind in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT):
+            leaf = _leaf(item.arg, node if isinstance(node, Node) else None)
+            outputs.append(leaf)
+            if leaf.kind == "constant":
+                continue
+            results.append(("output", len(outputs) - 1))
+        else:
+            raise ExportError(
+                f"the model returns a {item.kind.name.lower().replace('_', ' ')}, which cannot be compiled"
+            )
+        nodes.append(node)
+
+    call_spec = decomposed.call_spec
+    signature = Signature(
+        in_tree=_tree(call_spec.in_spec, len(inputs)),
+        out_tree=_tree(call_spec.out_spec, len(outputs)),
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        states=tuple(_state(name, node) for name, node in buffers.items()),
+        results=tuple(results),
+        parameters=captured.parameters,
+        symbols=_symbols(decomposed),
+    )
+    return Description(signature, (*user, *buffers.values()), weights, tuple(nodes))
+
+
+def _held(program: ExportedProgram, name: str) -> torch.Tensor:
+    # Non-persistent buffers and lifted constants are in `constants`; everything else in `state_dict`.
+    held = program.state_dict.get(name, program.constants.get(name))
+    if not isinstance(held, torch.Tensor):
+        raise ExportError(f"the model uses {name!r}, a {type(held).__name__}: only tensors can be compiled in")
+    return held.detach()
+
+
+def _leaf(arg: Any, node: Node | None, *, mutated: bool = False) -> Leaf:
+    if isinstance(arg, TensorArgument):
+        assert node is not None
+        value = node.meta["val"]
+        if value.dtype.is_complex:
+            raise ExportError(
+                f"{arg.name} is {value.dtype}: complex tensors are not supported; pass real and imaginary parts"
+            )
+        if value.layout is not torch.strided:
+            raise ExportError(
+                f"{arg.name} has the layout {value.layout}: only dense tensors are supported; call to_dense()"
+            )
+        return Leaf("tensor", _dtype(value), _shape(value), name=arg.name, mutated=mutated)
+    if isinstance(arg, ConstantArgument):
+        if not isinstance(arg.value, int | float | bool | str | None):
+            raise ExportError(f"{arg.name} is a {type(arg.value).__name__}, which cannot be compiled")
+        return Leaf("constant", value=arg.value, name=arg.name)
+    if type(arg) in _SCALARS:
+        value = node.meta["val"] if node is not None else None
+        symbol = str(getattr(value, "node").expr) if hasattr(value, "node") else ""  # noqa: B009
+        return Leaf("scalar", _SCALARS[type(arg)], symbol=symbol, name=arg.name)
+    raise ExportError(f"{getattr(arg, 'name', arg)} is a {type(arg).__name__}, which cannot be compiled")
+
+
+def _dtype(value: torch.Tensor) -> str:
+    return str(value.dtype).removeprefix("torch.")
+
+
+def _shape(value: torch.Tensor) -> tuple[Dim, ...]:
+    return tuple(d if isinstance(d, int) else str(d.node.expr) for d in value.shape)
+
+
+def _state(name: str, node: Node) -> State:
+    value = node.meta["val"]
+    return State(name, _dtype(value), tuple(int(d) for d in value.shape))
+
+
+def _symbols(program: ExportedProgram) -> dict[str, tuple[int | None, int | None]]:
+    def bound(value: Any) -> int | None:
+        # sympy infinities (int_oo among them) stand for "no bound"
+        return int(value) if getattr(value, "is_Integer", False) and value.is_finite is not False else None
+
+    return {
+        str(symbol): (bound(limits.lower), bound(limits.upper))
+        for symbol, limits in program.range_constraints.items()
+        if getattr(symbol, "is_Symbol", False)
+    }
+
+
+def _tree(spec: Any, leaves: int) -> pytree.Tree:
+    """Our structure of torch's, by building a value of it: torch alone knows how its registered types unflatten."""
+    # Tensors stand for the leaves: some registered types look at what they are given.
+    tree = pytree.flatten(torch.utils._pytree.tree_unflatten([torch.empty(0)] * leaves, spec))[1]
+    if tree.leaf_count != leaves:
+        raise ExportError(f"the structure {spec} has {leaves} leaves for torch but {tree.leaf_count} here")
+    return tree

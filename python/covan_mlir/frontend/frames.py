@@ -1,0 +1,67 @@
+"""Source frames of an operation: the user's own first, frames inside torch marked."""
+
+from __future__ import annotations
+
+import os
+import re
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.fx.proxy import TracerBase
+
+from covan_mlir.lineage import Frame
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_MODULES = os.path.join(_TORCH, "nn", "modules", "")
+_TRACING = tuple(os.path.join(_TORCH, *path) for path in (("export", ""), ("_export", "")))
+_STDLIB = sysconfig.get_path("stdlib") + os.sep
+_SITE = sysconfig.get_path("purelib") + os.sep  # below the standard library's folder in some layouts
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+
+
+def parse(stack_trace: str | None) -> tuple[Frame, ...]:
+    """Frames of ``node.meta["stack_trace"]``: user's, innermost first, then torch's own, innermost first."""
+    found = [
+        Frame(file, int(line), function, file.startswith(_TORCH))
+        for file, line, function in _FRAME.findall(stack_trace or "")
+    ][::-1]
+    return tuple([f for f in found if not f.internal] + [f for f in found if f.internal])
+
+
+def _is_users(file: str) -> bool:
+    if file.startswith((_TORCH, "<frozen", "<string>")):
+        return False
+    return file.startswith(_SITE) or not file.startswith(_STDLIB)
+
+
+def _model_frames(summary: traceback.StackSummary) -> traceback.StackSummary:
+    """Frames between tracing and the operation: the model's code, its helpers, ``forward`` of torch's modules."""
+    start = next((i for i, frame in enumerate(summary) if frame.filename.startswith(_TRACING)), -1)
+    kept = [
+        frame
+        for frame in summary[start + 1 :]
+        if _is_users(frame.filename) or (frame.name == "forward" and frame.filename.startswith(_MODULES))
+    ]
+    return traceback.StackSummary.from_list(kept)
+
+
+@contextmanager
+def whole_stacks() -> Iterator[None]:
+    """While active, export records all frames of the user's code.
+
+    By default torch keeps frames called ``forward`` only, which loses helper functions, and all of a plain
+    function's frames.
+    """
+    own: Any = TracerBase.__dict__.get("_filter_traceback_frames")
+    if own is None:  # another torch: keep what it records
+        yield
+        return
+    setattr(TracerBase, "_filter_traceback_frames", lambda self, summary: _model_frames(summary))  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(TracerBase, "_filter_traceback_frames", own)  # noqa: B010

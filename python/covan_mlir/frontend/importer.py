@@ -1,0 +1,223 @@
+"""The torch dialect module of an exported program, with the ledger in it and an action key in every location.
+
+torch-mlir's importer does the operations; what it leaves to its users is here: who is a parameter, what becomes of
+weights and state, and the locations.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+from torch_mlir import ir
+from torch_mlir.dialects import func
+from torch_mlir.extras import fx_importer as fx
+from torch_mlir.extras.fx_as_strided import rewrite_as_strided
+from torch_mlir.extras.fx_decomp_util import get_decomposition_table
+
+from covan_mlir import dialects
+from covan_mlir.dialects import prov, prov_locations, prov_table
+from covan_mlir.errors import ExportError
+from covan_mlir.frontend import frames
+from covan_mlir.frontend.actions import ledger, op_name
+from covan_mlir.frontend.capture import Capture
+from covan_mlir.frontend.describe import Description, describe
+from covan_mlir.lineage import Action, Part
+from covan_mlir.signature import Signature
+
+# torch-mlir's table lacks the two widest unsigned types; its lowering knows them.
+fx.TORCH_DTYPE_TO_MLIR_TYPE_ASM.setdefault(torch.uint16, "ui16")
+fx.TORCH_DTYPE_TO_MLIR_TYPE_ASM.setdefault(torch.uint64, "ui64")
+fx.TORCH_DTYPE_TO_MLIR_TYPE.setdefault(torch.uint16, lambda: ir.IntegerType.get_unsigned(16))
+fx.TORCH_DTYPE_TO_MLIR_TYPE.setdefault(torch.uint64, lambda: ir.IntegerType.get_unsigned(64))
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What the compiler needs of a model.
+
+    Attributes:
+        bytecode: the module in the torch dialect.
+        weights: tensors that the program reads from outside, by parameter name; they follow the parameters of
+            ``signature`` in the function's argument list.
+        actions: the ledger.
+    """
+
+    bytecode: bytes
+    signature: Signature
+    weights: Mapping[str, torch.Tensor] = field(repr=False)
+    actions: tuple[Action, ...] = field(repr=False)
+
+
+def import_program(captured: Capture, *, provenance: bool, external_weight_bytes: int) -> Imported:
+    """Decompose and import.
+
+    Raises:
+        ExportError: an operation or type has no counterpart in the torch dialect; names the user's line.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytree classes
+        decomposed = captured.program.run_decompositions(get_decomposition_table())
+    rewrite_as_strided(decomposed.graph)  # needs the fake tensors' storage, so before anything else
+    description = describe(captured, decomposed)
+    actions, parts = ledger(captured.program.graph, decomposed.graph) if provenance else ((), {})
+
+    context = ir.Context()
+    dialects.load(context)
+    importer = fx.FxImporter(context=context, hooks=_Weights())
+    importer._cc = _Locations(context, parts, provenance, importer._py_attr_tracker)
+    external = _external(description, external_weight_bytes)
+    try:
+        _build(importer, decomposed.graph, description, external)
+    except (NotImplementedError, TypeError, ValueError, KeyError, AssertionError) as error:
+        raise _import_error(error, importer._cc.node) from error
+    if provenance:
+        prov.write_table(importer.module, _table(actions))
+    out = io.BytesIO()
+    importer.module.operation.write_bytecode(out)
+    weights = dict(external.values())
+    return Imported(out.getvalue(), description.signature, weights, actions)
+
+
+def _build(importer: fx.FxImporter, graph: torch.fx.Graph, it: Description, external: Mapping[Node, Any]) -> None:
+    """One function: parameters, then external weights, to results."""
+    cache = importer._cc
+    arguments = [*it.parameters, *external]
+    with importer._c, cache.named("main"):
+        types = [cache.node_val_to_type(node) for node in arguments]
+        results = [cache.node_val_to_type(node) for node in it.results]
+        function = func.FuncOp("main", ir.FunctionType.get(types, results), ip=importer._m_ip)
+        # What torch.export guarantees about symbolic shapes lets broadcasts stay broadcasts.
+        function.attributes["torch.assume_strict_symbolic_shapes"] = ir.UnitAttr.get()
+        locations = [cache.named(f"{'weight' if n in external else 'input'}:{n.name}") for n in arguments]
+        block = ir.Block.create_at_start(function.body, types, locations)
+        nodes = importer._graph_node_importer_cls(importer, importer._c, cache, block)
+        for node, argument in zip(arguments, block.arguments, strict=True):
+            nodes.bind_node_value(node, argument)
+        for node, (name, tensor) in it.weights.items():
+            if node not in external:
+                nodes.lazy_import_parameter(cache.named(f"weight:{name}"), node, tensor, _info(node))
+        for node in graph.nodes:
+            if node.op == "placeholder" and (node, 0) not in nodes._v and node.users:
+                raise ExportError(f"argument {node.name} of the exported graph has no value")
+        importer._import_all_child_modules(graph.owning_module, "main")
+        calls = [node for node in graph.nodes if node.op == "call_function"]
+        nodes.import_nodes(calls, skip_placeholders_outputs=True)
+        nodes.return_node_values(cache.named("main"), list(it.results), {})
+        importer.symbol_table.insert(function)
+
+
+def _info(node: Node) -> fx.InputInfo:
+    # The importer's lazy binding wants to know only that nobody stores to the weight.
+    return fx.InputInfo(program=None, input_spec=None, node=node, ir_type=None)
+
+
+def _external(it: Description, threshold: int) -> dict[Node, tuple[str, torch.Tensor]]:
+    """Weights that stay outside the program, tied ones under one name. bool is excluded: its bytes are not its bits."""
+    chosen: dict[Node, tuple[str, torch.Tensor]] = {}
+    for node, (name, tensor) in it.weights.items():
+        if node.users and tensor.nbytes >= max(threshold, 1) and tensor.dtype is not torch.bool:
+            chosen[node] = (name, tensor.contiguous())
+    return chosen
+
+
+class _Locations(fx.ContextCache):  # type: ignore[misc]  # the bindings are untyped
+    """Locations of imported operations: the part's key around the user's innermost line."""
+
+    __slots__ = ("_made", "_parts", "_provenance", "node")
+
+    def __init__(self, context: Any, parts: Mapping[str, Part], provenance: bool, tracker: Any) -> None:
+        super().__init__(context, py_attr_tracker=tracker)
+        self._parts = parts
+        self._provenance = provenance
+        self._made: dict[str, Any] = {}
+        self.node: Node | None = None
+        """The node being imported; for error messages."""
+
+    def get_node_location(self, node: Node) -> Any:
+        # Never None: the importer would go on with the previous node's location.
+        self.node = node
+        if node.name not in self._made:
+            self._made[node.name] = self._location(node)
+        return self._made[node.name]
+
+    def _location(self, node: Node) -> Any:
+        user = next(iter(frames.parse(node.meta.get("stack_trace"))), None)
+        if user is None:
+            line = ir.Location.unknown(context=self._c)
+        else:
+            line = ir.Location.file(user.file, user.line, 0, context=self._c)
+        part = self._parts.get(node.name)
+        if part is not None:
+            return ir.Location.name(prov_locations.key(part.id, part.name), line, context=self._c)
+        return line if not self._provenance else ir.Location.name(node.name, line, context=self._c)
+
+    def named(self, name: str) -> Any:
+        return ir.Location.name(name, context=self._c)
+
+
+class _Weights(fx.FxImporterHooks):  # type: ignore[misc]  # the bindings are untyped
+    """Weights become resource attributes straight from torch's memory; equal storage becomes one attribute."""
+
+    def __init__(self) -> None:
+        self._made: dict[Any, Any] = {}
+        self._alive: list[Any] = []
+
+    def resolve_literal(self, gni: Any, literal: Any, info: Any) -> Any:
+        if not isinstance(literal, torch.Tensor) or literal.numel() == 1:
+            return None  # torch-mlir folds single elements as splats
+        tensor = literal.detach()
+        key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()) if tensor.numel() else None
+        value = self._made.get(key)
+        if value is None:
+            kind = fx.create_mlir_tensor_type(tensor)
+            if key is None:
+                value = ir.DenseElementsAttr.get([], type=kind)
+            else:
+                data = tensor.contiguous().view(torch.uint8).numpy() if tensor.dim() else None
+                assert data is not None  # a 0-d tensor has one element
+                value = ir.DenseResourceElementsAttr.get_from_buffer(np.ascontiguousarray(data), "weight", kind)
+                self._made[key] = value
+                self._alive.append(tensor)  # the key holds an address: the memory must not be reused meanwhile
+        return ir.Operation.create(
+            "torch.vtensor.literal",
+            results=[gni._cc.tensor_to_vtensor_type(tensor)],
+            attributes={"value": value},
+        ).result
+
+
+def _table(actions: tuple[Action, ...]) -> prov_table.Table:
+    return prov_table.Table(
+        actions=tuple(
+            prov_table.ActionRow(
+                id=a.id,
+                name=a.name,
+                op=a.op,
+                module=a.module,
+                frames=tuple(prov_table.FrameRow(f.file, f.line, f.function, f.internal) for f in a.frames),
+                types=a.types,
+            )
+            for a in actions
+        ),
+        parts=tuple(
+            prov_table.PartRow(id=p.id, action=p.action, name=p.name, op=p.op, inputs=p.inputs, types=p.types)
+            for a in actions
+            for p in a.parts
+        ),
+    )
+
+
+def _import_error(error: Exception, node: Node | None) -> ExportError:
+    if node is None:
+        return ExportError(f"torch-mlir cannot import the model: {error}")
+    user = next((f for f in frames.parse(node.meta.get("stack_trace")) if not f.internal), None)
+    where = f" at {user}" if user else ""
+    return ExportError(
+        f"torch-mlir cannot import {node.name} ({op_name(node)}){where}: {type(error).__name__}: {error}"
+    )

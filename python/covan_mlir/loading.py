@@ -1,0 +1,54 @@
+"""`load`: an executable from a ``.covan`` file. Needs numpy and the IREE runtime only."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from covan_mlir import artifact
+from covan_mlir.errors import ArtifactError
+from covan_mlir.executable import Executable
+from covan_mlir.runtime import values
+
+
+class _HeldState:
+    """Buffers of a loaded program: the executable's own, starting from what was saved."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._values = values
+
+    def read(self, name: str) -> Any:
+        return self._values[name]
+
+    def write(self, name: str, value: Any) -> None:
+        self._values[name] = np.array(value)  # a copy: the result's memory belongs to the program
+
+
+def load(path: str | os.PathLike[str]) -> Executable:
+    """Load an artifact that `Executable.save` wrote.
+
+    Raises:
+        ArtifactError: the file is damaged, foreign, or from a newer version; nothing was changed.
+        TargetError: the device it runs on is not to be had here.
+    """
+    it = artifact.read(path)
+    states = {name: _array(path, name, blob).copy() for name, blob in it.states.items()}
+    return Executable(
+        it.program,
+        it.signature,
+        it.lineage,
+        target=it.target,
+        device=it.device,
+        info=it.info,
+        weights={name: _array(path, name, blob) for name, blob in it.weights.items()},
+        states=_HeldState(states),
+        versions=it.versions,
+    )
+
+
+def _array(path: str | os.PathLike[str], name: str, blob: artifact.Blob) -> np.ndarray[Any, Any]:
+    if not values.supported(blob.dtype):
+        raise ArtifactError(f"{path}: {name} has the unknown dtype {blob.dtype!r}")
+    return np.frombuffer(blob.data, values.numpy_dtype(blob.dtype)).reshape(blob.shape)

@@ -1,0 +1,48 @@
+"""Options of a compilation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Frontend = Literal["auto", "linalg", "torch"]
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """How to compile; the defaults are right for nearly everybody.
+
+    Attributes:
+        iree_flags: passed to the IREE compiler as they are, e.g. ``("--iree-opt-level=O3",)``.
+        frontend: how torch reaches IREE. ``linalg``: through torch-mlir's lowering; ``torch``: through IREE's own
+            torch input; ``auto``: ``linalg``, and ``torch`` for the whole program when torch-mlir cannot lower it
+            (logged at INFO level).
+        external_weight_bytes: tensors of at least this size are neither copied into the compiler nor into the
+            program: the executable reads them where torch holds them. They stay shared with the model.
+        timeout: seconds after which the compiler is stopped and ``CompileError`` raised; None: never.
+        reproducer: path to which the IR that entered the failing phase is written when compilation fails.
+        device: driver that runs the program: ``local-task`` (all cores), ``local-sync`` (the calling thread), or
+            ``auto``: ``local-sync`` for programs too small to gain from threads.
+    """
+
+    iree_flags: tuple[str, ...] = ()
+    frontend: Frontend = "auto"
+    external_weight_bytes: int = 16 * _MIB
+    timeout: float | None = None
+    reproducer: str | None = None
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        flags: object = self.iree_flags  # callers without a type checker pass one string, or a list
+        if isinstance(flags, str):
+            raise TypeError("iree_flags is a tuple of flags, not one string: write iree_flags=('--flag',)")
+        object.__setattr__(self, "iree_flags", tuple(self.iree_flags))
+        if self.frontend not in ("auto", "linalg", "torch"):
+            raise ValueError(f"frontend is 'auto', 'linalg' or 'torch', not {self.frontend!r}")
+        if self.external_weight_bytes < 0:
+            raise ValueError(f"external_weight_bytes is a size in bytes, not {self.external_weight_bytes}")
+        if self.timeout is not None and self.timeout <= 0:
+            raise ValueError(f"timeout is a positive number of seconds or None, not {self.timeout}")
+        if self.device not in ("auto", "local-task", "local-sync"):
+            raise ValueError(f"device is 'auto', 'local-task' or 'local-sync', not {self.device!r}")

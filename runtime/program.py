@@ -1,0 +1,85 @@
+"""A loaded program: IREE's VM context around a vmfb, callable from several threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import iree.runtime as rt
+import numpy as np
+
+from covan_mlir.errors import CovanError
+from covan_mlir.runtime import devices
+
+PARAMETER_SCOPE = "covan"
+
+
+class Program:
+    """A vmfb on a device.
+
+    Attributes:
+        device: the HAL device it runs on.
+    """
+
+    def __init__(
+        self,
+        program: bytes | memoryview,
+        function: str,
+        driver: str,
+        weights: Mapping[str, np.ndarray[Any, Any]],
+    ) -> None:
+        """Load the program and run its initialisers.
+
+        Args:
+            program: the vmfb; kept alive and not copied if its memory is 64-byte aligned.
+            weights: raw bytes of the tensors that the program reads from outside, by parameter name.
+
+        Raises:
+            TargetError: the device is not to be had.
+            CovanError: the program does not fit this runtime.
+        """
+        self.device = devices.device(driver)
+        instance = devices.instance()
+        modules = [rt.create_hal_module(instance, self.device)]
+        self._weights = dict(weights)  # the index reads them where they are
+        if weights:
+            index = rt.ParameterIndex()
+            for name, data in weights.items():
+                index.add_buffer(name, data)
+            modules.append(rt.create_io_parameters_module(instance, index.create_provider(scope=PARAMETER_SCOPE)))
+        try:
+            module = rt.VmModule.copy_buffer(instance, program)
+            self._context = rt.VmContext(instance, [*modules, module])
+            self._function = module.lookup_function(function)
+        except (RuntimeError, ValueError) as error:
+            raise CovanError(f"the program cannot be loaded on this machine: {error}") from error
+        if self._function is None:
+            raise CovanError(f"the program has no function {function!r}")
+        self._lock = threading.Lock()
+
+    def invoke(self, arguments: Sequence[Any], results: int) -> Any:
+        """Run once. Buffer views are passed as they are, ints and floats by value.
+
+        Returns:
+            the VM's list of results; read it with ``get_as_object`` and ``get_variant``.
+
+        Raises:
+            CovanError: the program failed; the runtime's words follow.
+        """
+        packed = rt.VmVariantList(len(arguments))
+        for argument in arguments:
+            if isinstance(argument, rt.HalBufferView):
+                packed.push_ref(argument)
+            elif isinstance(argument, float):
+                packed.push_float(argument)
+            else:
+                packed.push_int(argument)
+        out = rt.VmVariantList(results)
+        # A VM context is no thread's friend: one call at a time, and the device's threads work for it.
+        with self._lock:
+            try:
+                self._context.invoke(self._function, packed, out)
+            except (RuntimeError, ValueError) as error:
+                raise CovanError(f"the program failed: {error}") from error
+        return out

@@ -1,0 +1,118 @@
+"""Tensors in and out: torch or numpy to HAL buffer views and back, without copies where memory allows.
+
+IREE's generated code assumes that buffers start at multiples of 64 bytes; memory that does not is copied.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import iree.runtime as rt
+import numpy as np
+
+ALIGNMENT = 64
+
+_MEMORY = rt.MemoryType.HOST_LOCAL | rt.MemoryType.DEVICE_VISIBLE
+_USAGE = rt.BufferUsage.DEFAULT | rt.BufferUsage.MAPPING
+
+# dtype as torch spells it -> (numpy's name, HAL element type). numpy knows bfloat16 through ml_dtypes only.
+_TYPES: dict[str, tuple[str, Any]] = {
+    "float64": ("float64", rt.HalElementType.FLOAT_64),
+    "float32": ("float32", rt.HalElementType.FLOAT_32),
+    "float16": ("float16", rt.HalElementType.FLOAT_16),
+    "bfloat16": ("bfloat16", rt.HalElementType.BFLOAT_16),
+    "int64": ("int64", rt.HalElementType.SINT_64),
+    "int32": ("int32", rt.HalElementType.SINT_32),
+    "int16": ("int16", rt.HalElementType.SINT_16),
+    "int8": ("int8", rt.HalElementType.SINT_8),
+    "uint64": ("uint64", rt.HalElementType.UINT_64),
+    "uint32": ("uint32", rt.HalElementType.UINT_32),
+    "uint16": ("uint16", rt.HalElementType.UINT_16),
+    "uint8": ("uint8", rt.HalElementType.UINT_8),
+    "bool": ("bool", rt.HalElementType.BOOL_8),
+}
+
+
+def supported(dtype: str) -> bool:
+    """Whether tensors of this dtype can be passed in and out."""
+    return dtype in _TYPES
+
+
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """numpy's dtype for torch's name of one.
+
+    Raises:
+        ImportError: bfloat16 without ``ml_dtypes``.
+    """
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
+    return np.dtype(_TYPES[dtype][0])
+
+
+def torch_module() -> Any | None:
+    """torch where it is loaded: a value can be its tensor only then."""
+    return sys.modules.get("torch")
+
+
+def from_numpy(device: Any, array: np.ndarray[Any, Any], dtype: str) -> Any:
+    """Buffer view over an array's memory, or over an aligned copy of it."""
+    if (
+        not array.flags.c_contiguous
+        or not array.flags.writeable  # the binding refuses read-only memory
+        or array.__array_interface__["data"][0] % ALIGNMENT
+    ):
+        array = aligned_copy(array)
+    flat = array.view(np.uint8) if array.ndim and array.size else array
+    buffer = device.allocator.import_host_allocation(flat, _MEMORY, _USAGE)
+    return rt.HalBufferView(buffer, array.shape, _TYPES[dtype][1])
+
+
+def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """C-contiguous copy whose memory starts at a multiple of 64 bytes."""
+    memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+    start = -memory.__array_interface__["data"][0] % ALIGNMENT
+    copy: np.ndarray[Any, Any] = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def to_numpy(view: Any, dtype: str) -> np.ndarray[Any, Any]:
+    """Array over a result's memory, which lives as long as the array."""
+    array: np.ndarray[Any, Any] = view.map().asarray(view.shape, numpy_dtype(dtype))
+    return array
+
+
+def torch_reader(device: Any) -> Callable[[Any], Any]:
+    """A function from a CPU tensor to a buffer view over its memory, or over an aligned copy of it."""
+    torch: Any = torch_module()
+    to_dlpack, take = torch.utils.dlpack.to_dlpack, device.from_dlpack_capsule
+    contiguous = torch.contiguous_format
+
+    def read(tensor: Any) -> Any:
+        if tensor.requires_grad:
+            tensor = tensor.detach()
+        if not tensor.is_contiguous() or tensor.data_ptr() % ALIGNMENT or tensor.is_neg():
+            # torch allocates at multiples of 64; clone() would keep a tensor that only looks contiguous
+            fresh = torch.empty(tensor.shape, dtype=tensor.dtype, memory_format=contiguous)
+            tensor = fresh.copy_(tensor)
+        return take(to_dlpack(tensor))
+
+    return read
+
+
+def torch_writer(device: Any, dtype: str) -> Callable[[Any], Any]:
+    """A function from a result's buffer view to a tensor over its memory, which lives as long as the tensor."""
+    torch: Any = torch_module()
+    from_dlpack, give = torch.utils.dlpack.from_dlpack, device.create_dlpack_capsule
+    wanted = getattr(torch, dtype)
+
+    def write(view: Any) -> Any:
+        tensor = from_dlpack(give(view, 1, 0))  # 1: kDLCPU
+        return tensor if tensor.dtype is wanted else tensor.view(wanted)  # IREE forgets unsignedness
+
+    return write
