@@ -190,7 +190,13 @@ def _once(
                 return header, blobs[0]
             elif kind == "error":
                 _give(worker)
-                raise WorkerError(header["phase"], header["message"], header["diagnostics"], header["reproducer"])
+                raise WorkerError(
+                    header["phase"],
+                    header["message"],
+                    header["diagnostics"],
+                    header["reproducer"],
+                    header.get("log", ""),
+                )
     except (EOFError, OSError):
         raise _lost(worker, step, job, expired.is_set()) from None
     except WorkerError:

@@ -63,16 +63,36 @@ class SiteObserver:
     _read: TraceReader = field(default_factory=TraceReader)
 
     def __call__(self, step: str, state: State) -> None:
+        if state.session is None:
+            return
         match step:
             case "iree:dispatch-creation":
                 with state.session.context:
+                    self._locate_payloads(state.module.operation)
                     self._mark(state.module.operation)
+            case "iree:import" | "iree:input" | "iree:preprocessing" | "iree:global-optimization":
+                with state.session.context:
+                    self._locate_payloads(state.module.operation)
             case "iree:stream":
                 with state.session.context:
                     self._collect(state.module.operation)
             case "iree:hal":
                 with state.session.context:
                     self._follow(state.module.operation)
+
+    def _locate_payloads(self, module: Any) -> None:
+        """Give the bodies of named operations the operation's location.
+
+        A body is invisible until a pass turns the operation into a generic one and fuses it; built by a C++ region
+        builder, it has no location of its own, and the action would be lost with the name.
+        """
+        for op in _walk(module, "linalg."):
+            if op.name in _SILENT:
+                continue
+            for region in op.regions:
+                for inner in region.blocks[0]:
+                    if not self._read.ids(inner.operation.location):
+                        inner.operation.location = op.location
 
     def _mark(self, module: Any) -> None:
         for index, op in enumerate(_walk(module, "flow.dispatch.workgroups")):
@@ -96,8 +116,8 @@ class SiteObserver:
             ids = self._read.ids(op.location)
             if op.name == "linalg.generic":
                 # Its payload speaks for itself; a generic that only moves data has none.
-                payload = [inner for inner in op.regions[0].blocks[0] if inner.operation.name not in _SILENT]
-                (computing if not payload else moving).update(ids)
+                payload = any(inner.operation.name not in _SILENT for inner in op.regions[0].blocks[0])
+                (moving if payload else computing).update(ids)
             elif op.name.startswith("tensor."):
                 moving.update(ids)
             else:

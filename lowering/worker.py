@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 from typing import BinaryIO
 
 from covan_mlir.lowering import messages
@@ -31,12 +32,20 @@ def main(parent: int) -> None:
         except EOFError:
             return
         job = Job.from_json(header)
+        step = "start"
+
+        def told(name: str) -> None:
+            nonlocal step
+            step = name
+            messages.send(answers, {"kind": "step", "name": name})
+
         try:
-            result, program = compile_job(
-                blobs[0], job, lambda step: messages.send(answers, {"kind": "step", "name": step})
-            )
+            result, program = compile_job(blobs[0], job, told)
         except JobError as error:
             messages.send(answers, {"kind": "error", **error.row})
+        except Exception as error:  # a bug of ours must not look like a crash of a compiler
+            row = {"phase": step, "message": f"internal error: {error!r}", "diagnostics": [], "reproducer": None}
+            messages.send(answers, {"kind": "error", **row, "log": traceback.format_exc()})
         else:
             messages.send(answers, {"kind": "done", **result}, [program])
 

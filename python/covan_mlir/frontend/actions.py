@@ -81,7 +81,7 @@ def ledger(exported: torch.fx.Graph, decomposed: torch.fx.Graph) -> tuple[tuple[
     """-> (actions with their parts, part of each call node of the decomposed graph by node name)."""
     actions = source_actions(exported)
     origin = {node: _origin(node, id(exported), actions) for node in calls(decomposed)}
-    _adopt(origin)
+    _adopt(origin, actions)
     parts: dict[str, Part] = {}
     for index, (node, name) in enumerate(origin.items(), start=len(actions)):
         reads = sorted({parts[n.name].id for n in node.all_input_nodes if n.name in parts})
@@ -113,9 +113,14 @@ def _origin(node: Node, graph_id: int, actions: Mapping[str, Action]) -> str | N
     return None
 
 
-def _adopt(origin: dict[Node, str | None]) -> None:
-    """Nodes without a tie belong to the action that uses them first; torch makes such nodes in some decompositions."""
+def _adopt(origin: dict[Node, str | None], actions: Mapping[str, Action]) -> None:
+    """Nodes without a tie: torch makes such nodes of constants, and in some decompositions.
+
+    One that kept its name and operation is its action's; any other belongs to the action that uses it first.
+    """
     for node in reversed(origin):
+        if origin[node] is None and node.name in actions and actions[node.name].op == op_name(node):
+            origin[node] = node.name
         if origin[node] is None:
             origin[node] = next((origin[user] for user in node.users if origin.get(user)), None)
     for node, name in origin.items():

@@ -7,7 +7,6 @@ weights and state, and the locations.
 from __future__ import annotations
 
 import io
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +18,6 @@ from torch_mlir import ir
 from torch_mlir.dialects import func
 from torch_mlir.extras import fx_importer as fx
 from torch_mlir.extras.fx_as_strided import rewrite_as_strided
-from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from covan_mlir import dialects
 from covan_mlir.dialects import prov, prov_locations, prov_table
@@ -27,6 +25,7 @@ from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.actions import ledger, op_name
 from covan_mlir.frontend.capture import Capture
+from covan_mlir.frontend.decompose import decompose
 from covan_mlir.frontend.describe import Description, describe
 from covan_mlir.lineage import Action, Part
 from covan_mlir.signature import Signature
@@ -61,9 +60,7 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
     Raises:
         ExportError: an operation or type has no counterpart in the torch dialect; names the user's line.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytree classes
-        decomposed = captured.program.run_decompositions(get_decomposition_table())
+    decomposed = decompose(captured.program)
     rewrite_as_strided(decomposed.graph)  # needs the fake tensors' storage, so before anything else
     description = describe(captured, decomposed)
     actions, parts = ledger(captured.program.graph, decomposed.graph) if provenance else ((), {})
@@ -178,7 +175,7 @@ class _Weights(fx.FxImporterHooks):  # type: ignore[misc]  # the bindings are un
         if value is None:
             kind = fx.create_mlir_tensor_type(tensor)
             if key is None:
-                value = ir.DenseElementsAttr.get([], type=kind)
+                value = ir.Attribute.parse(f"dense<> : {kind}")
             else:
                 data = tensor.contiguous().view(torch.uint8).numpy() if tensor.dim() else None
                 assert data is not None  # a 0-d tensor has one element
