@@ -43,7 +43,7 @@ format: setup
 	$(BIN)/ruff check --fix $(ROOMS)
 
 lit: setup
-	$(BIN)/python -m lit.main -sv test/lit
+	$(BIN)/lit -sv test/lit
 
 pytest: setup
 	$(BIN)/python -m pytest -q test/python

@@ -68,7 +68,7 @@ def enter(flags: tuple[str, ...]) -> Step:
         try:
             session.set_flags(*flags)
         except ValueError as error:
-            raise StepError(f"the IREE compiler refuses a flag: {error}") from error
+            raise StepError("the IREE compiler refuses a flag: " + " ".join(str(error).split())) from error
         try:
             with session.context, ir.Location.unknown():
                 state.module = ir.Module.parse(out.getvalue())

@@ -14,9 +14,6 @@ import numpy as np
 
 ALIGNMENT = 64
 
-_MEMORY = rt.MemoryType.HOST_LOCAL | rt.MemoryType.DEVICE_VISIBLE
-_USAGE = rt.BufferUsage.DEFAULT | rt.BufferUsage.MAPPING
-
 # dtype as torch spells it -> (numpy's name, HAL element type). numpy knows bfloat16 through ml_dtypes only.
 _TYPES: dict[str, tuple[str, Any]] = {
     "float64": ("float64", rt.HalElementType.FLOAT_64),
@@ -63,13 +60,16 @@ def from_numpy(device: Any, array: np.ndarray[Any, Any], dtype: str) -> Any:
     """Buffer view over an array's memory, or over an aligned copy of it."""
     if (
         not array.flags.c_contiguous
-        or not array.flags.writeable  # the binding refuses read-only memory
+        or not array.flags.writeable  # numpy lends no read-only memory through DLPack
         or array.__array_interface__["data"][0] % ALIGNMENT
     ):
         array = aligned_copy(array)
-    flat = array.view(np.uint8) if array.ndim and array.size else array
-    buffer = device.allocator.import_host_allocation(flat, _MEMORY, _USAGE)
-    return rt.HalBufferView(buffer, array.shape, _TYPES[dtype][1])
+    # DLPack ties the array's life to the native buffer; importing a host allocation ties it to a Python wrapper that
+    # is gone before the call is over.
+    if dtype == "bfloat16":  # a type that DLPack in numpy does not know
+        view = device.from_dlpack_capsule(array.view(np.uint16).__dlpack__())
+        return rt.HalBufferView(view.get_buffer(), array.shape, _TYPES[dtype][1])
+    return device.from_dlpack_capsule(array.__dlpack__())
 
 
 def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -50,14 +50,14 @@ class SchemaError(Exception):
 Check = Callable[[Any, str], None]
 
 
-def dumps(value: Any) -> bytes:
-    """JSON without non-finite numbers, the same bytes for equal values.
+def dumps(value: Any, *, sort_keys: bool = False) -> bytes:
+    """JSON without non-finite numbers.
 
     Raises:
         SchemaError: the value is no JSON.
     """
     try:
-        text = json.dumps(value, allow_nan=False, separators=(",", ":"), sort_keys=True)
+        text = json.dumps(value, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
     except (TypeError, ValueError, RecursionError) as error:
         raise SchemaError(str(error)) from error
     return text.encode("ascii")

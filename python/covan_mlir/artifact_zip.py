@@ -101,7 +101,7 @@ def write_archive(
     manifest = {**manifest, "members": members}
     try:  # before gigabytes are written
         schema.check_manifest(manifest)
-        schema.dumps(manifest)
+        schema.dumps(manifest, sort_keys=True)
     except schema.SchemaError as error:
         advice = "Artifacts hold tensors, numbers and text; give each tensor the bytes of its shape."
         raise Refusal(f"cannot be written: {error}", advice) from error
@@ -120,7 +120,7 @@ def write_archive(
                     out.write(piece)
             stored.append((start, start + array.nbytes))
             members[name]["sha256"] = digest.hexdigest()
-        for name, text in {**jsons, MANIFEST: schema.dumps(manifest)}.items():
+        for name, text in {**jsons, MANIFEST: schema.dumps(manifest, sort_keys=True)}.items():
             if len(text) > JSON_LIMIT:
                 raise Refusal(f"cannot hold a {name} of {len(text)} bytes", "Compile with provenance=False.")
             archive.writestr(_info(name, len(text)), text, zipfile.ZIP_DEFLATED, 6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +22,8 @@ from covan_mlir.options import CompileOptions
 
 log = logging.getLogger(__name__)
 
+_WORDS, _WIDTH = 8, 200  # of a crashed compiler's output in the message; all that was kept is in ``CompileError.log``
+_export_lock = threading.Lock()  # torch.export keeps global state
 _TOOLS = ("torch", "torch-mlir", "iree-base-compiler", "iree-base-runtime")
 
 
@@ -56,10 +59,11 @@ def compile_module(
     flags = (*targets.flags(target), *options.iree_flags)
     tell = progress or (lambda step: None)
     pool.prepare()
-    tell("export")
-    captured = capture(model, args, kwargs, dynamic_shapes)
-    tell("import")
-    imported = import_program(captured, provenance=provenance, external_weight_bytes=options.external_weight_bytes)
+    with _export_lock:
+        tell("export")
+        captured = capture(model, args, kwargs, dynamic_shapes)
+        tell("import")
+        imported = import_program(captured, provenance=provenance, external_weight_bytes=options.external_weight_bytes)
     job = Job(options.frontend, flags, tuple(imported.weights), provenance, options.reproducer)
     try:
         result, program = pool.compile_program(imported.bytecode, job, timeout=options.timeout, progress=tell)
@@ -150,7 +154,7 @@ def _compile_error(error: pool.WorkerError, actions: tuple[Action, ...]) -> Comp
     elif error.crashed:
         lines.append("to keep the input of the failing step, pass CompileOptions(reproducer='failing.mlir')")
     if error.log:
-        lines.append(f"the compiler's last words:\n{error.log}")
+        lines += ["the compiler's last words:", *(line[:_WIDTH] for line in error.log.splitlines()[-_WORDS:])]
     return CompileError(
         "\n".join(lines),
         phase=error.phase,

@@ -64,12 +64,12 @@ class Executable:
         self._states = states
         raw = {name: _raw(value) for name, value in weights.items()}
         self._program = Program(program, signature.function, _driver(device), raw)
+        self._readers: dict[str, Callable[[Any], Any]] = {}
+        self._writers: dict[tuple[bool, str], Callable[[Any], Any]] = {}
         # Weights that IREE's torch input takes as arguments, in order; bound once.
         self._bound = (
             [self._read(name, value) for name, value in weights.items()] if info.get("weights") == "arguments" else []
         )
-        self._readers: dict[str, Callable[[Any], Any]] = {}
-        self._writers: dict[tuple[bool, str], Callable[[Any], Any]] = {}
         self._build = pytree.builder(signature.out_tree)
         self._flat = not signature.in_tree.children[1].children and all(
             child.kind == "leaf" for child in signature.in_tree.children[0].children

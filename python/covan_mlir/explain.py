@@ -10,9 +10,7 @@ from covan_mlir.lineage import Action, Frame, Lineage, Site
 
 _WIDTH = 110
 _GAP = "  "
-_NAMES = 8
-# Widest op, names, module and source line; what a narrow column leaves is not given to others: one aligned table.
-_LIMITS = (34, 26, 24, _WIDTH - 34 - 26 - 24 - 4 * len(_GAP))
+_LIMITS = (30, 24, 24, 24)  # widest op, names, module and source line: with four gaps, the width
 
 
 def table(lineage: Lineage, sites: Sequence[Site]) -> str:
@@ -86,15 +84,20 @@ def _user_frame(action: Action) -> Frame | None:
     return next((frame for frame in action.frames if not frame.internal), None)
 
 
-def _header(lineage: Lineage, sites: Sequence[Site]) -> str:
+def counts(lineage: Lineage) -> str:
+    """Numbers of actions, sites and kernels, in words."""
+
     def count(number: int, what: str) -> str:
         return f"{number:,} {what}{'' if number == 1 else 's'}"
 
     at_load = sum(site.phase == "init" for site in lineage.sites)
     phases = f" ({len(lineage.sites) - at_load:,} per call, {at_load:,} at load)" if at_load else ""
     kernels = count(_kernels(lineage.sites), "kernel")
-    counts = f"{count(len(lineage.actions), 'action')}, {count(len(lineage.sites), 'site')}{phases}, {kernels}"
-    return counts if len(sites) == len(lineage.sites) else f"{counts}; {len(sites):,} of the sites shown"
+    return f"{count(len(lineage.actions), 'action')}, {count(len(lineage.sites), 'site')}{phases}, {kernels}"
+
+
+def _header(lineage: Lineage, sites: Sequence[Site]) -> str:
+    return counts(lineage) + ("" if len(sites) == len(lineage.sites) else f"; {len(sites):,} of the sites shown")
 
 
 def _kernels(sites: Iterable[Site]) -> int:
@@ -106,14 +109,15 @@ def _rows(lineage: Lineage, site: Site, short: dict[str, str]) -> list[tuple[str
     for action in lineage.why(site):
         frame = _user_frame(action)
         line = f"{short[frame.file]}:{frame.line}" if frame else ""
-        groups.setdefault((action.op, action.module, line), []).append(action.name)
+        op = action.op.removesuffix(".default")
+        groups.setdefault((op, action.module, line), []).append(action.name)
     return [(op, _join(names, _LIMITS[1]), module, line) for (op, module, line), names in groups.items()]
 
 
 def _join(names: Sequence[str], width: int) -> str:
     """As many names as fit, and how many there are beyond those."""
     text = ", ".join(names)
-    shown = len(names)
+    shown = min(len(names), width // 2)  # a name takes more than two columns with its comma
     while len(text) > width and shown > 1:
         shown -= 1
         text = f"{', '.join(names[:shown])}, +{len(names) - shown}"
@@ -125,8 +129,8 @@ def _unperformed_lines(lineage: Lineage) -> list[str]:
     if not rest:
         return []
     what = "1 action is" if len(rest) == 1 else f"{len(rest):,} actions are"
-    names = ", ".join(rest[:_NAMES]) + (", …" if len(rest) > _NAMES else "")
-    return ["", _fit(f"{what} performed by no site: {names}", _WIDTH)]
+    start = f"{what} performed by no site: "
+    return ["", start + _fit(_join(rest, _WIDTH - len(start)), _WIDTH - len(start))]
 
 
 def _fit(text: str, width: int) -> str:

@@ -140,7 +140,8 @@ class Lineage:
 
         Args:
             what: an action, its id, its name (``softmax_1``), a module path (``blocks.0``: all below it), or
-                a source line (``model.py:12``; the file may be given by any suffix of its path).
+                a source line (``model.py:12``; the file may be given by any suffix of its path). Where an action
+                and a module share a name, the action is meant; ``module:blocks.0`` is always the module.
 
         Raises:
             KeyError: nothing in the model is called so; the message suggests the nearest name.
@@ -156,7 +157,9 @@ class Lineage:
             if not 0 <= what < len(self.actions):
                 raise KeyError(f"no action {what}: the model has {len(self.actions)}")
             return (self.actions[what],)
-        if what in self._by_name:
+        if what.startswith("module:"):
+            what = what.removeprefix("module:")
+        elif what in self._by_name:
             return (self._by_name[what],)
         path, _, line = what.rpartition(":")
         if path and line.isdigit():

@@ -104,7 +104,7 @@ def describe(captured: Capture, decomposed: ExportedProgram) -> Description:
             )
         nodes.append(node)
 
-    call_spec = decomposed.call_spec
+    call_spec = captured.program.call_spec  # decomposition flattens the result
     signature = Signature(
         in_tree=_tree(call_spec.in_spec, len(inputs)),
         out_tree=_tree(call_spec.out_spec, len(outputs)),

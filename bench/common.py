@@ -1,0 +1,228 @@
+"""Timing that can be trusted on a shared machine: interleaved samples, medians, ceilings of the same run."""
+
+from __future__ import annotations
+
+import os
+
+# Before torch is imported. By default its OpenMP threads spin for long after each parallel region and take
+# the cores from what runs next in the process; without any spin torch takes twice as long on small layers. A
+# short spin serves both: each contender then runs as fast as in a process of its own.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+
+import argparse
+import gc
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+
+Row = dict[str, Any]
+Cell = str | float | int | None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Samples of one contender, in seconds, in the order they were taken."""
+
+    samples: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return median(self.samples)
+
+    @property
+    def undisturbed(self) -> float:
+        """The first decile: for calls of microseconds, where the median tells when threads were woken."""
+        return sorted(self.samples)[len(self.samples) // 10]
+
+    @property
+    def spread(self) -> float:
+        """Half the distance between the quartiles, over the median."""
+        ordered = sorted(self.samples)
+        low, high = ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4]
+        return (high - low) / 2 / self.median
+
+    def over(self, base: Timing) -> float:
+        """Median of the ratios of samples taken in the same round: drift of the machine cancels."""
+        return median(a / b for a, b in zip(self.samples, base.samples, strict=True))
+
+
+def interleave(
+    contenders: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int = 5,
+    seconds: float = 0.0,
+    warmup: int = 1,
+    collect: bool = False,
+) -> dict[str, Timing]:
+    """Time contenders in turns: A B C, B C A, C A B, ...
+
+    Turns let all of them meet the same disturbances, and the rotation gives each every place in the turn, so
+    that none is always the one to run with the caches its neighbour left.
+
+    Args:
+        contenders: what to call, by name. Results are dropped outside the timed part.
+        rounds: samples of each, at least.
+        seconds: go on until this much time has passed.
+        warmup: untimed calls of each before.
+        collect: run the garbage collector before each sample; else it is off throughout.
+    """
+    for call in contenders.values():
+        for _ in range(warmup):
+            call()
+    names = list(contenders)
+    samples: dict[str, list[float]] = {name: [] for name in names}
+    gc.collect()
+    gc.disable()
+    try:
+        begin = time.perf_counter()
+        done = 0
+        while done < rounds or time.perf_counter() - begin < seconds:
+            for i in range(len(names)):
+                name = names[(done + i) % len(names)]
+                if collect:
+                    gc.collect()
+                start = time.perf_counter()
+                result = contenders[name]()
+                samples[name].append(time.perf_counter() - start)
+                del result
+            done += 1
+    finally:
+        gc.enable()
+    return {name: Timing(tuple(times)) for name, times in samples.items()}
+
+
+def once(call: Callable[[], Any]) -> tuple[Any, float]:
+    """Result and seconds of a single call."""
+    start = time.perf_counter()
+    result = call()
+    return result, time.perf_counter() - start
+
+
+def ceilings(size: int = 1536, megabytes: int = 256, repeats: int = 7) -> dict[str, float]:
+    """What this machine gives now: f32 matmul in GFLOP/s, large copies in GB/s, read and written.
+
+    The matmul is torch's, on all of its threads: what a tuned library reaches, a little under the FMA peak.
+    """
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    out = torch.empty(size, size)
+    source = torch.randn(megabytes * 2**18)
+    target = torch.empty_like(source)
+    times = interleave(
+        {"matmul": lambda: torch.mm(a, b, out=out), "copy": lambda: target.copy_(source)},
+        rounds=repeats,
+        warmup=2,
+    )
+    return {
+        "matmul_gflops": 2 * size**3 / min(times["matmul"].samples) / 1e9,
+        "copy_gb_per_s": 2 * source.nbytes / min(times["copy"].samples) / 1e9,
+    }
+
+
+def cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((x.split(":", 1)[1].strip() for x in lines if x.startswith("model name")), platform.machine())
+
+
+def machine() -> dict[str, Any]:
+    """The processor, how much of it is ours, versions, and the ceilings measured now."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    packages = (
+        "torch",
+        "torch-mlir",
+        "iree-base-compiler",
+        "iree-base-runtime",
+        "transformers",
+        "covan-mlir",
+    )
+    versions = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return {
+        "cpu": cpu_model(),
+        "cores": cores,
+        "torch_threads": torch.get_num_threads(),
+        "openmp": {name: os.environ.get(name, "") for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")},
+        "versions": versions,
+        "ceilings": ceilings(),
+    }
+
+
+def describe(host: Mapping[str, Any]) -> str:
+    """A machine in two lines."""
+    versions = ", ".join(f"{k} {v}" for k, v in host["versions"].items())
+    peak = host["ceilings"]
+    return (
+        f"{host['cpu']}, {host['cores']} cores: {peak['matmul_gflops']:.0f} GFLOP/s f32 matmul, "
+        f"{peak['copy_gb_per_s']:.1f} GB/s copy\n{versions}"
+    )
+
+
+def arguments(description: str, rounds: int, seconds: float) -> argparse.ArgumentParser:
+    """The options that all benchmarks share."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("models", nargs="*", help="names of workloads (default: all)")
+    parser.add_argument("--rounds", type=int, default=rounds, help="samples of each contender, at least")
+    parser.add_argument("--seconds", type=float, default=seconds, help="time for the calls of a model")
+    parser.add_argument("--json", type=Path, help="also write samples and machine to this file")
+    return parser
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Row]) -> str:
+    """Some columns of the rows as text."""
+    grid = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for i, column in enumerate(columns):
+        grid.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
+    for row in rows:
+        grid.add_row(*(cell(row.get(column)) for column in columns))
+    console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
+    with console.capture() as text:
+        console.print(grid)
+    return text.get()
+
+
+def report(title: str, host: Mapping[str, Any], columns: Sequence[str], rows: Sequence[Row]) -> str:
+    """The machine, and a table of what was measured on it."""
+    return f"{describe(host)}\n\n{table(title, columns, rows)}"
+
+
+def cell(value: Cell) -> str:
+    """Three significant digits; counts and words as they are."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.0f}" if abs(value) >= 100 else f"{value:#.3g}"
+    return str(value)
+
+
+def write_json(path: Path, name: str, host: Mapping[str, Any], rows: Sequence[Row]) -> None:
+    """One document: what ran, where, and all rows with their samples."""
+    document = {"benchmark": name, "argv": sys.argv[1:], "machine": dict(host), "rows": list(rows)}
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def short(error: BaseException | str, limit: int = 90) -> str:
+    """The first telling line of an error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [line for line in lines if "error:" in line.lower()]
+    text = (named or lines or [type(error).__name__])[0]
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,31 @@
+"""``prov-strip``: a module without provenance."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from covan_mlir.dialects.prov import detach_table
+from covan_mlir.dialects.prov_locations import rewrite_locations, strip
+
+
+@dataclass(frozen=True)
+class ProvStrip:
+    """Removes the table and every trace from locations, keeping files, lines and other names.
+
+    Before::
+
+        "prov.table"() ({ ... }) : () -> ()
+        linalg.matmul ... loc(fused<#prov.trace<[3]>>["prov:3:mm"("model.py":7:0)])
+
+    After::
+
+        linalg.matmul ... loc("model.py":7:0)
+    """
+
+    name: ClassVar[str] = "prov-strip"
+    op_name: ClassVar[str | None] = "builtin.module"
+
+    def run(self, op: ir.Operation) -> None:
+        detach_table(op)
+        rewrite_locations(op, strip)

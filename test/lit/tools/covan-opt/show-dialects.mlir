@@ -1,0 +1,3 @@
+// RUN: covan-opt --show-dialects | FileCheck %s
+
+// CHECK: Available Dialects: {{.*}}builtin, {{.*}}linalg, {{.*}}prov, {{.*}}tm_tensor, {{.*}}torch, torch_c

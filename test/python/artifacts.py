@@ -1,0 +1,138 @@
+"""Artifacts for tests: small contents, and files that an attacker could have written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+from covan_mlir import artifact, artifact_zip
+from covan_mlir.artifact import Blob, Contents
+from covan_mlir.errors import ArtifactError
+from covan_mlir.lineage import Action, Frame, Lineage, Part, Site
+from covan_mlir.pytree import LEAF, Tree
+from covan_mlir.signature import Leaf, Signature, State
+
+# Written files make examples slow, and the folder of a module serves them all.
+RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
+ONE_LEAF = Tree("tuple", (Tree("tuple", (LEAF,)), Tree("dict")))
+
+
+def lineage() -> Lineage:
+    frames = (Frame("/home/me/model.py", 12, "forward"), Frame("/torch/nn.py", 3, "linear", internal=True))
+    actions = [
+        Action(
+            0, "linear", "aten.linear.default", "mlp.0", frames, ("f32[2, 4]",), (Part(0, 0, "mm", "aten.mm", (), ()),)
+        ),
+        Action(
+            1, "view", "aten.view.default", "", frames[:1], ("f32[8]",), (Part(1, 1, "view", "aten.view", (0,), ()),)
+        ),
+    ]
+    return Lineage(actions, [Site(0, "main_dispatch_0", "call", (0,), (0,))], [[None, 0], []])
+
+
+def contents(**changes: Any) -> Contents:
+    signature = Signature(
+        in_tree=ONE_LEAF,
+        out_tree=LEAF,
+        inputs=(Leaf("tensor", "float32", (2, "s0"), name="x"),),
+        outputs=(Leaf("tensor", "float32", (2, "2*s0 + 1")),),
+        states=(State("running_mean", "float32", (3,)),),
+        results=(("state", 0), ("output", 0)),
+        parameters=("x",),
+        symbols={"s0": (2, None)},
+    )
+    whole = Contents(
+        program=b"vmfb" * 50,
+        signature=signature,
+        lineage=lineage(),
+        target="cpu",
+        device="auto",
+        versions={"covan": "0.1.0", "torch": "2.13.0"},
+        info={"frontend": "linalg", "seconds": {"export": 0.25}},
+        weights={"w": Blob("bfloat16", (3, 2), b"0123456789ab"), "empty": Blob("int64", (0, 5), b"")},
+        states={"running_mean": Blob("float32", (3,), np.arange(3, dtype=np.float32))},
+    )
+    return replace(whole, **changes)
+
+
+def assert_equal(actual: Contents, expected: Contents) -> None:
+    assert bytes(actual.program) == bytes(expected.program)
+    assert repr(actual.signature) == repr(expected.signature)  # repr: nan is not equal to itself
+    assert actual.lineage.to_json() == expected.lineage.to_json()
+    assert (actual.target, actual.device) == (expected.target, expected.device)
+    assert (dict(actual.versions), dict(actual.info)) == (dict(expected.versions), dict(expected.info))
+    for held, wanted in ((actual.weights, expected.weights), (actual.states, expected.states)):
+        assert list(held) == list(wanted)
+        for name, blob in wanted.items():
+            assert (held[name].dtype, held[name].shape) == (blob.dtype, tuple(blob.shape))
+            data = blob.data.tobytes() if isinstance(blob.data, np.ndarray) else bytes(blob.data)
+            assert bytes(held[name].data) == data
+
+
+def refused(path: str | os.PathLike[str]) -> str:
+    """The message with which `read` refuses a file: path, reason, and what to do."""
+    with pytest.raises(ArtifactError) as info:
+        artifact.read(path)
+    first, _, advice = str(info.value).partition("\n")
+    assert os.fspath(path) in first
+    assert advice
+    assert "\n" not in advice
+    return first
+
+
+def forge(path: Path, edit: Callable[[dict[str, bytes]], None], *, relist: bool = True, **infos: Any) -> None:
+    """Rewrite an artifact as an attacker who knows the format would: hashes, sizes and seal agree again.
+
+    Args:
+        edit: changes the members in place.
+        relist: list the members' new sizes and hashes in the manifest.
+        infos: ``rename`` (what a member is called in the zip), ``attributes`` (external_attr), ``twice`` (a name).
+    """
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    edit(members)
+    if relist:
+        manifest = json.loads(members["manifest.json"])
+        manifest["members"] = {
+            name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            for name, data in members.items()
+            if name != "manifest.json"
+        }
+        members["manifest.json"] = json.dumps(manifest).encode()
+    stored = []
+    with open(path, "wb+") as file:
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.comment = b"0" * 64
+            for name, data in [*members.items(), *((n, members[n]) for n in infos.get("twice", ()))]:
+                plain = not name.endswith(".json")
+                info = artifact_zip._aligned(name, len(data), file.tell()) if plain else zipfile.ZipInfo(name)
+                info.filename = info.orig_filename = infos.get("rename", {}).get(name, name)
+                info.external_attr = infos.get("attributes", {}).get(name, (stat.S_IFREG | 0o644) << 16)
+                info.compress_type = 0 if plain else 8
+                with archive.open(info, "w") as out:
+                    start = file.tell()
+                    out.write(data)
+                if plain:
+                    stored.append((start, start + len(data)))
+        seal = artifact_zip._seal(file, stored)
+        file.seek(-64, os.SEEK_END)
+        file.write(seal)
+
+
+def edit_json(member: str, change: Callable[[Any], Any]) -> Callable[[dict[str, bytes]], None]:
+    def edit(members: dict[str, bytes]) -> None:
+        value = json.loads(members[member])
+        members[member] = json.dumps(change(value) or value).encode()
+
+    return edit

@@ -1,0 +1,111 @@
+"""Whole models: the compiled program computes what eager does, and its lineage holds together."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+import torch
+from oracle import assert_same, depth_of
+from zoo import ZOO, build
+
+import covan_mlir
+
+# The class scope makes pytest finish one model before it starts the next, so that a small cache of compiled
+# programs is enough.
+every_model = pytest.mark.parametrize("name", ZOO, scope="class")
+
+
+@functools.lru_cache(maxsize=2)
+def compiled(name: str) -> tuple[Any, Any, int]:
+    """The executable, eager's result and the depth of the exported graph."""
+    module, args, kwargs = build(name)
+    with torch.no_grad():
+        expected = module(*args, **kwargs)
+        depth = depth_of(torch.export.export(module, args, kwargs, strict=False))
+    return covan_mlir.compile_module(module, args, kwargs), expected, depth
+
+
+@every_model
+class TestModel:
+    def test_agrees_with_eager(self, name: str) -> None:
+        exe, expected, depth = compiled(name)
+        _, args, kwargs = build(name)
+        assert_same(exe(*args, **kwargs), expected, depth=depth)
+
+    def test_result_does_not_depend_on_earlier_calls(self, name: str) -> None:
+        exe, expected, depth = compiled(name)
+        _, args, kwargs = build(name)
+        first = exe(*args, **kwargs)
+        exe(*args, **kwargs)
+        assert_same(first, expected, depth=depth)  # a second call must not overwrite what the first returned
+
+    def test_every_site_has_a_trace(self, name: str) -> None:
+        sites = compiled(name)[0].lineage.sites
+        assert any(s.phase == "call" for s in sites)
+        assert {s.phase for s in sites} <= {"call", "init"}
+        assert not [s for s in sites if s.phase == "call" and not s.trace]
+
+    def test_ids_are_unique_and_known(self, name: str) -> None:
+        lineage = compiled(name)[0].lineage
+        actions = [a.id for a in lineage.actions]
+        assert len(set(actions)) == len(actions)
+        assert len({s.id for s in lineage.sites}) == len(lineage.sites)
+        assert {a for s in lineage.sites for a in s.trace} <= set(actions)
+
+    def test_why_and_where_are_inverse(self, name: str) -> None:
+        lineage = compiled(name)[0].lineage
+        why = {(a.id, s.id) for s in lineage.sites for a in lineage.why(s)}
+        where = {(a.id, s.id) for a in lineage.actions for s in lineage.where(a)}
+        assert why == where
+        assert why == {(a, s.id) for s in lineage.sites for a in s.trace}
+
+    def test_a_name_finds_what_its_action_finds(self, name: str) -> None:
+        lineage = compiled(name)[0].lineage
+        names = {a.name for a in lineage.actions}
+        for action in lineage.actions:
+            sites = {s.id for s in lineage.where(action)}
+            assert {s.id for s in lineage.where(action.name)} == sites
+            # A module's sites contain those of each of its actions. Where an action bears the module's name,
+            # as Whisper's first `layer_norm` does, the name means the action.
+            if action.module and action.module not in names:
+                assert {s.id for s in lineage.where(action.module)} >= sites
+
+    def test_actions_are_the_calls_of_the_exported_graph(self, name: str) -> None:
+        module, args, kwargs = build(name)
+        graph = torch.export.export(module, args, kwargs, strict=False).graph
+        calls = [n.name for n in graph.nodes if n.op == "call_function"]
+        assert [a.name for a in compiled(name)[0].lineage.actions] == calls
+
+    def test_explain_names_every_call_site(self, name: str) -> None:
+        exe = compiled(name)[0]
+        text = exe.explain()
+        assert not [s for s in exe.lineage.sites if s.phase == "call" and s.kernel not in text]
+
+
+def test_saved_and_loaded(tmp_path: Any) -> None:
+    exe, expected, depth = compiled("gpt2-sdpa")  # a cache in a dataclass: the hardest structure in the zoo
+    _, args, kwargs = build("gpt2-sdpa")
+    path = tmp_path / "model.covan"
+    exe.save(str(path))
+    loaded = covan_mlir.load(str(path))
+    assert_same(loaded(*args, **kwargs), expected, depth=depth)
+    assert loaded.lineage.actions == exe.lineage.actions
+    assert loaded.lineage.sites == exe.lineage.sites
+
+
+def test_kernels_have_code() -> None:
+    exe, _, _ = compiled("cnn")
+    for site in exe.lineage.sites:
+        if site.phase == "call":
+            assert exe.kernel_code(site)
+
+
+def test_provenance_changes_no_kernel() -> None:
+    """Observing must not perturb: the same machine code runs with and without."""
+    module, args, kwargs = build("two_blocks")
+    plain = covan_mlir.compile_module(module, args, kwargs, provenance=False)
+    exe, expected, depth = compiled("two_blocks")
+    assert_same(plain(*args), expected, depth=depth)
+    assert torch.equal(plain(*args), exe(*args))

@@ -1,0 +1,237 @@
+"""The compiler's process: whatever happens in it, the caller lives on and learns what happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import covan_mlir
+from covan_mlir import CompileError, CompileOptions
+from covan_mlir.lowering import pool
+
+X = torch.randn(4, 8)
+
+
+def net() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 8), nn.Softmax(-1)).eval()
+
+
+def idle() -> list[int]:
+    return [worker.process.pid for worker in pool._idle]
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def compiles() -> None:
+    model = net()
+    torch.testing.assert_close(covan_mlir.compile_module(model, (X,))(X), model(X))
+
+
+def test_worker_is_reused() -> None:
+    compiles()
+    before = idle()
+    compiles()
+    assert idle() == before
+    assert len(before) == 1
+
+
+def test_crash_names_the_phase_and_keeps_the_reproducer(tmp_path: Path) -> None:
+    # LLVM ends the process on a processor that it does not know.
+    kept = tmp_path / "crash.mlir"
+    options = CompileOptions(iree_flags=("--iree-llvmcpu-target-cpu=nonsense",), reproducer=str(kept))
+    with pytest.raises(CompileError, match="ended with exit code 1") as caught:
+        covan_mlir.compile_module(net(), (X,), options=options)
+    error = caught.value
+    assert error.phase.startswith("iree:")
+    assert "64-bit code requested" in error.log
+    assert error.reproducer == str(kept)
+    text = kept.read_text()
+    assert text.startswith(f"// input of step {error.phase}")
+    assert "func" in text
+    compiles()
+
+
+def test_crash_without_reproducer_says_how_to_get_one() -> None:
+    options = CompileOptions(iree_flags=("--iree-llvmcpu-target-cpu=nonsense",))
+    with pytest.raises(CompileError, match=r"CompileOptions\(reproducer="):
+        covan_mlir.compile_module(net(), (X,), options=options)
+
+
+def test_reproducer_is_gone_after_success(tmp_path: Path) -> None:
+    kept = tmp_path / "none.mlir"
+    covan_mlir.compile_module(net(), (X,), options=CompileOptions(reproducer=str(kept)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_time_out() -> None:
+    compiles()  # a warm worker: the time goes to the compilation
+    with pytest.raises(CompileError, match="longer than the time allowed"):
+        covan_mlir.compile_module(net(), (X,), options=CompileOptions(timeout=0.05))
+    compiles()
+
+
+@pytest.mark.parametrize(
+    ("number", "message"), [(signal.SIGKILL, "memory ran out"), (signal.SIGSEGV, "crashed with SIGSEGV")]
+)
+def test_death_by_signal(number: signal.Signals, message: str) -> None:
+    def kill(step: str) -> None:
+        if step == "iree:flow":
+            os.kill(running.pop(), number)
+
+    running = _watch_workers()
+    with pytest.raises(CompileError, match=message):
+        covan_mlir.compile_module(net(), (X,), progress=kill)
+    compiles()
+
+
+def test_crash_of_torch_mlir_takes_the_other_frontend(caplog: pytest.LogCaptureFixture) -> None:
+    def kill(step: str) -> None:
+        if step == "torch-to-linalg":
+            os.kill(running.pop(), signal.SIGSEGV)
+
+    running = _watch_workers()
+    model = net()
+    exe = covan_mlir.compile_module(model, (X,), progress=kill)
+    torch.testing.assert_close(exe(X), model(X))
+    assert exe.info["frontend"] == "torch"
+    assert "takes IREE's torch input instead" in caplog.text
+    assert exe.lineage.where("softmax")
+
+
+def _watch_workers() -> list[int]:
+    compiles()
+    return idle()
+
+
+def test_failure_names_operation_and_line() -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        return torch.histc(y, 10)  # no lowering has it
+
+    with pytest.raises(CompileError) as caught:
+        covan_mlir.compile_module(forward, (X,))
+    error = caught.value
+    line = forward.__code__.co_firstlineno + 2
+    assert (error.action, error.file, error.line) == ("histc", __file__, line)
+    assert str(error).startswith(f"{__file__}:{line}: histc (aten.histc.default): ")
+    assert error.diagnostics
+
+
+def test_refused_flag() -> None:
+    with pytest.raises(CompileError, match=r"refuses a flag: .*no-such-flag"):
+        covan_mlir.compile_module(net(), (X,), options=CompileOptions(iree_flags=("--no-such-flag",)))
+
+
+def test_interrupt_stops_the_worker() -> None:
+    before = _watch_workers()
+
+    def interrupt(step: str) -> None:
+        if step == "iree:flow":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        covan_mlir.compile_module(net(), (X,), progress=interrupt)
+    assert not alive(before[0])
+    compiles()
+
+
+PROGRAM = """
+import os, sys, torch, covan_mlir
+from covan_mlir.lowering import pool
+
+def tell(step):
+    print(step, flush=True)
+
+model = torch.nn.Linear(8, 8)
+covan_mlir.compile_module(model, (torch.ones(2, 8),))
+print("worker", pool._idle[0].process.pid, flush=True)
+{then}
+"""
+
+
+def run(then: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(then=textwrap.dedent(then))], stdout=subprocess.PIPE, text=True
+    )
+
+
+def worker_of(process: subprocess.Popen[str]) -> int:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("worker"):
+            return int(line.split()[1])
+    raise AssertionError("no worker")
+
+
+def gone(pid: int) -> bool:
+    for _ in range(100):
+        if not alive(pid) or Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
+            return True
+        threading.Event().wait(0.1)
+    return False
+
+
+@pytest.mark.parametrize(
+    ("then", "stop"),
+    [
+        ("", lambda p: p.wait()),
+        ("import time; time.sleep(60)", lambda p: p.send_signal(signal.SIGINT)),
+        ("import time; time.sleep(60)", lambda p: p.kill()),
+    ],
+    ids=["end", "Ctrl-C", "kill"],
+)
+def test_worker_ends_with_its_caller(then: str, stop: Callable[[subprocess.Popen[str]], None]) -> None:
+    process = run(then)
+    pid = worker_of(process)
+    stop(process)
+    process.wait(20)
+    assert gone(pid)
+
+
+def test_forked_child_has_a_worker_of_its_own() -> None:
+    process = run(
+        """
+        parent = pool._idle[0].process.pid
+        child = os.fork()
+        if child == 0:
+            covan_mlir.compile_module(model, (torch.ones(3, 8),))
+            os._exit(pool._idle[0].process.pid == parent)
+        _, status = os.waitpid(child, 0)
+        covan_mlir.compile_module(model, (torch.ones(4, 8),))
+        sys.exit(status or pool._idle[0].process.pid != parent)
+        """
+    )
+    assert process.wait(60) == 0
+
+
+def test_threads_compile_at_the_same_time() -> None:
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            compiles()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []

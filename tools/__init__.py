@@ -1,0 +1,1 @@
+"""covan's command lines. Thin: what they do is done by the packages below them."""

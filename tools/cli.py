@@ -1,0 +1,307 @@
+"""``covan``: compile a model, run it, and ask where its operations went."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from covan_mlir import __version__
+
+from .cli_common import CliError, Progress, describe, torch_is_quiet
+
+# What needs numpy, torch or a runtime is imported where it is used: --help is quick, and explain needs numpy only.
+
+app = typer.Typer(
+    name="covan",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_TOOLS = ("torch", "torch-mlir", "iree-base-compiler", "iree-base-runtime")
+
+
+@dataclass
+class _Session:
+    """What one command line asked for beside its command."""
+
+    debug: bool = False
+
+
+def _set_debug(context: typer.Context, value: bool) -> None:
+    if value:
+        context.ensure_object(_Session).debug = True
+        logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        print(f"covan {__version__}")
+        for name in _TOOLS:
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                print(f"  {name} {importlib.metadata.version(name)}")
+        raise typer.Exit
+
+
+Debug = Annotated[
+    bool, typer.Option("--debug", callback=_set_debug, is_eager=True, help="Show tracebacks and what compilers said.")
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="INPUT",
+        help="SHAPExDTYPE (random), SHAPExDTYPE=VALUE, FILE.npy, or a number; once per tensor, in order.",
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of random inputs.")]
+Artifact = Annotated[str, typer.Argument(metavar="FILE.covan", help="An artifact that 'covan compile' wrote.")]
+
+
+@app.callback(invoke_without_command=True)
+def covan(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show versions and exit.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Compile PyTorch models without losing track of where anything came from.
+
+    \b
+    covan compile model.py:make -i 1x3x224x224xf32 -o model.covan
+    covan run model.covan
+    covan explain model.covan blocks.0.attn
+    """
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(2)
+
+
+@app.command("compile")
+def compile_(
+    context: typer.Context,
+    model: Annotated[str, typer.Argument(metavar="FILE.py:FACTORY|FILE.pt2", help="The model.")],
+    inputs: Inputs = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE.covan", help="Default: the model's name, here.")
+    ] = None,
+    target: Annotated[str, typer.Option("--target", help="What to compile for.")] = "cpu",
+    iree_flag: Annotated[
+        list[str] | None, typer.Option("--iree-flag", metavar="FLAG", help="Passed to IREE; may be repeated.")
+    ] = None,
+    dynamic: Annotated[
+        list[str] | None,
+        typer.Option("--dynamic", metavar="ARG:DIM", help="Leave this dimension open; ARG is a name or an index."),
+    ] = None,
+    provenance: Annotated[
+        bool, typer.Option("--provenance/--no-provenance", help="Record which kernel performs what.")
+    ] = True,
+    reproducer: Annotated[
+        str | None, typer.Option("--reproducer", metavar="FILE.mlir", help="If it fails, keep what it failed on.")
+    ] = None,
+    seed: Seed = 0,
+    debug: Debug = False,
+) -> None:
+    """Compile a model into a .covan artifact.
+
+    FACTORY is an nn.Module in the file, or a function without arguments that returns the model, (model, args) or
+    (model, args, kwargs). A model without args needs one --input per argument.
+
+    \b
+    covan compile model.py:make -o model.covan
+    covan compile model.py:Net -i 1x3x224x224xf32
+    covan compile model.py:Net -i 8x128xi64 -i 8x128xbool=true --dynamic 0:0 --dynamic 1:0
+    covan compile exported.pt2 --iree-flag=--iree-opt-level=O3
+    """
+    from covan_mlir import artifact
+    from covan_mlir.explain import counts
+
+    from . import cli_inputs, cli_models
+
+    parsed = [cli_inputs.parse(text) for text in inputs or ()]
+    path, factory = cli_models.split(model)
+    destination = output or f"{path.stem}.covan"
+    artifact.check_writable(destination)
+    _check_target(target)
+    with Progress("importing torch") as progress:
+        import covan_mlir
+
+        options = covan_mlir.CompileOptions(iree_flags=tuple(iree_flag or ()), reproducer=reproducer)
+        progress(f"loading {path.name}")
+        example = cli_models.load(path, factory, parsed, seed)
+        shapes = cli_models.dynamic_shapes(example, dynamic or ())
+        if cli_models.trains(example.model):
+            print("covan: note: the model is in training mode; call eval() on it for inference", file=sys.stderr)
+        with torch_is_quiet(context.ensure_object(_Session).debug):
+            executable = covan_mlir.compile_module(
+                example.model,
+                example.args,
+                example.kwargs,
+                target=target,
+                dynamic_shapes=shapes,
+                provenance=provenance,
+                options=options,
+                progress=progress,
+            )
+        progress("saving")
+        executable.save(destination)
+    facts = counts(executable.lineage) if provenance else "no lineage"
+    print(f"{destination}: {_bytes(os.stat(destination).st_size)}, {facts}")
+
+
+@app.command()
+def run(
+    file: Artifact,
+    inputs: Inputs = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option("--output", "-o", metavar="FILE.npy", help="Save an output; once per output, in order."),
+    ] = None,
+    seed: Seed = 0,
+    debug: Debug = False,
+) -> None:
+    """Run an artifact and summarise its outputs. Does not need torch.
+
+    Inputs that are not given are random; sizes left open when compiling have to be given.
+
+    \b
+    covan run model.covan
+    covan run model.covan -i image.npy -o logits.npy
+    covan run model.covan -i 4x128xi64 -i 4x128xbool=true --seed 7
+    """
+    import numpy as np
+
+    import covan_mlir
+    from covan_mlir import pytree
+
+    from . import cli_inputs, cli_values
+
+    parsed = [cli_inputs.parse(text) for text in inputs or ()]
+    for path in output or ():
+        cli_values.check_output(path)
+    with Progress(f"loading {Path(file).name}") as progress:
+        executable = covan_mlir.load(file)
+        signature = executable.signature
+        if output and len(output) > len(signature.outputs):
+            hint = "give at most one --output per output"
+            raise CliError(f"the program has {len(signature.outputs)} outputs; {len(output)} files given", hint)
+        args, kwargs = cli_inputs.arguments(signature, parsed, np.random.default_rng(seed))
+        progress("running")
+        leaves: list[Any] = pytree.flatten(executable(*args, **kwargs))[0]
+    for index, value in enumerate(leaves):
+        print(f"output {index}: {cli_values.summary(value)}")
+    for path, value in zip(output or (), leaves, strict=False):
+        cli_values.save(path, value)
+
+
+@app.command()
+def explain(
+    file: Artifact,
+    what: Annotated[
+        str | None, typer.Argument(metavar="[NAME|MODULE|FILE.py:LINE]", help="Show only the sites that perform this.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/cli.md).")] = False,
+    debug: Debug = False,
+) -> None:
+    """Show which kernels perform which operations of the model. Needs neither torch nor a runtime.
+
+    \b
+    covan explain model.covan
+    covan explain model.covan softmax_1
+    covan explain model.covan blocks.0.attn
+    covan explain model.covan model.py:42 --json
+    """
+    from covan_mlir import artifact
+    from covan_mlir.explain import table, table_json, unperformed
+
+    with Progress(f"reading {Path(file).name}"):
+        lineage = artifact.read(file).lineage
+    if not lineage.actions:
+        raise CliError(f"{file} has no lineage", "compile the model again without --no-provenance")
+    try:
+        found = lineage.actions if what is None else lineage.find(what)
+    except KeyError as error:
+        message, _, near = str(error.args[0]).partition("; ")
+        raise CliError(message, near or "'covan explain FILE.covan' lists all that there is") from error
+    sites = lineage.sites if what is None else lineage.where(what)
+    lost = set(unperformed(lineage)).intersection(found)
+    if as_json:
+        value = table_json(lineage, sites)
+        value["found"] = [action.name for action in found]
+        value["unperformed"] = [name for name in value["unperformed"] if name in {action.name for action in lost}]
+        print(json.dumps(value, indent=1))
+    elif sites or what is None:
+        print(table(lineage, sites), end="")
+    if what is not None and not as_json:
+        for action in found:
+            if action in lost:
+                print(f"{action.name} ({action.op}) is performed by no site")
+
+
+def _check_target(target: str) -> None:
+    from covan_mlir.errors import TargetError
+    from covan_mlir.lowering import targets
+
+    try:
+        targets.flags(target)
+    except TargetError as error:
+        raise CliError(f"unknown target {target!r}", f"targets are {', '.join(targets.TARGETS)}") from error
+
+
+def _bytes(size: int) -> str:
+    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 1 << shift:
+            return f"{size / (1 << shift):.1f} {unit}"
+    return f"{size} bytes"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Returns:
+        the exit code: 0; 1 after an error; 2 when the command line itself is wrong; 130 after an interrupt.
+    """
+    session = _Session()
+    try:
+        code = app(args=argv, prog_name="covan", standalone_mode=False, obj=session)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of our output went away, as head does; Python would complain once more when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except typer.Abort:
+        return 130
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "covan"
+        return _report(CliError(error.format_message(), f"see {command} --help", code=error.exit_code))
+    except Exception as error:
+        if session.debug:
+            traceback.print_exc()
+        return _report(describe(error))
+    return code if isinstance(code, int) else 0
+
+
+def _report(error: CliError) -> int:
+    for label, text in (("covan: error", str(error)), ("hint", error.hint)):
+        if text:
+            print(f"{label}: {' '.join(text.split())}", file=sys.stderr)
+    return error.code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

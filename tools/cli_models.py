@@ -1,0 +1,226 @@
+"""Models on the command line: a factory in a Python file, or a ``.pt2`` file. Needs torch."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from .cli_common import CliError
+from .cli_inputs import Input, array
+
+
+@dataclass(frozen=True)
+class Example:
+    """A model with example arguments."""
+
+    model: Any
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+def split(source: str) -> tuple[Path, str]:
+    """``FILE.py:factory`` or ``FILE.pt2`` -> (file, factory or an empty string).
+
+    Raises:
+        CliError: it is neither, or the file is missing.
+    """
+    path, factory = Path(source), ""
+    if path.suffix not in (".py", ".pt2"):
+        before, colon, after = source.rpartition(":")
+        if not colon or Path(before).suffix != ".py":
+            raise CliError(f"{source}: not a model", "give FILE.py:factory or FILE.pt2", code=2)
+        path, factory = Path(before), after
+    if not path.is_file():
+        reason = "is a directory" if path.is_dir() else "no such file"
+        raise CliError(f"{path}: {reason}", "check the path of the model")
+    return path, factory
+
+
+def load(path: Path, factory: str, inputs: Sequence[Input], seed: int) -> Example:
+    """The model that ``source`` stands for, with ``inputs`` (or else the factory's own arguments) as its example.
+
+    Raises:
+        CliError: the file or the factory fails, there is no such factory, or the inputs do not fit the model.
+    """
+    if path.suffix == ".pt2":
+        if inputs:
+            raise CliError("a .pt2 file has its inputs already", "leave out --input", code=2)
+        return Example(path)
+    example = _made(path, factory)
+    if inputs:
+        example = Example(example.model, _tensors(inputs, seed))
+    if isinstance(example.model, _torch().nn.Module | ModuleType) or callable(example.model):
+        _check_arguments(example, bool(inputs))
+    return example
+
+
+def dynamic_shapes(example: Example, dynamic: Sequence[str]) -> dict[str, Any] | None:
+    """What ``--dynamic NAME_OR_INDEX:DIM`` means, as `torch.export.export` takes it.
+
+    Raises:
+        CliError: bad syntax, or no such argument or dimension.
+    """
+    if not dynamic:
+        return None
+    if isinstance(example.model, Path):
+        raise CliError("a .pt2 file has its dynamic shapes already", "leave out --dynamic", code=2)
+    given = _signature(example.model).bind(*example.args, **example.kwargs).arguments
+    shapes: dict[str, Any] = dict.fromkeys(given)
+    names = list(given)
+    for text in dynamic:
+        name, colon, dim = text.rpartition(":")
+        if not colon or not dim.isdecimal():
+            raise CliError(f"--dynamic {text!r} is not understood", "write NAME:DIM or INDEX:DIM, such as 0:1", code=2)
+        if name.isdecimal() and int(name) < len(names):
+            name = names[int(name)]
+        if name not in given:
+            raise CliError(f"--dynamic {text!r}: there is no argument {name!r}", f"there are {', '.join(names)}")
+        rank = getattr(given[name], "ndim", None)
+        if rank is None or int(dim) >= rank:
+            what = "no tensor" if rank is None else f"a tensor of {rank} dimensions"
+            raise CliError(f"--dynamic {text!r}: {name} is {what}", "dimensions are counted from 0")
+        shapes[name] = {**(shapes[name] or {}), int(dim): _torch().export.Dim.DYNAMIC}
+    return shapes
+
+
+def trains(model: Any) -> bool:
+    """Whether a module behaves otherwise than in inference: a dropout or a normalisation is in training mode."""
+    nn = _torch().nn
+    kinds = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)
+    return isinstance(model, nn.Module) and any(m.training and isinstance(m, kinds) for m in model.modules())
+
+
+def _torch() -> Any:
+    import torch  # late: --help and usage errors come without it
+
+    return torch
+
+
+def _tensors(inputs: Sequence[Input], seed: int) -> tuple[Any, ...]:
+    torch, rng = _torch(), np.random.default_rng(seed)
+    values: list[Any] = []
+    for given in inputs:
+        value: Any = array(given, rng, wide=True)
+        if isinstance(value, np.ndarray):
+            try:
+                value = torch.from_numpy(np.ascontiguousarray(value).reshape(value.shape))
+            except TypeError as error:
+                raise CliError(f"{given.text}: torch has no {value.dtype} tensors", "convert the array") from error
+            if given.dtype:
+                value = value.to(getattr(torch, given.dtype))
+        values.append(value)
+    return tuple(values)
+
+
+def _made(path: Path, factory: str) -> Example:
+    module = _imported(path)
+    names = _candidates(module)
+    listing = f"it has {', '.join(names)}" if names else "it has none"
+    if not factory:
+        first = names[0] if names else "factory"
+        raise CliError(f"{path}: which model?", f"write {path}:{first} ({listing})", code=2)
+    if not hasattr(module, factory):
+        near = difflib.get_close_matches(factory, names, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else listing
+        raise CliError(f"{path}: there is no {factory!r}", hint)
+    made = getattr(module, factory)
+    if not isinstance(made, _torch().nn.Module):
+        if not callable(made):
+            raise CliError(
+                f"{path}:{factory} is a {type(made).__name__}, not a model", "name a function or an nn.Module"
+            )
+        try:
+            inspect.signature(made).bind()
+        except TypeError as error:
+            hint = "a factory takes no arguments: it returns the model, or (model, args)"
+            raise CliError(f"{path}:{factory} cannot be called: {error}", hint) from error
+        except ValueError:
+            pass  # a builtin without a signature
+        made = _user_code(path, f"{factory}()", made)
+    return _unpacked(f"{path}:{factory}", made)
+
+
+def _unpacked(name: str, made: Any) -> Example:
+    hint = "return the model, (model, args) or (model, args, kwargs)"
+    model, args, kwargs = made, (), {}
+    if isinstance(made, tuple | list):
+        if not 2 <= len(made) <= 3:
+            raise CliError(f"{name} gave a {type(made).__name__} of {len(made)}", hint)
+        model, args, *rest = made
+        kwargs = rest[0] if rest else {}
+        if not isinstance(args, tuple | list):
+            args = (args,)
+    if not isinstance(kwargs, Mapping):
+        raise CliError(f"{name} gave a {type(kwargs).__name__} as kwargs", hint)
+    if not callable(model) and not isinstance(model, _torch().export.ExportedProgram):
+        raise CliError(f"{name} gave a {type(model).__name__}, which is no model", hint)
+    return Example(model, tuple(args), dict(kwargs))
+
+
+def _imported(path: Path) -> ModuleType:
+    """The file as a module of its own name; its folder comes first on the path, as for ``python FILE.py``."""
+    path = path.resolve()
+    name = path.stem if path.stem not in sys.modules else f"{path.stem}_model"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent))
+    _user_code(path, "importing it", lambda: spec.loader.exec_module(module))  # type: ignore[union-attr]  # asserted
+    return module
+
+
+def _user_code(path: Path, doing: str, call: Any) -> Any:
+    try:
+        return call()
+    except (Exception, SystemExit) as error:
+        own = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == path.name]
+        line = error.lineno if isinstance(error, SyntaxError) else own[-1].lineno if own else None
+        text = next(iter(str(error).splitlines()), "")
+        raise CliError(
+            f"{path}{f':{line}' if line else ''}: {doing} failed: {type(error).__name__}{f': {text}' if text else ''}",
+            "--debug shows the traceback",
+        ) from error
+
+
+def _candidates(module: ModuleType) -> list[str]:
+    """Names of what could be a model: modules, functions and classes that the file itself defines."""
+    kind = _torch().nn.Module
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and (isinstance(value, kind) or (callable(value) and getattr(value, "__module__", "") == module.__name__))
+    ]
+
+
+def _signature(model: Any) -> inspect.Signature:
+    return inspect.signature(model.forward if isinstance(model, _torch().nn.Module) else model)
+
+
+def _check_arguments(example: Example, from_options: bool) -> None:
+    """Before the export, which would say it at length."""
+    try:
+        signature = _signature(example.model)
+    except (TypeError, ValueError):
+        return  # no signature to be had: the export decides
+    try:
+        signature.bind(*example.args, **example.kwargs)
+    except TypeError as error:
+        name = getattr(example.model, "__name__", type(example.model).__name__)
+        takes = f"{name} takes {signature}"
+        if not example.args and not example.kwargs and not from_options:
+            hint = f"{takes}: give --input 1x3x224x224xf32 per argument, or return (model, args)"
+            raise CliError("there are no example inputs", hint) from error
+        raise CliError(f"the inputs do not fit the model: {error}", f"{takes}: one --input per argument") from error

@@ -1,0 +1,207 @@
+"""Diagnostics of ``covan-opt``: how they are shown and checked."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch_mlir import ir
+
+from covan_mlir.dialects.prov_locations import find_file
+
+_MARK = re.compile(
+    r"expected-(?P<severity>error|warning|note|remark)(?P<re>-re)?"
+    r"(?:@(?P<where>[+-][0-9]+|above|below|unknown))?"
+    r"\s*(?P<count>[0-9]+\+?|\+|\*)?\s*\{\{(?P<message>.*)\}\}\s*$"
+)
+# A mark whose braces are missing would otherwise be a comment that checks nothing.
+_BROKEN_MARK = re.compile(r"expected-(?:error|warning|note|remark)(?:-re)?\b")
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One diagnostic, copied out of MLIR's, which lives only while it is reported. Line 0: no location."""
+
+    severity: str
+    message: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    notes: "tuple[Diagnostic, ...]" = ()
+
+
+def copy_diagnostic(diagnostic: Any, name: str) -> Diagnostic:
+    """Copies an ``ir.Diagnostic``. MLIR calls unnamed input ``-``; ``name`` is what the user calls it."""
+    notes = tuple(copy_diagnostic(note, name) for note in diagnostic.notes)
+    severity = diagnostic.severity.name.lower()
+    file = find_file(diagnostic.location)
+    if file is None:
+        return Diagnostic(severity, diagnostic.message, notes=notes)
+    filename = name if file.filename == "-" else file.filename
+    return Diagnostic(severity, diagnostic.message, filename, file.start_line, file.start_col, notes)
+
+
+class Sources:
+    """The lines that diagnostics point at: of the input, and of any other file that can be read."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self._lines: dict[str, list[str]] = {name: text.split("\n")}
+
+    def line(self, file: str, number: int) -> str | None:
+        """Line ``number``, from 1, or None if there is none."""
+        if file not in self._lines:
+            try:
+                self._lines[file] = Path(file).read_text(encoding="utf-8", errors="replace").split("\n")
+            except (OSError, ValueError):
+                self._lines[file] = []
+        lines = self._lines[file]
+        return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else None
+
+
+def render(diagnostic: Diagnostic, sources: Sources) -> str:
+    """``file:line:col: error: message``, the source line with a caret, and the notes likewise."""
+    if diagnostic.line or diagnostic.column or diagnostic.file:
+        place = f"{diagnostic.file}:{diagnostic.line}:{diagnostic.column}"
+    else:
+        place = "<unknown>:0"
+    text = f"{place}: {diagnostic.severity}: {diagnostic.message}\n"
+    source = sources.line(diagnostic.file, diagnostic.line) if diagnostic.line else None
+    if source is not None:
+        text += source + "\n"
+        # Tabs are kept so that the caret stands under its character however wide the terminal makes them.
+        indent = "".join("\t" if c == "\t" else " " for c in source[: max(diagnostic.column - 1, 0)])
+        text += f"{indent}^\n"
+    return text + "".join(render(note, sources) for note in diagnostic.notes)
+
+
+@dataclass
+class Expectation:
+    """One ``expected-error {{...}}``. ``target`` is the line it is about, None for ``@unknown``."""
+
+    severity: str
+    line: int
+    target: int | None
+    at_least: int
+    at_most: float
+    message: str
+    is_regex: bool
+    pattern: re.Pattern[str] = field(init=False)
+    seen: int = 0
+
+    def __post_init__(self) -> None:
+        pieces = re.split(r"\{\{(.*?)\}\}", self.message) if self.is_regex else [self.message]
+        # In the regex form, plain text holds {{pattern}}s: the odd pieces of the split.
+        self.pattern = re.compile("".join(p if i % 2 else re.escape(p) for i, p in enumerate(pieces)))
+
+    def matches(self, diagnostic: Diagnostic, name: str) -> bool:
+        """Whether ``diagnostic`` is the expected one, whatever its severity."""
+        here = diagnostic.line if diagnostic.file == name and diagnostic.line else None
+        elsewhere = here is None and bool(diagnostic.line)
+        return here == self.target and not elsewhere and bool(self.pattern.search(diagnostic.message))
+
+
+def _counts(text: str | None) -> tuple[int, float]:
+    if text is None:
+        return 1, 1
+    if text == "*":
+        return 0, float("inf")
+    if text == "+":
+        return 1, float("inf")
+    number = int(text.rstrip("+"))
+    return number, float("inf") if text.endswith("+") else number
+
+
+def parse_expectations(text: str, name: str) -> tuple[list[Expectation], list[Diagnostic]]:
+    """The expectations written in ``text``, and errors about those that are malformed."""
+    found: list[Expectation] = []
+    errors: list[Diagnostic] = []
+    last_plain = 0
+    for_next: list[Expectation] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        mark = _MARK.search(line)
+        if mark is None:
+            if _BROKEN_MARK.search(line):
+                errors.append(Diagnostic("error", "malformed expectation, see --help", name, number, 1))
+            for expectation in for_next:
+                expectation.target = number
+            for_next = []
+            last_plain = number
+            continue
+        where = mark["where"]
+        target: int | None = number
+        if where == "unknown":
+            target = None
+        elif where == "above":
+            target = last_plain
+        elif where not in (None, "below"):
+            target = number + int(where)
+        try:
+            expectation = Expectation(
+                mark["severity"], number, target, *_counts(mark["count"]), mark["message"], bool(mark["re"])
+            )
+        except re.error as error:
+            errors.append(Diagnostic("error", f"the expected regex is malformed: {error}", name, number, 1))
+            continue
+        found.append(expectation)
+        if where == "below":
+            for_next.append(expectation)
+    return found, errors
+
+
+def check(diagnostics: list[Diagnostic], text: str, name: str) -> list[Diagnostic]:
+    """Compares diagnostics with what ``text`` expects; returns an error for each difference."""
+    expectations, errors = parse_expectations(text, name)
+    for diagnostic in diagnostics:
+        for one in (diagnostic, *diagnostic.notes):
+            # MLIR attaches the whole op to errors; mlir-opt turns that off when it verifies diagnostics.
+            if not one.message.startswith("see current operation:"):
+                _match(one, expectations, name, errors)
+    for expectation in expectations:
+        if expectation.seen < expectation.at_least:
+            count = "" if expectation.at_least == 1 else f" {expectation.seen} of {expectation.at_least} times"
+            errors.append(
+                Diagnostic(
+                    "error",
+                    f'expected {expectation.severity} "{expectation.message}" was not produced'
+                    + (f", only{count}" if count else ""),
+                    name,
+                    expectation.line,
+                    1,
+                )
+            )
+    return errors
+
+
+def _match(diagnostic: Diagnostic, expectations: list[Expectation], name: str, errors: list[Diagnostic]) -> None:
+    near = None
+    for expectation in expectations:
+        if not expectation.matches(diagnostic, name):
+            continue
+        if expectation.severity != diagnostic.severity:
+            near = expectation
+        elif expectation.seen < expectation.at_most:
+            expectation.seen += 1
+            return
+    message = f"unexpected {diagnostic.severity}: {diagnostic.message}"
+    if near is not None:
+        message = f"'{diagnostic.severity}' emitted where '{near.severity}' is expected: {diagnostic.message}"
+    errors.append(Diagnostic("error", message, diagnostic.file, diagnostic.line, diagnostic.column))
+
+
+class Collector:
+    """Collects the diagnostics of a context, from attachment until ``detach``."""
+
+    def __init__(self, context: ir.Context, name: str) -> None:
+        self.found: list[Diagnostic] = []
+        # Errors would otherwise go into the text of exceptions only.
+        context.emit_error_diagnostics = True
+
+        def collect(diagnostic: Any) -> bool:
+            self.found.append(copy_diagnostic(diagnostic, name))
+            return True
+
+        self._handler = context.attach_diagnostic_handler(collect)
+
+    def detach(self) -> None:
+        """Stops collecting."""
+        self._handler.detach()
