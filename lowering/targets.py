@@ -26,6 +26,6 @@ def flags(target: str) -> tuple[str, ...]:
     """
     if target not in TARGETS:
         near = difflib.get_close_matches(target, TARGETS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise TargetError(f"unknown target {target!r}{hint} Known: {', '.join(TARGETS)}")
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise TargetError(f"unknown target {target!r}; {hint}known: {', '.join(TARGETS)}")
     return COMMON + TARGETS[target]

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from covan_mlir.lowering import messages
 from covan_mlir.lowering.request import Job
@@ -44,7 +44,12 @@ def main(parent: int) -> None:
         except JobError as error:
             messages.send(answers, {"kind": "error", **error.row})
         except Exception as error:  # a bug of ours must not look like a crash of a compiler
-            row = {"phase": step, "message": f"internal error: {error!r}", "diagnostics": [], "reproducer": None}
+            row: dict[str, Any] = {
+                "phase": step,
+                "message": f"internal error: {error!r}",
+                "diagnostics": [],
+                "reproducer": None,
+            }
             messages.send(answers, {"kind": "error", **row, "log": traceback.format_exc()})
         else:
             messages.send(answers, {"kind": "done", **result}, [program])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import threading
 from typing import Any
 
 import iree.runtime as rt
+from iree.runtime._binding import disable_leak_checker
 
 from covan_mlir.errors import TargetError
 
@@ -21,7 +23,12 @@ def instance() -> Any:
 
 @functools.cache
 def _device(driver: str) -> Any:
-    return rt.get_driver(driver).create_default_device()
+    device = rt.get_driver(driver).create_default_device()
+    # Results share the device's memory, and may be the last thing that Python frees at exit: the device must not go
+    # before them. It lives as long as the process anyway.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(device))
+    disable_leak_checker()  # which would report this one
+    return device
 
 
 def device(driver: str) -> Any:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from covan_mlir.errors import ArtifactError, CompileError, CovanError, ExportError, InputError
 
@@ -69,7 +70,8 @@ def torch_is_quiet(debug: bool) -> Iterator[None]:
         return
     import torch
 
-    torch._logging.set_logs(all=50)  # CRITICAL
+    loggers: Any = torch._logging  # its stubs hide what torch documents
+    loggers.set_logs(all=logging.CRITICAL)
     held = io.StringIO()
     with contextlib.redirect_stderr(held):
         yield
@@ -109,6 +111,7 @@ class Progress:
         if self._stream.isatty():
             with _bar(self._stream) as bar:
                 task = bar.add_task(self._step, total=None)
+                bar.tasks[0].start_time = time.monotonic() - self._delay
                 while not self._done.wait(0.1):
                     bar.update(task, description=self._step)
             return

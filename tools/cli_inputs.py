@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ DTYPES = {
 }  # fmt: skip
 DTYPES |= {name: name for name in list(DTYPES.values())}
 
-_SPEC = re.compile(r"(?P<shape>(?:\d+x)*)(?P<dtype>[a-zA-Z]\w*)(?:=(?P<value>.+))?", re.ASCII)
+_SPEC = re.compile(r"(?P<shape>(?:\d{1,18}x)*)(?P<dtype>[a-zA-Z]\w*)(?:=(?P<value>.+))?", re.ASCII)
 _SMALL = 10  # random integers are drawn below: indices into tables as often as not
 
 
@@ -83,12 +84,15 @@ def parse(text: str) -> Input:
 def _number(text: str) -> int | float | bool | None:
     if text in ("true", "false"):
         return text == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return None
+    try:
+        number = int(text)
+        return number if abs(number) < 1 << 64 else float(number)
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def array(given: Input, rng: np.random.Generator, *, wide: bool = False) -> np.ndarray[Any, Any] | int | float | bool:
@@ -120,8 +124,12 @@ def array(given: Input, rng: np.random.Generator, *, wide: bool = False) -> np.n
 
 def _splat(given: Input, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     value: Any = given.value
-    limits = np.iinfo(dtype) if dtype.kind in "iu" else None
-    if limits is not None and not (value == int(value) and limits.min <= value <= limits.max):
+    if dtype.kind in "iu":
+        fits = math.isfinite(value) and value == int(value) and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
+    else:
+        with np.errstate(over="ignore"):
+            fits = not math.isfinite(value) or bool(np.isfinite(np.float64(value).astype(dtype)))
+    if not fits:
         raise CliError(f"--input {given.text!r}: {value} is no {given.dtype}", "use another value or dtype", code=2)
     return np.full(given.shape, value, dtype)
 
@@ -133,7 +141,8 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
         import ml_dtypes
     except ImportError as error:
         raise CliError("bfloat16 inputs need the package ml_dtypes", "pip install ml_dtypes") from error
-    return np.dtype(ml_dtypes.bfloat16)
+    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return bfloat16
 
 
 def _load(given: Input) -> np.ndarray[Any, Any]:

@@ -152,7 +152,9 @@ def _made(path: Path, factory: str) -> Example:
 
 def _unpacked(name: str, made: Any) -> Example:
     hint = "return the model, (model, args) or (model, args, kwargs)"
-    model, args, kwargs = made, (), {}
+    model: Any = made
+    args: Any = ()
+    kwargs: Any = {}
     if isinstance(made, tuple | list):
         if not 2 <= len(made) <= 3:
             raise CliError(f"{name} gave a {type(made).__name__} of {len(made)}", hint)
@@ -177,7 +179,7 @@ def _imported(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))
-    _user_code(path, "importing it", lambda: spec.loader.exec_module(module))  # type: ignore[union-attr]  # asserted
+    _user_code(path, "importing it", lambda: spec.loader.exec_module(module))
     return module
 
 

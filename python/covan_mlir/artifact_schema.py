@@ -8,7 +8,9 @@ so that no file is written that cannot be read.
 from __future__ import annotations
 
 import json
+import keyword
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
@@ -249,11 +251,23 @@ def _tree(value: Any, where: str) -> None:
         _TREE(node, where)
         if node["kind"] not in _TREE_KINDS:
             _fail(where, f"has the unknown container {_short(node['kind'])}")
-        keys = node.get("keys", ())
+        keys = list(node.get("keys", ()))
         count = len(node["children"]) if node["kind"] in _KEYED else node["kind"] == "deque"
-        if len(keys) != count:
-            _fail(where, f"has a {node['kind']} of {len(node['children'])} with {len(keys)} keys")
+        if len(keys) != count or len(set(keys)) != len(keys):
+            _fail(where, f"has a {node['kind']} of {len(node['children'])} with the keys {_short(keys)}")
+        if node["kind"] == "namedtuple":
+            path = re.split(r"[.:]", node.get("name", ""))
+            if not all(_is_name(name) for name in [path[-1], *keys]) or any(key.startswith("_") for key in keys):
+                _fail(where, f"has a namedtuple {_short(node.get('name'))} with the fields {_short(keys)}")
+        elif node["kind"] == "deque" and keys[0] is not None:
+            _natural(keys[0], f"{where}: the length of a deque")
+        elif node["kind"] == "custom":
+            loads(node.get("context", "").encode())
         stack.extend(node["children"])
+
+
+def _is_name(value: Any) -> bool:
+    return type(value) is str and value.isidentifier() and not keyword.iskeyword(value)
 
 
 _TREE = _object(

@@ -11,8 +11,8 @@ import iree.runtime as rt
 import numpy as np
 
 from covan_mlir import pytree
-from covan_mlir.errors import InputError
-from covan_mlir.lineage import Action, Lineage
+from covan_mlir.errors import CovanError, InputError
+from covan_mlir.lineage import Action, Lineage, Site
 from covan_mlir.runtime import values
 from covan_mlir.runtime.program import Program
 from covan_mlir.signature import Leaf, Signature, evaluate
@@ -199,6 +199,24 @@ class Executable:
     def explain(self, what: Action | int | str | None = None) -> str:
         """Text table of what each site performs; see `Lineage.explain`."""
         return self.lineage.explain(what)
+
+    def kernel_code(self, site: Site | int) -> bytes:
+        """Machine code of the kernel that a site runs.
+
+        Raises:
+            KeyError: there is no such site.
+            CovanError: the program says nothing of its kernels' code: it was compiled without debug symbols.
+        """
+        from covan_mlir import machine_code
+
+        kernel = self.lineage.site(site).kernel
+        code = machine_code.kernels(self._bytes).get(kernel)
+        if code is None:
+            raise CovanError(
+                f"the program does not say where the code of {kernel} is: "
+                "compile it without --iree-llvmcpu-debug-symbols=false"
+            )
+        return code
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a ``.covan`` artifact, atomically; `covan_mlir.load` reads it.

@@ -133,7 +133,7 @@ class Lineage:
         Raises:
             KeyError: there is no such site.
         """
-        return tuple(self.actions[i] for i in self._site(site).trace)
+        return tuple(self.actions[i] for i in self.site(site).trace)
 
     def where(self, what: Action | int | str) -> tuple[Site, ...]:
         """The sites that perform an action.
@@ -175,7 +175,12 @@ class Lineage:
         near = difflib.get_close_matches(what, names - {""}, n=3, cutoff=0.5)
         return f"; did you mean {' or '.join(near)}?" if near else ""
 
-    def _site(self, site: Site | int) -> Site:
+    def site(self, site: Site | int) -> Site:
+        """The site of an id.
+
+        Raises:
+            KeyError: there is no such site.
+        """
         index = site.id if isinstance(site, Site) else site
         if not 0 <= index < len(self.sites):
             raise KeyError(f"no site {index}: the program has {len(self.sites)}")
@@ -267,4 +272,4 @@ def _frame_row(frame: Frame) -> tuple[str, int, str, bool]:
 
 
 def _at(frame: Frame, path: str, line: int) -> bool:
-    return frame.line == line and (frame.file == path or frame.file.endswith("/" + path.lstrip("./")))
+    return frame.line == line and (frame.file == path or frame.file.endswith("/" + path.removeprefix("./")))

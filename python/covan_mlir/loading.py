@@ -16,14 +16,14 @@ from covan_mlir.runtime import values
 class _HeldState:
     """Buffers of a loaded program: the executable's own, starting from what was saved."""
 
-    def __init__(self, values: dict[str, Any]) -> None:
-        self._values = values
+    def __init__(self, held: dict[str, Any]) -> None:
+        self._values = held
 
     def read(self, name: str) -> Any:
         return self._values[name]
 
     def write(self, name: str, value: Any) -> None:
-        self._values[name] = np.array(value)  # a copy: the result's memory belongs to the program
+        self._values[name] = values.aligned_copy(np.asarray(value))  # the result's memory is the program's
 
 
 def load(path: str | os.PathLike[str]) -> Executable:

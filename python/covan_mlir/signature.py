@@ -128,12 +128,11 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], Any]] = {
     ast.Mult: lambda a, b: a * b,
     ast.FloorDiv: lambda a, b: a // b,
     ast.Mod: lambda a, b: a % b,
-    ast.Pow: lambda a, b: a**b,
 }
 
 
 def evaluate(expression: str, symbols: Mapping[str, int]) -> int | None:
-    """Value of a dimension's expression; None while a symbol is unbound, or for more than + - * // % **."""
+    """Value of a dimension's expression; None while a symbol is unbound, or for more than + - * // %."""
 
     def visit(node: ast.expr) -> int:
         match node:
@@ -149,5 +148,5 @@ def evaluate(expression: str, symbols: Mapping[str, int]) -> int | None:
 
     try:
         return visit(ast.parse(expression, mode="eval").body)
-    except (KeyError, SyntaxError):
+    except (KeyError, SyntaxError, ArithmeticError):
         return None

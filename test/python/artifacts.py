@@ -91,7 +91,7 @@ def refused(path: str | os.PathLike[str]) -> str:
     return first
 
 
-def forge(path: Path, edit: Callable[[dict[str, bytes]], None], *, relist: bool = True, **infos: Any) -> None:
+def forge(path: Path, edit: Callable[[dict[str, bytes]], object], *, relist: bool = True, **infos: Any) -> None:
     """Rewrite an artifact as an attacker who knows the format would: hashes, sizes and seal agree again.
 
     Args:

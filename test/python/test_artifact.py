@@ -64,6 +64,7 @@ def trees(draw: st.DrawFn) -> Tree:
             some.map(lambda c: Tree("tuple", tuple(c))),
             some.map(lambda c: Tree("deque", tuple(c), (None,))),
             some.map(lambda c: Tree("custom", tuple(c), (), "lib.Output", "[1]")),
+            some.map(lambda c: Tree("namedtuple", tuple(c), tuple(f"f{i}" for i in range(len(c))), "m:A.<locals>.T")),
             st.dictionaries(keys, children, max_size=3).map(lambda d: Tree("dict", tuple(d.values()), tuple(d.keys()))),
         )
 
@@ -107,7 +108,9 @@ def signatures(draw: st.DrawFn) -> Signature:
 @st.composite
 def lineages(draw: st.DrawFn) -> Lineage:
     frame = st.builds(Frame, text, st.integers(0, 9), text, st.booleans())
-    actions, sites, parts = [], [], []
+    actions: list[Action] = []
+    sites: list[Site] = []
+    parts: list[int] = []
     for i in range(draw(st.integers(0, 4))):
         part = Part(10 + i, i, draw(text), draw(text), tuple(parts), tuple(draw(st.lists(text, max_size=2))))
         own = (part,) if draw(st.booleans()) else ()
@@ -150,7 +153,7 @@ def test_round_trip(folder: Path, original: Contents) -> None:
 
 def test_blobs_are_mapped_and_aligned(path: Path) -> None:
     back = artifact.read(path)
-    for data in (*(b.data for b in (back.weights | back.states).values()), np.asarray(back.program)):
+    for data in (*(b.data for b in (*back.weights.values(), *back.states.values())), np.asarray(back.program)):
         assert isinstance(data, np.ndarray)
         assert not data.flags.writeable
         assert not data.size or data.__array_interface__["data"][0] % artifact_zip.ALIGNMENT == 0

@@ -130,7 +130,7 @@ def test_members_that_the_manifest_does_not_list(path: Path) -> None:
 @pytest.mark.parametrize("name", ["program.vmfb", "lineage.json", "weights/0.bin"])
 @pytest.mark.parametrize("relist", [True, False])
 def test_missing_members(path: Path, name: str, relist: bool) -> None:
-    forge(path, lambda members: members.pop(name) and None, relist=relist)
+    forge(path, lambda members: members.pop(name), relist=relist)
     refused(path)
 
 
@@ -171,6 +171,13 @@ WRONG_SCHEMA = [
     ("signature.json", ("in_tree",), {"kind": "set", "children": []}),
     ("signature.json", ("in_tree", "children"), ["*", "*", "*"]),
     ("signature.json", ("in_tree", "children"), 7),
+    ("signature.json", ("out_tree",), {"kind": "namedtuple", "name": "m:T", "children": ["*"], "keys": ["class"]}),
+    ("signature.json", ("out_tree",), {"kind": "namedtuple", "name": "m:T", "children": ["*"], "keys": [1]}),
+    ("signature.json", ("out_tree",), {"kind": "namedtuple", "name": "m:T()", "children": ["*"], "keys": ["x"]}),
+    ("signature.json", ("out_tree",), {"kind": "deque", "children": ["*"], "keys": [-1]}),
+    ("signature.json", ("out_tree",), {"kind": "deque", "children": ["*"]}),
+    ("signature.json", ("out_tree",), {"kind": "dict", "children": ["*"], "keys": [[]]}),
+    ("signature.json", ("out_tree",), {"kind": "custom", "name": "m.T", "children": ["*"], "context": "x"}),
     ("signature.json", ("inputs", 0, "kind"), "file"),
     ("signature.json", ("inputs", 0, "kind"), []),
     ("signature.json", ("inputs", 0, "shape"), [-1]),
