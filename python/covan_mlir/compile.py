@@ -80,6 +80,8 @@ def compile_module(
         info={
             "frontend": result["frontend"],
             "flags": list(flags),
+            "flops": imported.flops,
+            "elements": imported.elements,
             "seconds": result["seconds"],
             "weights": "globals" if result["frontend"] == "linalg" else "arguments",
         },

@@ -17,6 +17,11 @@ from covan_mlir.runtime import values
 from covan_mlir.runtime.program import Program
 from covan_mlir.signature import Leaf, Signature, evaluate
 
+# Of one core of a recent x86 processor, by order of magnitude; measured crossover on two cores.
+_FLOPS_PER_SECOND = 150e9
+_ELEMENTS_PER_SECOND = 5e9
+_WORTH_THREADS = 100e-6
+
 
 class StateStore(Protocol):
     """Where the buffers that a call mutates are held."""
@@ -37,7 +42,8 @@ class Executable:
         lineage: which source action became which site.
         signature: structure, dtypes and shapes of arguments and results.
         target: what it was compiled for.
-        info: facts about the compilation: ``frontend`` (``linalg`` or ``torch``), ``seconds`` per step, ``flags``.
+        info: facts about the compilation: ``frontend`` (``linalg`` or ``torch``), ``seconds`` per step, ``flags``,
+            ``flops`` and ``elements`` of one call.
     """
 
     def __init__(
@@ -63,7 +69,7 @@ class Executable:
         self._versions = versions
         self._states = states
         raw = {name: _raw(value) for name, value in weights.items()}
-        self._program = Program(program, signature.function, _driver(device), raw)
+        self._program = Program(program, signature.function, _driver(device, info), raw)
         self._readers: dict[str, Callable[[Any], Any]] = {}
         self._writers: dict[tuple[bool, str], Callable[[Any], Any]] = {}
         # Weights that IREE's torch input takes as arguments, in order; bound once.
@@ -246,8 +252,12 @@ class Executable:
         return f"<Executable for {self.target}: {len(self.signature.inputs)} inputs, {self.lineage!r}>"
 
 
-def _driver(device: str) -> str:
-    return "local-task" if device == "auto" else device
+def _driver(device: str, info: Mapping[str, Any]) -> str:
+    """Threads cost tens of microseconds a call: programs that take about as long on one core run on the caller's."""
+    if device != "auto":
+        return device
+    seconds = info.get("flops", 0) / _FLOPS_PER_SECOND + info.get("elements", 0) / _ELEMENTS_PER_SECOND
+    return "local-sync" if seconds < _WORTH_THREADS else "local-task"
 
 
 def _raw(value: Any) -> np.ndarray[Any, Any]:

@@ -279,6 +279,7 @@ def test_model_that_does_not_export_keeps_torchs_reason() -> None:
     with pytest.raises(ExportError, match=r"forward does not export: .*data-dependent") as caught:
         covan_mlir.compile_module(forward, (torch.ones(2),))
     assert caught.value.__cause__ is not None
+    assert str(caught.value).startswith(f"{__file__}:{forward.__code__.co_firstlineno + 1}: ")
 
 
 @pytest.mark.parametrize(

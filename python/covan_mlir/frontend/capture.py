@@ -16,7 +16,7 @@ import torch
 from torch.export import ExportedProgram
 
 from covan_mlir.errors import ExportError, InputError
-from covan_mlir.frontend.frames import whole_stacks
+from covan_mlir.frontend.frames import user_frame, whole_stacks
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,10 @@ def capture(
         raise
     except Exception as error:
         name = getattr(model, "__name__", type(model).__name__)
-        raise ExportError(f"{name} does not export: {type(error).__name__}: {error}") from error
+        where = user_frame(error)
+        raise ExportError(
+            f"{f'{where}: ' if where else ''}{name} does not export: {type(error).__name__}: {error}"
+        ) from error
     return Capture(program, module if isinstance(model, torch.nn.Module) else None, _parameters(module))
 
 

@@ -38,6 +38,16 @@ def _is_users(file: str) -> bool:
     return file.startswith(_SITE) or not file.startswith(_STDLIB)
 
 
+def user_frame(error: BaseException) -> Frame | None:
+    """The innermost frame of the model's own code on the way to an exception of `torch.export`."""
+    frames = traceback.extract_tb(error.__traceback__)
+    start = next((i for i, frame in enumerate(frames) if frame.filename.startswith(_TRACING)), len(frames))
+    for frame in reversed(frames[start:]):
+        if _is_users(frame.filename) and frame.lineno is not None:
+            return Frame(frame.filename, frame.lineno, frame.name)
+    return None
+
+
 def _model_frames(summary: traceback.StackSummary) -> traceback.StackSummary:
     """Frames between tracing and the operation: the model's code, its helpers, ``forward`` of torch's modules."""
     start = next((i for i, frame in enumerate(summary) if frame.filename.startswith(_TRACING)), -1)

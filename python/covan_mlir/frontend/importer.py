@@ -25,6 +25,7 @@ from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.actions import ledger, op_name
 from covan_mlir.frontend.capture import Capture
+from covan_mlir.frontend.cost import work
 from covan_mlir.frontend.decompose import decompose
 from covan_mlir.frontend.describe import Description, describe
 from covan_mlir.lineage import Action, Part
@@ -46,12 +47,15 @@ class Imported:
         weights: tensors that the program reads from outside, by parameter name; they follow the parameters of
             ``signature`` in the function's argument list.
         actions: the ledger.
+        flops, elements: work of one call; see `covan_mlir.frontend.cost`.
     """
 
     bytecode: bytes
     signature: Signature
     weights: Mapping[str, torch.Tensor] = field(repr=False)
     actions: tuple[Action, ...] = field(repr=False)
+    flops: int
+    elements: int
 
 
 def import_program(captured: Capture, *, provenance: bool, external_weight_bytes: int) -> Imported:
@@ -63,6 +67,7 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
     decomposed = decompose(captured.program)
     rewrite_as_strided(decomposed.graph)  # needs the fake tensors' storage, so before anything else
     description = describe(captured, decomposed)
+    flops, elements = work(decomposed.graph)
     actions, parts = ledger(captured.program.graph, decomposed.graph) if provenance else ((), {})
 
     context = ir.Context()
@@ -79,7 +84,7 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
     out = io.BytesIO()
     importer.module.operation.write_bytecode(out)
     weights = dict(external.values())
-    return Imported(out.getvalue(), description.signature, weights, actions)
+    return Imported(out.getvalue(), description.signature, weights, actions, flops, elements)
 
 
 def _build(importer: fx.FxImporter, graph: torch.fx.Graph, it: Description, external: Mapping[Node, Any]) -> None:
