@@ -10,24 +10,10 @@ from torch.fx import Graph, Node
 from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import flop_registry
 
+_aten = torch.ops.aten
 _VIEWS = frozenset(
-    getattr(torch.ops.aten, name)
-    for name in [
-        "alias",
-        "detach",
-        "expand",
-        "permute",
-        "reshape",
-        "select",
-        "slice",
-        "split",
-        "split_with_sizes",
-        "squeeze",
-        "t",
-        "transpose",
-        "unsqueeze",
-        "view",
-    ]
+    {_aten.alias, _aten.detach, _aten.expand, _aten.permute, _aten.reshape, _aten.select, _aten.slice, _aten.split}
+    | {_aten.split_with_sizes, _aten.squeeze, _aten.t, _aten.transpose, _aten.unsqueeze, _aten.view}
 )
 
 
