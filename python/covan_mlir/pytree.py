@@ -196,7 +196,7 @@ def _namedtuple_builder(tree: Tree, children: list[Build]) -> Build:
     for part in path.split("."):
         found = getattr(found, part, None)
     known = isinstance(found, type) and getattr(found, "_fields", None) == tree.keys
-    make = found if known else collections.namedtuple(path.rsplit(".", 1)[-1], tree.keys)  # type: ignore[misc]  # dynamic
+    make = found if known else collections.namedtuple(path.rsplit(".", 1)[-1], tree.keys)
     return lambda it: make(*[build(it) for build in children])
 
 
