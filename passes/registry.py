@@ -403,7 +403,11 @@ class _Parser:
         while depth:
             if self.at == len(self.text):
                 self.fail("unbalanced '{' in the pipeline", start - 1)
-            depth += {"{": 1, "}": -1}.get(self.text[self.at], 0)
+            character = self.text[self.at]
+            closing = self.text.find(character, self.at + 1) if character in "\"'" else -1
+            if closing > 0:  # what is quoted does not nest
+                self.at = closing
+            depth += {"{": 1, "}": -1}.get(character, 0)
             self.at += 1
         return self.text[start : self.at - 1]
 
