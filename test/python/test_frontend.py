@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from oracle import assert_same
 from torch import nn
 
 import covan_mlir
-from covan_mlir import CompileOptions, ExportError, InputError, TargetError
+from covan_mlir import CompileOptions, CovanError, ExportError, InputError, TargetError
 
 DTYPES = [
     torch.float16,
@@ -302,3 +304,26 @@ def test_file_that_is_no_program(tmp_path: Path) -> None:
     (tmp_path / "x.pt2").write_text("hello")
     with pytest.raises(ExportError, match="no exported program that this torch can read"):
         covan_mlir.compile_module(tmp_path / "x.pt2")
+
+
+def test_compiler_flags_take_effect() -> None:
+    options = CompileOptions(iree_flags=("--iree-llvmcpu-debug-symbols=false",))
+    exe = covan_mlir.compile_module(Net().eval(), (torch.ones(3, 6),), options=options)
+    with pytest.raises(CovanError, match="does not say where the code"):
+        exe.kernel_code(0)
+
+
+SHAPES = st.lists(st.integers(0, 5), max_size=4).map(tuple)
+
+
+@settings(max_examples=15, deadline=None)
+@given(shape=SHAPES, dtype=st.sampled_from(DTYPES), other=st.sampled_from(DTYPES), data=st.data())
+def test_any_shape_and_dtypes(
+    shape: tuple[int, ...], dtype: torch.dtype, other: torch.dtype, data: st.DataObject
+) -> None:
+    """Broadcasting and promotion, with results of every rank: the same shapes, dtypes and values as eager."""
+    small = tuple(data.draw(st.sampled_from([size, 1])) for size in shape)
+    torch.manual_seed(0)
+    x = torch.randint(0, 5, shape).to(dtype)
+    y = torch.randint(0, 5, small).to(other)
+    check(lambda x, y: {"sum": x + y, "less": x < y, "same": x, "flat": (x * y).reshape(-1)}, x, y)
