@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from covan_mlir.lowering import externals, iree_phases, torch_to_linalg
+from covan_mlir.lowering.history import HistoryObserver
 from covan_mlir.lowering.pipeline import State, Step, StepError, instrument, run
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.sites import SiteObserver
@@ -63,7 +64,8 @@ def _attempt(frontend: str, bytecode: bytes, job: Job, told: Callable[[str], Non
     with context:
         module = torch_ir.Module.parse(bytecode)
     table = prov.detach_table(module) if job.provenance else None
-    observer = SiteObserver({row.id: row.inputs for row in table.parts}) if table is not None else None
+    observer = SiteObserver() if table is not None else None
+    history = HistoryObserver(observer.read) if observer is not None else None
     steps: list[Step] = list(torch_to_linalg.STEPS) if frontend == "linalg" else []
     steps.append(iree_phases.enter(job.flags))
     if job.weights and frontend == "linalg":
@@ -80,7 +82,7 @@ def _attempt(frontend: str, bytecode: bytes, job: Job, told: Callable[[str], Non
         keep(name)
 
     try:
-        run(instrument(steps, [observer] if observer else []), state, before)
+        run(instrument(steps, [o for o in (observer, history) if o is not None]), state, before)
     except StepError as error:
         raise JobError(
             {
@@ -96,6 +98,8 @@ def _attempt(frontend: str, bytecode: bytes, job: Job, told: Callable[[str], Non
         "seconds": state.seconds,
         "sites": [asdict(site) for site in observer.sites] if observer else [],
         "commands": observer.commands if observer else [],
+        "graph": observer.graph if observer else {},
+        "history": history.steps if history else [],
     }
     return result, state.output
 

@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from covan_mlir import __version__
+from covan_mlir import __version__, lineage_json
 from covan_mlir import artifact_schema as schema
-from covan_mlir import lineage as lineage_module
 from covan_mlir import signature as signature_module
 from covan_mlir.artifact_zip import FORMAT, LINEAGE, PROGRAM, SIGNATURE, Refusal, read_archive, write_archive
 from covan_mlir.errors import ArtifactError
@@ -192,7 +191,7 @@ def _describe(contents: Contents) -> tuple[dict[str, Any], dict[str, bytes]]:
     lineage = contents.lineage.to_json()
     try:
         schema.check_signature(signature, signature_module.FORMAT)
-        schema.check_lineage(lineage, lineage_module.FORMAT)
+        schema.check_lineage(lineage, lineage_json.FORMAT)
         jsons = {SIGNATURE: schema.dumps(signature), LINEAGE: schema.dumps(lineage)}
     except schema.SchemaError as error:
         advice = "Artifacts hold tensors, numbers and text; take anything else out of the model's arguments."
@@ -243,7 +242,7 @@ def _signature(row: dict[str, Any]) -> Signature:
 
 
 def _lineage(row: dict[str, Any]) -> Lineage:
-    schema.check_lineage(row, lineage_module.FORMAT)
+    schema.check_lineage(row, lineage_json.FORMAT)
     return Lineage.from_json(row)
 
 

@@ -358,6 +358,9 @@ def check_lineage(row: Any, form: int) -> None:
             "parts": _items(_anything),
             "sites": _items(_anything),
             "commands": _items(_anything),
+            "fates": _items(_anything),
+            "part_fates": _items(_anything),
+            "history": _items(_anything),
         }
     )(row, "lineage.json")
     _format(row, form, "lineage.json")
@@ -365,14 +368,26 @@ def check_lineage(row: Any, form: int) -> None:
     frames = frozenset(_indices(row["pool"], _is_frame))
     text, frame = _among(texts, "a text"), _among(frames, "a source frame")
     action = _below(len(row["actions"]))
-    _items(_row(_text, text, text, _items(frame), _items(text)))(row["actions"], "lineage.json.actions")
-    _items(_row(_natural, action, _text, text, _items(_natural), _items(text)))(row["parts"], "lineage.json.parts")
+    flag = _below(2)
+    call = _row(_text, text, text, _items(frame), _items(text), _items(action), flag, flag)
+    _items(call)(row["actions"], "lineage.json.actions")
+    node = _row(_natural, action, _text, text, _items(_natural), _items(text), _items(_natural), flag, _int)
+    _items(node)(row["parts"], "lineage.json.parts")
     ids = frozenset(part[0] for part in row["parts"])
     if len(ids) != len(row["parts"]):
         _fail("lineage.json.parts", "gives two parts the same id")
-    site = _row(text, _one_of("call", "init"), _items(action), _items(_among(ids, "a part")))
-    _items(site)(row["sites"], "lineage.json.sites")
-    _items(_items(_optional(_below(len(row["sites"])))))(row["commands"], "lineage.json.commands")
+    site, part = _below(len(row["sites"])), _among(ids, "a part")
+    phase, kind = _one_of("call", "init"), _one_of("dispatch", "transfer")
+    relation = (_items(action), _items(part), _items(site), _items(part), _items(part))
+    _items(_row(text, phase, kind, *relation))(row["sites"], "lineage.json.sites")
+    _items(_items(_optional(site)))(row["commands"], "lineage.json.commands")
+    became = _one_of("dispatched", "folded", "merged", "view", "dead")
+    _items(_row(became, _items(site), text, _optional(action)))(row["fates"], "lineage.json.fates")
+    if len(row["fates"]) not in (0, len(row["actions"])):
+        _fail("lineage.json.fates", f"has {len(row['fates'])} fates for {len(row['actions'])} actions")
+    _items(_row(part, became, _items(site), text, _optional(part)))(row["part_fates"], "lineage.json.part_fates")
+    changed = _row(_natural, _optional(_items(_row(text, _natural))))
+    _items(_row(text, _items(changed)))(row["history"], "lineage.json.history")
 
 
 def _indices(pool: Iterable[Any], wanted: Callable[[Any], bool]) -> Iterable[int]:

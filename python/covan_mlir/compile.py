@@ -17,10 +17,11 @@ from covan_mlir.errors import CompileError, Diagnostic
 from covan_mlir.executable import Executable
 from covan_mlir.frontend.capture import Capture, Model, capture
 from covan_mlir.frontend.importer import Imported, import_program
-from covan_mlir.lineage import Action, Lineage, Site
+from covan_mlir.lineage import Action, Lineage
 from covan_mlir.lowering import pool, targets
 from covan_mlir.lowering.request import Job
 from covan_mlir.options import CompileOptions
+from covan_mlir.tracing import trace_program
 
 log = logging.getLogger(__name__)
 
@@ -121,18 +122,17 @@ class _ModuleState:
 
 
 def _lineage(imported: Imported, result: Mapping[str, Any]) -> Lineage:
-    action_of = {part.id: part.action for action in imported.actions for part in action.parts}
-    sites = [
-        Site(
-            id=index,
-            kernel=row["kernel"],
-            phase=row["phase"],
-            trace=tuple(sorted({action_of[part] for part in row["parts"]})),
-            parts=tuple(row["parts"]),
-        )
-        for index, row in enumerate(result["sites"])
-    ]
-    return Lineage(imported.actions, sites, result["commands"])
+    if not result["graph"]:
+        return Lineage()
+    return trace_program(
+        imported.actions,
+        imported.results,
+        imported.identity,
+        result["graph"],
+        result["sites"],
+        result["commands"],
+        [(step, {int(part): names for part, names in changed.items()}) for step, changed in result["history"]],
+    )
 
 
 def _diagnostics(rows: list[dict[str, Any]], actions: tuple[Action, ...]) -> tuple[Diagnostic, ...]:

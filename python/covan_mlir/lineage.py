@@ -10,9 +10,10 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-FORMAT = 1
+if TYPE_CHECKING:
+    from covan_mlir.fates import Fate
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,9 @@ class Part:
         op: ``aten.permute.default``.
         inputs: ids of the parts whose values it reads.
         types: result types, such as ``f32[8, 64]``.
+        arguments: positions of the program's arguments that it reads.
+        view: its result is its input's memory, by its schema, or no tensor at all.
+        twin: id of the first part that computes the same from the same; its own id if it is the first.
     """
 
     id: int
@@ -47,6 +51,9 @@ class Part:
     op: str
     inputs: tuple[int, ...]
     types: tuple[str, ...]
+    arguments: tuple[int, ...] = ()
+    view: bool = False
+    twin: int = -1
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,9 @@ class Action:
         frames: source frames, user's first and innermost first, then torch's own.
         types: result types, such as ``f32[8, 64]``.
         parts: the nodes that decompositions made of it; empty when it vanished in decomposition.
+        inputs: ids of the actions whose values it reads.
+        view: its result is its input's memory, by its schema, or no tensor at all.
+        live: the model's results need it.
     """
 
     id: int
@@ -70,6 +80,9 @@ class Action:
     frames: tuple[Frame, ...]
     types: tuple[str, ...]
     parts: tuple[Part, ...] = ()
+    inputs: tuple[int, ...] = ()
+    view: bool = False
+    live: bool = True
 
     @property
     def line(self) -> str:
@@ -87,6 +100,10 @@ class Site:
         phase: ``init`` (runs once, when the program is loaded) or ``call``.
         trace: ids of the actions it performs, ascending.
         parts: ids of the parts it performs, ascending.
+        kind: ``dispatch`` of a kernel, or ``transfer``: a copy or fill that is a command of its own.
+        inputs: ids of the sites whose results it reads.
+        views: ids of parts that only change how it indexes.
+        folds: ids of parts whose constant values it reads.
     """
 
     id: int
@@ -94,6 +111,10 @@ class Site:
     phase: Literal["call", "init"]
     trace: tuple[int, ...]
     parts: tuple[int, ...] = ()
+    kind: Literal["dispatch", "transfer"] = "dispatch"
+    inputs: tuple[int, ...] = ()
+    views: tuple[int, ...] = ()
+    folds: tuple[int, ...] = ()
 
 
 class Lineage:
@@ -104,9 +125,17 @@ class Lineage:
         actions: Iterable[Action] = (),
         sites: Iterable[Site] = (),
         commands: Iterable[Iterable[int | None]] = (),
+        fates: Iterable[Fate] = (),
+        part_fates: Mapping[int, Fate] | None = None,
+        history: Iterable[tuple[str, Mapping[int, Mapping[str, int] | None]]] = (),
     ) -> None:
         self.actions: tuple[Action, ...] = tuple(actions)
         self.sites: tuple[Site, ...] = tuple(sites)
+        self.fates: tuple[Fate, ...] = tuple(fates)
+        """The fate of each action, by id."""
+        self.part_fates: Mapping[int, Fate] = part_fates or {}
+        self.history = tuple(history)
+        """After each step of the compiler, what changed: per part, the operations that carry it, by count."""
         self.commands: tuple[tuple[int | None, ...], ...] = tuple(tuple(row) for row in commands)
         """For each HAL command buffer, in program order, the site of each command (None: no dispatch)."""
 
@@ -186,6 +215,17 @@ class Lineage:
             raise KeyError(f"no site {index}: the program has {len(self.sites)}")
         return self.sites[index]
 
+    def fate(self, what: Action | int | str) -> Fate:
+        """What became of one action, given by itself, its id or its name.
+
+        Raises:
+            KeyError: there is no such action, or the name stands for several.
+        """
+        found = self.find(what)
+        if len(found) > 1:
+            raise KeyError(f"{what!r} stands for {len(found)} actions: ask for one of {[a.name for a in found[:5]]}")
+        return self.fates[found[0].id]
+
     def explain(self, what: Action | int | str | None = None) -> str:
         """Text table of the sites and what each performs; of those of ``what`` alone, if given."""
         from covan_mlir.explain import table
@@ -199,76 +239,16 @@ class Lineage:
         return f"<Lineage of {len(self.actions)} actions in {len(self.sites)} sites>"
 
     def to_json(self) -> dict[str, Any]:
-        """Versioned JSON form (docs/artifact.md). Frames, ops and types are interned: models repeat them."""
-        pool = _Pool()
-        actions = [
-            [
-                a.name,
-                pool(a.op),
-                pool(a.module),
-                [pool(_frame_row(f)) for f in a.frames],
-                [pool(t) for t in a.types],
-            ]
-            for a in self.actions
-        ]
-        parts = [
-            [p.id, p.action, p.name, pool(p.op), list(p.inputs), [pool(t) for t in p.types]]
-            for a in self.actions
-            for p in a.parts
-        ]
-        sites = [[pool(s.kernel), s.phase, list(s.trace), list(s.parts)] for s in self.sites]
-        commands = [list(row) for row in self.commands]
-        return {
-            "format": FORMAT,
-            "pool": pool.rows,
-            "actions": actions,
-            "parts": parts,
-            "sites": sites,
-            "commands": commands,
-        }
+        """Versioned JSON form (docs/artifact.md)."""
+        from covan_mlir import lineage_json
+
+        return lineage_json.dump(self)
 
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> Lineage:
-        pool = row["pool"]
-        parts: dict[int, list[Part]] = {}
-        for id_, action, name, op, inputs, types in row["parts"]:
-            part = Part(id_, action, name, pool[op], tuple(inputs), tuple(pool[t] for t in types))
-            parts.setdefault(action, []).append(part)
-        actions = [
-            Action(
-                id=i,
-                name=name,
-                op=pool[op],
-                module=pool[module],
-                frames=tuple(Frame(*pool[f]) for f in frames),
-                types=tuple(pool[t] for t in types),
-                parts=tuple(parts.get(i, ())),
-            )
-            for i, (name, op, module, frames, types) in enumerate(row["actions"])
-        ]
-        sites = [
-            Site(i, pool[kernel], phase, tuple(trace), tuple(part_ids))
-            for i, (kernel, phase, trace, part_ids) in enumerate(row["sites"])
-        ]
-        return Lineage(actions, sites, row["commands"])
+        from covan_mlir import lineage_json
 
-
-class _Pool:
-    """Interns JSON values: equal ones are stored once and named by position."""
-
-    def __init__(self) -> None:
-        self.rows: list[Any] = []
-        self._index: dict[Any, int] = {}
-
-    def __call__(self, value: Any) -> int:
-        if value not in self._index:
-            self._index[value] = len(self.rows)
-            self.rows.append(value)
-        return self._index[value]
-
-
-def _frame_row(frame: Frame) -> tuple[str, int, str, bool]:
-    return (frame.file, frame.line, frame.function, frame.internal)
+        return lineage_json.load(row)
 
 
 def _at(frame: Frame, path: str, line: int) -> bool:

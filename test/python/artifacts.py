@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 from covan_mlir import artifact, artifact_zip
 from covan_mlir.artifact import Blob, Contents
 from covan_mlir.errors import ArtifactError
+from covan_mlir.fates import Fate
 from covan_mlir.lineage import Action, Frame, Lineage, Part, Site
 from covan_mlir.pytree import LEAF, Tree
 from covan_mlir.signature import Leaf, Signature, State
@@ -38,7 +39,14 @@ def lineage() -> Lineage:
             1, "view", "aten.view.default", "", frames[:1], ("f32[8]",), (Part(1, 1, "view", "aten.view", (0,), ()),)
         ),
     ]
-    return Lineage(actions, [Site(0, "main_dispatch_0", "call", (0,), (0,))], [[None, 0], []])
+    return Lineage(
+        actions,
+        [Site(0, "main_dispatch_0", "call", (0,), (0,), views=(1,))],
+        [[None, 0], []],
+        [Fate("dispatched", (0,), "iree:dispatch-creation"), Fate("view", (0,), "iree:import")],
+        {0: Fate("dispatched", (0,), "iree:dispatch-creation"), 1: Fate("merged", (0,), "iree:import", 0)},
+        [("torch-to-linalg", {0: {"linalg.matmul": 1}, 1: None})],
+    )
 
 
 def contents(**changes: Any) -> Contents:

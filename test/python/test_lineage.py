@@ -102,6 +102,9 @@ def test_json_round_trip(exe: covan_mlir.Executable) -> None:
     assert again.actions == exe.lineage.actions
     assert again.sites == exe.lineage.sites
     assert again.commands == exe.lineage.commands
+    assert again.fates == exe.lineage.fates
+    assert again.part_fates == exe.lineage.part_fates
+    assert again.history == exe.lineage.history
     assert len(text) < 2048 * len(exe.lineage.actions)
 
 

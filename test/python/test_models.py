@@ -46,7 +46,7 @@ class TestModel:
         sites = compiled(name)[0].lineage.sites
         assert any(s.phase == "call" for s in sites)
         assert {s.phase for s in sites} <= {"call", "init"}
-        assert not [s for s in sites if s.phase == "call" and not s.trace]
+        assert not [s for s in sites if s.phase == "call" and s.kind == "dispatch" and not s.trace]
 
     def test_ids_are_unique_and_known(self, name: str) -> None:
         lineage = compiled(name)[0].lineage
@@ -79,6 +79,16 @@ class TestModel:
         calls = [n.name for n in graph.nodes if n.op == "call_function"]
         assert [a.name for a in compiled(name)[0].lineage.actions] == calls
 
+    def test_every_action_has_a_fate(self, name: str) -> None:
+        lineage = compiled(name)[0].lineage
+        assert len(lineage.fates) == len(lineage.actions)
+        performed = {a for s in lineage.sites for a in s.trace}
+        for action, fate in zip(lineage.actions, lineage.fates, strict=True):
+            assert (fate.kind == "dispatched") == (action.id in performed)
+            assert set(fate.sites) >= {s.id for s in lineage.where(action)}
+            assert fate.decided_by
+            assert (fate.kind == "dead") == (not fate.sites) or fate.kind in ("view", "merged", "folded")
+
     def test_explain_names_every_call_site(self, name: str) -> None:
         exe = compiled(name)[0]
         text = exe.explain()
@@ -98,9 +108,9 @@ def test_saved_and_loaded(tmp_path: Any) -> None:
 
 def test_kernels_have_code() -> None:
     exe, _, _ = compiled("cnn")
-    for site in exe.lineage.sites:
-        assert exe.kernel_code(site)
-    assert len({exe.kernel_code(site) for site in exe.lineage.sites}) > 1
+    dispatches = [site for site in exe.lineage.sites if site.kind == "dispatch"]
+    assert all(exe.kernel_code(site) for site in dispatches)
+    assert len({exe.kernel_code(site) for site in dispatches}) > 1
 
 
 @pytest.mark.parametrize("name", ["two_blocks", "cnn", "gpt2-sdpa"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -64,6 +64,8 @@ def calls(graph: torch.fx.Graph) -> Iterator[Node]:
 
 def source_actions(graph: torch.fx.Graph) -> dict[str, Action]:
     """One action per call node of the exported graph, by node name, in order."""
+    ids = {node: index for index, node in enumerate(calls(graph))}
+    needed = _needed(graph)
     return {
         node.name: Action(
             id=index,
@@ -72,17 +74,52 @@ def source_actions(graph: torch.fx.Graph) -> dict[str, Action]:
             module=module_path(node),
             frames=frames.parse(node.meta.get("stack_trace")),
             types=type_strings(node.meta.get("val")),
+            inputs=tuple(sorted(ids[n] for n in node.all_input_nodes if n in ids)),
+            view=is_view(node),
+            live=node in needed,
         )
-        for index, node in enumerate(calls(graph))
+        for node, index in ids.items()
     }
 
 
-def ledger(exported: torch.fx.Graph, decomposed: torch.fx.Graph) -> tuple[tuple[Action, ...], Mapping[str, Part]]:
-    """-> (actions with their parts, part of each call node of the decomposed graph by node name)."""
+def _needed(graph: torch.fx.Graph) -> set[Node]:
+    """Nodes that the results need. One that writes to its input is needed as far as that input is."""
+    found: set[Node] = set()
+    stack = [graph.output_node()]
+    while stack:
+        node = stack.pop()
+        if node in found:
+            continue
+        found.add(node)
+        stack += node.all_input_nodes
+        stack += [user for user in node.users if _writes(user, node)]
+    return found
+
+
+def _writes(node: Node, to: Node) -> bool:
+    if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable:
+        return False
+    arguments = node.target._schema.arguments
+    return any(
+        value is to and argument.alias_info is not None and argument.alias_info.is_write
+        for argument, value in zip(arguments, node.args, strict=False)
+    )
+
+
+def ledger(
+    exported: torch.fx.Graph, decomposed: torch.fx.Graph, arguments: Sequence[Node] = ()
+) -> tuple[tuple[Action, ...], Mapping[str, Part]]:
+    """-> (actions with their parts, part of each call node of the decomposed graph by node name).
+
+    Args:
+        arguments: placeholders that are the program's arguments, in order.
+    """
     actions = source_actions(exported)
     origin = {node: _origin(node, id(exported), actions) for node in calls(decomposed)}
     _adopt(origin, actions)
     parts: dict[str, Part] = {}
+    position = {node: index for index, node in enumerate(arguments)}
+    numbers = _ValueNumbers()
     for index, (node, name) in enumerate(origin.items(), start=len(actions)):
         reads = sorted({parts[n.name].id for n in node.all_input_nodes if n.name in parts})
         if name is None:
@@ -94,12 +131,47 @@ def ledger(exported: torch.fx.Graph, decomposed: torch.fx.Graph) -> tuple[tuple[
             op=op_name(node),
             inputs=tuple(reads),
             types=type_strings(node.meta.get("val")),
+            arguments=tuple(sorted(position[n] for n in node.all_input_nodes if n in position)),
+            view=is_view(node),
+            twin=numbers.first(node, index),
         )
     by_action: dict[int, list[Part]] = {}
     for part in parts.values():
         by_action.setdefault(part.action, []).append(part)
     whole = tuple(replace(action, parts=tuple(by_action.get(action.id, ()))) for action in actions.values())
     return whole, parts
+
+
+def is_view(node: Node) -> bool:
+    """Whether the node's result is memory of its inputs, by its schema, or no tensor at all."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return True
+    returns = node.target._schema.returns
+    return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+
+class _ValueNumbers:
+    """Which nodes compute the same from the same: value numbering over a graph without side effects."""
+
+    def __init__(self) -> None:
+        self._number: dict[Node, int] = {}
+        self._first: dict[Any, int] = {}
+
+    def first(self, node: Node, index: int) -> int:
+        """The index under which the node's value was first seen."""
+        random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        key = index if random else (node.target, self._key(node.args), self._key(node.kwargs))
+        self._number[node] = self._first.setdefault(key, index)
+        return self._number[node]
+
+    def _key(self, value: Any) -> Any:
+        if isinstance(value, Node):
+            return ("node", self._number.get(value, value.name))
+        if isinstance(value, list | tuple):
+            return tuple(self._key(item) for item in value)
+        if isinstance(value, dict):
+            return tuple((key, self._key(item)) for key, item in sorted(value.items()))
+        return (type(value).__name__, repr(value))  # 1, 1.0 and True are different arguments
 
 
 def _origin(node: Node, graph_id: int, actions: Mapping[str, Action]) -> str | None:

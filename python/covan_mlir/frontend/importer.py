@@ -7,7 +7,8 @@ weights and state, and the locations.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,7 @@ from covan_mlir.frontend.capture import Capture
 from covan_mlir.frontend.cost import work
 from covan_mlir.frontend.decompose import decompose
 from covan_mlir.frontend.describe import Description, describe
+from covan_mlir.frontend.identity import Identities
 from covan_mlir.lineage import Action, Part
 from covan_mlir.signature import Signature
 
@@ -47,6 +49,8 @@ class Imported:
         weights: tensors that the program reads from outside, by parameter name; they follow the parameters of
             ``signature`` in the function's argument list.
         actions: the ledger.
+        results: ids of the parts that the program returns.
+        identity: whether a part gives back one of its inputs.
         flops, elements: work of one call; see `covan_mlir.frontend.cost`.
     """
 
@@ -54,6 +58,8 @@ class Imported:
     signature: Signature
     weights: Mapping[str, torch.Tensor] = field(repr=False)
     actions: tuple[Action, ...] = field(repr=False)
+    results: tuple[int, ...] = field(repr=False)
+    identity: Callable[[int], bool] = field(repr=False)
     flops: int
     elements: int
 
@@ -68,7 +74,9 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
     rewrite_as_strided(decomposed.graph)  # needs the fake tensors' storage, so before anything else
     description = describe(captured, decomposed)
     flops, elements = work(decomposed.graph)
-    actions, parts = ledger(captured.program.graph, decomposed.graph) if provenance else ((), {})
+    actions, parts = (
+        ledger(captured.program.graph, decomposed.graph, description.parameters) if provenance else ((), {})
+    )
 
     context = ir.Context()
     dialects.load(context)
@@ -84,7 +92,18 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
     out = io.BytesIO()
     importer.module.operation.write_bytecode(out)
     weights = dict(external.values())
-    return Imported(out.getvalue(), description.signature, weights, actions, flops, elements)
+    identities = Identities(decomposed.graph)
+    names = {part.id: part.name for part in parts.values()}
+    return Imported(
+        bytecode=out.getvalue(),
+        signature=description.signature,
+        weights=weights,
+        actions=actions,
+        results=tuple(parts[node.name].id for node in description.results if node.name in parts),
+        identity=lambda part: identities(names[part]),
+        flops=flops,
+        elements=elements,
+    )
 
 
 def _build(importer: fx.FxImporter, graph: torch.fx.Graph, it: Description, external: Mapping[Node, Any]) -> None:
@@ -150,6 +169,9 @@ class _Locations(fx.ContextCache):  # type: ignore[misc]  # the bindings are unt
         return self._made[node.name]
 
     def _location(self, node: Node) -> Any:
+        if node.target is operator.getitem and isinstance(node.args[0], Node):
+            # The importer unpacks a list where its first element is taken; unpacking is the list's operation.
+            return self.get_node_location(node.args[0])
         user = next(iter(frames.parse(node.meta.get("stack_trace"))), None)
         if user is None:
             line = ir.Location.unknown(context=self._c)

@@ -1,0 +1,119 @@
+"""The versioned JSON form of a lineage (docs/artifact.md). What models repeat is interned: frames, names, types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from covan_mlir.fates import Fate
+from covan_mlir.lineage import Action, Frame, Lineage, Part, Site
+
+FORMAT = 1
+
+
+def dump(lineage: Lineage) -> dict[str, Any]:
+    """JSON-able form; `load` is its inverse."""
+    pool = _Pool()
+    return {
+        "format": FORMAT,
+        "actions": [_action_row(action, pool) for action in lineage.actions],
+        "parts": [_part_row(part, pool) for action in lineage.actions for part in action.parts],
+        "sites": [_site_row(site, pool) for site in lineage.sites],
+        "commands": [list(row) for row in lineage.commands],
+        "fates": [[f.kind, list(f.sites), pool(f.decided_by), f.twin] for f in lineage.fates],
+        "part_fates": [
+            [part, f.kind, list(f.sites), pool(f.decided_by), f.twin] for part, f in lineage.part_fates.items()
+        ],
+        "history": [[pool(step), _changes(changed, pool)] for step, changed in lineage.history],
+        "pool": pool.rows,
+    }
+
+
+def load(row: Mapping[str, Any]) -> Lineage:
+    """The lineage of a JSON form that `covan_mlir.artifact` has checked."""
+    pool = row["pool"]
+    parts: dict[int, list[Part]] = {}
+    for id_, action, name, op, inputs, types, arguments, view, twin in row["parts"]:
+        kinds = tuple(pool[t] for t in types)
+        part = Part(id_, action, name, pool[op], tuple(inputs), kinds, tuple(arguments), bool(view), twin)
+        parts.setdefault(action, []).append(part)
+    return Lineage(
+        actions=[
+            Action(
+                id=i,
+                name=name,
+                op=pool[op],
+                module=pool[module],
+                frames=tuple(Frame(*pool[f]) for f in frames),
+                types=tuple(pool[t] for t in types),
+                parts=tuple(parts.get(i, ())),
+                inputs=tuple(inputs),
+                view=bool(view),
+                live=bool(live),
+            )
+            for i, (name, op, module, frames, types, inputs, view, live) in enumerate(row["actions"])
+        ],
+        sites=[
+            Site(
+                id=i,
+                kernel=pool[kernel],
+                phase=phase,
+                trace=tuple(trace),
+                parts=tuple(performed),
+                kind=kind,
+                inputs=tuple(inputs),
+                views=tuple(views),
+                folds=tuple(folds),
+            )
+            for i, (kernel, phase, kind, trace, performed, inputs, views, folds) in enumerate(row["sites"])
+        ],
+        commands=row["commands"],
+        fates=[Fate(kind, tuple(sites), pool[step], twin) for kind, sites, step, twin in row["fates"]],
+        part_fates={
+            part: Fate(kind, tuple(sites), pool[step], twin) for part, kind, sites, step, twin in row["part_fates"]
+        },
+        history=[
+            (
+                pool[step],
+                {part: None if names is None else {pool[n]: count for n, count in names} for part, names in changed},
+            )
+            for step, changed in row["history"]
+        ],
+    )
+
+
+class _Pool:
+    """Interns JSON values: equal ones are stored once and named by position."""
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+        self._index: dict[Any, int] = {}
+
+    def __call__(self, value: Any) -> int:
+        if value not in self._index:
+            self._index[value] = len(self.rows)
+            self.rows.append(value)
+        return self._index[value]
+
+
+def _action_row(a: Action, pool: _Pool) -> list[Any]:
+    frames = [pool((f.file, f.line, f.function, f.internal)) for f in a.frames]
+    types = [pool(t) for t in a.types]
+    return [a.name, pool(a.op), pool(a.module), frames, types, list(a.inputs), int(a.view), int(a.live)]
+
+
+def _part_row(p: Part, pool: _Pool) -> list[Any]:
+    types = [pool(t) for t in p.types]
+    return [p.id, p.action, p.name, pool(p.op), list(p.inputs), types, list(p.arguments), int(p.view), p.twin]
+
+
+def _site_row(s: Site, pool: _Pool) -> list[Any]:
+    relation = [list(s.trace), list(s.parts), list(s.inputs), list(s.views), list(s.folds)]
+    return [pool(s.kernel), s.phase, s.kind, *relation]
+
+
+def _changes(changed: Mapping[int, Mapping[str, int] | None], pool: _Pool) -> list[Any]:
+    return [
+        [part, None if names is None else [[pool(name), count] for name, count in names.items()]]
+        for part, names in changed.items()
+    ]

@@ -1,0 +1,214 @@
+"""Relates the source graph to the compiled program: what each dispatch performs, exactly.
+
+Both graphs are read as systems of states (values) with operations between them. A dispatch's results are matched to
+states of the source by the location of the operation that computes them; its inputs are results of other dispatches,
+arguments, or constants. What the dispatch performs is then not what its locations happen to name but what lies, in the
+source graph, between its input states and its output states. Locations decide two things only: which state a result
+is, and in which of several dispatches a part that was split is found.
+
+This is action abstraction in the sense of docs/theory.md: the word of parts between the states is replaced by one
+generated action, the dispatch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from covan_mlir.lineage import Part
+
+
+@dataclass
+class Region:
+    """What one node of the program (a dispatch or a transfer) is in the source graph.
+
+    Attributes:
+        performed: parts that it computes.
+        viewed: parts that only say how it reads its inputs, or shapes what it gives.
+        folded: parts without arguments behind them, whose constant values it reads.
+        strangers: parts that its locations name but that do not lie between its states; not in its trace.
+        gaps: pairs (part, input) where a part reads a value that the node is not given.
+    """
+
+    performed: set[int] = field(default_factory=set)
+    viewed: set[int] = field(default_factory=set)
+    folded: set[int] = field(default_factory=set)
+    strangers: set[int] = field(default_factory=set)
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the node's states and its region fit together without a remainder."""
+        return not self.gaps and not self.strangers
+
+
+class Source:
+    """The parts of a model as a graph of values."""
+
+    def __init__(self, parts: Mapping[int, Part]) -> None:
+        self.parts = parts
+        self.constant: dict[int, bool] = {}
+        """Whether no argument lies behind the part's value."""
+        for index in sorted(parts):
+            part = parts[index]
+            self.constant[index] = not part.arguments and all(self.constant[i] for i in part.inputs)
+
+    def twin(self, part: int) -> int:
+        """The first part with the same value."""
+        return self.parts[part].twin if part in self.parts else part
+
+
+Identity = Callable[[int], bool]
+"""Whether a part's value equals one of its inputs, for all inputs (x * 1, a copy)."""
+
+
+def relate(source: Source, graph: Mapping[str, Any], identity: Identity) -> list[Region]:
+    """The region of each node of ``graph`` (`covan_mlir.lowering.dispatch_graph`)."""
+    nodes = graph["nodes"]
+    owners: dict[int, set[int]] = {}
+    for index, node in enumerate(nodes):
+        given = {part for chain in node["outputs"] for part in states(chain)}
+        for part in given.union(node["evidence"]):
+            owners.setdefault(part, set()).add(index)
+    return [_Builder(source, graph, owners, index, identity).build() for index in range(len(nodes))]
+
+
+def states(chain: Sequence[tuple[str, Sequence[int]]]) -> set[int]:
+    """The source states that a node's result may stand for: they differ in shape only."""
+    return {part for _, ids in chain for part in ids}
+
+
+class _Builder:
+    """Walks the source graph backwards from the states that a node gives to the states that it is given."""
+
+    def __init__(
+        self,
+        source: Source,
+        graph: Mapping[str, Any],
+        owners: Mapping[int, set[int]],
+        index: int,
+        identity: Identity,
+    ) -> None:
+        self.source = source
+        self.owners = owners
+        self.identity = identity
+        self.node = graph["nodes"][index]
+        self.evidence = {part for part in self.node["evidence"] if part in source.parts}
+        self.given: set[int] = set()
+        self.arguments: set[int] = set()
+        self.open = False
+        for value in self.node["inputs"]:
+            self._give(graph, value)
+        self.region = Region()
+        self._seen: set[int] = set()
+        self._reachable: dict[int, bool] = {}
+
+    def _give(self, graph: Mapping[str, Any], value: Sequence[Any]) -> None:
+        match value[0]:
+            case "node":
+                chain = graph["nodes"][value[1]]["outputs"][value[2]]
+                self.given |= {self.source.twin(part) for part in states(chain)}
+                if any(how == "input" for how, _ in chain):  # a node that hands on what it is given, or a piece of it
+                    self.given |= {self.source.twin(part) for part in graph["nodes"][value[1]]["evidence"]}
+                    for inner in graph["nodes"][value[1]]["inputs"]:
+                        self._give(graph, inner)
+            case "arg":
+                self.arguments.add(value[1])
+            case "global":
+                stored = graph["globals"].get(value[1], {}).get("value")
+                if stored is not None:
+                    self._give(graph, stored)
+            case "unknown":
+                self.open = True
+
+    def build(self) -> Region:
+        region = self.region
+        seeds = [part for chain in self.node["outputs"] for part in states(chain) if part in self.source.parts]
+        self._walk(seeds or sorted(self.evidence))
+        for part in self.evidence - region.performed - region.folded:
+            # A part that was split stands on both sides of the border; a constant's parts may be computed in place.
+            if len(self.owners[part]) > 1 or self.source.constant[part]:
+                self._walk([part])
+            else:
+                region.strangers.add(part)
+        region.viewed -= region.performed
+        region.folded -= region.performed
+        return region
+
+    def _walk(self, seeds: Iterable[int]) -> None:
+        stack = list(seeds)
+        while stack:
+            part = stack.pop()
+            if part in self._seen:
+                continue
+            self._seen.add(part)
+            self._place(part)
+            split = len(self.owners.get(part, ())) > 1
+            row = self.source.parts[part]
+            if not self.open and not split and not set(row.arguments) <= self.arguments:
+                self.region.gaps.append((part, -1))
+            for i in row.inputs:
+                if self.source.constant[i] and i not in self.evidence:
+                    self._fold(i)
+                elif self.source.twin(i) in self.given:
+                    if i in self.evidence:  # split: begun before, finished here
+                        stack.append(i)
+                elif i in self.evidence or (self._passable(i) and self._reaches(i)):
+                    stack.append(i)
+                elif not split and not self.open:
+                    self.region.gaps.append((part, i))
+
+    def _passable(self, part: int) -> bool:
+        """Whether a part may be done here unnoticed: nobody is known to compute it, or it is a view, which indexing
+        absorbs wherever the value is read, even if somebody else also materialises it."""
+        return part not in self.owners or self.source.parts[part].view
+
+    def _place(self, part: int) -> None:
+        row = self.source.parts[part]
+        if part in self.evidence:
+            self.region.performed.add(part)
+        elif part in self.owners or row.view or self.identity(part):
+            self.region.viewed.add(part)
+        else:  # it lies between the states, changes the value, and nobody else computes it
+            self.region.performed.add(part)
+
+    def _fold(self, part: int) -> None:
+        stack = [part]
+        while stack:
+            part = stack.pop()
+            if part in self.region.folded or self.source.twin(part) in self.given:
+                continue
+            self.region.folded.add(part)
+            stack.extend(self.source.parts[part].inputs)
+
+    def _reaches(self, part: int) -> bool:
+        """Whether a part that left no location comes from what the node is given, through such parts only."""
+        stack = [part]
+        while stack:
+            part = stack[-1]
+            if part in self._reachable:
+                stack.pop()
+                continue
+            row = self.source.parts[part]
+            waiting = [
+                i
+                for i in row.inputs
+                if i not in self._reachable
+                and not self.source.constant[i]
+                and self.source.twin(i) not in self.given
+                and i not in self.evidence
+                and self._passable(i)
+            ]
+            if waiting:
+                stack += waiting
+                continue
+            stack.pop()
+            self._reachable[part] = (self.open or set(row.arguments) <= self.arguments) and all(
+                self.source.constant[i]
+                or self.source.twin(i) in self.given
+                or i in self.evidence
+                or self._reachable.get(i, False)
+                for i in row.inputs
+            )
+        return self._reachable[part]

@@ -1,0 +1,76 @@
+"""From what the compiler's observers saw to a lineage: sites with exact traces, and a fate for every action."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from covan_mlir.fates import action_fates, live_parts, part_fates
+from covan_mlir.lineage import Action, Lineage, Site
+from covan_mlir.relation import Region, Source, relate
+
+History = Sequence[tuple[str, Mapping[int, Mapping[str, int] | None]]]
+
+
+def trace_program(
+    actions: tuple[Action, ...],
+    results: Sequence[int],
+    identity: Callable[[int], bool],
+    graph: Mapping[str, Any],
+    commands: Sequence[Mapping[str, Any]],
+    buffers: Sequence[Sequence[int | None]],
+    history: History,
+) -> Lineage:
+    """The lineage of one compilation.
+
+    Args:
+        results: ids of the parts that the program returns.
+        identity: whether a part gives back one of its inputs.
+        graph: the program after dispatch creation (`covan_mlir.lowering.dispatch_graph`).
+        commands: the work of the final program in order (`covan_mlir.lowering.sites.SiteRow`).
+        buffers: per command buffer, the site of each command.
+        history: which operations carried each part after each step (`covan_mlir.lowering.history`).
+    """
+    parts = {part.id: part for action in actions for part in action.parts}
+    source = Source(parts)
+    regions = relate(source, graph, identity)
+    sites_of: dict[int, list[int]] = {}
+    for index, row in enumerate(commands):
+        if row["node"] is not None:
+            sites_of.setdefault(row["node"], []).append(index)
+    sites = [_site(index, row, source, regions, graph, sites_of) for index, row in enumerate(commands)]
+    fates = part_fates(source, sites, live_parts(parts, results), history, identity)
+    return Lineage(
+        actions=actions,
+        sites=sites,
+        commands=buffers,
+        fates=action_fates(actions, fates),
+        part_fates=fates,
+        history=history,
+    )
+
+
+def _site(
+    index: int,
+    row: Mapping[str, Any],
+    source: Source,
+    regions: Sequence[Region],
+    graph: Mapping[str, Any],
+    sites_of: Mapping[int, Sequence[int]],
+) -> Site:
+    parts = source.parts
+    node = row["node"]
+    # Work that the compiler added after dispatch creation is known by its location only.
+    region = regions[node] if node is not None else Region(performed=set(row["ids"]) & parts.keys())
+    producers = {value[1] for value in graph["nodes"][node]["inputs"] if value[0] == "node"} if node is not None else ()
+    return Site(
+        id=index,
+        kernel=row["kernel"],
+        phase=row["phase"],
+        trace=tuple(sorted({parts[part].action for part in region.performed})),
+        parts=tuple(sorted(region.performed)),
+        kind=row["kind"],
+        inputs=tuple(sorted({site for producer in producers for site in sites_of.get(producer, ())})),
+        views=tuple(sorted(region.viewed)),
+        folds=tuple(sorted(region.folded)),
+    )
