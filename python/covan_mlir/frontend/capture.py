@@ -54,7 +54,12 @@ class _Function(torch.nn.Module):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
-        self.forward = function
+        try:
+            inspect.signature(function)
+        except (TypeError, ValueError):  # a builtin such as torch.exp, which export cannot look into
+            self.forward = lambda *args, **kwargs: function(*args, **kwargs)
+        else:
+            self.forward = function
 
 
 def capture(

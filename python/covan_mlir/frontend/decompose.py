@@ -12,20 +12,29 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram, ModuleCallEntry, _trace
 from torch.utils import _pytree as pytree
-from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
+from covan_mlir.errors import ExportError
+from covan_mlir.frontend.empty import fold_empty
+from covan_mlir.frontend.table import table
 from covan_mlir.frontend.widen import widen_bytes
 
 
 def decompose(program: ExportedProgram) -> ExportedProgram:
-    """The program in torch-mlir's operations; the given one is left as it is."""
+    """The program in torch-mlir's operations; the given one is left as it is.
+
+    Raises:
+        ExportError: a decomposition refuses the program.
+    """
     twin = copy.copy(program)
     twin._constants = dict(program.constants)
     twin._module_call_graph = _flat_outputs(program.module_call_graph)
     with _kept_constants(twin._constants), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytree classes
-        decomposed = twin.run_decompositions(get_decomposition_table())
-    _fill_empty(decomposed.graph)
+        try:
+            decomposed: ExportedProgram = twin.run_decompositions(dict(table()))
+        except Exception as error:
+            raise ExportError(f"the model cannot be decomposed: {type(error).__name__}: {error}") from error
+    fold_empty(decomposed.graph)
     widen_bytes(decomposed.graph)
     decomposed.graph.eliminate_dead_code()  # decompositions leave nodes behind that nobody reads
     return decomposed
@@ -42,19 +51,6 @@ def _flat_outputs(calls: list[ModuleCallEntry]) -> list[ModuleCallEntry]:
     assert root.signature is not None
     flat = pytree.tree_structure(tuple(range(root.signature.out_spec.num_leaves)))
     return [dataclasses.replace(root, signature=dataclasses.replace(root.signature, out_spec=flat)), *calls[1:]]
-
-
-def _fill_empty(graph: torch.fx.Graph) -> None:
-    """What has no elements needs no computation: several lowerings fail on it."""
-    for node in graph.nodes:
-        value = node.meta.get("val")
-        if node.op != "call_function" or not isinstance(value, torch.Tensor):
-            continue
-        if any(isinstance(size, int) and size == 0 for size in value.shape) and all(
-            isinstance(size, int) for size in value.shape
-        ):
-            node.target = torch.ops.aten.full.default
-            node.args, node.kwargs = (list(value.shape), 0), {"dtype": value.dtype}
 
 
 @contextmanager
