@@ -19,16 +19,23 @@ def kernels(program: bytes | memoryview) -> dict[str, bytes]:
     """Machine code of each kernel, by entry point. Empty where the executables carry no debug information."""
     found: dict[str, bytes] = {}
     for image in images(program):
-        text = image.get_section_by_name(".text")
-        if text is None or not image.has_dwarf_info():
-            continue
-        start, code = text["sh_addr"], text.data()
-        for unit in image.get_dwarf_info().iter_CUs():
-            for entry in unit.iter_DIEs():
-                low, size = entry.attributes.get("DW_AT_low_pc"), entry.attributes.get("DW_AT_high_pc")
-                if entry.tag == "DW_TAG_subprogram" and low is not None and size is not None:
-                    name = entry.attributes["DW_AT_name"].value.decode()
-                    found[name] = code[low.value - start : low.value - start + size.value]
+        found |= {name: code for name, (_, code) in located_kernels(image).items()}
+    return found
+
+
+def located_kernels(image: ELFFile) -> dict[str, tuple[int, bytes]]:
+    """Address and machine code of each kernel of one executable, by entry point."""
+    found: dict[str, tuple[int, bytes]] = {}
+    text = image.get_section_by_name(".text")
+    if text is None or not image.has_dwarf_info():
+        return found
+    start, code = text["sh_addr"], text.data()
+    for unit in image.get_dwarf_info().iter_CUs():
+        for entry in unit.iter_DIEs():
+            low, size = entry.attributes.get("DW_AT_low_pc"), entry.attributes.get("DW_AT_high_pc")
+            if entry.tag == "DW_TAG_subprogram" and low is not None and size is not None:
+                name = entry.attributes["DW_AT_name"].value.decode()
+                found[name] = (low.value, code[low.value - start : low.value - start + size.value])
     return found
 
 
