@@ -66,8 +66,12 @@ def part_fates(
             fates[index] = Fate("merged", fates[part.twin].sites, at, part.twin)
         elif source.constant[index] and not part.view:
             fates[index] = Fate("folded", folded.get(index, ()), at)
-        elif not part.view and identity(index):
-            kept = next(i for i in part.inputs if source.parts[i].types == part.types)
+        elif (
+            not part.view
+            and identity(index)
+            # none when it gives back an argument or a weight
+            and (kept := next((i for i in part.inputs if source.parts[i].types == part.types), None)) is not None
+        ):
             fates[index] = Fate("merged", viewed.get(index) or fates[kept].sites, at, kept)
         else:  # also what others now write straight to its place
             seen = {*viewed.get(index, ()), *folded.get(index, ())}

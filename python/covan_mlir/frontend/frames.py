@@ -16,6 +16,7 @@ from torch.fx.proxy import TracerBase
 from covan_mlir.lineage import Frame
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+_OWN = os.path.dirname(__file__) + os.sep  # what wraps a builtin function
 _MODULES = os.path.join(_TORCH, "nn", "modules", "")
 _TRACING = tuple(os.path.join(_TORCH, *path) for path in (("export", ""), ("_export", "")))
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
@@ -33,7 +34,7 @@ def parse(stack_trace: str | None) -> tuple[Frame, ...]:
 
 
 def _is_users(file: str) -> bool:
-    if file.startswith((_TORCH, "<frozen", "<string>")):
+    if file.startswith((_TORCH, _OWN, "<frozen", "<string>")):
         return False
     return file.startswith(_SITE) or not file.startswith(_STDLIB)
 

@@ -1,0 +1,81 @@
+"""Tensors without elements: several lowerings fail on them, and nothing has to be computed."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+from torch.utils import _pytree as pytree
+
+aten = torch.ops.aten
+
+
+def fold_empty(graph: Graph) -> None:
+    """Make constants of what has no elements, and of what is computed from nothing else.
+
+    A sum over no elements is zero and a mean of none NaN; torch itself is asked which.
+    """
+    for node in list(graph.nodes):
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            if _is_empty(value):
+                _fill(node, 0)
+            elif _from_nothing(node):
+                _fill_with(node, _evaluate(node))
+        elif isinstance(value, tuple | list) and _from_nothing(node):
+            results = _evaluate(node)
+            for user in list(node.users):
+                if user.target is operator.getitem and results is not None:
+                    _fill_with(user, results[user.args[1]])
+
+
+def _is_empty(value: Any) -> bool:
+    return (
+        isinstance(value, torch.Tensor)
+        and all(isinstance(size, int) for size in value.shape)
+        and any(size == 0 for size in value.shape)
+    )
+
+
+def _from_nothing(node: Node) -> bool:
+    assert isinstance(node.target, torch._ops.OpOverload)
+    inputs = [n.meta.get("val") for n in node.all_input_nodes]
+    return (
+        bool(inputs) and all(_is_empty(v) for v in inputs) and torch.Tag.nondeterministic_seeded not in node.target.tags
+    )
+
+
+def _evaluate(node: Node) -> Any:
+    def real(item: Any) -> Any:
+        if not isinstance(item, Node):
+            return item
+        value = item.meta["val"]
+        return torch.empty(tuple(value.shape), dtype=value.dtype)
+
+    args, kwargs = pytree.tree_map(real, (node.args, node.kwargs), is_leaf=lambda item: isinstance(item, Node))
+    assert callable(node.target)
+    try:
+        return node.target(*args, **kwargs)
+    except Exception:  # what eager refuses is the compiler's to refuse
+        return None
+
+
+def _fill_with(node: Node, result: Any) -> None:
+    if not isinstance(result, torch.Tensor):
+        return
+    if result.numel() == 0:
+        _fill(node, 0)
+        return
+    first = result.reshape(-1)[0]
+    if torch.equal(result.nan_to_num(), first.nan_to_num().expand_as(result)):
+        _fill(node, first.item())
+
+
+def _fill(node: Node, number: Any) -> None:
+    value = node.meta["val"]
+    node.target = aten.full.default
+    node.args, node.kwargs = (list(value.shape), number), {"dtype": value.dtype}

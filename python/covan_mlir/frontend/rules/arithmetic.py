@@ -1,0 +1,274 @@
+"""Element-wise operations that torch-mlir lowers wrongly, or only for some element types."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload, OpOverloadPacket
+
+from covan_mlir.frontend.rules.registry import RULES, float_type, rule, wide
+
+aten = torch.ops.aten
+Number = Any  # int, float, bool, or a symbolic one
+
+_BITS = {
+    torch.float16: torch.int16,
+    torch.bfloat16: torch.int16,
+    torch.float32: torch.int32,
+    torch.float64: torch.int64,
+}
+
+
+@rule(aten.clamp.default, aten.clip.default)
+def clamp(x: Tensor, min: Number = None, max: Number = None) -> Any:
+    # torch-mlir's comparison takes NaN for a number below the minimum, and has no fractional bounds of integers.
+    dtype = x.dtype
+    for bound in (min, max):
+        if bound is not None:
+            dtype = torch.promote_types(dtype, torch.result_type(x, bound))
+    if not dtype.is_floating_point:
+        return NotImplemented
+    x = x.to(dtype)
+    if min is not None:
+        x = torch.where(x < min, min, x)
+    if max is not None:
+        x = torch.where(x > max, max, x)
+    return x
+
+
+@rule(aten.hardtanh.default)
+def hardtanh(x: Tensor, min_val: Number = -1, max_val: Number = 1) -> Any:
+    return clamp(x, min_val, max_val)
+
+
+@rule(aten.clamp_min.default)
+def clamp_min(x: Tensor, min: Number) -> Any:
+    return clamp(x, min)
+
+
+@rule(aten.clamp_max.default)
+def clamp_max(x: Tensor, max: Number) -> Any:
+    return clamp(x, None, max)
+
+
+@rule(aten.clamp.Tensor)
+def clamp_tensor(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
+    if min is not None:
+        x = torch.maximum(x, min)
+    return x if max is None else torch.minimum(x, max)
+
+
+@rule(aten.maximum.default)
+def maximum(a: Tensor, b: Tensor) -> Any:
+    # torch-mlir's comparison keeps a NaN on one side only.
+    dtype = torch.result_type(a, b)
+    if not dtype.is_floating_point:
+        return NotImplemented
+    a, b = a.to(dtype), b.to(dtype)
+    return torch.where((a > b) | torch.isnan(a), a, b)
+
+
+@rule(aten.minimum.default)
+def minimum(a: Tensor, b: Tensor) -> Any:
+    dtype = torch.result_type(a, b)
+    if not dtype.is_floating_point:
+        return NotImplemented
+    a, b = a.to(dtype), b.to(dtype)
+    return torch.where((a < b) | torch.isnan(a), a, b)
+
+
+@rule(aten.isfinite.default)
+def isfinite(x: Tensor) -> Tensor:
+    if not x.dtype.is_floating_point:
+        return torch.ones_like(x, dtype=torch.bool)
+    return x.abs() < math.inf
+
+
+@rule(aten.eq.Tensor)
+def eq(a: Tensor, b: Tensor) -> Any:
+    # x == x is folded to true, NaN or not.
+    return ~torch.isnan(a) if a is b and a.dtype.is_floating_point else NotImplemented
+
+
+@rule(aten.gelu.default)
+def gelu(x: Tensor, *, approximate: str = "none") -> Any:
+    # torch-mlir's constant for the tanh form has three digits.
+    if approximate != "tanh":
+        return 0.5 * x * (1 + torch.erf(x * math.sqrt(0.5))) if x.dtype is torch.float64 else NotImplemented
+    y = wide(x)
+    inner = math.sqrt(2 / math.pi) * (y + 0.044715 * (y * y * y))
+    return (0.5 * y * (1 + torch.tanh(inner))).to(x.dtype)
+
+
+@rule(aten.fmax.default)
+def fmax(a: Tensor, b: Tensor) -> Tensor:
+    return torch.where(torch.isnan(a), b, torch.where(torch.isnan(b), a, torch.maximum(a, b)))
+
+
+@rule(aten.fmin.default)
+def fmin(a: Tensor, b: Tensor) -> Tensor:
+    return torch.where(torch.isnan(a), b, torch.where(torch.isnan(b), a, torch.minimum(a, b)))
+
+
+@rule(aten.signbit.default)
+def signbit(x: Tensor) -> Tensor:
+    # By division, because linalg has no lowering for a view as integers; the sign of NaN is lost.
+    if x.dtype.is_floating_point:
+        return (x < 0) | ((x == 0) & (1 / x < 0))
+    return torch.zeros_like(x) if x.dtype is torch.bool else x < 0
+
+
+@rule(aten.copysign.Tensor)
+def copysign(a: Tensor, b: Tensor) -> Tensor:
+    dtype = torch.result_type(a, b)
+    dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
+    size = a.to(dtype).abs()
+    return torch.where(signbit(b), -size, size)
+
+
+@rule(aten.copysign.Scalar)
+def copysign_scalar(a: Tensor, b: Number) -> Tensor:
+    size = a.to(float_type(a)).abs()
+    return -size if math.copysign(1.0, b) < 0 else size
+
+
+@rule(aten.hypot.default)
+def hypot(a: Tensor, b: Tensor) -> Tensor:
+    """Scaled by the larger side: no intermediate overflows."""
+    dtype = torch.result_type(a, b)
+    p, q = wide(a.to(dtype)).abs(), wide(b.to(dtype)).abs()
+    big, small = torch.maximum(p, q), torch.minimum(p, q)
+    ratio = small / torch.where(big == 0, 1.0, big)
+    found = big * torch.sqrt(1 + ratio * ratio)
+    return torch.where((p == math.inf) | (q == math.inf), math.inf, found).to(dtype)
+
+
+@rule(aten.angle.default)
+def angle(x: Tensor) -> Any:
+    if x.dtype.is_complex:
+        return NotImplemented
+    y = x.to(float_type(x))
+    return torch.where(torch.isnan(y), y, torch.where(y < 0, math.pi, 0.0))
+
+
+@rule(aten.log10.default)
+def log10(x: Tensor) -> Tensor:
+    # There is no log10 to link against.
+    return (torch.log(wide(x)) / math.log(10)).to(float_type(x))
+
+
+@rule(aten.pow.Tensor_Scalar)
+def pow_scalar(x: Tensor, exponent: Number) -> Any:
+    if x.dtype.is_floating_point or x.dtype.is_complex or isinstance(exponent, complex):
+        return NotImplemented
+    dtype = torch.result_type(x, exponent)
+    if dtype.is_floating_point:
+        return torch.pow(x.to(dtype), exponent)
+    if not isinstance(exponent, int) or exponent < 0:
+        return NotImplemented  # torch refuses negative powers of integers
+    x, found = x.to(dtype), torch.ones_like(x, dtype=dtype)
+    while exponent:
+        if exponent & 1:
+            found = found * x
+        exponent >>= 1
+        x = x * x if exponent else x
+    return found
+
+
+@rule(aten.pow.Tensor_Tensor)
+def pow_tensor(x: Tensor, exponent: Tensor) -> Any:
+    dtype = torch.result_type(x, exponent)
+    if dtype.is_complex or (x.dtype.is_floating_point and exponent.dtype.is_floating_point):
+        return NotImplemented
+    if dtype.is_floating_point:
+        return torch.pow(x.to(dtype), exponent.to(dtype))
+    # By squaring; integers wrap as they do in eager. A negative power of an integer is the whole part of the fraction.
+    base, n = x.to(dtype), exponent.to(torch.int64)
+    found = torch.ones_like(base)
+    for bit in range(torch.iinfo(exponent.dtype).bits if exponent.dtype is not torch.bool else 1):
+        found = torch.where((n >> bit) & 1 != 0, found * base, found)
+        base = base * base
+    one = torch.ones_like(found)
+    minus = torch.where((n & 1) != 0, -one, one)
+    fraction = torch.where(x == 1, one, torch.where(x == -1, minus, torch.zeros_like(one)))
+    return torch.where(n < 0, fraction, found)
+
+
+@rule(aten.pow.Scalar)
+def pow_base(base: Number, exponent: Tensor) -> Any:
+    dtype = torch.result_type(base, exponent)
+    if exponent.dtype.is_floating_point or dtype.is_complex:
+        return NotImplemented
+    return torch.pow(torch.scalar_tensor(base, dtype=dtype), exponent)
+
+
+@rule(aten.square.default)
+def square(x: Tensor) -> Any:
+    return NotImplemented if x.dtype.is_floating_point else x * x
+
+
+@rule(aten.fmod.Tensor)
+def fmod(a: Tensor, b: Tensor) -> Any:
+    dtype = torch.result_type(a, b)
+    if dtype.is_floating_point:
+        return NotImplemented
+    a, b = a.to(dtype), b.to(dtype)
+    return a - torch.div(a, b, rounding_mode="trunc") * b
+
+
+@rule(aten.fmod.Scalar)
+def fmod_scalar(a: Tensor, b: Number) -> Any:
+    # As a tensor of the full shape: torch-mlir crashes on one without axes.
+    return torch.fmod(a, torch.full_like(a, b, dtype=torch.result_type(a, b)))
+
+
+@rule(aten.frexp.Tensor)
+def frexp(x: Tensor) -> Any:
+    y = wide(x).reshape(-1)  # IREE's torch input crashes on a view without axes as another type
+    digits, bias = (23, 126) if y.dtype is torch.float32 else (52, 1022)
+    mask = (1 << (31 - digits if digits == 23 else 63 - digits)) - 1
+    tiny = y.abs() < torch.finfo(y.dtype).smallest_normal
+    scaled = torch.where(tiny, y * 2.0**digits, y)
+    shift = (scaled.view(_BITS[y.dtype]) >> digits) & mask
+    exponent = shift - bias - torch.where(tiny, digits, 0).to(shift.dtype)
+    fraction = scaled.view(_BITS[y.dtype]) - ((shift - bias) << digits)
+    special = (y == 0) | ~torch.isfinite(y)
+    mantissa = torch.where(special, y, fraction.view(y.dtype))
+    exponent = torch.where(special, torch.zeros_like(exponent), exponent).to(torch.int32)
+    return mantissa.to(x.dtype).reshape(x.shape), exponent.reshape(x.shape)
+
+
+def _with_tensors(op: OpOverload) -> Any:
+    """The form with two tensors, for a form with a number."""
+
+    def with_tensors(a: Any, b: Any) -> Any:
+        dtype = torch.result_type(a, b)
+        first, second = (
+            side.to(dtype) if isinstance(side, Tensor) else torch.scalar_tensor(side, dtype=dtype) for side in (a, b)
+        )
+        return op(first, second)
+
+    return with_tensors
+
+
+def _number_forms(*packets: OpOverloadPacket) -> None:
+    for packet in packets:
+        for name in ("Scalar", "Tensor_Scalar", "Scalar_Tensor"):
+            if hasattr(packet, name):
+                RULES[getattr(packet, name)] = _with_tensors(packet.Tensor)
+
+
+_number_forms(
+    aten.bitwise_or,
+    aten.bitwise_xor,
+    aten.bitwise_left_shift,
+    aten.bitwise_right_shift,
+)
+RULES[aten.bitwise_and.Scalar_Tensor] = _with_tensors(aten.bitwise_and.Tensor)
+RULES[aten.remainder.Scalar_Tensor] = _with_tensors(aten.remainder.Tensor)
+for _old, _new in ((aten.__lshift__, aten.bitwise_left_shift), (aten.__rshift__, aten.bitwise_right_shift)):
+    RULES[_old.Tensor] = _with_tensors(_new.Tensor)
+    RULES[_old.Scalar] = _with_tensors(_new.Tensor)

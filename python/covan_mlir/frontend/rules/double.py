@@ -1,0 +1,210 @@
+"""float64 functions that IREE's CPU backend leaves to a libm that is not there.
+
+Other types keep their lowering. Polynomials and splits are those of fdlibm (Sun Microsystems, 1993), whose errors are
+below one unit in the last place.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from covan_mlir.frontend.rules.registry import rule, wide
+
+aten = torch.ops.aten
+
+
+def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """Horner's rule; the constant term comes last."""
+    found = torch.full_like(x, coefficients[0])
+    for coefficient in coefficients[1:]:
+        found = found * x + coefficient
+    return found
+
+
+def _for_doubles(*ops: OpOverload) -> Callable[[Callable[[Tensor], Tensor]], Callable[[Tensor], Tensor]]:
+    def register(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        def only_doubles(x: Tensor) -> Any:
+            return function(x) if x.dtype is torch.float64 else NotImplemented
+
+        rule(*ops)(only_doubles)
+        return function
+
+    return register
+
+
+_SIN = (1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06,
+        -1.98412698298579493134e-04, 8.33333333332248946124e-03, -1.66666666666666324348e-01)  # fmt: skip
+_COS = (-1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07,
+        2.48015872894767294178e-05, -1.38888888888741095749e-03, 4.16666666666666019037e-02)  # fmt: skip
+_ATAN = (1.62858201153657823623e-02, -3.65315727442169155270e-02, 4.97687799461593236017e-02,
+         -5.83357013379057348645e-02, 6.66107313738753120669e-02, -7.69187620504482999495e-02,
+         9.09088713343650656196e-02, -1.11111104054623557880e-01, 1.42857142725034663711e-01,
+         -1.99999999998764832476e-01, 3.33333333333329318027e-01)  # fmt: skip
+
+# π to 160 bits; half of it in parts of 26 bits, so that a part times a number of 27 bits is exact.
+_PI = Fraction(0x3243F6A8885A308D313198A2E03707344A409382, 1 << 156)
+
+
+def _parts(value: Fraction, bits: int, count: int) -> list[float]:
+    found = []
+    scale = Fraction(1 << (bits - 1))
+    for _ in range(count):
+        part = Fraction(math.floor(value * scale), 1) / scale
+        found.append(float(part))
+        value -= part
+        scale *= 1 << bits
+    return found
+
+
+_HALF_PI = _parts(_PI / 2, 26, 5)
+
+
+def sin_kernel(r: Tensor) -> Tensor:
+    """sin on [-π/4, π/4]."""
+    z = r * r
+    return r + r * z * polynomial(z, _SIN)
+
+
+def cos_kernel(r: Tensor) -> Tensor:
+    """cos on [-π/4, π/4]."""
+    z = r * r
+    return 1 - (0.5 * z - z * z * polynomial(z, _COS))
+
+
+def _reduced(x: Tensor) -> tuple[Tensor, Tensor]:
+    """x minus the nearest multiple of π/2, and that multiple modulo 4; exact for |x| < 2^50."""
+    k = torch.round(x * (2 / math.pi))
+    high = torch.round(k / 2.0**26) * 2.0**26
+    low = k - high
+    p = _HALF_PI
+    r = x - high * p[0]
+    for part, following in itertools.pairwise(p):
+        r = r - low * part - high * following
+    return r, (k - 4 * torch.floor(k / 4))
+
+
+def _quadrants(x: Tensor, shift: int) -> Tensor:
+    r, quadrant = _reduced(x)
+    if shift:
+        quadrant = torch.where(quadrant == 3, 0.0, quadrant + 1)
+    s, c = sin_kernel(r), cos_kernel(r)
+    return torch.where(
+        quadrant == 0, s, torch.where(quadrant == 1, c, torch.where(quadrant == 2, -s, torch.where(x == x, -c, x)))
+    )
+
+
+@_for_doubles(aten.sin.default)
+def sin(x: Tensor) -> Tensor:
+    return _quadrants(x, 0)
+
+
+@_for_doubles(aten.cos.default)
+def cos(x: Tensor) -> Tensor:
+    return _quadrants(x, 1)
+
+
+@_for_doubles(aten.tan.default)
+def tan(x: Tensor) -> Tensor:
+    r, quadrant = _reduced(x)
+    s, c = sin_kernel(r), cos_kernel(r)
+    odd = (quadrant == 1) | (quadrant == 3)
+    return torch.where(odd, -c, s) / torch.where(odd, s, c)
+
+
+@_for_doubles(aten.atan.default)
+def atan(x: Tensor) -> Tensor:
+    a = x.abs()
+    # atan(a) = base + atan(t) with |t| < 7/16
+    cases = (
+        (a < 0.4375, 0.0, a),
+        (a < 0.6875, math.atan(0.5), (2 * a - 1) / (2 + a)),
+        (a < 1.1875, math.pi / 4, (a - 1) / (a + 1)),
+        (a < 2.4375, math.atan(1.5), (a - 1.5) / (1 + 1.5 * a)),
+    )
+    base, t = torch.full_like(a, math.pi / 2), -1 / a
+    for condition, offset, argument in reversed(cases):
+        base, t = torch.where(condition, offset, base), torch.where(condition, argument, t)
+    z = t * t
+    found = base + (t - t * z * polynomial(z, _ATAN))
+    return torch.where(x < 0, -found, torch.where(x == 0, x, found))
+
+
+@rule(aten.atan2.default)
+def atan2(y: Tensor, x: Tensor) -> Tensor:
+    """Of any type: IREE's own gives NaN at the origin."""
+    dtype = torch.result_type(y, x)
+    dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
+    y, x = wide(y.to(dtype)), wide(x.to(dtype))
+    a, b = y.abs(), x.abs()
+    both = (a == math.inf) & (b == math.inf)
+    ratio = torch.where(both, 1.0, a / torch.where((a == 0) & (b == 0), 1.0, b))
+    angle = torch.atan(ratio)
+    left = (x < 0) | ((x == 0) & (1 / x < 0))
+    angle = torch.where(left, math.pi - angle, angle)
+    below = (y < 0) | ((y == 0) & (1 / y < 0))
+    found = torch.where(below, -angle, angle)
+    return torch.where(torch.isnan(x) | torch.isnan(y), math.nan, found).to(dtype)
+
+
+@_for_doubles(aten.asin.default)
+def asin(x: Tensor) -> Tensor:
+    return atan(x / torch.sqrt((1 - x) * (1 + x)))
+
+
+@_for_doubles(aten.acos.default)
+def acos(x: Tensor) -> Tensor:
+    return 2 * atan(torch.sqrt((1 - x) / (1 + x)))
+
+
+@_for_doubles(aten.tanh.default)
+def tanh(x: Tensor) -> Tensor:
+    e = torch.expm1(-2 * x.abs())
+    found = -e / (2 + e)
+    return torch.where(x < 0, -found, torch.where(x == 0, x, found))
+
+
+@_for_doubles(aten.log2.default)
+def log2(x: Tensor) -> Tensor:
+    return torch.log(x) * (1 / math.log(2))
+
+
+@_for_doubles(aten.erf.default)
+def erf(x: Tensor) -> Tensor:
+    z = x * x
+    series = [(-1.0) ** n / (math.factorial(n) * (2 * n + 1)) for n in range(20)]
+    near = 2 / math.sqrt(math.pi) * x * polynomial(z, series[::-1])
+    far = 1 - torch.erfc(x.abs())
+    return torch.where(x.abs() < 1, near, torch.where(x < 0, -far, far))
+
+
+@rule(aten.remainder.Tensor)
+def remainder(a: Tensor, b: Tensor) -> Any:
+    if torch.result_type(a, b) is not torch.float64:
+        return NotImplemented
+    left = torch.fmod(a, b)
+    return torch.where((left != 0) & ((left < 0) != (b < 0)), left + b, left)
+
+
+@rule(aten.remainder.Scalar)
+def remainder_scalar(a: Tensor, b: Any) -> Any:
+    if torch.result_type(a, b) is not torch.float64:
+        return NotImplemented
+    a = a.to(torch.float64)
+    left = torch.fmod(a, b)
+    return torch.where((left != 0) & ((left < 0) != (b < 0)), left + b, left)
+
+
+@rule(aten.logaddexp2.default)
+def logaddexp2(a: Tensor, b: Tensor) -> Any:
+    if torch.result_type(a, b) is not torch.float64:
+        return NotImplemented
+    big, small = torch.maximum(a, b), torch.minimum(a, b)
+    return torch.where(small == big, big + 1, big + torch.log1p(torch.exp2(small - big)) * (1 / math.log(2)))

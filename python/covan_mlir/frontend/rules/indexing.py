@@ -1,0 +1,182 @@
+"""Writes and reads by index.
+
+What IREE does with an index outside a tensor is to read or write there. torch counts negative indices from the end,
+so they have to be made positive wherever the lowering does not do it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from covan_mlir.frontend.rules.registry import plain, rule, wide
+
+aten = torch.ops.aten
+
+
+def from_start(index: Tensor, size: Any) -> Tensor:
+    """Indices counted from the start."""
+    return torch.where(index < 0, index + size, index)
+
+
+@rule(aten.index_put.default, aten._unsafe_index_put.default)
+def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
+    given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
+    masks = [index for _, index in given if index.dtype in (torch.bool, torch.uint8)]
+    if len(masks) == 1 and len(given) == 1:
+        return _put_where(x, given[0][0], masks[0].to(torch.bool), values, accumulate)
+    if masks:
+        raise NotImplementedError("a mask among other indices: turn it into indices with nonzero()")
+    if any(size == 0 for _, index in given for size in index.shape if isinstance(size, int)):
+        return x.clone()
+    wrapped = [None if index is None else from_start(index, x.shape[axis]) for axis, index in enumerate(indices)]
+    return plain(aten.index_put.default, x, wrapped, values, accumulate)
+
+
+def _put_where(x: Tensor, axis: int, mask: Tensor, values: Tensor, accumulate: bool) -> Tensor:
+    """The n-th place of the mask, in row-major order, takes the n-th of the values, or all places take the same."""
+    behind = x.dim() - axis - mask.dim()
+    shape = [1] * axis + list(mask.shape) + [1] * behind
+    where = mask.reshape(shape)
+    if values.dim() <= behind or values.shape[-behind - 1] == 1:
+        lead = list(values.shape[: -behind - 1]) if values.dim() > behind else []
+        tail = list(values.shape[values.dim() - behind :]) if values.dim() > behind else list(values.shape)
+        spread = values.reshape(lead + [1] * mask.dim() + tail) if values.dim() > behind else values
+    elif values.shape[-behind - 1] == 0:
+        return x.clone()  # the mask has no place, or eager would refuse
+    else:
+        at = values.dim() - behind - 1
+        place = (mask.reshape(-1).to(torch.int64).cumsum(0) - 1).clamp(0, values.shape[at] - 1)
+        spread = values.index_select(at, place).reshape(
+            list(values.shape[:at]) + list(mask.shape) + list(values.shape[at + 1 :])
+        )
+    return torch.where(where, x + spread if accumulate else spread, x)
+
+
+@rule(aten.put.default)
+def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Any:
+    flat = torch.ops.aten.index_put.default(x.reshape(-1), [index.reshape(-1)], source.reshape(-1), accumulate)
+    return flat.reshape(x.shape)
+
+
+@rule(aten.take.default)
+def take(x: Tensor, index: Tensor) -> Any:
+    flat = aten.index.Tensor(x.reshape(-1), [index.reshape(-1)])
+    return flat.reshape(index.shape)
+
+
+@rule(aten.masked_scatter.default)
+def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Any:
+    shape = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]
+    if x.shape == shape:
+        return NotImplemented
+    return torch.masked_scatter(x.expand(shape), mask, source)
+
+
+@rule(aten.index_reduce.default)
+def index_reduce(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    shape = [1] * source.dim()
+    if source.dim():
+        shape[dim] = -1
+    places = index.reshape(shape).expand(source.shape)
+    return torch.scatter_reduce(x, dim, places, source, reduce, include_self=include_self)
+
+
+_REDUCTIONS = {"add": "sum", "multiply": "prod"}
+
+
+@rule(aten.scatter.reduce)
+def scatter_with(x: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor:
+    return torch.scatter_reduce(x, dim, index, src, _REDUCTIONS[reduce])
+
+
+@rule(aten.scatter.value_reduce)
+def scatter_value_with(x: Tensor, dim: int, index: Tensor, value: Any, *, reduce: str) -> Tensor:
+    source = torch.full(index.shape, value, dtype=x.dtype)
+    return torch.scatter_reduce(x, dim, index, source, _REDUCTIONS[reduce])
+
+
+@rule(aten.diagonal_scatter.default)
+def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    front = torch.movedim(x, (dim1, dim2), (0, 1))
+    step = torch.arange(src.shape[-1])
+    indices = [step + max(-offset, 0), step + max(offset, 0)]
+    written = plain(aten.index_put.default, front, indices, torch.movedim(src, -1, 0))
+    return torch.movedim(written, (0, 1), (dim1, dim2))
+
+
+@rule(aten.constant_pad_nd.default, aten.pad.default)
+def constant_pad(x: Tensor, pad: list[Any], *rest: Any, **named: Any) -> Any:
+    """Negative padding cuts: IREE refuses it inside a pad."""
+    if not any(isinstance(width, int) and width < 0 for width in pad):
+        return NotImplemented
+    for i, width in enumerate(pad):
+        axis = x.dim() - 1 - i // 2
+        if isinstance(width, int) and width < 0:
+            x = x.narrow(axis, 0 if i % 2 else -width, x.shape[axis] + width)
+    kept = [max(width, 0) if isinstance(width, int) else width for width in pad]
+    return (
+        aten.pad.default(x, kept, *rest, **named)
+        if rest and isinstance(rest[0], str)
+        else (aten.constant_pad_nd.default(x, kept, *rest, **named))
+    )
+
+
+@rule(aten.roll.default)
+def roll(x: Tensor, shifts: list[Any], dims: list[int] = []) -> Any:  # noqa: B006  # torch's own default
+    # A shift of more than the size reads outside.
+    if not dims:
+        return roll(x.reshape(-1), shifts, [0]).reshape(x.shape)
+    sizes = [x.shape[dim] for dim in dims]
+    if any(not isinstance(size, int) or size == 0 for size in sizes):
+        return NotImplemented
+    return plain(aten.roll.default, x, [shift % size for shift, size in zip(shifts, sizes, strict=True)], dims)
+
+
+@rule(aten.embedding_bag.padding_idx)
+def embedding_bag_padded(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Tensor | None,
+    include_last_offset: bool,
+    padding_idx: int | None,
+) -> Any:
+    """torch-mlir's lowering takes sums without weights and without anything left out."""
+    if mode == 0 and per_sample_weights is None and padding_idx is None and not include_last_offset:
+        return NotImplemented
+    offsets = offsets.to(torch.int64)
+    starts = offsets[:-1] if include_last_offset else offsets
+    bags, count, width = starts.shape[0], indices.shape[0], weight.shape[1]
+    position = torch.arange(count)
+    bag = (starts.unsqueeze(0) <= position.unsqueeze(1)).sum(1) - 1
+    rows = weight.index_select(0, indices.to(torch.int64))
+    kept = torch.ones_like(bag)
+    if padding_idx is not None:
+        kept = (indices != (padding_idx if padding_idx >= 0 else padding_idx + weight.shape[0])).to(torch.int64)
+    if include_last_offset:
+        kept = torch.where(position < offsets[-1], kept, 0)
+    counts = torch.zeros(bags, dtype=torch.int64).index_add(0, bag, kept)
+    here = kept.unsqueeze(1) != 0
+    if mode == 2:
+        places = bag.unsqueeze(1).expand(count, width)
+        low = torch.full((bags, width), -torch.inf, dtype=weight.dtype)
+        found = torch.scatter_reduce(low, 0, places, torch.where(here, rows, -torch.inf), "amax")
+        found = torch.where(counts.unsqueeze(1) > 0, found, 0.0)
+    else:
+        if per_sample_weights is not None:
+            rows = rows * per_sample_weights.unsqueeze(1)
+        total = torch.zeros((bags, width), dtype=wide(weight).dtype)
+        found = total.index_add(0, bag, wide(torch.where(here, rows, 0.0)))
+        if mode == 1:
+            found = found / counts.clamp(min=1).unsqueeze(1)
+        found = found.to(weight.dtype)
+    # The other results are for the backward pass, which is not compiled.
+    return found, bag, counts, torch.zeros_like(counts)

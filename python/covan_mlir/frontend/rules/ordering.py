@@ -1,0 +1,220 @@
+"""Scans, and whatever depends on the order of numbers, NaN included: torch takes it for the greatest and the least."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from covan_mlir.frontend.rules.registry import plain, rule, wide
+
+aten = torch.ops.aten
+
+
+def _scan(parts: tuple[Tensor, ...], dim: int, merge: Callable[..., tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    """Inclusive scan by doubling: log2(n) steps over the whole axis."""
+    size = parts[0].shape[dim]
+    step = 1
+    while step < size:
+        head = tuple(p.narrow(dim, 0, step) for p in parts)
+        before = tuple(p.narrow(dim, 0, size - step) for p in parts)
+        after = tuple(p.narrow(dim, step, size - step) for p in parts)
+        parts = tuple(torch.cat([h, m], dim) for h, m in zip(head, merge(before, after), strict=True))
+        step *= 2
+    return parts
+
+
+def _static(x: Tensor, dim: int) -> bool:
+    return x.dim() == 0 or isinstance(x.shape[dim], int)
+
+
+def _extreme(x: Tensor, dim: int, later: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    if x.dim() == 0:
+        return x.clone(), torch.zeros((), dtype=torch.int64)
+    if not _static(x, dim):
+        return NotImplemented
+    shape = [1] * x.dim()
+    shape[dim] = -1
+    places = torch.arange(x.shape[dim]).reshape(shape).expand(x.shape)
+
+    def merge(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        takes = later(b[0], a[0])
+        if x.dtype.is_floating_point:
+            takes = torch.isnan(b[0]) | (~torch.isnan(a[0]) & takes)
+        return torch.where(takes, b[0], a[0]), torch.where(takes, b[1], a[1])
+
+    return _scan((x, places), dim, merge)
+
+
+@rule(aten.cummax.default)
+def cummax(x: Tensor, dim: int) -> Any:
+    return _extreme(x, dim, torch.ge)
+
+
+@rule(aten.cummin.default)
+def cummin(x: Tensor, dim: int) -> Any:
+    return _extreme(x, dim, torch.le)
+
+
+@rule(aten.cumprod.default)
+def cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
+    if not _static(x, dim):
+        return NotImplemented
+    dtype = dtype or (x.dtype if x.dtype.is_floating_point else torch.int64)
+    x = x.to(dtype)
+    return x if x.dim() == 0 else _scan((wide(x) if dtype.is_floating_point else x,), dim, _times)[0].to(dtype)
+
+
+def _times(a: tuple[Tensor], b: tuple[Tensor]) -> tuple[Tensor]:
+    return (a[0] * b[0],)
+
+
+@rule(aten.logcumsumexp.default)
+def logcumsumexp(x: Tensor, dim: int) -> Any:
+    # torch-mlir sums the exponentials themselves, which overflow.
+    if x.dim() == 0:
+        return x.clone()
+    if not _static(x, dim):
+        return NotImplemented
+
+    def merge(a: tuple[Tensor], b: tuple[Tensor]) -> tuple[Tensor]:
+        big, small = torch.maximum(a[0], b[0]), torch.minimum(a[0], b[0])
+        total = big + torch.log1p(torch.exp(small - big))
+        return (torch.where(small == big, big + 0.6931471805599453, total),)  # two infinities have no difference
+
+    return _scan((wide(x),), dim, merge)[0].to(x.dtype)
+
+
+def ordered(x: Tensor, dtype: torch.dtype, *, nan_first: bool = False) -> Tensor:
+    """Numbers in the order of ``x`` that no comparison is undefined for: NaN stands beyond infinity.
+
+    The range of a wider ``dtype`` makes room for that. Without room, infinity and the greatest number become one.
+    """
+    y = x.to(dtype)
+    beyond, far = (-torch.inf, -torch.finfo(dtype).max) if nan_first else (torch.inf, torch.finfo(dtype).max)
+    return torch.where(torch.isnan(y), beyond, torch.where(y == beyond, far, y))
+
+
+@rule(aten.argmax.default)
+def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    return plain(aten.argmax.default, ordered(x, torch.float64), dim, keepdim)
+
+
+@rule(aten.argmin.default)
+def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    return plain(aten.argmin.default, ordered(x, torch.float64, nan_first=True), dim, keepdim)
+
+
+def _places(x: Tensor, dim: int, descending: bool, count: Any) -> Tensor:
+    """Where the first ``count`` elements of the sorted axis stand, equal ones in their old order.
+
+    By counting for each element those before it, and for each place whose count it is. IREE's own sort works in place
+    and forgets to copy: two sorts in a program that share their (equal) index tensors spoil each other's.
+    """
+    key = ordered(x, torch.float64) if x.dtype.is_floating_point else x
+    key = key.to(torch.int32) if x.dtype is torch.bool else key
+    key = torch.movedim(key, dim, -1)
+    here, there = key.unsqueeze(-1), key.unsqueeze(-2)
+    step = torch.arange(key.shape[-1])
+    first = there > here if descending else there < here
+    rank = (first | ((there == here) & (step.unsqueeze(0) < step.unsqueeze(1)))).sum(-1)
+    fits = rank.unsqueeze(-2) == torch.arange(count).unsqueeze(-1)
+    return torch.movedim(torch.where(fits, step, 0).sum(-1), -1, dim)
+
+
+@rule(aten.sort.default)
+def sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
+    places = _places(x, dim, descending, x.shape[dim])
+    return torch.gather(x, dim, places), places
+
+
+@rule(aten.sort.stable)
+def sort_stable(x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
+    return aten.sort.default(x, dim, descending)
+
+
+@rule(aten.topk.default)
+def topk(x: Tensor, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    places = _places(x, dim, largest, k)
+    return torch.gather(x, dim, places), places
+
+
+def _pick(x: Tensor, dim: int, at: Any, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """The element at rank ``at`` along ``dim``; a tensor of ranks keeps ``dim``."""
+    found, places = aten.sort.default(x, dim)
+    if not isinstance(at, Tensor):
+        found, places = found.narrow(dim, at, 1), places.narrow(dim, at, 1)
+    else:
+        found, places = torch.gather(found, dim, at), torch.gather(places, dim, at)
+    return (found, places) if keepdim else (found.squeeze(dim), places.squeeze(dim))
+
+
+@rule(aten.kthvalue.default)
+def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    if x.dim() == 0:
+        return x.clone(), torch.zeros((), dtype=torch.int64)
+    return _pick(x, dim, k - 1, keepdim)
+
+
+def _median(x: Tensor, dim: int, keepdim: bool, skip: bool) -> Any:
+    if x.dim() == 0:
+        return x.clone(), torch.zeros((), dtype=torch.int64)
+    size = x.shape[dim]
+    if not x.dtype.is_floating_point:
+        return _pick(x, dim, (size - 1) // 2, keepdim)
+    bad = torch.isnan(x).sum(dim, keepdim=True)  # sorting puts them last
+    if skip:
+        return _pick(x, dim, (size - bad - 1).clamp(min=0) // 2, keepdim)
+    middle = torch.full_like(bad, (size - 1) // 2)
+    return _pick(x, dim, torch.where(bad > 0, size - bad, middle), keepdim)
+
+
+@rule(aten.median.dim)
+def median_dim(x: Tensor, dim: int, keepdim: bool = False) -> Any:
+    return _median(x, dim, keepdim, skip=False)
+
+
+@rule(aten.nanmedian.dim)
+def nanmedian_dim(x: Tensor, dim: int, keepdim: bool = False) -> Any:
+    return _median(x, dim, keepdim, skip=True)
+
+
+@rule(aten.median.default)
+def median(x: Tensor) -> Any:
+    return _median(x.reshape(-1), 0, False, skip=False)[0]
+
+
+@rule(aten.nanmedian.default)
+def nanmedian(x: Tensor) -> Any:
+    return _median(x.reshape(-1), 0, False, skip=True)[0]
+
+
+@rule(aten.searchsorted.Tensor)
+def searchsorted(
+    boundaries: Tensor,
+    x: Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """By counting the boundaries before each number."""
+    if sorter is not None:
+        boundaries = torch.gather(boundaries, -1, sorter)
+    edges, found = boundaries.unsqueeze(-2), x.unsqueeze(-1)
+    if boundaries.dim() == 1:
+        edges = boundaries.reshape([1] * x.dim() + [-1])
+    before = ~(edges > found) if right or side == "right" else ~(edges >= found)
+    return before.sum(-1).to(torch.int32 if out_int32 else torch.int64)
+
+
+@rule(aten.searchsorted.Scalar)
+def searchsorted_scalar(boundaries: Tensor, x: Any, **named: Any) -> Tensor:
+    return searchsorted(boundaries, torch.full((), x, dtype=torch.result_type(boundaries, x)), **named)

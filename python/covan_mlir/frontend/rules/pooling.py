@@ -1,0 +1,88 @@
+"""Pooling and resizing in the forms that torch-mlir has no lowering for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp import decomposition_table
+
+from covan_mlir.frontend.rules.registry import plain, rule
+
+aten = torch.ops.aten
+
+
+def _spread(value: Any, axes: int) -> list[int]:
+    values = list(value) if isinstance(value, list | tuple) else [value]
+    return values * axes if len(values) == 1 else values
+
+
+@rule(aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default)
+def max_pool_with_indices(
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    """Rounding up as rounding down of a larger picture: the lowering of the indices ignores the rounding mode."""
+    axes = x.dim() - 2
+    op = aten.max_pool2d_with_indices.default if axes == 2 else aten.max_pool3d_with_indices.default
+    sizes = list(x.shape[2:])
+    if not ceil_mode or not all(isinstance(size, int) for size in sizes) or not x.dtype.is_floating_point:
+        return NotImplemented
+    kernel = _spread(kernel_size, axes)
+    steps = _spread(stride, axes) if stride else kernel
+    pads, gaps = _spread(padding, axes), _spread(dilation, axes)
+    more = []
+    for size, k, s, p, d in zip(sizes, kernel, steps, pads, gaps, strict=True):
+        span = d * (k - 1) + 1
+        places = -(-(size + 2 * p - span) // s) + 1
+        if (places - 1) * s >= size + p:
+            places -= 1  # a window may not start in the padding behind
+        more.append(max((places - 1) * s + span - 2 * p - size, 0))
+    widths = [width for extra in reversed(more) for width in (0, extra)]
+    larger = aten.constant_pad_nd.default(x, widths, -torch.inf)
+    found, places_ = plain(op, larger, kernel, steps, pads, gaps, False)
+    index = torch.zeros_like(places_)
+    factor, rest = 1, places_
+    for size, extra in reversed(list(zip(sizes, more, strict=True))):
+        index = index + (rest % (size + extra)) * factor
+        rest, factor = rest // (size + extra), factor * size
+    return found, index
+
+
+def _windows(size: int, places: int) -> Tensor:
+    """Positions in each window, ``[places, longest]``; a shorter window repeats its last one."""
+    spans = [(i * size // places, -(-(i + 1) * size // places)) for i in range(places)]
+    longest = max(end - start for start, end in spans)
+    place, step = torch.arange(places).unsqueeze(1), torch.arange(longest)
+    return torch.minimum(place * size // places + step, ((place + 1) * size + places - 1) // places - 1)
+
+
+@rule(aten.adaptive_max_pool2d.default)
+def adaptive_max_pool2d(x: Tensor, output_size: list[int]) -> Any:
+    """Windows of different sizes."""
+    high, wide = x.shape[-2:]
+    rows, columns = output_size
+    if not (isinstance(high, int) and isinstance(wide, int)) or not rows or not columns or x.dim() != 4:
+        return NotImplemented
+    if high % rows == 0 and wide % columns == 0:
+        return NotImplemented
+    y, z = _windows(high, rows), _windows(wide, columns)
+    picked = x.index_select(2, y.reshape(-1)).index_select(3, z.reshape(-1))
+    picked = picked.reshape(*x.shape[:2], rows, y.shape[1], columns, z.shape[1]).transpose(3, 4)
+    found, best = picked.reshape(*x.shape[:2], rows, columns, -1).max(-1)
+    place = y.reshape(rows, 1, -1, 1) * wide + z.reshape(1, columns, 1, -1)
+    flat = place.reshape(1, 1, rows, columns, -1).expand(*best.shape, -1)
+    return found, flat.gather(-1, best.unsqueeze(-1)).squeeze(-1)
+
+
+@rule(aten.upsample_nearest2d.vec)
+def upsample_nearest2d(x: Tensor, output_size: Any, scale_factors: Any) -> Any:
+    """torch-mlir's lowering for factors that are no whole numbers does not verify."""
+    if not scale_factors or all(float(factor).is_integer() for factor in scale_factors):
+        return NotImplemented
+    return decomposition_table[aten.upsample_nearest2d.vec](x, output_size, scale_factors)

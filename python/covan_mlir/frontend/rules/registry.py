@@ -1,0 +1,56 @@
+"""Decompositions of our own, collected by the operation that they replace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+Rule = Callable[..., Any]
+"""Takes the operation's arguments and gives its result, or ``NotImplemented`` to leave the operation as it is."""
+
+RULES: dict[OpOverload, Rule] = {}
+_plain: set[OpOverload] = set()
+_F = TypeVar("_F", bound=Rule)
+
+
+def rule(*ops: OpOverload) -> Callable[[_F], _F]:
+    """Register a function as the decomposition of ``ops``."""
+
+    def register(function: _F) -> _F:
+        for op in ops:
+            RULES[op] = _unless_plain(op, function)
+        return function
+
+    return register
+
+
+def _unless_plain(op: OpOverload, function: Rule) -> Rule:
+    def decomposition(*args: Any, **kwargs: Any) -> Any:
+        return NotImplemented if op in _plain else function(*args, **kwargs)
+
+    return decomposition
+
+
+def plain(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    """``op`` itself, not its rule: for rules that only prepare its arguments."""
+    _plain.add(op)
+    try:
+        return op(*args, **kwargs)
+    finally:
+        _plain.discard(op)
+
+
+def wide(x: Tensor) -> Tensor:
+    """Half precision computes in float32, as in eager; whole numbers compute in the default float type."""
+    if x.dtype in (torch.float16, torch.bfloat16):
+        return x.to(torch.float32)
+    return x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
+
+
+def float_type(x: Tensor) -> torch.dtype:
+    """Type of the result of a function that gives fractions: that of ``x``, or the default float type."""
+    return x.dtype if x.dtype.is_floating_point else torch.get_default_dtype()
