@@ -6,8 +6,8 @@ arguments, or constants. What the dispatch performs is then not what its locatio
 source graph, between its input states and its output states. Locations decide two things only: which state a result
 is, and in which of several dispatches a part that was split is found.
 
-This is action abstraction in the sense of docs/theory.md: the word of parts between the states is replaced by one
-generated action, the dispatch.
+This is action abstraction as in "Provenance Tracking in AI Compilers through the Lens of Coalgebra": the word of parts
+between the states is replaced by one generated action, the dispatch.
 """
 
 from __future__ import annotations
