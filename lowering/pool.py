@@ -26,6 +26,8 @@ from covan_mlir.lowering.request import Job
 log = logging.getLogger(__name__)
 
 _LOG_TAIL = 4000
+# IREE's Python interface never frees the context of a session, some megabytes a compilation.
+JOBS_PER_WORKER = 50
 TORCH_STEPS = ("torch-backend", "torch-to-linalg")
 
 
@@ -64,7 +66,7 @@ class _Worker:
             start_new_session=True,
         )
         self.owner = os.getpid()
-        self.ready = False
+        self.jobs = 0
 
     def stop(self) -> None:
         self.process.kill()
@@ -105,8 +107,9 @@ def _take() -> _Worker:
 
 
 def _give(worker: _Worker) -> None:
+    worker.jobs += 1
     with _lock:
-        if not _idle:
+        if not _idle and worker.jobs < JOBS_PER_WORKER:
             _idle.append(worker)
             return
     worker.stop()

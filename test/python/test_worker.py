@@ -51,6 +51,17 @@ def test_worker_is_reused() -> None:
     assert len(before) == 1
 
 
+def test_worker_retires(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiles()
+    (before,) = idle()
+    monkeypatch.setattr(pool, "JOBS_PER_WORKER", 1)
+    compiles()
+    assert idle() == []
+    assert not alive(before)
+    monkeypatch.undo()
+    compiles()
+
+
 def test_crash_names_the_phase_and_keeps_the_reproducer(tmp_path: Path) -> None:
     # LLVM ends the process on a processor that it does not know.
     kept = tmp_path / "crash.mlir"
