@@ -102,6 +102,8 @@ GROUPS["trigonometry"] = {
     "xlogy": (torch.xlogy, (torch.tensor([0.0, 1.0, 2.0]), torch.tensor([0.0, 0.0, 3.0]))),
     "sqrt_of_int": (torch.sqrt, (n(4, low=0),)),
     "exp_of_bool": (torch.exp, (b(4),)),
+    "square_of_bool": (torch.square, (b(4),)),
+    "angle": (torch.angle, (D,)),
     "sigmoid_of_int": (torch.sigmoid, (n(4),)),
 }
 
@@ -332,6 +334,7 @@ GROUPS["products"] = {
     "addr": (torch.addr, (r(3, 4), r(3), r(4))),
     "baddbmm": (lambda c, a, d: torch.baddbmm(c, a, d, beta=2, alpha=0.5), (r(1, 3, 2), r(2, 3, 5), r(2, 5, 2))),
     "addbmm": (torch.addbmm, (r(3, 2), r(2, 3, 5), r(2, 5, 2))),
+    "addbmm_int": (torch.addbmm, (n(3, 2), n(2, 3, 5), n(2, 5, 2))),
     "linear": (F.linear, (r(2, 3, 5), r(4, 5), r(4))),
     "linear_1d": (F.linear, (r(5), r(4, 5))),
     "bilinear": (F.bilinear, (r(3, 4), r(3, 5), r(2, 4, 5), r(2))),

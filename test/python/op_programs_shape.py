@@ -156,6 +156,10 @@ GROUPS["indexing"] = {
     ),
     "scatter_value": (lambda x, i: x.scatter(1, i, 7.0), (r(3, 5), torch.tensor([[0], [4], [2]]))),
     "scatter_add": (lambda x, i, v: x.scatter_add(0, i, v), (r(3, 5), n(4, 5, low=0, high=3), r(4, 5))),
+    "add_booleans": (
+        lambda x, i, v: (x.scatter_add(0, i, v), x.index_add(0, i[0], v), x.index_put((i[0],), v, accumulate=True)),
+        (b(4, 5) & b(4, 5), n(5, 5, low=0, high=4), b(5, 5)),
+    ),
     "scatter_reduce_sum": (
         lambda x, i, v: x.scatter_reduce(0, i, v, "sum"),
         (r(3, 5), n(4, 5, low=0, high=3), r(4, 5)),
@@ -272,6 +276,7 @@ GROUPS["norms_losses"] = {
     "layer_norm": (lambda x, w, c: F.layer_norm(x, (5,), w, c), (r(2, 3, 5), r(5), r(5))),
     "layer_norm_2": (lambda x: F.layer_norm(x, (3, 5)), (r(2, 3, 5),)),
     "rms_norm": (lambda x, w: F.rms_norm(x, (5,), w), (r(2, 3, 5), r(5))),
+    "rms_norm_half": (lambda x, w: F.rms_norm(x, (5,), w), ((r(2, 3, 5) * 900).half(), r(5).half())),
     "local_response_norm": (lambda x: F.local_response_norm(x, 2), (r(1, 4, 3, 3),)),
     "normalize": (lambda x: F.normalize(x, dim=1), (r(3, 5),)),
     "weight_norm": (module(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3))), (r(2, 4),)),

@@ -41,7 +41,7 @@ def clamp(x: Tensor, min: Number = None, max: Number = None) -> Any:
 
 @rule(aten.hardtanh.default)
 def hardtanh(x: Tensor, min_val: Number = -1, max_val: Number = 1) -> Any:
-    return clamp(x, min_val, max_val)
+    return clamp(x, min_val, max_val) if x.dtype.is_floating_point else NotImplemented
 
 
 @rule(aten.clamp_min.default)
@@ -151,13 +151,27 @@ def angle(x: Tensor) -> Any:
     if x.dtype.is_complex:
         return NotImplemented
     y = x.to(float_type(x))
-    return torch.where(torch.isnan(y), y, torch.where(y < 0, math.pi, 0.0))
+    return torch.where(torch.isnan(y), y, torch.where(y < 0, math.pi, torch.zeros_like(y)))
 
 
 @rule(aten.log10.default)
 def log10(x: Tensor) -> Tensor:
     # There is no log10 to link against.
     return (torch.log(wide(x)) / math.log(10)).to(float_type(x))
+
+
+@rule(aten.rms_norm.default)
+def rms_norm(x: Tensor, shape: list[Any], weight: Tensor | None = None, eps: float | None = None) -> Any:
+    """Half precision through float32: its squares overflow."""
+    if x.dtype not in (torch.float16, torch.bfloat16):
+        return NotImplemented
+    return torch.rms_norm(wide(x), shape, None if weight is None else wide(weight), eps).to(x.dtype)
+
+
+@rule(aten.addbmm.default)
+def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    product = torch.bmm(a, b).sum(0, dtype=x.dtype)
+    return (x if beta == 1 else x * beta) + (product if alpha == 1 else product * alpha)
 
 
 @rule(aten.pow.Tensor_Scalar)
@@ -207,7 +221,10 @@ def pow_base(base: Number, exponent: Tensor) -> Any:
 
 @rule(aten.square.default)
 def square(x: Tensor) -> Any:
-    return NotImplemented if x.dtype.is_floating_point else x * x
+    if x.dtype.is_floating_point:
+        return NotImplemented
+    x = x.to(torch.int64) if x.dtype is torch.bool else x
+    return x * x
 
 
 @rule(aten.fmod.Tensor)

@@ -31,6 +31,8 @@ def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulat
         raise NotImplementedError("a mask among other indices: turn it into indices with nonzero()")
     if any(size == 0 for _, index in given for size in index.shape if isinstance(size, int)):
         return x.clone()
+    if accumulate and x.dtype is torch.bool:
+        return aten.index_put.default(x.to(torch.int32), indices, values.to(torch.int32), True) != 0
     wrapped = [None if index is None else from_start(index, x.shape[axis]) for axis, index in enumerate(indices)]
     return plain(aten.index_put.default, x, wrapped, values, accumulate)
 
@@ -52,7 +54,8 @@ def _put_where(x: Tensor, axis: int, mask: Tensor, values: Tensor, accumulate: b
         spread = values.index_select(at, place).reshape(
             list(values.shape[:at]) + list(mask.shape) + list(values.shape[at + 1 :])
         )
-    return torch.where(where, x + spread if accumulate else spread, x)
+    added = (x | spread if x.dtype is torch.bool else x + spread) if accumulate else spread
+    return torch.where(where, added, x)
 
 
 @rule(aten.put.default)
@@ -98,6 +101,22 @@ def scatter_with(x: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str
 def scatter_value_with(x: Tensor, dim: int, index: Tensor, value: Any, *, reduce: str) -> Tensor:
     source = torch.full(index.shape, value, dtype=x.dtype)
     return torch.scatter_reduce(x, dim, index, source, _REDUCTIONS[reduce])
+
+
+@rule(aten.scatter_add.default)
+def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
+    # Booleans add as "or"; as bits they would add as "exclusive or".
+    if x.dtype is not torch.bool:
+        return NotImplemented
+    return torch.scatter_add(x.to(torch.int32), dim, index, src.to(torch.int32)) != 0
+
+
+@rule(aten.index_add.default)
+def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Any:
+    if x.dtype is not torch.bool:
+        return NotImplemented
+    added = source if alpha else torch.zeros_like(source)
+    return torch.index_add(x.to(torch.int32), dim, index, added.to(torch.int32)) != 0
 
 
 @rule(aten.diagonal_scatter.default)

@@ -108,6 +108,7 @@ def lgamma(x: Tensor) -> Tensor:
     fraction = y.abs() - torch.floor(y.abs())
     found = torch.where(left, math.log(math.pi) - torch.log(_half_turn(fraction)[0]) - right, right)
     found = torch.where((y <= 0) & (fraction == 0), math.inf, found)
+    found = torch.where((y == 1) | (y == 2), 0.0, found)
     return torch.where(torch.isinf(y), math.inf, found).to(float_type(x))
 
 
