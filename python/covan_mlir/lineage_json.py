@@ -97,9 +97,16 @@ class _Pool:
 
 
 def _action_row(a: Action, pool: _Pool) -> list[Any]:
-    frames = [pool((f.file, f.line, f.function, f.internal)) for f in a.frames]
-    types = [pool(t) for t in a.types]
-    return [a.name, pool(a.op), pool(a.module), frames, types, list(a.inputs), int(a.view), int(a.live)]
+    return [
+        a.name,
+        pool(a.op),
+        pool(a.module),
+        [pool((f.file, f.line, f.function, f.internal)) for f in a.frames],
+        [pool(t) for t in a.types],
+        list(a.inputs),
+        int(a.view),
+        int(a.live),
+    ]
 
 
 def _part_row(p: Part, pool: _Pool) -> list[Any]:

@@ -194,8 +194,15 @@ WRONG_SCHEMA = [
     ("lineage.json", ("actions", 0), []),
     ("lineage.json", ("parts", 0, 1), 2),
     ("lineage.json", ("sites", 0, 1), "later"),
-    ("lineage.json", ("sites", 0, 2), [HUGE]),
-    ("lineage.json", ("sites", 0, 3), [17]),
+    ("lineage.json", ("sites", 0, 2), "rumour"),
+    ("lineage.json", ("sites", 0, 3), [HUGE]),
+    ("lineage.json", ("sites", 0, 4), [17]),
+    ("lineage.json", ("sites", 0, 5), [1]),
+    ("lineage.json", ("fates", 0, 0), "lost"),
+    ("lineage.json", ("fates",), [["dead", [], 0, None]]),
+    ("lineage.json", ("part_fates", 0, 0), 99),
+    ("lineage.json", ("part_fates", 0, 2), [HUGE]),
+    ("lineage.json", ("history", 0, 1), [[0, [[0, -1]]]]),
     ("lineage.json", ("commands",), [[1]]),
 ]
 
