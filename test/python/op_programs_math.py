@@ -278,6 +278,7 @@ GROUPS["reductions"] = {
     "logsumexp": (lambda x: (x.logsumexp(1), x.logsumexp((0, 1)), (x * 100).logsumexp(0, keepdim=True)), (r(3, 4),)),
     "norm": (lambda x: (x.norm(), x.norm(1, 1), x.norm(3.0, 0), x.norm(float("inf"), 0)), (r(3, 4),)),
     "vector_norm": (lambda x: (torch.linalg.vector_norm(x, 0), torch.linalg.vector_norm(x, -1.5, 1)), (r(3, 4),)),
+    "vector_norm_half": (lambda x: (x.norm(), torch.linalg.vector_norm(x, 6)), ((r(9) * 99).half(),)),
     "matrix_norm": (lambda x: (torch.linalg.matrix_norm(x), torch.linalg.matrix_norm(x, 1)), (r(3, 4),)),
     "count_nonzero": (lambda x: (torch.count_nonzero(x), torch.count_nonzero(x, 0)), (n(3, 4, low=0, high=2),)),
     "nansum": (lambda x: (torch.nansum(x[4:]), torch.nanmean(x[6:])), (SPECIAL,)),

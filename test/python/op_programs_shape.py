@@ -77,6 +77,8 @@ GROUPS["pooling"] = {
 GROUPS["padding_resizing"] = {
     "pad_constant": (lambda x: F.pad(x, (1, 2, 0, 3), value=1.5), (r(2, 3, 4),)),
     "pad_negative": (lambda x: F.pad(x, (-1, 2)), (r(3, 4),)),
+    "pad_negative_both": (lambda x: F.pad(x, (-1, 2, 1, -2), value=2.0), (r(1, 4, 5),)),
+    "pad_replicate_negative": (lambda x: F.pad(x, (-1, 2), mode="replicate"), (r(1, 2, 5),)),
     "pad_int": (lambda x: F.pad(x, (1, 1), value=7), (n(3, 4),)),
     "pad_bool": (lambda x: F.pad(x, (1, 1), value=True), (b(3, 4),)),
     "pad_reflect1d": (lambda x: F.pad(x, (2, 1), mode="reflect"), (r(2, 3, 5),)),

@@ -168,6 +168,21 @@ def rms_norm(x: Tensor, shape: list[Any], weight: Tensor | None = None, eps: flo
     return torch.rms_norm(wide(x), shape, None if weight is None else wide(weight), eps).to(x.dtype)
 
 
+@rule(aten.linalg_vector_norm.default)
+def vector_norm(
+    x: Tensor,
+    ord: Number = 2,
+    dim: list[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Any:
+    """Half precision through float32, as its powers overflow."""
+    if x.dtype not in (torch.float16, torch.bfloat16):
+        return NotImplemented
+    return torch.linalg.vector_norm(wide(x), ord, dim, keepdim).to(dtype or x.dtype)
+
+
 @rule(aten.addbmm.default)
 def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     product = torch.bmm(a, b).sum(0, dtype=x.dtype)

@@ -128,8 +128,8 @@ def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim
     return torch.movedim(written, (0, 1), (dim1, dim2))
 
 
-@rule(aten.constant_pad_nd.default, aten.pad.default)
-def constant_pad(x: Tensor, pad: list[Any], *rest: Any, **named: Any) -> Any:
+@rule(aten.constant_pad_nd.default)
+def constant_pad(x: Tensor, pad: list[Any], value: Any = 0) -> Any:
     """Negative padding cuts: IREE refuses it inside a pad."""
     if not any(isinstance(width, int) and width < 0 for width in pad):
         return NotImplemented
@@ -138,11 +138,7 @@ def constant_pad(x: Tensor, pad: list[Any], *rest: Any, **named: Any) -> Any:
         if isinstance(width, int) and width < 0:
             x = x.narrow(axis, 0 if i % 2 else -width, x.shape[axis] + width)
     kept = [max(width, 0) if isinstance(width, int) else width for width in pad]
-    return (
-        aten.pad.default(x, kept, *rest, **named)
-        if rest and isinstance(rest[0], str)
-        else (aten.constant_pad_nd.default(x, kept, *rest, **named))
-    )
+    return aten.constant_pad_nd.default(x, kept, value)
 
 
 @rule(aten.roll.default)
