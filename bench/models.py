@@ -71,7 +71,7 @@ def measure(name: str, contenders: list[str], rounds: int, seconds: float) -> co
         expected = prepare("eager", workload)()
         for contender in contenders:
             try:
-                call, seconds_to_compile = common.once(lambda: prepare(contender, workload))  # noqa: B023
+                call, seconds_to_compile = common.once(lambda: prepare(contender, workload))  # noqa: B023  # called at once
                 error = relative_error(call(), expected)
             except Exception as failure:  # a contender may fail in any way: that is a result
                 row["fails"][contender] = common.short(failure)

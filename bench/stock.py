@@ -169,8 +169,8 @@ def main() -> None:
         model, args, kwargs = build(name)
         with torch.no_grad():
             try:
-                program, seconds = common.once(lambda: compile_stock(model, args, kwargs))  # noqa: B023
-                actual = attempt("run", lambda: program(*args, **kwargs))  # noqa: B023
+                program, seconds = common.once(lambda: compile_stock(model, args, kwargs))  # noqa: B023  # called at once
+                actual = attempt("run", lambda: program(*args, **kwargs))  # noqa: B023  # called at once
             except StockFailure as failure:
                 print(f"{name:18} fails in {failure}")
                 continue

@@ -158,7 +158,7 @@ class DispatchGraph:
                     partly.add(target)
         fresh = (i for i, argument in enumerate(block.arguments) if "<writeonly:" in str(argument.type))
         tied = [i for i, argument in enumerate(block.arguments) if "<readwrite:" in str(argument.type)]
-        operands = dispatch.attributes["tied_operands"] if "tied_operands" in dispatch.attributes else []  # noqa: SIM401
+        operands = dispatch.attributes["tied_operands"] if "tied_operands" in dispatch.attributes else []  # noqa: SIM401  # no dict
         chains = []
         for number in range(len(dispatch.results)):
             if number < len(operands) and ir.IntegerAttr(operands[number]).value >= 0:

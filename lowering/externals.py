@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import iree.compiler.ir as ir
 
 from covan_mlir.lowering.pipeline import State, Step
-
-SCOPE = "covan"
+from covan_mlir.signature import PARAMETER_SCOPE
 
 
 def externalize(names: Sequence[str]) -> Step:
@@ -61,7 +60,8 @@ def _signature(kind: ir.FunctionType) -> str:
 
 def _wrapper(inputs: Sequence[str], weights: Sequence[str], results: Sequence[str], names: Sequence[str]) -> str:
     lines = [
-        f'util.global private @weight.{i} = #flow.parameter.named<"{SCOPE}"::{ir.StringAttr.get(name)}> : {kind}'
+        f"util.global private @weight.{i} = "
+        f'#flow.parameter.named<"{PARAMETER_SCOPE}"::{ir.StringAttr.get(name)}> : {kind}'
         for i, (name, kind) in enumerate(zip(names, weights, strict=True))
     ]
     parameters = ", ".join(f"%a{i}: {kind}" for i, kind in enumerate(inputs))

@@ -11,8 +11,7 @@ import numpy as np
 
 from covan_mlir.errors import CovanError
 from covan_mlir.runtime import devices
-
-PARAMETER_SCOPE = "covan"
+from covan_mlir.signature import PARAMETER_SCOPE
 
 
 class Program:

@@ -14,6 +14,9 @@ Dim = int | str
 
 FORMAT = 1
 
+PARAMETER_SCOPE = "covan"
+"""Scope of the named parameters through which a program reads weights from outside."""
+
 
 @dataclass(frozen=True)
 class Leaf:
