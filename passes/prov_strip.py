@@ -25,6 +25,7 @@ class ProvStrip:
 
     name: ClassVar[str] = "prov-strip"
     op_name: ClassVar[str | None] = "builtin.module"
+    drops_traces: ClassVar[bool] = True
 
     def run(self, op: ir.Operation) -> None:
         detach_table(op)

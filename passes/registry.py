@@ -20,7 +20,7 @@ import re
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any
 
 from torch_mlir import ir
 
@@ -30,23 +30,10 @@ from torch_mlir.passmanager import PassManager
 
 import covan_mlir.passes
 
-
-@runtime_checkable
-class Pass(Protocol):
-    """What a covan pass has besides being a frozen dataclass."""
-
-    name: ClassVar[str]
-
-    def run(self, op: ir.Operation) -> None:
-        """Rewrites ``op`` in place, leaving valid IR; raises ``PassFailure`` where it cannot."""
-
-
-class PassFailure(Exception):
-    """Raised by a pass that cannot do its work; reported at ``location``, or at the op it runs on."""
-
-    def __init__(self, message: str, location: ir.Location | None = None) -> None:
-        super().__init__(message)
-        self.location = location
+from .interface import Pass as Pass
+from .interface import PassFailure as PassFailure
+from .interface import op_name_of as op_name_of
+from .trace_check import TraceError, run_checked
 
 
 class PipelineError(ValueError):
@@ -135,11 +122,6 @@ def all_passes() -> list[type[Pass]]:
     """Every covan pass, by name. Imports all of them."""
     found = {name: pass_ for m in _module_names() if (pass_ := lookup(name := m.replace("_", "-")))}
     return [pass_ for _, pass_ in sorted((found | _extra).items())]
-
-
-def op_name_of(pass_class: type[Pass]) -> str | None:
-    """The op that the pass runs on, or None for any."""
-    return typing.cast("str | None", getattr(pass_class, "op_name", "builtin.module"))
 
 
 def option_name(field: str) -> str:
@@ -317,13 +299,18 @@ def _callback(
 ) -> Callable[[ir.Operation, Any], None]:
     def run(op: ir.Operation, handle: Any) -> None:
         for target in _descend(op, path):
+            around = target.location
             try:
-                pass_.run(target)
+                run_checked(pass_, target)
             # An exception must not unwind through the pass manager's C++ frames, and it is the pass's name
             # that its author needs to see.
             except Exception as error:
-                location = getattr(error, "location", None) or target.location
-                if isinstance(error, PassFailure):
+                # Taken before: a pass that fails may have erased its op.
+                location = getattr(error, "location", None) or around
+                if isinstance(error, TraceError):
+                    for fault in error.faults:
+                        fault.location.emit_error(f"pass '{pass_.name}' {fault}")
+                elif isinstance(error, PassFailure):
                     location.emit_error(f"pass '{pass_.name}': {error}")
                 else:
                     location.emit_error(f"pass '{pass_.name}' raised {type(error).__name__}: {error}")
