@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "compile_module": "covan_mlir.compile",
     "load": "covan_mlir.loading",
+    "tag": "covan_mlir.tags",
+    "group": "covan_mlir.groups",
     "Executable": "covan_mlir.executable",
     "CompileOptions": "covan_mlir.options",
     "Lineage": "covan_mlir.lineage",
@@ -20,10 +22,12 @@ _PUBLIC = {
     "Part": "covan_mlir.lineage",
     "Site": "covan_mlir.lineage",
     "Frame": "covan_mlir.lineage",
+    "Group": "covan_mlir.lineage",
     "CovanError": "covan_mlir.errors",
     "ExportError": "covan_mlir.errors",
     "CompileError": "covan_mlir.errors",
     "InputError": "covan_mlir.errors",
+    "TagError": "covan_mlir.errors",
     "TargetError": "covan_mlir.errors",
     "ArtifactError": "covan_mlir.errors",
     "Diagnostic": "covan_mlir.errors",
@@ -39,15 +43,19 @@ if TYPE_CHECKING:
     from covan_mlir.errors import Diagnostic as Diagnostic
     from covan_mlir.errors import ExportError as ExportError
     from covan_mlir.errors import InputError as InputError
+    from covan_mlir.errors import TagError as TagError
     from covan_mlir.errors import TargetError as TargetError
     from covan_mlir.executable import Executable as Executable
+    from covan_mlir.groups import group as group
     from covan_mlir.lineage import Action as Action
     from covan_mlir.lineage import Frame as Frame
+    from covan_mlir.lineage import Group as Group
     from covan_mlir.lineage import Lineage as Lineage
     from covan_mlir.lineage import Part as Part
     from covan_mlir.lineage import Site as Site
     from covan_mlir.loading import load as load
     from covan_mlir.options import CompileOptions as CompileOptions
+    from covan_mlir.tags import tag as tag
 
 
 def __getattr__(name: str) -> Any:

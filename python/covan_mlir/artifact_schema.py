@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
+from covan_mlir.words import is_group, is_tag
+
 DEVICES = ("auto", "local-task", "local-sync")
 
 # dtype as torch spells it -> bytes per element
@@ -361,6 +363,8 @@ def check_lineage(row: Any, form: int) -> None:
             "fates": _items(_anything),
             "part_fates": _items(_anything),
             "history": _items(_anything),
+            "groups": _items(_anything),
+            "tags": _items(_anything),
         }
     )(row, "lineage.json")
     _format(row, form, "lineage.json")
@@ -388,6 +392,22 @@ def check_lineage(row: Any, form: int) -> None:
     _items(_row(part, became, _items(site), text, _optional(part)))(row["part_fates"], "lineage.json.part_fates")
     changed = _row(_natural, _optional(_items(_row(text, _natural))))
     _items(_row(text, _items(changed)))(row["history"], "lineage.json.history")
+    _items(_row(_call, _one_of("block", "function"), _items(action)))(row["groups"], "lineage.json.groups")
+    _items(_row(_tag, _items(action)))(row["tags"], "lineage.json.tags")
+    for key in ("groups", "tags"):
+        if len({name for name, *_ in row[key]}) != len(row[key]):
+            _fail(f"lineage.json.{key}", "gives one name twice")
+
+
+def _call(value: Any, where: str) -> None:
+    name, _, number = value.rpartition("@") if type(value) is str else ("", "", "")
+    if not is_group(name) or not (number.isascii() and number.isdigit()):
+        _fail(where, f"has a call named {_short(value)}, not such as 'attention@0'")
+
+
+def _tag(value: Any, where: str) -> None:
+    if not is_tag(value):
+        _fail(where, f"has the tag {_short(value)}, which is not printable")
 
 
 def _indices(pool: Iterable[Any], wanted: Callable[[Any], bool]) -> Iterable[int]:

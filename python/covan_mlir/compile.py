@@ -13,14 +13,18 @@ from typing import Any
 import torch
 
 from covan_mlir import __version__
-from covan_mlir.errors import CompileError, Diagnostic
+from covan_mlir.errors import CompileError, Diagnostic, TagError
 from covan_mlir.executable import Executable
 from covan_mlir.frontend.capture import Capture, Model, capture
+from covan_mlir.frontend.groups import groups
 from covan_mlir.frontend.importer import Imported, import_program
 from covan_mlir.lineage import Action, Lineage
 from covan_mlir.lowering import pool, targets
 from covan_mlir.lowering.request import Job
 from covan_mlir.options import CompileOptions
+from covan_mlir.tags import Tags
+from covan_mlir.tags import apply as apply_tags
+from covan_mlir.tags import rules as tag_rules
 from covan_mlir.tracing import trace_program
 
 log = logging.getLogger(__name__)
@@ -39,6 +43,7 @@ def compile_module(
     dynamic_shapes: Any = None,
     provenance: bool = True,
     options: CompileOptions | None = None,
+    tags: Tags | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Executable:
     """Compile a model for example arguments.
@@ -51,15 +56,21 @@ def compile_module(
         dynamic_shapes: as `torch.export.export` takes it.
         provenance: record the lineage. Without it the machine code is the same and ``lineage`` is empty.
         options: see `CompileOptions`.
+        tags: tags by action name, module path, group or source line (``{"blocks.0": ["audit:pii"]}``), or what
+            `covan_mlir.tag` makes; beside those of enclosing ``with covan_mlir.tag(...)``.
         progress: is told the name of each step before it runs.
 
     Raises:
         ExportError: the model does not export or import.
         CompileError: the compiler failed or crashed; this process goes on unharmed.
         InputError, TargetError: wrong arguments.
+        TagError: a tag is malformed, or for something that the model does not have.
     """
     options = options or CompileOptions()
     flags = (*targets.flags(target), *options.iree_flags)
+    rules = tag_rules(tags)
+    if rules and not provenance:
+        raise TagError("tags are kept in the lineage: compile with provenance=True")
     tell = progress or (lambda step: None)
     pool.prepare()
     with _export_lock, _uncollected():
@@ -67,6 +78,11 @@ def compile_module(
         captured = capture(model, args, kwargs, dynamic_shapes)
         tell("import")
         imported = import_program(captured, provenance=provenance, external_weight_bytes=options.external_weight_bytes)
+    tagged = Lineage(imported.actions)
+    if provenance:
+        calls, marks = groups(captured.program.graph)
+        tagged = Lineage(imported.actions, groups=calls, tags=marks)
+    apply_tags(tagged, rules)  # before the compiler's long work: a name may be wrong
     job = Job(options.frontend, flags, tuple(imported.weights), provenance, options.reproducer)
     try:
         result, program = pool.compile_program(imported.bytecode, job, timeout=options.timeout, progress=tell)
@@ -77,7 +93,7 @@ def compile_module(
     return Executable(
         program,
         imported.signature,
-        _lineage(imported, result),
+        _lineage(imported, result, tagged),
         target=target,
         device=options.device,
         info={
@@ -121,7 +137,7 @@ class _ModuleState:
             self._captured.state(name).copy_(value)
 
 
-def _lineage(imported: Imported, result: Mapping[str, Any]) -> Lineage:
+def _lineage(imported: Imported, result: Mapping[str, Any], tagged: Lineage) -> Lineage:
     if not result["graph"]:
         return Lineage()
     return trace_program(
@@ -132,6 +148,8 @@ def _lineage(imported: Imported, result: Mapping[str, Any]) -> Lineage:
         result["sites"],
         result["commands"],
         [(step, {int(part): names for part, names in changed.items()}) for step, changed in result["history"]],
+        tagged.groups,
+        tagged.action_tags,
     )
 
 

@@ -17,6 +17,10 @@ class InputError(CovanError, TypeError):
     """The arguments of a call do not fit the compiled signature (arity, structure, dtype, shape, device)."""
 
 
+class TagError(CovanError, ValueError):
+    """A tag or a group's name is malformed, or a tag is for something that the model does not have."""
+
+
 class TargetError(CovanError, ValueError):
     """The requested target or device is unknown or not to be had on this machine."""
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from covan_mlir.bipartite import Edge, Relation
     from covan_mlir.fates import Fate
 
 
@@ -117,6 +118,26 @@ class Site:
     folds: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True)
+class Group:
+    """The actions of one call of a composite function.
+
+    Attributes:
+        name: ``attention@1``: the second call of ``attention``.
+        kind: ``block``: marked by `covan_mlir.group`; ``function``: told by the actions' source frames.
+        actions: ids of the actions, ascending.
+    """
+
+    name: str
+    kind: Literal["block", "function"]
+    actions: tuple[int, ...]
+
+    @property
+    def function(self) -> str:
+        """What is called: the name without the number of the call."""
+        return self.name.rpartition("@")[0]
+
+
 class Lineage:
     """Actions and sites of one compiled program, and the relation between them."""
 
@@ -128,6 +149,8 @@ class Lineage:
         fates: Iterable[Fate] = (),
         part_fates: Mapping[int, Fate] | None = None,
         history: Iterable[tuple[str, Mapping[int, Mapping[str, int] | None]]] = (),
+        groups: Iterable[Group] = (),
+        tags: Mapping[int, frozenset[str]] | None = None,
     ) -> None:
         self.actions: tuple[Action, ...] = tuple(actions)
         self.sites: tuple[Site, ...] = tuple(sites)
@@ -138,6 +161,10 @@ class Lineage:
         """After each step of the compiler, what changed: per part, the operations that carry it, by count."""
         self.commands: tuple[tuple[int | None, ...], ...] = tuple(tuple(row) for row in commands)
         """For each HAL command buffer, in program order, the site of each command (None: no dispatch)."""
+        self.groups: tuple[Group, ...] = tuple(groups)
+        """Calls of composite functions, in order of their first actions."""
+        self.action_tags: dict[int, frozenset[str]] = dict(tags or {})
+        """The tags of each action that has any, by id."""
 
     @cached_property
     def _sites_of(self) -> Mapping[int, tuple[Site, ...]]:
@@ -156,6 +183,13 @@ class Lineage:
         """All parts by id."""
         return {part.id: part for action in self.actions for part in action.parts}
 
+    @cached_property
+    def edges(self) -> tuple[Edge, ...]:
+        """How actions stand to sites: which they are performed by, folded into, merged in, or viewed by."""
+        from covan_mlir import bipartite
+
+        return bipartite.edges(self)
+
     def why(self, site: Site | int) -> tuple[Action, ...]:
         """The actions that a site performs, in source order.
 
@@ -171,37 +205,108 @@ class Lineage:
             what: an action, its id, its name (``softmax_1``), a module path (``blocks.0``: all below it), or
                 a source line (``model.py:12``; the file may be given by any suffix of its path). Where an action
                 and a module share a name, the action is meant; ``module:blocks.0`` is always the module.
+                ``group:attention`` is all calls of a group, ``group:attention@1`` the second, and ``group:`` may be
+                left out when nothing else has that name. ``tag:audit:pii`` is all actions of that tag, and of the
+                sites those that have it (`tags`): also those that only view, fold or share a tagged value.
 
         Raises:
             KeyError: nothing in the model is called so; the message suggests the nearest name.
         """
         ids = {action.id for action in self.find(what)}
+        if isinstance(what, str) and what.startswith("tag:"):
+            seen = {edge.site for edge in self.edges if edge.action in ids}
+            return tuple(site for site in self.sites if site.id in seen)
         return tuple(site for site in self.sites if not ids.isdisjoint(site.trace))
 
     def find(self, what: Action | int | str) -> tuple[Action, ...]:
-        """The actions that a name, id, module path or source line stands for; see `where`."""
+        """The actions that a name, id, module path, source line, group or tag stands for; see `where`."""
         if isinstance(what, Action):
             return (what,)
         if isinstance(what, int):
             if not 0 <= what < len(self.actions):
                 raise KeyError(f"no action {what}: the model has {len(self.actions)}")
             return (self.actions[what],)
-        if what.startswith("module:"):
-            what = what.removeprefix("module:")
-        elif what in self._by_name:
-            return (self._by_name[what],)
+        prefix, _, rest = what.partition(":")
         path, _, line = what.rpartition(":")
-        if path and line.isdigit():
+        if prefix == "tag":
+            found = self.tagged(rest)
+        elif prefix == "group":
+            found = self._of_group(rest)
+        elif prefix == "module":
+            what = rest
+            found = self._of_module(what)
+        elif what in self._by_name:
+            found = (self._by_name[what],)
+        elif path and line.isdigit():
             found = tuple(a for a in self.actions if any(_at(frame, path, int(line)) for frame in a.frames))
         else:
-            found = tuple(a for a in self.actions if a.module == what or a.module.startswith(what + "."))
+            found = self._of_module(what) or self._of_group(what)
         if not found:
             raise KeyError(f"nothing in the model is called {what!r}{self._suggest(what)}")
         return found
 
+    def _of_module(self, path: str) -> tuple[Action, ...]:
+        return tuple(a for a in self.actions if a.module == path or a.module.startswith(path + "."))
+
+    def _of_group(self, name: str) -> tuple[Action, ...]:
+        ids = {i for group in self.groups if name in (group.name, group.function) for i in group.actions}
+        return tuple(action for action in self.actions if action.id in ids)
+
+    def tag(self, what: Action | int | str, *tags: str) -> None:
+        """Tag actions, in this lineage and in artifacts saved from now on.
+
+        Raises:
+            KeyError: nothing in the model is called so; the message suggests the nearest name.
+            TagError: a tag is empty or not printable, or there is none.
+        """
+        from covan_mlir.tags import checked
+
+        words = checked(tags)
+        for action in self.find(what):
+            self.action_tags[action.id] = self.action_tags.get(action.id, frozenset()).union(words)
+
+    def tags(self, what: Action | Part | Site | int | str, how: Iterable[Relation] | None = None) -> frozenset[str]:
+        """The tags of an action (or of all that a name stands for), of the action of a part, or of a site.
+
+        A site has the tags of the actions that it performs, whose constant values it reads, that it only indexes by,
+        and that have the same value as one that it performs.
+
+        Args:
+            what: an action, part or site, or what `where` takes.
+            how: of a site: the relations that count, all by default; ``["performed"]``: what it computes itself.
+
+        Raises:
+            KeyError: nothing in the model is called so; the message suggests the nearest name.
+        """
+        if isinstance(what, Site):
+            ids = {edge.action for edge in self._edges_of.get(what.id, ()) if how is None or edge.relation in set(how)}
+        elif isinstance(what, Part):
+            ids = {what.action}
+        else:
+            ids = {action.id for action in self.find(what)}
+        return frozenset().union(*(self.action_tags.get(i, frozenset()) for i in ids))
+
+    def tagged(self, tag: str) -> tuple[Action, ...]:
+        """The actions that have a tag; none if no action has."""
+        return tuple(action for action in self.actions if tag in self.action_tags.get(action.id, ()))
+
+    @cached_property
+    def _edges_of(self) -> Mapping[int, tuple[Edge, ...]]:
+        found: dict[int, list[Edge]] = {}
+        for edge in self.edges:
+            found.setdefault(edge.site, []).append(edge)
+        return {site: tuple(edges) for site, edges in found.items()}
+
     def _suggest(self, what: str) -> str:
+        groups = {group.function for group in self.groups}
         names = {a.name for a in self.actions} | {a.module for a in self.actions} | {a.line for a in self.actions}
-        near = difflib.get_close_matches(what, names - {""}, n=3, cutoff=0.5)
+        known, prefix = names | groups, ""
+        if what.startswith("tag:"):
+            known, prefix = {tag for tags in self.action_tags.values() for tag in tags}, "tag:"
+        elif what.startswith("group:"):
+            known, prefix = groups, "group:"
+        close = difflib.get_close_matches(what.removeprefix(prefix), known - {""}, n=3, cutoff=0.5)
+        near = [prefix + name for name in close]
         return f"; did you mean {' or '.join(near)}?" if near else ""
 
     def site(self, site: Site | int) -> Site:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from covan_mlir.fates import Fate
-from covan_mlir.lineage import Action, Frame, Lineage, Part, Site
+from covan_mlir.lineage import Action, Frame, Group, Lineage, Part, Site
 
 FORMAT = 1
 
@@ -25,6 +25,8 @@ def dump(lineage: Lineage) -> dict[str, Any]:
             [part, f.kind, list(f.sites), pool(f.decided_by), f.twin] for part, f in lineage.part_fates.items()
         ],
         "history": [[pool(step), _changes(changed, pool)] for step, changed in lineage.history],
+        "groups": [[group.name, group.kind, list(group.actions)] for group in lineage.groups],
+        "tags": _tag_rows(lineage),
         "pool": pool.rows,
     }
 
@@ -79,6 +81,8 @@ def load(row: Mapping[str, Any]) -> Lineage:
             )
             for step, changed in row["history"]
         ],
+        groups=[Group(name, kind, tuple(ids)) for name, kind, ids in row["groups"]],
+        tags=_tags(row["tags"]),
     )
 
 
@@ -117,6 +121,19 @@ def _part_row(p: Part, pool: _Pool) -> list[Any]:
 def _site_row(s: Site, pool: _Pool) -> list[Any]:
     relation = [list(s.trace), list(s.parts), list(s.inputs), list(s.views), list(s.folds)]
     return [pool(s.kernel), s.phase, s.kind, *relation]
+
+
+def _tag_rows(lineage: Lineage) -> list[Any]:
+    words = sorted({tag for tags in lineage.action_tags.values() for tag in tags})
+    return [[tag, [action.id for action in lineage.tagged(tag)]] for tag in words]
+
+
+def _tags(rows: Iterable[Any]) -> dict[int, frozenset[str]]:
+    found: dict[int, set[str]] = {}
+    for tag, ids in rows:
+        for index in ids:
+            found.setdefault(index, set()).add(tag)
+    return {index: frozenset(tags) for index, tags in found.items()}
 
 
 def _changes(changed: Mapping[int, Mapping[str, int] | None], pool: _Pool) -> list[Any]:

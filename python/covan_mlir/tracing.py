@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from covan_mlir.fates import action_fates, live_parts, part_fates
-from covan_mlir.lineage import Action, Lineage, Site
+from covan_mlir.lineage import Action, Group, Lineage, Site
 from covan_mlir.relation import Region, Source, relate
 
 History = Sequence[tuple[str, Mapping[int, Mapping[str, int] | None]]]
@@ -20,6 +20,8 @@ def trace_program(
     commands: Sequence[Mapping[str, Any]],
     buffers: Sequence[Sequence[int | None]],
     history: History,
+    groups: Sequence[Group] = (),
+    tags: Mapping[int, frozenset[str]] | None = None,
 ) -> Lineage:
     """The lineage of one compilation.
 
@@ -30,6 +32,7 @@ def trace_program(
         commands: the work of the final program in order (`covan_mlir.lowering.sites.SiteRow`).
         buffers: per command buffer, the site of each command.
         history: which operations carried each part after each step (`covan_mlir.lowering.history`).
+        groups, tags: see `Lineage`.
     """
     parts = {part.id: part for action in actions for part in action.parts}
     source = Source(parts)
@@ -47,6 +50,8 @@ def trace_program(
         fates=action_fates(actions, fates),
         part_fates=fates,
         history=history,
+        groups=groups,
+        tags=tags,
     )
 
 

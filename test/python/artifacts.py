@@ -20,7 +20,7 @@ from covan_mlir import artifact, artifact_zip
 from covan_mlir.artifact import Blob, Contents
 from covan_mlir.errors import ArtifactError
 from covan_mlir.fates import Fate
-from covan_mlir.lineage import Action, Frame, Lineage, Part, Site
+from covan_mlir.lineage import Action, Frame, Group, Lineage, Part, Site
 from covan_mlir.pytree import LEAF, Tree
 from covan_mlir.signature import Leaf, Signature, State
 
@@ -46,6 +46,8 @@ def lineage() -> Lineage:
         [Fate("dispatched", (0,), "iree:dispatch-creation"), Fate("view", (0,), "iree:import")],
         {0: Fate("dispatched", (0,), "iree:dispatch-creation"), 1: Fate("merged", (0,), "iree:import", 0)},
         [("torch-to-linalg", {0: {"linalg.matmul": 1}, 1: None})],
+        groups=[Group("attention@0", "block", (0, 1)), Group("mlp@0", "function", (0,))],
+        tags={0: frozenset({"audit:pii", "hot"}), 1: frozenset({"hot"})},
     )
 
 

@@ -204,6 +204,18 @@ WRONG_SCHEMA = [
     ("lineage.json", ("part_fates", 0, 2), [HUGE]),
     ("lineage.json", ("history", 0, 1), [[0, [[0, -1]]]]),
     ("lineage.json", ("commands",), [[1]]),
+    ("lineage.json", ("groups",), ...),
+    ("lineage.json", ("groups", 0, 0), "attention"),
+    ("lineage.json", ("groups", 0, 0), "attention@one"),
+    ("lineage.json", ("groups", 0, 0), "@0"),
+    ("lineage.json", ("groups", 0, 0), "mlp@0"),
+    ("lineage.json", ("groups", 0, 1), "herd"),
+    ("lineage.json", ("groups", 0, 2), [2]),
+    ("lineage.json", ("tags",), {}),
+    ("lineage.json", ("tags", 0, 0), ""),
+    ("lineage.json", ("tags", 0, 0), "audit\x1b[31m"),
+    ("lineage.json", ("tags", 0, 0), "hot"),
+    ("lineage.json", ("tags", 0, 1), [-1]),
 ]
 
 

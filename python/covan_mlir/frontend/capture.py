@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.export import ExportedProgram
+from torch.fx.traceback import preserve_node_meta
 
 from covan_mlir.errors import ExportError, InputError
 from covan_mlir.frontend.frames import user_frame, whole_stacks
@@ -91,7 +92,8 @@ def capture(
         np.ndarray, torch.from_numpy, (tuple(args), dict(kwargs or {}))
     )
     try:
-        with whole_stacks(), warnings.catch_warnings():
+        # preserve_node_meta: what `covan_mlir.group` says in the model's code
+        with whole_stacks(), preserve_node_meta(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytree classes
             program = torch.export.export(
                 module, example_args, example_kwargs, dynamic_shapes=dynamic_shapes, strict=False

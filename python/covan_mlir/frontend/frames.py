@@ -24,16 +24,22 @@ _SITE = sysconfig.get_path("purelib") + os.sep  # below the standard library's f
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
-def parse(stack_trace: str | None) -> tuple[Frame, ...]:
-    """Frames of ``node.meta["stack_trace"]``: user's, innermost first, then torch's own, innermost first."""
-    found = [
+def in_order(stack_trace: str | None) -> list[Frame]:
+    """Frames of ``node.meta["stack_trace"]``, outermost first."""
+    return [
         Frame(file, int(line), function, file.startswith(_TORCH))
         for file, line, function in _FRAME.findall(stack_trace or "")
-    ][::-1]
+    ]
+
+
+def parse(stack_trace: str | None) -> tuple[Frame, ...]:
+    """Frames of ``node.meta["stack_trace"]``: user's, innermost first, then torch's own, innermost first."""
+    found = in_order(stack_trace)[::-1]
     return tuple([f for f in found if not f.internal] + [f for f in found if f.internal])
 
 
-def _is_users(file: str) -> bool:
+def is_users(file: str) -> bool:
+    """Whether a file is neither torch's, the standard library's nor this package's."""
     if file.startswith((_TORCH, _OWN, "<frozen", "<string>")):
         return False
     return file.startswith(_SITE) or not file.startswith(_STDLIB)
@@ -44,7 +50,7 @@ def user_frame(error: BaseException) -> Frame | None:
     frames = traceback.extract_tb(error.__traceback__)
     start = next((i for i, frame in enumerate(frames) if frame.filename.startswith(_TRACING)), len(frames))
     for frame in reversed(frames[start:]):
-        if _is_users(frame.filename) and frame.lineno is not None:
+        if is_users(frame.filename) and frame.lineno is not None:
             return Frame(frame.filename, frame.lineno, frame.name)
     return None
 
@@ -55,7 +61,7 @@ def _model_frames(summary: traceback.StackSummary) -> traceback.StackSummary:
     kept = [
         frame
         for frame in summary[start + 1 :]
-        if _is_users(frame.filename) or (frame.name == "forward" and frame.filename.startswith(_MODULES))
+        if is_users(frame.filename) or (frame.name == "forward" and frame.filename.startswith(_MODULES))
     ]
     return traceback.StackSummary.from_list(kept)
 
