@@ -113,6 +113,10 @@ def compile_(
     reproducer: Annotated[
         str | None, typer.Option("--reproducer", metavar="FILE.mlir", help="If it fails, keep what it failed on.")
     ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", metavar="WHAT=TAG", help="Tag a name, module, group or FILE.py:LINE; may be repeated."),
+    ] = None,
     seed: Seed = 0,
     debug: Debug = False,
 ) -> None:
@@ -126,6 +130,7 @@ def compile_(
     covan compile model.py:Net -i 1x3x224x224xf32
     covan compile model.py:Net -i 8x128xi64 -i 8x128xbool=true --dynamic 0:0 --dynamic 1:0
     covan compile exported.pt2 --iree-flag=--iree-opt-level=O3
+    covan compile model.py:make --tag blocks.0=audit:pii
     """
     from covan_mlir import artifact
     from covan_mlir.explain import counts
@@ -137,6 +142,7 @@ def compile_(
     destination = output or f"{path.stem}.covan"
     artifact.check_writable(destination)
     _check_target(target)
+    tags = _tags(tag or ())
     with Progress("importing torch") as progress:
         import covan_mlir
 
@@ -155,6 +161,7 @@ def compile_(
                 dynamic_shapes=shapes,
                 provenance=provenance,
                 options=options,
+                tags=tags,
                 progress=progress,
             )
         progress("saving")
@@ -212,9 +219,13 @@ def run(
 def explain(
     file: Artifact,
     what: Annotated[
-        str | None, typer.Argument(metavar="[NAME|MODULE|FILE.py:LINE]", help="Show only the sites that perform this.")
+        str | None,
+        typer.Argument(
+            metavar="[NAME|MODULE|FILE.py:LINE|group:NAME|tag:TAG]", help="Show only the sites that perform this."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/cli.md).")] = False,
+    as_dot: Annotated[bool, typer.Option("--dot", help="Print the graph of actions and sites for Graphviz.")] = False,
     debug: Debug = False,
 ) -> None:
     """Show which kernels perform which operations of the model. Needs neither torch nor a runtime.
@@ -224,10 +235,14 @@ def explain(
     covan explain model.covan softmax_1
     covan explain model.covan blocks.0.attn
     covan explain model.covan model.py:42 --json
+    covan explain model.covan tag:audit:pii
+    covan explain model.covan --dot | dot -Tsvg > lineage.svg
     """
-    from covan_mlir import artifact
-    from covan_mlir.explain import table, table_json, unperformed
+    from covan_mlir import artifact, bipartite
+    from covan_mlir.explain import fates_json, fates_text, table, table_json, unperformed
 
+    if as_json and as_dot:
+        raise CliError("--json and --dot are two forms of one answer", "give one of them", code=2)
     with Progress(f"reading {Path(file).name}"):
         lineage = artifact.read(file).lineage
     if not lineage.actions:
@@ -243,13 +258,28 @@ def explain(
         value = table_json(lineage, sites)
         value["found"] = [action.name for action in found]
         value["unperformed"] = [name for name in value["unperformed"] if name in {action.name for action in lost}]
+        value["fates"] = fates_json(lineage, found)
+        value["graph"] = bipartite.graph_json(lineage, found)
         print(json.dumps(value, indent=1))
-    elif sites or what is None:
+        return
+    if as_dot:
+        print(bipartite.dot(lineage, found), end="")
+        return
+    if sites or what is None:
         print(table(lineage, sites), end="")
-    if what is not None and not as_json:
-        for action in found:
-            if action in lost:
-                print(f"{action.name} ({action.op}) is performed by no site")
+    if what is not None:
+        told = found if len(found) == 1 else [action for action in found if action in lost]
+        print("\n" if sites and told else "", fates_text(lineage, told), sep="", end="")
+
+
+def _tags(rows: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        what, _, text = row.partition("=")
+        if not what or not text:
+            raise CliError(f"{row!r} tags nothing", "write --tag blocks.0=audit:pii", code=2)
+        found.setdefault(what, []).append(text)
+    return found
 
 
 def _check_target(target: str) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from covan_mlir.lineage import Action, Frame, Lineage, Site
+
+if TYPE_CHECKING:
+    from covan_mlir.fates import Fate
 
 _WIDTH = 110
 _GAP = "  "
@@ -17,7 +20,7 @@ def table(lineage: Lineage, sites: Sequence[Site]) -> str:
     """Text table of ``sites``: one block per site, with one line for the actions of one op, module and source line.
 
     Plain text, at most 110 columns, the same for the same lineage. A table of all sites (or of none) ends with the
-    actions that no site performs.
+    actions that no site performs, and what became of them.
     """
     short = _short_files(frame.file for action in lineage.actions for frame in action.frames if not frame.internal)
     blocks = [(site, _rows(lineage, site, short)) for site in sites]
@@ -32,6 +35,8 @@ def table(lineage: Lineage, sites: Sequence[Site]) -> str:
             op, names, module, line = (_fit(cell, width) for cell, width in zip(row, widths, strict=True))
             cells = (op.ljust(widths[0]), names.ljust(widths[1]), module.ljust(widths[2]), line)
             lines.append((_GAP + _GAP.join(cells)).rstrip())
+        if tags := lineage.tags(site):
+            lines.append(_fit(f"{_GAP}tags: {', '.join(sorted(tags))}", _WIDTH))
         if not rows:
             lines.append(f"{_GAP}(no action of the model)")
     if len(sites) in (0, len(lineage.sites)):
@@ -52,7 +57,8 @@ def table_json(lineage: Lineage, sites: Sequence[Site]) -> dict[str, Any]:
                 "id": site.id,
                 "phase": site.phase,
                 "kernel": site.kernel,
-                "actions": [_action_json(action) for action in lineage.why(site)],
+                "tags": sorted(lineage.tags(site)),
+                "actions": [_action_json(lineage, action) for action in lineage.why(site)],
                 "parts": [part.name for i in site.parts if (part := lineage.parts.get(i))],
             }
             for site in sites
@@ -67,7 +73,64 @@ def unperformed(lineage: Lineage) -> tuple[Action, ...]:
     return tuple(action for action in lineage.actions if action.id not in performed)
 
 
-def _action_json(action: Action) -> dict[str, Any]:
+def fates_json(lineage: Lineage, actions: Iterable[Action]) -> list[dict[str, Any]]:
+    """What became of each action, as `fates_text` says it."""
+    return [
+        {
+            "action": action.name,
+            "kind": fate.kind,
+            "sites": list(fate.sites),
+            "decided_by": fate.decided_by,
+            "twin": None if fate.twin is None else lineage.actions[fate.twin].name,
+        }
+        for action in actions
+        if (fate := _fate(lineage, action))
+    ]
+
+
+def fates_text(lineage: Lineage, actions: Iterable[Action]) -> str:
+    """What became of each action: two lines, and one each for its tags and groups if it has any."""
+    lines = []
+    for action in actions:
+        fate = _fate(lineage, action)
+        lines.append(f"{action.name} ({action.op.removesuffix('.default')})")
+        lines.append(f"{_GAP}{_became(lineage, fate) if fate else 'is performed by no site'}")
+        if tags := lineage.tags(action):
+            lines.append(f"{_GAP}tags: {', '.join(sorted(tags))}")
+        if groups := [group.name for group in lineage.groups if action.id in group.actions]:
+            lines.append(f"{_GAP}groups: {', '.join(groups)}")
+    return "".join(f"{_fit(line, _WIDTH)}\n" for line in lines)
+
+
+def _became(lineage: Lineage, fate: Fate) -> str:
+    sites = _numbers(fate.sites)
+    reads = "index" if len(fate.sites) > 1 else "indexes"
+    match fate.kind:
+        case "dispatched":
+            text = f"performed by {sites}"
+        case "view":
+            text = f"a view: {sites} {reads} by it" if fate.sites else "a view: a result is returned through it"
+        case "folded":
+            text = f"folded into a constant{f', read by {sites}' if fate.sites else ''}"
+        case "merged":
+            twin = "its operand" if fate.twin is None else lineage.actions[fate.twin].name
+            text = f"merged: the same value as {twin}{f', of {sites}' if fate.sites else ''}"
+        case "dead":
+            text = "dead: no result needs it"
+    return f"{text}; decided by {fate.decided_by}" if fate.decided_by and fate.kind != "dispatched" else text
+
+
+def _numbers(sites: Sequence[int]) -> str:
+    shown = ", ".join(map(str, sites[:8]))
+    more = f", … ({len(sites):,} in all)" if len(sites) > 8 else ""
+    return f"site{'' if len(sites) == 1 else 's'} {shown}{more}"
+
+
+def _fate(lineage: Lineage, action: Action) -> Fate | None:
+    return lineage.fates[action.id] if action.id < len(lineage.fates) else None
+
+
+def _action_json(lineage: Lineage, action: Action) -> dict[str, Any]:
     frame = _user_frame(action)
     return {
         "id": action.id,
@@ -77,6 +140,7 @@ def _action_json(action: Action) -> dict[str, Any]:
         "file": frame.file if frame else None,
         "line": frame.line if frame else None,
         "types": list(action.types),
+        "tags": sorted(lineage.tags(action)),
     }
 
 
@@ -125,12 +189,24 @@ def _join(names: Sequence[str], width: int) -> str:
 
 
 def _unperformed_lines(lineage: Lineage) -> list[str]:
-    rest = [action.name for action in unperformed(lineage)]
+    rest = unperformed(lineage)
     if not rest:
         return []
     what = "1 action is" if len(rest) == 1 else f"{len(rest):,} actions are"
-    start = f"{what} performed by no site: "
-    return ["", start + _fit(_join(rest, _WIDTH - len(start)), _WIDTH - len(start))]
+    rows: dict[tuple[str, str], list[str]] = {}
+    for action in rest:
+        fate = _fate(lineage, action)
+        rows.setdefault((fate.kind, fate.decided_by) if fate else ("", ""), []).append(action.name)
+    if rows.keys() == {("", "")}:  # a lineage without fates
+        start = f"{what} performed by no site: "
+        return ["", start + _fit(_join([action.name for action in rest], _WIDTH - len(start)), _WIDTH - len(start))]
+    widths = [max(len(key[column]) for key in rows) for column in (0, 1)]
+    lines = ["", f"{what} performed by no site:"]
+    for (kind, step), names in sorted(rows.items()):
+        start = f"{_GAP}{kind.ljust(widths[0])}{_GAP}{step.ljust(widths[1])}{_GAP}"
+        room = max(_WIDTH - len(start), 2)
+        lines.append(_fit(start + _fit(_join(names, room), room), _WIDTH).rstrip())
+    return lines
 
 
 def _fit(text: str, width: int) -> str:

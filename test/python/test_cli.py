@@ -317,14 +317,40 @@ def test_explain(stub: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["explain", stub]) == 0
     out = capsys.readouterr().out
     assert out.startswith("2 actions, 1 site, 1 kernel\n\nsite 0  call  main_dispatch_0\n")
-    assert out.endswith("1 action is performed by no site: view\n")
+    assert "\n  tags: audit:pii, hot\n" in out
+    assert out.endswith("1 action is performed by no site:\n  view  iree:import  view\n")
     for what in ("linear", "mlp", "mlp.0"):
         assert cli.main(["explain", stub, what]) == 0
         assert "aten.linear" in capsys.readouterr().out
     assert cli.main(["explain", stub, "view"]) == 0
-    assert capsys.readouterr().out == "view (aten.view.default) is performed by no site\n"
+    became = "view (aten.view)\n  a view: site 0 indexes by it; decided by iree:import\n  tags: hot\n"
+    assert capsys.readouterr().out == became + "  groups: attention@0\n"
     assert cli.main(["explain", stub, "model.py:12"]) == 0
-    assert capsys.readouterr().out.endswith("\nview (aten.view.default) is performed by no site\n")
+    assert f"\n\n{became}" in capsys.readouterr().out
+    assert cli.main(["explain", stub, "linear"]) == 0
+    assert "linear (aten.linear)\n  performed by site 0\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("what", "found"),
+    [("tag:hot", ["linear", "view"]), ("tag:audit:pii", ["linear"]), ("group:mlp", ["linear"]),
+     ("attention@0", ["linear", "view"])],
+)  # fmt: skip
+def test_explain_tags_and_groups(stub: str, capsys: pytest.CaptureFixture[str], what: str, found: list[str]) -> None:
+    assert cli.main(["explain", stub, what, "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value["found"] == found
+    assert [row["action"] for row in value["fates"]] == found
+    assert value["sites"][0]["tags"] == ["audit:pii", "hot"]
+    assert [edge["source"] for edge in value["graph"]["edges"]] == [f"action:{i}" for i in range(len(found))]
+
+
+def test_explain_as_a_graph(stub: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["explain", stub, "--dot"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("digraph ")
+    assert out.count(" -> site0 ") == 2
+    assert "one answer" in fails(capsys, "explain", stub, "--dot", "--json", code=2)[0]
 
 
 def test_explain_as_json(stub: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -343,6 +369,7 @@ def test_explain_errors(stub: str, tmp_path: Path, capsys: pytest.CaptureFixture
         "did you mean linear?",
     )
     assert "lists all" in fails(capsys, "explain", stub, "zzz")[1]
+    assert fails(capsys, "explain", stub, "tag:audit:pi")[1] == "did you mean tag:audit:pii?"
     assert "no such file" in fails(capsys, "explain", str(tmp_path / "absent.covan"))[0]
     (tmp_path / "foreign.covan").write_bytes(b"hello")
     assert "no covan artifact" in fails(capsys, "explain", str(tmp_path / "foreign.covan"))[0]

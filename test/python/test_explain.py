@@ -8,8 +8,9 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covan_mlir.explain import table, table_json, unperformed
-from covan_mlir.lineage import Action, Frame, Lineage, Part, Site
+from covan_mlir.explain import fates_json, fates_text, table, table_json, unperformed
+from covan_mlir.fates import Fate
+from covan_mlir.lineage import Action, Frame, Group, Lineage, Part, Site
 
 
 def action(id_: int, name: str, op: str, module: str = "", line: int = 1, file: str = "/me/net/model.py") -> Action:
@@ -94,7 +95,56 @@ def test_json_gives_whole_paths() -> None:
         "file": "/me/net/model.py",
         "line": 12,
         "types": ["f32[8]"],
+        "tags": [],
     }
+    assert site["tags"] == []
+
+
+def test_fates_and_tags() -> None:
+    fates = [
+        Fate("dispatched", (1,), "iree:dispatch-creation"),
+        Fate("merged", (1,), "iree:import", 0),
+        Fate("folded", (1, 2), "iree:global-optimization"),
+        Fate("view", (2,), "iree:import"),
+        Fate("dead", (), "decompose"),
+    ]
+    sites = [SITES[0], Site(1, "main_dispatch_0_matmul", "call", (0,), (0,))]
+    groups = [Group("attention@0", "block", (1, 2))]
+    lineage = Lineage(ACTIONS, sites, (), fates, groups=groups, tags={0: frozenset({"hot", "audit:pii"})})
+    assert table(lineage, sites) == textwrap.dedent("""\
+        5 actions, 2 sites (1 per call, 1 at load), 2 kernels
+
+        site 0  init  init_dispatch_0
+          (no action of the model)
+
+        site 1  call  main_dispatch_0_matmul
+          aten.linear  linear  mlp.0  model.py:12
+          tags: audit:pii, hot
+
+        4 actions are performed by no site:
+          dead    decompose                 softmax
+          folded  iree:global-optimization  mul_1
+          merged  iree:import               mul
+          view    iree:import               view
+        """)
+    assert fates_text(lineage, ACTIONS) == textwrap.dedent("""\
+        linear (aten.linear)
+          performed by site 1
+          tags: audit:pii, hot
+        mul (aten.mul.Tensor)
+          merged: the same value as linear, of site 1; decided by iree:import
+          groups: attention@0
+        mul_1 (aten.mul.Tensor)
+          folded into a constant, read by sites 1, 2; decided by iree:global-optimization
+          groups: attention@0
+        view (aten.view)
+          a view: site 2 indexes by it; decided by iree:import
+        softmax (aten.softmax.int)
+          dead: no result needs it; decided by decompose
+        """)
+    assert fates_json(lineage, ACTIONS[1:2]) == [
+        {"action": "mul", "kind": "merged", "sites": [1], "decided_by": "iree:import", "twin": "linear"}
+    ]
 
 
 def test_unperformed() -> None:
