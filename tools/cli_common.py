@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from covan_mlir.errors import ArtifactError, CompileError, CovanError, ExportError, InputError
+from covan_mlir.errors import ArtifactError, CompileError, CovanError, ExportError, InputError, TagError
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -49,6 +49,9 @@ def describe(error: Exception) -> CliError:
         )
     if isinstance(error, ExportError):
         return CliError(first, "--debug shows where in the model torch.export failed")
+    if isinstance(error, TagError):
+        message, _, near = first.partition("; ")
+        return CliError(message, near or "--tag WHAT=TAG takes the names that 'covan explain' shows")
     if isinstance(error, InputError):
         return CliError(first, "give one --input per tensor, in the order of the arguments")
     if isinstance(error, CovanError):

@@ -345,6 +345,19 @@ def test_explain_tags_and_groups(stub: str, capsys: pytest.CaptureFixture[str], 
     assert [edge["source"] for edge in value["graph"]["edges"]] == [f"action:{i}" for i in range(len(found))]
 
 
+def test_compile_with_tags(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tags = ("--tag", "softmax=audit:pii", "--tag", "softmax=hot", "--tag", "models.py:11=line")
+    assert cli.main(["compile", "models.py:make", "-o", "m.covan", *tags]) == 0
+    lineage = artifact.read("m.covan").lineage
+    assert lineage.tags("softmax") == {"audit:pii", "hot", "line"}
+    assert lineage.tags("linear") == {"line"}
+    assert fails(capsys, "compile", "models.py:make", "-o", "m.covan", "--tag", "softmex=hot") == (
+        "tag('softmex', 'hot'): nothing in the model is called 'softmex'",
+        "did you mean softmax?",
+    )
+    assert "tags nothing" in fails(capsys, "compile", "models.py:make", "--tag", "softmax", code=2)[0]
+
+
 def test_explain_as_a_graph(stub: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["explain", stub, "--dot"]) == 0
     out = capsys.readouterr().out
