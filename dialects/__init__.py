@@ -30,8 +30,13 @@ def load(context: "ir.Context") -> None:
     # The C++ registration alone: the 70 ms of Python op classes are imported by the bindings themselves when
     # somebody first asks for a view of a torch op.
     from torch_mlir._mlir_libs._torchMlir import register_dialect
+    from torch_mlir.dialects._ods_common import _cext
     from torch_mlir.passmanager import PassManager
 
+    # Where the bindings look for the Python views of a dialect's ops. They look for ours in vain otherwise, on disk
+    # and again for every view that they make: 50 us each.
+    if __name__ not in _cext.globals.dialect_search_modules:
+        _cext.globals.append_dialect_search_prefix(__name__)
     if not context.is_dialect_loaded("torch"):
         register_dialect(context)
         # The bindings register `torch` only. `torch_c` and `tm_tensor`, which lowering it makes, are loaded by the

@@ -10,6 +10,18 @@
 }) : () -> ()
 ```
 
+Reflected IR (the pass ``prov-reflect``) has each execution of an op as a value of its own, ``x → (op, x) → y``:
+
+```mlir
+%op = "prov.perform"() ({
+^bb0(%inside: tensor<4xf32>):
+  %r = math.exp %inside : tensor<4xf32>
+  "prov.result"(%r) : (tensor<4xf32>) -> ()
+}) {op = "math.exp", trace = #prov.trace<[3]>} : () -> !prov.state
+%s = "prov.enter"(%op, %x) : (!prov.state, tensor<4xf32>) -> !prov.state
+%y = "prov.leave"(%s) {index = 0 : i64} : (!prov.state) -> tensor<4xf32>
+```
+
 The rows as data are in ``prov_table``, reading and building locations in ``prov_locations``.
 """
 
@@ -25,6 +37,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
+from .prov_states import verify_perform, verify_result, verify_step
 from .prov_table import ActionRow, FrameRow, PartRow, Table
 from .prov_verify import find_table, verify_table
 
@@ -37,6 +50,10 @@ class TraceAttr(ProvDialect.Attribute, name="trace"):
     """``#prov.trace<[3, 4]>``: the ids of what an op performs, as metadata of a FusedLoc."""
 
     ids: ir.ArrayAttr
+
+
+class StateType(ProvDialect.Type, name="state"):
+    """``!prov.state``: an action state, ``(op, x)``: the execution of an op on its inputs."""
 
 
 class TableOp(ProvDialect.Operation, name="table", traits=[ir.NoTerminatorTrait]):
@@ -69,6 +86,58 @@ class PartOp(ProvDialect.Operation, name="part"):
     op: ir.StringAttr
     inputs: ir.ArrayAttr
     types: ir.ArrayAttr
+
+
+# One operand and one result at a time, for IRDL wants all values of a variadic operand or result to be of one type.
+class PerformOp(ProvDialect.Operation, name="perform", traits=[ir.IsIsolatedFromAboveTrait, ir.NoTerminatorTrait]):
+    """``(op, ·)``: the execution of an op that waits for its inputs.
+
+    Its region holds the op, which reads the block's arguments, those that its own regions read from outside last, and
+    a ``prov.result`` for each result. ``op`` is its name, ``trace`` the actions that it performs.
+    """
+
+    op: ir.StringAttr
+    trace: TraceAttr
+    state: ext.Result[StateType]
+    body: ext.Region
+
+    def verify_region_invariants(self) -> bool:
+        """Checks the op in the region, and the way through its action state."""
+        return verify_perform(self.operation)
+
+
+class EnterOp(ProvDialect.Operation, name="enter"):
+    """``x → (op, x)``: gives an execution its next input. When it has all, its action state is reached."""
+
+    waiting: ext.Operand[StateType]
+    input: ext.Operand[Any]
+    state: ext.Result[StateType]
+
+    def verify_invariants(self) -> bool:
+        """Checks that it goes on from a ``prov.perform``."""
+        return verify_step(self.operation)
+
+
+class LeaveOp(ProvDialect.Operation, name="leave"):
+    """``(op, x) → y``: from an action state, silently, to the op's result number ``index``."""
+
+    state: ext.Operand[StateType]
+    index: ir.IntegerAttr
+    value: ext.Result[Any]
+
+    def verify_invariants(self) -> bool:
+        """Checks that it goes on from a ``prov.perform``."""
+        return verify_step(self.operation)
+
+
+class ResultOp(ProvDialect.Operation, name="result"):
+    """In a ``prov.perform``: the next result of the op, which ``prov.leave`` brings out."""
+
+    value: ext.Operand[Any]
+
+    def verify_invariants(self) -> bool:
+        """Checks where it stands."""
+        return verify_result(self.operation)
 
 
 # ext makes an accessor for each attribute, and that of `name` hides OpView.name:

@@ -9,6 +9,7 @@ from typing import Any
 from torch_mlir import ir
 
 from .prov_locations import TraceReader
+from .prov_states import state_trace
 
 _ROWS = frozenset({"prov.action", "prov.part"})
 _FRAME = {"file": ir.StringAttr, "line": ir.IntegerAttr, "function": ir.StringAttr, "internal": ir.BoolAttr}
@@ -121,6 +122,10 @@ def verify_table(table: ir.Operation) -> bool:
             errors.at(op, "must stand in a prov.table")
         if name == "builtin.module" and op != module and find_table(op) is not None:
             return ir.WalkResult.SKIP  # it has a ledger of its own
+        if name == "prov.perform":
+            stated = [str(id_) for id_ in state_trace(op) or () if id_ not in names]
+            if stated:
+                errors.at(op, f"performs {', '.join(stated)}, which the module's prov.table does not have")
         location = op.location
         attribute = location.attr
         if attribute not in known:

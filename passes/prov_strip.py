@@ -6,12 +6,12 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from covan_mlir.dialects.prov import detach_table
-from covan_mlir.dialects.prov_locations import rewrite_locations, strip
+from covan_mlir.dialects.prov_locations import TRACE, rewrite_locations, strip
 
 
 @dataclass(frozen=True)
 class ProvStrip:
-    """Removes the table and every trace from locations, keeping files, lines and other names.
+    """Removes the table and every trace, keeping files, lines and other names in locations.
 
     Before::
 
@@ -30,3 +30,11 @@ class ProvStrip:
     def run(self, op: ir.Operation) -> None:
         detach_table(op)
         rewrite_locations(op, strip)
+        nothing = ir.DynamicAttr.get(TRACE, [ir.ArrayAttr.get([], op.context)], op.context)
+
+        def visit(nested: ir.Operation) -> ir.WalkResult:
+            if nested.name == "prov.perform":
+                nested.attributes["trace"] = nothing
+            return ir.WalkResult.ADVANCE
+
+        op.walk(visit)

@@ -1,7 +1,8 @@
 """No covan pass may lose or invent provenance: traces before and after a pass, compared.
 
-A pass may remove an id from the IR only if the rewriter wrote down why, may not name an id that no op carried, and,
-in a module with a ``prov.table``, may not leave an op without a trace that was not without one before. One walk before and one after.
+A pass may remove an id from the IR only if the rewriter wrote down why; it may not name an id that no op carried; and
+in a module with a ``prov.table`` no op may be without a trace that was not without one before. One walk before and one
+after.
 """
 
 import contextvars
