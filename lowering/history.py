@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,19 +35,23 @@ class HistoryObserver:
 
     Attributes:
         steps: per step, by part id, operation names and their counts; a part is left out while it does not change.
+        done: the last step that is of interest is over.
     """
 
     read: TraceReader
     steps: list[tuple[str, dict[int, dict[str, int] | None]]] = field(default_factory=list)
     _now: dict[int, dict[str, int]] = field(default_factory=dict)
-    _done: bool = False
+    done: bool = False
 
     def __call__(self, step: str, state: State) -> None:
-        if self._done:
+        if self.done:
             return
-        self._done = step == LAST
+        self.done = step == LAST
         with state.session.context if state.session else state.module.context:
-            found = self._count(state.module.operation, state.session is not None)
+            self.record(step, count(state.module.operation, self.read))
+
+    def record(self, step: str, found: dict[int, dict[str, int]]) -> None:
+        """Note what ``step`` changed, given what there is after it."""
         changed: dict[int, dict[str, int] | None] = {
             i: names for i, names in found.items() if self._now.get(i) != names
         }
@@ -54,20 +59,25 @@ class HistoryObserver:
         self._now = found
         self.steps.append((step, changed))
 
-    def _count(self, module: Any, in_iree: bool) -> dict[int, dict[str, int]]:
-        if in_iree:
-            from iree.compiler import ir
-        else:
-            from torch_mlir import ir
-        found: dict[int, Counter[str]] = {}
-        read = self.read.ids
 
-        def visit(op: Any) -> Any:
-            name = op.name
-            if name not in _SILENT and not name.startswith(_SILENT_DIALECTS):
-                for i in read(op.location):
-                    found.setdefault(i, Counter())[name] += 1
-            return ir.WalkResult.SKIP if name.startswith(_WHOLE) else ir.WalkResult.ADVANCE
+def bindings(op: Any) -> Any:
+    """The ``ir`` module of the binding that an operation belongs to."""
+    return sys.modules[type(op.location).__module__]
 
-        module.walk(visit, ir.WalkOrder.PRE_ORDER)
-        return {i: dict(names) for i, names in found.items()}
+
+def count(root: Any, read: TraceReader) -> dict[int, dict[str, int]]:
+    """By part id, the operations in ``root`` that carry it, by name."""
+    walk = bindings(root).WalkResult
+    order = bindings(root).WalkOrder.PRE_ORDER
+    found: dict[int, Counter[str]] = {}
+    ids = read.ids
+
+    def visit(op: Any) -> Any:
+        name = op.name
+        if name not in _SILENT and not name.startswith(_SILENT_DIALECTS):
+            for i in ids(op.location):
+                found.setdefault(i, Counter())[name] += 1
+        return walk.SKIP if name.startswith(_WHOLE) else walk.ADVANCE
+
+    root.walk(visit, order)
+    return {i: dict(names) for i, names in found.items()}

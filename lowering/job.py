@@ -9,8 +9,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.lowering import externals, iree_phases, torch_to_linalg
 from covan_mlir.lowering.history import HistoryObserver
+from covan_mlir.lowering.pass_history import PassHistory
+from covan_mlir.lowering.pass_prints import PassPrints
 from covan_mlir.lowering.pipeline import State, Step, StepError, instrument, run
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.sites import SiteObserver
@@ -26,11 +29,14 @@ class JobError(Exception):
         self.row = row
 
 
-def compile_job(bytecode: bytes, job: Job, told: Callable[[str], None]) -> tuple[dict[str, Any], bytes]:
+def compile_job(
+    bytecode: bytes, job: Job, told: Callable[[str], None], prints: PassPrints | None = None
+) -> tuple[dict[str, Any], bytes]:
     """-> (what was found out, the program).
 
     Args:
         told: is given each step's name before it runs.
+        prints: for ``trace="passes"``.
 
     Raises:
         JobError: a step failed.
@@ -38,13 +44,13 @@ def compile_job(bytecode: bytes, job: Job, told: Callable[[str], None]) -> tuple
     reason: dict[str, Any] | None = None
     if job.frontend in ("auto", "linalg"):
         try:
-            return _attempt("linalg", bytecode, job, told)
+            return _attempt("linalg", bytecode, job, told, prints)
         except JobError as error:
             if job.frontend == "linalg" or error.row["phase"] not in {step.name for step in torch_to_linalg.STEPS}:
                 raise
             reason = error.row
     try:
-        result, program = _attempt("torch", bytecode, job, told)
+        result, program = _attempt("torch", bytecode, job, told, prints)
     except JobError as error:
         if reason:  # the first refusal names the operation; the second one usually repeats it in other words
             error.row["diagnostics"] = reason["diagnostics"] + error.row["diagnostics"]
@@ -53,7 +59,9 @@ def compile_job(bytecode: bytes, job: Job, told: Callable[[str], None]) -> tuple
     return result, program
 
 
-def _attempt(frontend: str, bytecode: bytes, job: Job, told: Callable[[str], None]) -> tuple[dict[str, Any], bytes]:
+def _attempt(
+    frontend: str, bytecode: bytes, job: Job, told: Callable[[str], None], prints: PassPrints | None
+) -> tuple[dict[str, Any], bytes]:
     from torch_mlir import ir as torch_ir
 
     from covan_mlir import dialects
@@ -65,7 +73,7 @@ def _attempt(frontend: str, bytecode: bytes, job: Job, told: Callable[[str], Non
         module = torch_ir.Module.parse(bytecode)
     table = prov.detach_table(module) if job.provenance else None
     observer = SiteObserver() if table is not None else None
-    history = HistoryObserver(observer.read) if observer is not None else None
+    history = _history(job, observer.read, prints) if observer is not None else None
     steps: list[Step] = list(torch_to_linalg.STEPS) if frontend == "linalg" else []
     steps.append(iree_phases.enter(job.flags))
     if job.weights and frontend == "linalg":
@@ -80,6 +88,8 @@ def _attempt(frontend: str, bytecode: bytes, job: Job, told: Callable[[str], Non
         step_name = name
         told(name)
         keep(name)
+        if isinstance(history, PassHistory):
+            history.before(name, state)
 
     try:
         run(instrument(steps, [o for o in (observer, history) if o is not None]), state, before)
@@ -100,8 +110,16 @@ def _attempt(frontend: str, bytecode: bytes, job: Job, told: Callable[[str], Non
         "commands": observer.commands if observer else [],
         "graph": observer.graph if observer else {},
         "history": history.steps if history else [],
+        "unseen": history.unseen if isinstance(history, PassHistory) else {},
     }
     return result, state.output
+
+
+def _history(job: Job, read: TraceReader, prints: PassPrints | None) -> HistoryObserver:
+    if job.trace != "passes":
+        return HistoryObserver(read)
+    assert prints is not None, "this worker was not started for single passes"
+    return PassHistory(read, prints=prints)
 
 
 class _Keeper:

@@ -21,12 +21,14 @@ class State:
         session: IREE's session once the module lives there.
         output: the finished program.
         seconds: wall time of each step.
+        watch: to be called on torch-mlir's pass managers before they run, or None.
     """
 
     module: Any
     session: Any = None
     output: bytes = b""
     seconds: dict[str, float] = field(default_factory=dict)
+    watch: Callable[[Any], None] | None = None
 
 
 @dataclass(frozen=True)

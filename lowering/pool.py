@@ -1,7 +1,7 @@
 """The caller's side of the worker: compile in another process, survive whatever happens there.
 
-One idle worker is kept for the next compilation. A worker that crashed, hung or was interrupted is thrown away; a
-worker that reported an error is not.
+One idle worker is kept for the next compilation, and one for the next that is traced pass by pass. A worker that
+crashed, hung or was interrupted is thrown away; a worker that reported an error is not.
 """
 
 from __future__ import annotations
@@ -55,11 +55,14 @@ class WorkerError(Exception):
 class _Worker:
     """One process and the file that collects what it prints."""
 
-    def __init__(self) -> None:
+    def __init__(self, trace: str) -> None:
         self.log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the worker
+        self.trace = trace
+        self.prints = tempfile.TemporaryDirectory(prefix="covan-passes-") if trace == "passes" else None
+        folder = [self.prints.name] if self.prints else []
         # Its own session: Ctrl-C reaches the caller, which then stops the worker in order.
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "covan_mlir.lowering.worker", str(os.getpid())],
+            [sys.executable, "-m", "covan_mlir.lowering.worker", str(os.getpid()), *folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
@@ -76,40 +79,49 @@ class _Worker:
                     stream.close()
         self.process.wait()
         self.log.close()
+        if self.prints:
+            self.prints.cleanup()
 
     def tail(self) -> str:
         self.log.seek(0, os.SEEK_END)
-        self.log.seek(max(0, self.log.tell() - _LOG_TAIL))
-        return self.log.read().decode(errors="replace").strip()
+        self.log.seek(0 if self.prints else max(0, self.log.tell() - _LOG_TAIL))
+        text = self.log.read().decode(errors="replace")
+        if self.prints:  # complaints about folders that `pass_prints` keeps the compiler from making
+            text = "\n".join(line for line in text.splitlines() if self.prints.name not in line)
+        return text.strip()[-_LOG_TAIL:]
 
 
 _lock = threading.Lock()
 _idle: list[_Worker] = []
 
 
-def prepare() -> None:
+def prepare(trace: str = "phases") -> None:
     """Start a worker in the background if none is idle: its imports overlap with the export of the model."""
     with _lock:
         _forget_inherited()
-        if not _idle:
-            _idle.append(_Worker())
+        if not _idle_for(trace):
+            _idle.append(_Worker(trace))
 
 
-def _take() -> _Worker:
+def _take(trace: str) -> _Worker:
     with _lock:
         _forget_inherited()
-        while _idle:
-            worker = _idle.pop()
+        for worker in _idle_for(trace):
+            _idle.remove(worker)
             if worker.process.poll() is None:
                 return worker
             worker.stop()
-    return _Worker()
+    return _Worker(trace)
+
+
+def _idle_for(trace: str) -> list[_Worker]:
+    return [worker for worker in _idle if worker.trace == trace]
 
 
 def _give(worker: _Worker) -> None:
     worker.jobs += 1
     with _lock:
-        if not _idle and worker.jobs < JOBS_PER_WORKER:
+        if not _idle_for(worker.trace) and worker.jobs < JOBS_PER_WORKER:
             _idle.append(worker)
             return
     worker.stop()
@@ -122,7 +134,7 @@ def _forget_inherited() -> None:
 
 @atexit.register
 def shutdown() -> None:
-    """Stop the idle worker."""
+    """Stop the idle workers."""
     with _lock:
         while _idle:
             worker = _idle.pop()
@@ -164,7 +176,7 @@ def compile_program(
 def _once(
     bytecode: bytes, job: Job, deadline: float | None, progress: Callable[[str], None] | None
 ) -> tuple[dict[str, Any], bytes]:
-    worker = _take()
+    worker = _take(job.trace)
     expired = threading.Event()
     timer = None
     if deadline is not None:

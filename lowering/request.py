@@ -17,6 +17,7 @@ class Job:
         weights: names of the trailing arguments that are read from outside the program.
         provenance: whether the module carries a ledger and sites are to be found.
         reproducer: where to keep the IR that entered the failing step, or None.
+        trace: after what the history has an entry: ``phases`` or ``passes``.
     """
 
     frontend: str
@@ -24,6 +25,7 @@ class Job:
     weights: tuple[str, ...] = ()
     provenance: bool = True
     reproducer: str | None = None
+    trace: str = "phases"
 
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> Job:

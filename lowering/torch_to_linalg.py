@@ -36,7 +36,10 @@ def _pipeline(name: str, text: str) -> Step:
 
             handler = context.attach_diagnostic_handler(told)
             try:
-                PassManager.parse(text).run(state.module.operation)
+                manager = PassManager.parse(text)
+                if state.watch:
+                    state.watch(manager)
+                manager.run(state.module.operation)
             except ir.MLIRError as error:
                 rows = [_diagnostic(info) for info in error.error_diagnostics] or seen
                 raise StepError(str(error), rows) from error

@@ -13,10 +13,13 @@ from covan_mlir.lowering import messages
 from covan_mlir.lowering.request import Job
 
 
-def main(parent: int) -> None:
+def main(parent: int, folder: str | None = None) -> None:
     """Serve the jobs of process ``parent``.
 
     Standard output is kept for messages: what compilers print goes to standard error.
+
+    Args:
+        folder: where passes print to; such a worker is for jobs with ``trace="passes"``.
     """
     _watch_parent(parent)
     requests: BinaryIO = sys.stdin.buffer
@@ -24,6 +27,9 @@ def main(parent: int) -> None:
     os.dup2(2, 1)
     # Heavy imports come before the greeting: the caller counts the worker as ready then.
     from covan_mlir.lowering.job import JobError, compile_job
+    from covan_mlir.lowering.pass_prints import PassPrints
+
+    prints = PassPrints(folder) if folder else None
 
     messages.send(answers, {"kind": "ready"})
     while True:
@@ -40,7 +46,7 @@ def main(parent: int) -> None:
             messages.send(answers, {"kind": "step", "name": name})
 
         try:
-            result, program = compile_job(blobs[0], job, told)
+            result, program = compile_job(blobs[0], job, told, prints)
         except JobError as error:
             messages.send(answers, {"kind": "error", **error.row})
         except Exception as error:  # a bug of ours must not look like a crash of a compiler
@@ -70,4 +76,4 @@ def _watch_parent(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *sys.argv[2:])

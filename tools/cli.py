@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -117,6 +117,9 @@ def compile_(
         list[str] | None,
         typer.Option("--tag", metavar="WHAT=TAG", help="Tag a name, module, group or FILE.py:LINE; may be repeated."),
     ] = None,
+    trace: Annotated[
+        Literal["phases", "passes"], typer.Option("--trace", help="Record after what of the compiler things changed.")
+    ] = "phases",
     seed: Seed = 0,
     debug: Debug = False,
 ) -> None:
@@ -146,7 +149,7 @@ def compile_(
     with Progress("importing torch") as progress:
         import covan_mlir
 
-        options = covan_mlir.CompileOptions(iree_flags=tuple(iree_flag or ()), reproducer=reproducer)
+        options = covan_mlir.CompileOptions(iree_flags=tuple(iree_flag or ()), reproducer=reproducer, trace=trace)
         progress(f"loading {path.name}")
         example = cli_models.load(path, factory, parsed, seed)
         shapes = cli_models.dynamic_shapes(example, dynamic or ())

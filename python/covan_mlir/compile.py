@@ -72,7 +72,8 @@ def compile_module(
     if rules and not provenance:
         raise TagError("tags are kept in the lineage: compile with provenance=True")
     tell = progress or (lambda step: None)
-    pool.prepare()
+    trace = options.trace if provenance else "phases"
+    pool.prepare(trace)
     with _export_lock, _uncollected():
         tell("export")
         captured = capture(model, args, kwargs, dynamic_shapes)
@@ -83,12 +84,14 @@ def compile_module(
         calls, marks = groups(captured.program.graph)
         tagged = Lineage(imported.actions, groups=calls, tags=marks)
     apply_tags(tagged, rules)  # before the compiler's long work: a name may be wrong
-    job = Job(options.frontend, flags, tuple(imported.weights), provenance, options.reproducer)
+    job = Job(options.frontend, flags, tuple(imported.weights), provenance, options.reproducer, trace)
     try:
         result, program = pool.compile_program(imported.bytecode, job, timeout=options.timeout, progress=tell)
     except pool.WorkerError as error:
         raise _compile_error(error, imported.actions) from None
     _report_frontend(result, imported.actions)
+    for step, number in result["unseen"].items():
+        log.info("%s: what became of %d parts could not be told pass by pass", step, number)
     tell("load")
     return Executable(
         program,

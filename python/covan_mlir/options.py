@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Frontend = Literal["auto", "linalg", "torch"]
+Trace = Literal["phases", "passes"]
 _MIB = 1 << 20
 
 
@@ -24,6 +25,8 @@ class CompileOptions:
         reproducer: path to which the IR that entered the failing phase is written when compilation fails.
         device: driver that runs the program: ``local-task`` (all cores), ``local-sync`` (the calling thread), or
             ``auto``: ``local-sync`` for programs too small to gain from threads.
+        trace: how finely the lineage records what became of the model: after each phase of the compiler, or also
+            after each pass (``passes``: slower, same machine code).
     """
 
     iree_flags: tuple[str, ...] = ()
@@ -32,6 +35,7 @@ class CompileOptions:
     timeout: float | None = None
     reproducer: str | None = None
     device: str = "auto"
+    trace: Trace = "phases"
 
     def __post_init__(self) -> None:
         flags: object = self.iree_flags  # callers without a type checker pass one string, or a list
@@ -46,3 +50,5 @@ class CompileOptions:
             raise ValueError(f"timeout is a positive number of seconds or None, not {self.timeout}")
         if self.device not in ("auto", "local-task", "local-sync"):
             raise ValueError(f"device is 'auto', 'local-task' or 'local-sync', not {self.device!r}")
+        if self.trace not in ("phases", "passes"):
+            raise ValueError(f"trace is 'phases' or 'passes', not {self.trace!r}")

@@ -27,7 +27,7 @@ def net() -> nn.Module:
 
 
 def idle() -> list[int]:
-    return [worker.process.pid for worker in pool._idle]
+    return [worker.process.pid for worker in pool._idle_for("phases")]
 
 
 def alive(pid: int) -> bool:
