@@ -52,7 +52,7 @@ def part_fates(
     viewed = _sites((site.id, site.views) for site in sites)
     folded = _sites((site.id, site.folds) for site in sites)
     needed = set(live)
-    gone = vanished(history)
+    gone = vanished(history, source.parts)
     last = history[-1][0] if history else ""
     fates: dict[int, Fate] = {}
     for index in sorted(source.parts):
@@ -120,17 +120,15 @@ def live_parts(parts: Mapping[int, Part], results: Iterable[int]) -> set[int]:
     return needed
 
 
-def vanished(history: Sequence[tuple[str, Mapping[int, Any]]]) -> dict[int, str]:
-    """The step after which no operation carried a part any more, for parts that vanished."""
-    found: dict[int, str] = {}
-    seen: set[int] = set()
+def vanished(history: Sequence[tuple[str, Mapping[int, Any]]], parts: Iterable[int]) -> dict[int, str]:
+    """The step after which no operation carried a part any more, for those of ``parts`` that vanished."""
+    found: dict[int, str] = dict.fromkeys(parts, history[0][0]) if history else {}
     for step, changed in history:
         for part, names in changed.items():
             index = int(part)
             if names is None:
                 found[index] = step
             else:
-                seen.add(index)
                 found.pop(index, None)
     return found
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from covan_mlir.bipartite import Edge, Relation
+    from covan_mlir.chain import Chain
     from covan_mlir.fates import Fate
 
 
@@ -326,10 +327,30 @@ class Lineage:
         Raises:
             KeyError: there is no such action, or the name stands for several.
         """
+        return self.fates[self._one(what).id]
+
+    def _one(self, what: Action | int | str) -> Action:
         found = self.find(what)
         if len(found) > 1:
             raise KeyError(f"{what!r} stands for {len(found)} actions: ask for one of {[a.name for a in found[:5]]}")
-        return self.fates[found[0].id]
+        return found[0]
+
+    def chain(self, what: Action | Site | int | str) -> Chain:
+        """Step by step, what the compiler made of an action, or what a site was made of.
+
+        Args:
+            what: an action, its id or its name; or a site, by itself or as ``site:7``.
+
+        Raises:
+            KeyError: there is no such action or site, or the name stands for several.
+        """
+        from covan_mlir import chain
+
+        if isinstance(what, str) and (number := what.removeprefix("site:")) != what and number.isdecimal():
+            what = self.site(int(number))
+        if isinstance(what, Site):
+            return chain.of_site(self, self.site(what))
+        return chain.of_action(self, self._one(what))
 
     def explain(self, what: Action | int | str | None = None) -> str:
         """Text table of the sites and what each performs; of those of ``what`` alone, if given."""
