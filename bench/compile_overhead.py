@@ -3,14 +3,14 @@
     python bench/compile_overhead.py [names] [--rounds 5] [--seconds 3] [--json overhead.json]
 
 The time is that of `compile_module` from the module to the callable, export included, after one untimed
-compilation of each kind. The two kinds take turns; the ratio is the median over pairs of neighbours. Calls
-must not differ at all: the kernels are the same.
+compilation of each kind. The kinds take turns; a ratio is the median over pairs of neighbours. ``passes`` is
+provenance with ``trace="passes"``. Calls must not differ at all: the kernels are the same.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Literal
 
 import common
 import torch
@@ -22,17 +22,22 @@ DEFAULT = ("mobilenet", "blocks", "gpt2", "bert", "vit", "resnet", "t5_encoder")
 
 
 def measure(name: str, rounds: int, seconds: float) -> common.Row:
-    """Compile and call times of one model in both ways."""
+    """Compile and call times of one model in all ways."""
     model, args, kwargs = build(name)
 
-    def compiled(provenance: bool) -> Any:
-        return covan_mlir.compile_module(model, args, kwargs, provenance=provenance)
+    def compiled(provenance: bool, trace: Literal["phases", "passes"] = "phases") -> Any:
+        options = covan_mlir.CompileOptions(trace=trace)
+        return covan_mlir.compile_module(model, args, kwargs, provenance=provenance, options=options)
 
-    with_it, without = compiled(True), compiled(False)
+    with_it, without, _ = compiled(True), compiled(False), compiled(True, "passes")
     compiles = common.interleave(
-        {"with": lambda: compiled(True), "without": lambda: compiled(False)},
+        {
+            "with": lambda: compiled(True),
+            "without": lambda: compiled(False),
+            "passes": lambda: compiled(True, "passes"),
+        },
         rounds=rounds,
-        warmup=0,  # the two compilations above
+        warmup=0,  # the compilations above
         collect=True,
     )
     with torch.no_grad():
@@ -49,6 +54,8 @@ def measure(name: str, rounds: int, seconds: float) -> common.Row:
         "with s": compiles["with"].median,
         "without s": compiles["without"].median,
         "ratio": compiles["with"].over(compiles["without"]),
+        "passes s": compiles["passes"].median,
+        "passes ratio": compiles["passes"].over(compiles["without"]),
         "spread": f"±{100 * compiles['without'].spread:.1f} %",
         "call ms with": calls["with"].median * 1e3,
         "without": calls["without"].median * 1e3,
