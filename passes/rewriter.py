@@ -121,7 +121,7 @@ class Rewriter:
         # The locations handed out: an op that has one was built here, even if nobody has told.
         self._given: set[ir.Attribute] = set()
         self._fused: dict[tuple[ir.Attribute, ...], ir.Location] = {}
-        self._remember(self.root)
+        self._remember(_isolated(self.root))
 
     def location_of(self, *ops: Op) -> ir.Location:
         """The canonical location with the traces of ``ops`` and of all ops in them."""
@@ -174,6 +174,10 @@ class Rewriter:
         replaced = tuple(op.operation for op in ops)
         if not replaced:
             raise RewriteError("nothing is being replaced", self.root.location)
+        for i, op in enumerate(replaced if len(replaced) > 1 else ()):
+            around = op.parent
+            if op in replaced[:i] or (around is not None and _within(around, replaced) is not None):
+                raise RewriteError(f"'{op.name}' is replaced twice, or with an op that it stands in", op.location)
         copied = tuple(op.operation for op in copies)
         location = self.location_of(*replaced, *copied)
         new = Replacement(self, replaced, copied, location)
@@ -339,16 +343,6 @@ class Rewriter:
         root.walk(visit)
 
     def _erase_all(self, ops: tuple[ir.Operation, ...]) -> None:
-        def visit(nested: ir.Operation) -> ir.WalkResult:
-            self._known.discard(address(nested))
-            if self._listener is not None:
-                for value in nested.operands:
-                    source = _definition(value)
-                    if source is not None:
-                        self._listener.created(source)
-                self._listener.erasing(nested)
-            return ir.WalkResult.ADVANCE
-
         waiting = list(ops)
         while waiting:  # readers before what they read, in whatever order the ops were named
             free = [op for op in waiting if not any(True for result in op.results for _ in result.uses)]
@@ -356,14 +350,40 @@ class Rewriter:
                 raise RewriteError(f"the replaced ops read each other in a circle: '{waiting[0].name}'")
             waiting = [op for op in waiting if op not in free]
             for op in free:
-                op.walk(visit)
+                self._forget(op)
                 op.erase()
+
+    def _forget(self, op: ir.Operation) -> None:
+        gone: list[ir.Operation] = []
+
+        def visit(nested: ir.Operation) -> ir.WalkResult:
+            gone.append(nested)
+            return ir.WalkResult.ADVANCE
+
+        op.walk(visit)
+        self._known.difference_update(map(address, gone))
+        if self._listener is not None:
+            # First of those with fewer readers, for these may go as well.
+            for nested in gone:
+                for value in nested.operands:
+                    source = _definition(value)
+                    if source is not None:
+                        self._listener.created(source)
+            for nested in gone:
+                self._listener.erasing(nested)
 
 
 def _definition(value: ir.Value) -> ir.Operation | None:
     """The op that gives ``value``; None for a block argument."""
     owner = value.owner
     return None if isinstance(owner, ir.Block) else owner.operation
+
+
+def _isolated(op: ir.Operation) -> ir.Operation:
+    """The op around ``op``, or ``op``, from whose outside nothing in it can be read."""
+    while not op.has_trait(ir.IsIsolatedFromAboveTrait) and (above := op.parent) is not None:
+        op = above.operation
+    return op
 
 
 def _in_block(op: Op, block: ir.Block) -> ir.Operation | None:

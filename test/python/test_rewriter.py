@@ -1,98 +1,20 @@
-"""The rewriter's rule, the patterns over it, and the check around every covan pass."""
+"""The rewriter's rule, and mistakes that it finds."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rewriting import BRANCH, CHAIN, TABLE, as_pass, find, ops, parse, run, traces
 from torch_mlir import ir
 from torch_mlir.dialects import arith, math
 
-from covan_mlir import dialects
 from covan_mlir.dialects.prov_locations import ids
-from covan_mlir.passes import registry
-from covan_mlir.passes.patterns import apply_patterns
 from covan_mlir.passes.rewriter import RewriteError, Rewriter
-from covan_mlir.passes.trace_check import TraceError, run_checked
-
-TABLE = """
-  "prov.table"() ({
-    "prov.action"() {id = 3, name = "exp", op = "aten.exp", module = "", frames = [], types = []} : () -> ()
-    "prov.action"() {id = 4, name = "mul", op = "aten.mul", module = "", frames = [], types = []} : () -> ()
-    "prov.action"() {id = 5, name = "add", op = "aten.add", module = "", frames = [], types = []} : () -> ()
-  }) : () -> ()"""
-
-CHAIN = """
-  func.func @f(%x: f32, %y: f32) -> f32 {
-    %e = math.exp %x : f32 loc("prov:3:exp"("model.py":7:0))
-    %m = arith.mulf %e, %y : f32 loc("prov:4:mul"("model.py":8:0))
-    %a = arith.addf %m, %y : f32 loc("prov:5:add"("model.py":9:0))
-    return %a : f32
-  }"""
-
-
-def parse(*texts: str) -> ir.Module:
-    context = ir.Context()
-    context.allow_unregistered_dialects = True
-    dialects.load(context)
-    return ir.Module.parse(f"module {{{''.join(texts)}}}", context)
-
-
-def ops(module: ir.Module, name: str | None = None) -> list[ir.Operation]:
-    """The ops in functions, terminators aside, or all with a name."""
-    found: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "prov.table":
-            return ir.WalkResult.SKIP
-        if op.name == name or (name is None and op.name not in ("builtin.module", "func.func", "func.return")):
-            found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
-
-
-def traces(module: ir.Module) -> list[tuple[str, set[int]]]:
-    return [(op.name, set(ids(op.location))) for op in ops(module)]
-
-
-def run(pass_: Any, module: ir.Module) -> None:
-    run_checked(pass_, module.operation)
-    assert module.operation.verify()
-
-
-def as_pass(body: Callable[[ir.Operation], None], drops: bool = False) -> Any:
-    """A pass made of a function."""
-
-    @dataclass(frozen=True)
-    class Made:
-        name: ClassVar[str] = "test-made"
-        op_name: ClassVar[str | None] = None
-        drops_traces: ClassVar[bool] = drops
-
-        def run(self, op: ir.Operation) -> None:
-            body(op)
-
-    return Made()
-
-
-def find(root: ir.Operation, name: str) -> ir.Operation:
-    found: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name == name:
-            found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    root.walk(visit)
-    return found[0]
-
+from covan_mlir.passes.trace_check import run_checked
 
 # The rule
 
@@ -327,9 +249,21 @@ def _only_of_another(root: ir.Operation) -> None:
         pass
 
 
+def _twice(root: ir.Operation) -> None:
+    with Rewriter(root).replacing(find(root, "arith.addf"), find(root, "arith.addf")):
+        pass
+
+
+def _nested(root: ir.Operation) -> None:
+    with Rewriter(root).replacing(find(root, "func.func"), find(root, "arith.addf")):
+        pass
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
+        (_twice, "'arith.addf' is replaced twice, or with an op that it stands in"),
+        (_nested, "'arith.addf' is replaced twice, or with an op that it stands in"),
         (_loses, "replacing 'arith.addf' loses ids 5: no new op carries them, and no reason is given"),
         (_foreign, "the new 'arith.mulf' carries ids 3, which none of the replaced ops does"),
         (_no_successor, "a result of 'arith.addf' is replaced by nothing, and 'func.return' reads it"),
@@ -346,150 +280,24 @@ def test_mistakes(body: Callable[[ir.Operation], None], message: str) -> None:
         body(parse(TABLE, CHAIN).operation)
 
 
-# The check around passes, which do what they like
+def test_a_root_that_reads_from_outside() -> None:
+    module = parse(BRANCH.replace("RETURN", "return %r : f32"))
 
+    def expand(branch: ir.Operation) -> None:
+        add = find(branch, "arith.addf")
+        with Rewriter(branch).replacing(add) as new:
+            new.results(arith.subf(add.operands[0], arith.negf(add.operands[1])))
 
-def _drops(root: ir.Operation) -> None:
-    find(root, "math.exp").location = find(root, "arith.mulf").location
-
-
-def _erases(root: ir.Operation) -> None:
-    add = find(root, "arith.addf")
-    add.results[0].replace_all_uses_with(add.operands[0])
-    add.erase()
-
-
-def _invents(root: ir.Operation) -> None:
-    find(root, "math.exp").location = ir.Location.fused(
-        [find(root, "math.exp").location, ir.Location.name("prov:9:new", context=root.context)], context=root.context
-    )
-
-
-def _forgets(root: ir.Operation) -> None:
-    add = find(root, "arith.addf")
-    with ir.InsertionPoint(add), ir.Location.unknown(root.context):
-        add.results[0].replace_all_uses_except(arith.negf(add.operands[0]), add)
-
-
-def _strips(root: ir.Operation) -> None:
-    find(root, "math.exp").location = ir.Location.file("model.py", 7, 0, root.context)
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (_drops, "drops id 3 (exp): 'math.exp' carried it before, no op does now"),
-        (_erases, "drops id 5 (add): 'arith.addf' carried it before, no op does now"),
-        (_invents, "invents id 9: 'math.exp' names what no op carried before and the module's prov.table does not"),
-        (_strips, "leaves 'math.exp' without a trace, in a module that has a prov.table"),
-        (_forgets, "leaves 'arith.negf' without a trace, in a module that has a prov.table"),
-    ],
-)
-def test_the_check_finds(body: Callable[[ir.Operation], None], message: str) -> None:
-    with pytest.raises(TraceError, match=re.escape(message)):
-        run_checked(as_pass(body), parse(TABLE, CHAIN).operation)
-
-
-def test_what_the_check_lets_pass() -> None:
-    # Declared; in a module without a table, ops need no trace; another function still carries the id.
-    run(as_pass(_drops, drops=True), parse(TABLE, CHAIN))
-    run(as_pass(_forgets), parse(CHAIN))
-    with pytest.raises(TraceError, match="drops id 3: "):
-        run_checked(as_pass(_drops), parse(CHAIN).operation)
-    two = parse(TABLE, CHAIN, CHAIN.replace("@f", "@g"))
-    run_checked(as_pass(_drops), find(two.operation, "func.func"))
-    run_checked(as_pass(lambda op: op.erase()), find(two.operation, "func.func"))
-    with pytest.raises(TraceError, match="drops id 4"):
-        run_checked(as_pass(lambda op: op.erase()), find(two.operation, "func.func"))
-
-
-def test_untraced_ops_may_be_replaced_by_untraced_ops() -> None:
-    text = CHAIN.replace('loc("prov:5:add"("model.py":9:0))', "")
-
-    def replace(root: ir.Operation) -> None:
-        add = find(root, "arith.addf")
-        with Rewriter(root).replacing(add) as new:
-            new.results(arith.subf(arith.negf(add.operands[0]), add.operands[1]))
-
-    module = parse(TABLE, text)
-    run(as_pass(replace), module)
-    assert traces(module)[-2:] == [("arith.negf", set()), ("arith.subf", set())]
-
-
-def test_the_pipeline_reports_each_fault_at_its_op() -> None:
-    module = parse(TABLE, CHAIN)
-
-    def many(root: ir.Operation) -> None:
-        for _ in range(9):
-            _forgets(root)
-        _drops(root)
-
-    made = as_pass(many)
-    pipeline = registry.Pipeline("builtin.module", (registry.Step(("func.func",), made),))
-    with pytest.raises(registry.PassError) as caught:
-        pipeline.run(module)
-    text = str(caught.value)
-    assert isinstance(caught.value.__cause__, TraceError)
-    assert "\"model.py\":7:0): pass 'test-made' drops id 3 (exp): 'math.exp' carried it" in text
-    assert text.count("leaves 'arith.negf' without a trace") == 4
-    assert "(and 5 more like these)" in text
-
-
-# Patterns
-
-
-@dataclass(frozen=True)
-class FuseMulAdd:
-    """A product that only a sum reads is fused into it."""
-
-    op_names: ClassVar[tuple[str, ...]] = ("arith.addf",)
-
-    def match_and_rewrite(self, op: ir.Operation, rewriter: Rewriter) -> None:
-        mul = op.operands[0].owner
-        if isinstance(mul, ir.Block) or mul.operation.name != "arith.mulf":
-            return
-        if sum(1 for _ in mul.operation.results[0].uses) > 1:
-            return
-        with rewriter.replacing(mul, op) as new:
-            new.results(math.fma(*mul.operation.operands, op.operands[1]))
-
-
-@dataclass(frozen=True)
-class ExpandFma:
-    op_names: ClassVar[tuple[str, ...]] = ("math.fma",)
-
-    def match_and_rewrite(self, op: ir.Operation, rewriter: Rewriter) -> None:
-        a, b, c = op.operands
-        with rewriter.replacing(op) as new:
-            new.results(arith.addf(arith.mulf(a, b), c))
-
-
-@dataclass(frozen=True)
-class EraseDead:
-    op_names: ClassVar[tuple[str, ...]] = ()
-
-    def match_and_rewrite(self, op: ir.Operation, rewriter: Rewriter) -> None:
-        if op.name.split(".")[0] in ("arith", "math") and not any(True for _ in op.results[0].uses):
-            rewriter.erase(op)
-
-
-def test_patterns() -> None:
-    module = parse(TABLE, CHAIN)
-    assert apply_patterns(module, [FuseMulAdd()]) == 1
-    assert traces(module) == [("math.exp", {3}), ("math.fma", {4, 5})]
-    assert apply_patterns(module, [ExpandFma()]) == 1
-    assert traces(module) == [("math.exp", {3}), ("arith.mulf", {4, 5}), ("arith.addf", {4, 5})]
-
-
-def test_patterns_that_undo_each_other() -> None:
-    with pytest.raises(RewriteError, match="no end after 40 rewrites, the last one by"):
-        apply_patterns(parse(CHAIN), [FuseMulAdd(), ExpandFma()], most_changes=40)
-
-
-def test_erasing_reaches_what_was_read() -> None:
-    module = parse(TABLE, CHAIN.replace("return %a", "return %x"))
-    assert apply_patterns(module, [EraseDead()]) == 3
-    assert traces(module) == []
+    run_checked(as_pass(expand), find(module.operation, "scf.if"))
+    assert traces(module) == [
+        ("math.exp", {3}),
+        ("scf.if", set()),
+        ("arith.mulf", {4}),
+        ("arith.negf", {5}),
+        ("arith.subf", {5}),
+        ("scf.yield", set()),
+        ("scf.yield", set()),
+    ]
 
 
 # Any graph, any part of it
