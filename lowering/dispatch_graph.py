@@ -38,7 +38,7 @@ SILENT = frozenset(
 _SILENT_DIALECTS = ("iree_tensor_ext.", "util.", "hal.")
 
 # The same elements, seen in another shape: no node of the graph.
-_VIEWS = frozenset(
+VIEWS = frozenset(
     {
         "flow.tensor.reshape",
         "flow.tensor.bitcast",
@@ -55,6 +55,9 @@ _VIEWS = frozenset(
 )
 # Inside a dispatch: what only changes the shape of what was computed before.
 _INNER_VIEWS = frozenset({"tensor.cast", "tensor.collapse_shape", "tensor.expand_shape", "tensor.extract_slice"})
+_EMPTY = frozenset({"tensor.empty", "flow.tensor.empty", "flow.tensor.alloca"})
+# A piece of the elements, moved and not changed.
+_PIECES = frozenset({"flow.tensor.slice", "tensor.extract_slice"})
 _DISPATCH = "flow.dispatch.workgroups"
 _STORE = "iree_tensor_ext.dispatch.tensor.store"
 
@@ -107,20 +110,24 @@ class DispatchGraph:
                 self._values[op.results[0]] = ["arg", ir.BlockArgument(op.operands[0]).arg_number]
             elif name == "arith.constant":
                 self._values[op.results[0]] = ["const", self._ids(op)]
+            elif name in _EMPTY:
+                self._values[op.results[0]] = ["const", []]
             elif name == "util.global.load":
                 self._values[op.results[0]] = ["global", op.attributes["global"].value]
             elif name == "util.global.store":
                 self.globals[op.attributes["global"].value]["value"] = self._value(op.operands[0])
             elif name == _DISPATCH:
                 self._node(op, "dispatch", phase, self._outputs(op), performed(op, self._read))
-            elif name in _VIEWS:
+            elif name in VIEWS or name in ("hal.tensor.export", "hal.tensor.alias"):
                 self._values[op.results[0]] = self._value(op.operands[0])
-            elif name == "hal.tensor.export":
-                self.results.append(self._value(op.operands[0]))
+            elif name == "util.return":
+                self.results = [self._value(operand) for operand in op.operands]
             elif name.startswith(("flow.", "tensor.")) and len(op.results):
                 ids = self._ids(op)
-                if name != "tensor.empty" and name != "tensor.dim":
-                    self._node(op, "transfer", phase, [[["move", ids]]] * len(op.results), frozenset(ids))
+                # A slice is a piece of what it is given, whatever operation asked for it.
+                how = [["input", []]] if name in _PIECES else [["move", ids]]
+                if name != "tensor.dim":
+                    self._node(op, "transfer", phase, [how] * len(op.results), frozenset(ids))
             else:
                 for region in op.regions:
                     for inner in region:

@@ -14,6 +14,7 @@ from covan_mlir.lowering import externals, iree_phases, torch_to_linalg
 from covan_mlir.lowering.history import HistoryObserver
 from covan_mlir.lowering.pass_history import PassHistory
 from covan_mlir.lowering.pass_prints import PassPrints
+from covan_mlir.lowering.phase_graph import PhaseObserver
 from covan_mlir.lowering.pipeline import State, Step, StepError, instrument, run
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.sites import SiteObserver
@@ -74,6 +75,7 @@ def _attempt(
     table = prov.detach_table(module) if job.provenance else None
     observer = SiteObserver() if table is not None else None
     history = _history(job, observer.read, prints) if observer is not None else None
+    phases = PhaseObserver(observer.read) if observer is not None else None
     steps: list[Step] = list(torch_to_linalg.STEPS) if frontend == "linalg" else []
     steps.append(iree_phases.enter(job.flags))
     if job.weights and frontend == "linalg":
@@ -92,7 +94,7 @@ def _attempt(
             history.before(name, state)
 
     try:
-        run(instrument(steps, [o for o in (observer, history) if o is not None]), state, before)
+        run(instrument(steps, [o for o in (observer, history, phases) if o is not None]), state, before)
     except StepError as error:
         raise JobError(
             {
@@ -111,6 +113,7 @@ def _attempt(
         "graph": observer.graph if observer else {},
         "history": history.steps if history else [],
         "unseen": history.unseen if isinstance(history, PassHistory) else {},
+        "phases": phases.phases if phases else [],
     }
     return result, state.output
 

@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -58,8 +59,9 @@ class _Worker:
     def __init__(self, trace: str) -> None:
         self.log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the worker
         self.trace = trace
-        self.prints = tempfile.TemporaryDirectory(prefix="covan-passes-") if trace == "passes" else None
-        folder = [self.prints.name] if self.prints else []
+        # Removed by `stop`, or by the worker when this process is gone; not by a finaliser, which forks would inherit.
+        self.prints = tempfile.mkdtemp(prefix="covan-passes-") if trace == "passes" else None
+        folder = [self.prints] if self.prints else []
         # Its own session: Ctrl-C reaches the caller, which then stops the worker in order.
         self.process = subprocess.Popen(
             [sys.executable, "-m", "covan_mlir.lowering.worker", str(os.getpid()), *folder],
@@ -80,14 +82,14 @@ class _Worker:
         self.process.wait()
         self.log.close()
         if self.prints:
-            self.prints.cleanup()
+            shutil.rmtree(self.prints, ignore_errors=True)
 
     def tail(self) -> str:
         self.log.seek(0, os.SEEK_END)
         self.log.seek(0 if self.prints else max(0, self.log.tell() - _LOG_TAIL))
         text = self.log.read().decode(errors="replace")
         if self.prints:  # complaints about folders that `pass_prints` keeps the compiler from making
-            text = "\n".join(line for line in text.splitlines() if self.prints.name not in line)
+            text = "\n".join(line for line in text.splitlines() if self.prints not in line)
         return text.strip()[-_LOG_TAIL:]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 import time
@@ -21,7 +22,7 @@ def main(parent: int, folder: str | None = None) -> None:
     Args:
         folder: where passes print to; such a worker is for jobs with ``trace="passes"``.
     """
-    _watch_parent(parent)
+    _watch_parent(parent, folder)
     requests: BinaryIO = sys.stdin.buffer
     answers: BinaryIO = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -61,7 +62,7 @@ def main(parent: int, folder: str | None = None) -> None:
             messages.send(answers, {"kind": "done", **result}, [program])
 
 
-def _watch_parent(parent: int) -> None:
+def _watch_parent(parent: int, folder: str | None) -> None:
     """End this process when the caller is gone, even in the middle of a compilation.
 
     Linux's parent-death signal would not do: it fires when the *thread* that started the worker ends.
@@ -70,6 +71,8 @@ def _watch_parent(parent: int) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1.0)
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
         os._exit(1)
 
     threading.Thread(target=watch, name="watch-parent", daemon=True).start()

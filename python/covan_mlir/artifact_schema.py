@@ -363,6 +363,8 @@ def check_lineage(row: Any, form: int) -> None:
             "fates": _items(_anything),
             "part_fates": _items(_anything),
             "history": _items(_anything),
+            "results": _items(_row(_one_of("p", "a", "w"), _exactly(int, str))),
+            "phases": _items(_row(_anything, _anything)),
             "groups": _items(_anything),
             "tags": _items(_anything),
         }
@@ -375,15 +377,16 @@ def check_lineage(row: Any, form: int) -> None:
     flag = _below(2)
     call = _row(_text, text, text, _items(frame), _items(text), _items(action), flag, flag)
     _items(call)(row["actions"], "lineage.json.actions")
-    node = _row(_natural, action, _text, text, _items(_natural), _items(text), _items(_natural), flag, _int)
-    _items(node)(row["parts"], "lineage.json.parts")
+    _items(_row(_natural, action, _text, text, _items(text), flag, _int, _text))(row["parts"], "lineage.json.parts")
     ids = frozenset(part[0] for part in row["parts"])
+    for index, item in enumerate(row["parts"]):
+        _arguments(item[-1], ids, f"lineage.json.parts[{index}]")
     if len(ids) != len(row["parts"]):
         _fail("lineage.json.parts", "gives two parts the same id")
     site, part = _below(len(row["sites"])), _among(ids, "a part")
     phase, kind = _one_of("call", "init"), _one_of("dispatch", "transfer")
     relation = (_items(action), _items(part), _items(site), _items(part), _items(part))
-    _items(_row(text, phase, kind, *relation))(row["sites"], "lineage.json.sites")
+    _items(_row(text, phase, kind, *relation, _optional(_natural)))(row["sites"], "lineage.json.sites")
     _items(_items(_optional(site)))(row["commands"], "lineage.json.commands")
     became = _one_of("dispatched", "folded", "merged", "view", "dead")
     _items(_row(became, _items(site), text, _optional(action)))(row["fates"], "lineage.json.fates")
@@ -394,9 +397,86 @@ def check_lineage(row: Any, form: int) -> None:
     _items(_row(text, _items(changed)))(row["history"], "lineage.json.history")
     _items(_row(_call, _one_of("block", "function"), _items(action)))(row["groups"], "lineage.json.groups")
     _items(_row(_tag, _items(action)))(row["tags"], "lineage.json.tags")
+    for kind, name in row["results"]:
+        _operand({kind: name}, ids, "lineage.json.results")
+    _phases(row, text)
     for key in ("groups", "tags"):
         if len({name for name, *_ in row[key]}) != len(row[key]):
             _fail(f"lineage.json.{key}", "gives one name twice")
+
+
+def _arguments(text: str, parts: frozenset[int], where: str) -> None:
+    """Arguments of a part (`covan_mlir.arguments`)."""
+    value = loads(text.encode())
+    if type(value) is not list or [type(item) for item in value] != [list, list]:
+        _fail(where, f"is called with {_short(value)}, not with lists of arguments and of named ones")
+    _items(_row(_text, _anything))(value[1], where)
+    stack = [*value[0], *(item for _, item in value[1])]
+    while stack:
+        item = stack.pop()
+        if type(item) is list:
+            stack += item
+        elif type(item) is dict:
+            _operand(item, parts, where)
+
+
+def _operand(item: dict[str, Any], parts: frozenset[int], where: str) -> None:
+    kind = next(iter(item), "")
+    if kind not in _OPERANDS or item.keys() - {kind, "of"} or type(item.get("of", "")) is not str:
+        _fail(where, f"has the argument {_short(item)}")
+    _OPERANDS[kind](item[kind], where)
+    if kind == "p":
+        _among(parts, "a part")(item[kind], where)
+
+
+_OPERANDS: Mapping[str, Check] = {
+    "p": _natural,
+    "a": _natural,
+    "w": _text,
+    "t": _text,
+    "f": _one_of("inf", "-inf", "nan"),
+    "d": _text,
+    "s": _row(*[_optional(_int)] * 3),
+    "r": _text,
+}
+
+
+def _phases(row: Mapping[str, Any], text: Check) -> None:
+    """The graphs of `covan_mlir.phases`: a node reads what nodes before or after it give."""
+    started, last = False, 0
+    for step, graph in row["phases"]:
+        text(step, "lineage.json.phases")
+        if graph is None:
+            if not started:
+                _fail("lineage.json.phases", "starts without a graph")
+            continue
+        _row(_items(_anything), _items(_anything))(graph, "lineage.json.phases")
+        started = True
+        results = [len(node[3]) if type(node) is list and len(node) == 5 else 0 for node in graph[0]]
+
+        def value(item: Any, where: str, results: list[int] = results) -> None:
+            if type(item) is list and len(item) == 2:
+                _below(len(results))(item[0], where)
+                _below(results[item[0]])(item[1], where)
+            elif type(item) is int and item >= 0:
+                _below(len(results))(item, where)
+                _below(results[item])(0, where)
+            elif item is not None and item != [] and type(item) is not int:
+                _fail(where, f"is {_short(item)}, not a value")
+
+        chain = _items(_link)
+        _items(_row(text, _below(4), _items(value), _items(chain), _items(_natural)))(graph[0], "lineage.json.phases")
+        _items(value)(graph[1], "lineage.json.phases")
+        last = len(graph[0])
+    for site in row["sites"]:
+        if site[-1] is not None and (not row["phases"] or site[-1] >= last):
+            _fail("lineage.json.sites", f"names node {site[-1]}, which the program does not have")
+
+
+def _link(value: Any, where: str) -> None:
+    _items(_natural)(value, where)
+    if not value or value[0] > 3:
+        _fail(where, f"is {_short(value)}, not a kind of link and parts")
 
 
 def _call(value: Any, where: str) -> None:

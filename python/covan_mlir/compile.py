@@ -153,6 +153,7 @@ def _lineage(imported: Imported, result: Mapping[str, Any], tagged: Lineage) -> 
         [(step, {int(part): names for part, names in changed.items()}) for step, changed in result["history"]],
         tagged.groups,
         tagged.action_tags,
+        result["phases"],
     )
 
 

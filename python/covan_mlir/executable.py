@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import iree.runtime as rt
 import numpy as np
@@ -16,6 +16,9 @@ from covan_mlir.lineage import Action, Lineage, Site
 from covan_mlir.runtime import values
 from covan_mlir.runtime.program import Program
 from covan_mlir.signature import Leaf, Signature, evaluate
+
+if TYPE_CHECKING:
+    from covan_mlir.checking.verdict import Verification
 
 # Of one core of a recent x86 processor, by order of magnitude; measured crossover on two cores.
 _FLOPS_PER_SECOND = 150e9
@@ -205,6 +208,16 @@ class Executable:
     def explain(self, what: Action | int | str | None = None) -> str:
         """Text table of what each site performs; see `Lineage.explain`."""
         return self.lineage.explain(what)
+
+    def verify(self) -> Verification:
+        """Check that the lineage is true: the source model against every observed phase and the final program.
+
+        Weak bisimulation of the action-reflected graphs, up to what each site is said to perform; fates against both.
+        The result is true only if every check ran to its end and holds; it says where and why it does not.
+        """
+        from covan_mlir.checking.verify import verify
+
+        return verify(self.lineage)
 
     def kernel_code(self, site: Site | int) -> bytes:
         """Machine code of the kernel that a site runs.

@@ -62,10 +62,13 @@ def part_fates(
             fates[index] = Fate("dead", (), at)
         elif index in performed:
             fates[index] = Fate("dispatched", performed[index], last)
+        elif source.constant[index] and not part.view and index in folded:
+            # Before twins: equal constants are read where each is needed, not where the first one is.
+            fates[index] = Fate("folded", folded[index], at)
         elif part.twin != index and fates[part.twin].kind != "dead":
             fates[index] = Fate("merged", fates[part.twin].sites, at, part.twin)
         elif source.constant[index] and not part.view:
-            fates[index] = Fate("folded", folded.get(index, ()), at)
+            fates[index] = Fate("folded", (), at)
         elif (
             not part.view
             and identity(index)

@@ -13,9 +13,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from covan_mlir.arguments import Operand
     from covan_mlir.bipartite import Edge, Relation
     from covan_mlir.chain import Chain
     from covan_mlir.fates import Fate
+    from covan_mlir.phases import Phase
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Part:
         arguments: positions of the program's arguments that it reads.
         view: its result is its input's memory, by its schema, or no tensor at all.
         twin: id of the first part that computes the same from the same; its own id if it is the first.
+        args: what the operator is called with, as text (`covan_mlir.arguments`).
     """
 
     id: int
@@ -56,6 +59,7 @@ class Part:
     arguments: tuple[int, ...] = ()
     view: bool = False
     twin: int = -1
+    args: str = "[[],[]]"
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,8 @@ class Site:
         inputs: ids of the sites whose results it reads.
         views: ids of parts that only change how it indexes.
         folds: ids of parts whose constant values it reads.
+        node: its node in the graph of the final program (`Lineage.phases`); None for work that the compiler added
+            after dispatches were formed.
     """
 
     id: int
@@ -117,6 +123,7 @@ class Site:
     inputs: tuple[int, ...] = ()
     views: tuple[int, ...] = ()
     folds: tuple[int, ...] = ()
+    node: int | None = None
 
 
 @dataclass(frozen=True)
@@ -152,6 +159,8 @@ class Lineage:
         history: Iterable[tuple[str, Mapping[int, Mapping[str, int] | None]]] = (),
         groups: Iterable[Group] = (),
         tags: Mapping[int, frozenset[str]] | None = None,
+        results: Iterable[Operand] = (),
+        phases: Iterable[Phase] = (),
     ) -> None:
         self.actions: tuple[Action, ...] = tuple(actions)
         self.sites: tuple[Site, ...] = tuple(sites)
@@ -162,6 +171,10 @@ class Lineage:
         """After each step of the compiler, what changed: per part, the operations that carry it, by count."""
         self.commands: tuple[tuple[int | None, ...], ...] = tuple(tuple(row) for row in commands)
         """For each HAL command buffer, in program order, the site of each command (None: no dispatch)."""
+        self.results: tuple[Operand, ...] = tuple(results)
+        """What the program returns, in order."""
+        self.phases: tuple[Phase, ...] = tuple(phases)
+        """The program after each step of the compiler, up to the final one: what `covan_mlir.verify` checks."""
         self.groups: tuple[Group, ...] = tuple(groups)
         """Calls of composite functions, in order of their first actions."""
         self.action_tags: dict[int, frozenset[str]] = dict(tags or {})

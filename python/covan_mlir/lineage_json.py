@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from covan_mlir import arguments, phases
 from covan_mlir.fates import Fate
 from covan_mlir.lineage import Action, Frame, Group, Lineage, Part, Site
 
@@ -24,6 +25,8 @@ def dump(lineage: Lineage) -> dict[str, Any]:
         "part_fates": [
             [part, f.kind, list(f.sites), pool(f.decided_by), f.twin] for part, f in lineage.part_fates.items()
         ],
+        "results": [list(result) for result in lineage.results],
+        "phases": phases.dump(lineage.phases, pool),
         "history": [[pool(step), _changes(changed, pool)] for step, changed in lineage.history],
         "groups": [[group.name, group.kind, list(group.actions)] for group in lineage.groups],
         "tags": _tag_rows(lineage),
@@ -35,9 +38,11 @@ def load(row: Mapping[str, Any]) -> Lineage:
     """The lineage of a JSON form that `covan_mlir.artifact` has checked."""
     pool = row["pool"]
     parts: dict[int, list[Part]] = {}
-    for id_, action, name, op, inputs, types, arguments, view, twin in row["parts"]:
+    for id_, action, name, op, types, view, twin, args in row["parts"]:
         kinds = tuple(pool[t] for t in types)
-        part = Part(id_, action, name, pool[op], tuple(inputs), kinds, tuple(arguments), bool(view), twin)
+        reads = arguments.operands(args)
+        inputs, positions = (tuple(sorted({int(i) for k, i in reads if k == kind})) for kind in "pa")
+        part = Part(id_, action, name, pool[op], inputs, kinds, positions, bool(view), twin, args)
         parts.setdefault(action, []).append(part)
     return Lineage(
         actions=[
@@ -66,8 +71,9 @@ def load(row: Mapping[str, Any]) -> Lineage:
                 inputs=tuple(inputs),
                 views=tuple(views),
                 folds=tuple(folds),
+                node=node,
             )
-            for i, (kernel, phase, kind, trace, performed, inputs, views, folds) in enumerate(row["sites"])
+            for i, (kernel, phase, kind, trace, performed, inputs, views, folds, node) in enumerate(row["sites"])
         ],
         commands=row["commands"],
         fates=[Fate(kind, tuple(sites), pool[step], twin) for kind, sites, step, twin in row["fates"]],
@@ -83,6 +89,8 @@ def load(row: Mapping[str, Any]) -> Lineage:
         ],
         groups=[Group(name, kind, tuple(ids)) for name, kind, ids in row["groups"]],
         tags=_tags(row["tags"]),
+        results=[(kind, name) for kind, name in row["results"]],
+        phases=phases.load(row["phases"], pool),
     )
 
 
@@ -115,12 +123,12 @@ def _action_row(a: Action, pool: _Pool) -> list[Any]:
 
 def _part_row(p: Part, pool: _Pool) -> list[Any]:
     types = [pool(t) for t in p.types]
-    return [p.id, p.action, p.name, pool(p.op), list(p.inputs), types, list(p.arguments), int(p.view), p.twin]
+    return [p.id, p.action, p.name, pool(p.op), types, int(p.view), p.twin, p.args]
 
 
 def _site_row(s: Site, pool: _Pool) -> list[Any]:
     relation = [list(s.trace), list(s.parts), list(s.inputs), list(s.views), list(s.folds)]
-    return [pool(s.kernel), s.phase, s.kind, *relation]
+    return [pool(s.kernel), s.phase, s.kind, *relation, s.node]
 
 
 def _tag_rows(lineage: Lineage) -> list[Any]:

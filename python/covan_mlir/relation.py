@@ -69,7 +69,7 @@ def relate(source: Source, graph: Mapping[str, Any], identity: Identity) -> list
     owners: dict[int, set[int]] = {}
     for index, node in enumerate(nodes):
         given = {part for chain in node["outputs"] for part in states(chain)}
-        for part in given.union(node["evidence"]):
+        for part in given.union(() if hands_on_pieces(node) else node["evidence"]):
             owners.setdefault(part, set()).add(index)
     return [_Builder(source, graph, owners, index, identity).build() for index in range(len(nodes))]
 
@@ -77,6 +77,11 @@ def relate(source: Source, graph: Mapping[str, Any], identity: Identity) -> list
 def states(chain: Sequence[tuple[str, Sequence[int]]]) -> set[int]:
     """The source states that a node's result may stand for: they differ in shape only."""
     return {part for _, ids in chain for part in ids}
+
+
+def hands_on_pieces(node: Mapping[str, Any]) -> bool:
+    """Whether a node only moves a piece of what it is given: its location is that of whoever asked for the piece."""
+    return node["kind"] == "transfer" and all(how == "input" for chain in node["outputs"] for how, _ in chain)
 
 
 class _Builder:
@@ -110,7 +115,8 @@ class _Builder:
                 chain = graph["nodes"][value[1]]["outputs"][value[2]]
                 self.given |= {self.source.twin(part) for part in states(chain)}
                 if any(how == "input" for how, _ in chain):  # a node that hands on what it is given, or a piece of it
-                    self.given |= {self.source.twin(part) for part in graph["nodes"][value[1]]["evidence"]}
+                    if not hands_on_pieces(graph["nodes"][value[1]]):
+                        self.given |= {self.source.twin(part) for part in graph["nodes"][value[1]]["evidence"]}
                     for inner in graph["nodes"][value[1]]["inputs"]:
                         self._give(graph, inner)
             case "arg":
@@ -125,6 +131,10 @@ class _Builder:
     def build(self) -> Region:
         region = self.region
         seeds = [part for chain in self.node["outputs"] for part in states(chain) if part in self.source.parts]
+        if hands_on_pieces(self.node):
+            self._walk(sorted(self.evidence))
+            self.region = Region(viewed=region.viewed)
+            return self.region
         self._walk(seeds or sorted(self.evidence))
         for part in self.evidence - region.performed - region.folded:
             # A part that was split stands on both sides of the border; a constant's parts may be computed in place.
@@ -166,7 +176,7 @@ class _Builder:
 
     def _place(self, part: int) -> None:
         row = self.source.parts[part]
-        if part in self.evidence:
+        if part in self.evidence and not (row.view and hands_on_pieces(self.node)):
             self.region.performed.add(part)
         elif part in self.owners or row.view or self.identity(part):
             self.region.viewed.add(part)

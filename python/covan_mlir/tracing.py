@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from covan_mlir.arguments import Operand
 from covan_mlir.fates import action_fates, live_parts, part_fates
 from covan_mlir.lineage import Action, Group, Lineage, Site
+from covan_mlir.phases import PROGRAM, Graph, Phase, settled
 from covan_mlir.relation import Region, Source, relate
 
 History = Sequence[tuple[str, Mapping[int, Mapping[str, int] | None]]]
@@ -14,7 +16,7 @@ History = Sequence[tuple[str, Mapping[int, Mapping[str, int] | None]]]
 
 def trace_program(
     actions: tuple[Action, ...],
-    results: Sequence[int],
+    results: Sequence[Operand],
     identity: Callable[[int], bool],
     graph: Mapping[str, Any],
     commands: Sequence[Mapping[str, Any]],
@@ -22,27 +24,31 @@ def trace_program(
     history: History,
     groups: Sequence[Group] = (),
     tags: Mapping[int, frozenset[str]] | None = None,
+    phases: Sequence[tuple[str, Graph]] = (),
 ) -> Lineage:
     """The lineage of one compilation.
 
     Args:
-        results: ids of the parts that the program returns.
+        results: what the program returns, in order.
         identity: whether a part gives back one of its inputs.
         graph: the program after dispatch creation (`covan_mlir.lowering.dispatch_graph`).
         commands: the work of the final program in order (`covan_mlir.lowering.sites.SiteRow`).
         buffers: per command buffer, the site of each command.
         history: which operations carried each part after each step (`covan_mlir.lowering.history`).
         groups, tags: see `Lineage`.
+        phases: the graphs of the steps before dispatches were formed (`covan_mlir.lowering.phase_graph`).
     """
     parts = {part.id: part for action in actions for part in action.parts}
     source = Source(parts)
     regions = relate(source, graph, identity)
+    commands = _adopted(commands, graph)
     sites_of: dict[int, list[int]] = {}
     for index, row in enumerate(commands):
         if row["node"] is not None:
             sites_of.setdefault(row["node"], []).append(index)
     sites = [_site(index, row, source, regions, graph, sites_of) for index, row in enumerate(commands)]
-    fates = part_fates(source, sites, live_parts(parts, results), history, identity)
+    returned = [int(name) for kind, name in results if kind == "p"]
+    fates = part_fates(source, sites, live_parts(parts, returned), history, identity)
     return Lineage(
         actions=actions,
         sites=sites,
@@ -52,7 +58,26 @@ def trace_program(
         history=history,
         groups=groups,
         tags=tags,
+        results=results,
+        phases=[*(Phase(step, settled(one)) for step, one in phases), Phase(PROGRAM, settled(graph))],
     )
+
+
+def _adopted(commands: Sequence[Mapping[str, Any]], graph: Graph) -> list[Mapping[str, Any]]:
+    """Copies lose their marks where the compiler makes them anew: one belongs to the only move with its location that
+    has no command."""
+    taken = {row["node"] for row in commands}
+    free: dict[tuple[str, frozenset[int]], list[int]] = {}
+    for index, node in enumerate(graph["nodes"]):
+        if index not in taken and node["kind"] == "transfer":
+            free.setdefault((node["phase"], frozenset(node["evidence"])), []).append(index)
+    found: list[Mapping[str, Any]] = []
+    for row in commands:
+        if row["node"] is None and row["kind"] == "transfer" and row["ids"]:
+            same = free.get((row["phase"], frozenset(row["ids"])), [])
+            row = {**row, "node": same[0]} if len(same) == 1 else row
+        found.append(row)
+    return found
 
 
 def _site(
@@ -78,4 +103,5 @@ def _site(
         inputs=tuple(sorted({site for producer in producers for site in sites_of.get(producer, ())})),
         views=tuple(sorted(region.viewed)),
         folds=tuple(sorted(region.folded)),
+        node=node,
     )

@@ -33,10 +33,22 @@ def lineage() -> Lineage:
     frames = (Frame("/home/me/model.py", 12, "forward"), Frame("/torch/nn.py", 3, "linear", internal=True))
     actions = [
         Action(
-            0, "linear", "aten.linear.default", "mlp.0", frames, ("f32[2, 4]",), (Part(0, 0, "mm", "aten.mm", (), ()),)
+            0,
+            "linear",
+            "aten.linear.default",
+            "mlp.0",
+            frames,
+            ("f32[2, 4]",),
+            (Part(0, 0, "mm", "aten.mm", (), (), (0,), args='[[{"a":0,"of":"f32[2, 4]"}],[]]'),),
         ),
         Action(
-            1, "view", "aten.view.default", "", frames[:1], ("f32[8]",), (Part(1, 1, "view", "aten.view", (0,), ()),)
+            1,
+            "view",
+            "aten.view.default",
+            "",
+            frames[:1],
+            ("f32[8]",),
+            (Part(1, 1, "view", "aten.view", (0,), (), args='[[{"p":0},[8]],[]]'),),
         ),
     ]
     return Lineage(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,26 +11,13 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from covan_mlir import arguments as arguments_text
 from covan_mlir.frontend import frames
+from covan_mlir.frontend.dtypes import NAMES
+from covan_mlir.frontend.identity import fingerprint
 from covan_mlir.lineage import Action, Part
 
 log = logging.getLogger(__name__)
-
-_SHORT = {
-    torch.float64: "f64",
-    torch.float32: "f32",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.int64: "i64",
-    torch.int32: "i32",
-    torch.int16: "i16",
-    torch.int8: "i8",
-    torch.uint8: "u8",
-    torch.uint16: "u16",
-    torch.uint32: "u32",
-    torch.uint64: "u64",
-    torch.bool: "bool",
-}
 
 
 def op_name(node: Node) -> str:
@@ -46,7 +34,7 @@ def op_name(node: Node) -> str:
 def type_strings(value: Any) -> tuple[str, ...]:
     """Types of a node's value: ``f32[8, 64]`` per tensor; Python scalars by their type's name."""
     if isinstance(value, torch.Tensor):
-        return (f"{_SHORT.get(value.dtype, str(value.dtype))}[{', '.join(str(d) for d in value.shape)}]",)
+        return (f"{NAMES.get(value.dtype, str(value.dtype))}[{', '.join(str(d) for d in value.shape)}]",)
     if isinstance(value, list | tuple):
         return tuple(text for item in value for text in type_strings(item))
     return () if value is None else (type(value).__name__.removeprefix("Sym").lower(),)
@@ -107,23 +95,38 @@ def _writes(node: Node, to: Node) -> bool:
 
 
 def ledger(
-    exported: torch.fx.Graph, decomposed: torch.fx.Graph, arguments: Sequence[Node] = ()
+    exported: torch.fx.Graph,
+    decomposed: torch.fx.Graph,
+    arguments: Sequence[Node] = (),
+    weights: Mapping[Node, str] | None = None,
 ) -> tuple[tuple[Action, ...], Mapping[str, Part]]:
     """-> (actions with their parts, part of each call node of the decomposed graph by node name).
 
     Args:
         arguments: placeholders that are the program's arguments, in order.
+        weights: placeholders that are frozen in the program, and what the model calls them.
     """
     actions = source_actions(exported)
     origin = {node: _origin(node, id(exported), actions) for node in calls(decomposed)}
     _adopt(origin, actions)
     parts: dict[str, Part] = {}
     position = {node: index for index, node in enumerate(arguments)}
+    held = weights or {}
     numbers = _ValueNumbers()
+
+    def plain(value: Any) -> Any:
+        if not isinstance(value, Node):
+            return _plain(value)
+        if value.name in parts:
+            return {"p": parts[value.name].id}
+        kind = {"a": position[value]} if value in position else {"w": held.get(value, value.name)}
+        return kind | {"of": ", ".join(type_strings(value.meta.get("val")))}
+
     for index, (node, name) in enumerate(origin.items(), start=len(actions)):
         reads = sorted({parts[n.name].id for n in node.all_input_nodes if n.name in parts})
         if name is None:
             continue  # a graph without a single tie: the warning above says so
+        args = arguments_text.encode(node.args, node.kwargs, plain)
         parts[node.name] = Part(
             id=index,
             action=actions[name].id,
@@ -133,13 +136,29 @@ def ledger(
             types=type_strings(node.meta.get("val")),
             arguments=tuple(sorted(position[n] for n in node.all_input_nodes if n in position)),
             view=is_view(node),
-            twin=numbers.first(node, index),
+            twin=numbers.first(node, index, op_name(node), args),
+            args=args,
         )
     by_action: dict[int, list[Part]] = {}
     for part in parts.values():
         by_action.setdefault(part.action, []).append(part)
     whole = tuple(replace(action, parts=tuple(by_action.get(action.id, ()))) for action in actions.values())
     return whole, parts
+
+
+def _plain(value: Any) -> Any:
+    """The JSON form of an argument (`covan_mlir.arguments`) that is neither plain JSON nor a value of the graph."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"f": str(value)}
+    if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
+        return {"t": str(value).removeprefix("torch.")}
+    if isinstance(value, torch.device):
+        return {"d": str(value)}
+    if isinstance(value, slice):
+        bounds = (value.start, value.stop, value.step)
+        if all(bound is None or isinstance(bound, int) for bound in bounds):
+            return {"s": list(bounds)}
+    return {"r": repr(value)}
 
 
 def is_view(node: Node) -> bool:
@@ -157,10 +176,12 @@ class _ValueNumbers:
         self._number: dict[Node, int] = {}
         self._first: dict[Any, int] = {}
 
-    def first(self, node: Node, index: int) -> int:
-        """The index under which the node's value was first seen."""
-        random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-        key = index if random else (node.target, self._key(node.args), self._key(node.kwargs))
+    def first(self, node: Node, index: int, op: str, args: str) -> int:
+        """The index under which the node's value was first seen; ``op`` and ``args`` as in its part."""
+        key: Any = index
+        if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+            constant = None if node.all_input_nodes else fingerprint(op, args)
+            key = constant or (node.target, self._key(node.args), self._key(node.kwargs))
         self._number[node] = self._first.setdefault(key, index)
         return self._number[node]
 

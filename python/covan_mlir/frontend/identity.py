@@ -1,72 +1,122 @@
-"""Whether a node gives back one of its inputs, found out by running it on small integers.
+"""What a part's operator does, found out by running it: does it give back an operand, which constant does it make?
 
-Asked only of nodes that left no trace in the compiled program and are no views by their schema: a multiplication by
-one, a copy, an addition of zero. Integers of small magnitude are exact in every floating-point type, so equal results
-are equal, and unequal ones differ.
+The first is asked only of parts that left no trace in the compiled program and are no views by their schema: a
+multiplication by one, a copy, an addition of zero. They are run on small integers, which are exact in every
+floating-point type, so equal results are equal, and unequal ones differ.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.fx import Graph, Node
-from torch.utils._pytree import tree_map
+
+from covan_mlir import arguments
+from covan_mlir.arguments import Operand
+from covan_mlir.frontend.dtypes import DTYPES
+from covan_mlir.lineage import Part
 
 _ROUNDS = 2
+_LARGE = 1 << 20  # elements
+_TYPE = re.compile(r"(?P<dtype>\w+)\[(?P<shape>.*)\]")
 
 
 class Identities:
-    """Answers for the nodes of one graph, remembered."""
+    """Answers for the parts of one model, remembered. Called with the id of a part, says whether it gives one back."""
 
-    def __init__(self, graph: Graph) -> None:
-        self._nodes = {node.name: node for node in graph.nodes if node.op == "call_function"}
-        self._known: dict[str, bool] = {}
+    def __init__(self, parts: Mapping[int, Part]) -> None:
+        self._parts = parts
+        self._known: dict[int, int | None] = {}
 
-    def __call__(self, name: str) -> bool:
-        if name not in self._known:
-            node = self._nodes.get(name)
-            self._known[name] = node is not None and _gives_back(node)
-        return self._known[name]
+    def __call__(self, part: int) -> bool:
+        return self.kept(part) is not None
+
+    def kept(self, part: int) -> int | None:
+        """The position of the operand (`covan_mlir.arguments.operands`) that the part gives back, or None."""
+        if part not in self._known:
+            self._known[part] = self._find(self._parts[part])
+        return self._known[part]
+
+    def constant(self, part: int) -> str | None:
+        """The fingerprint of the constant that a part without operands makes; see `fingerprint`."""
+        it = self._parts[part]
+        return fingerprint(it.op, it.args)
+
+    def _find(self, part: Part) -> int | None:
+        operator = _operator(part.op)
+        if operator is None or len(part.types) != 1 or torch.Tag.nondeterministic_seeded in operator.tags:
+            return None
+        operands = arguments.operands(part.args)
+        types = arguments.operand_types(part.args)
+        kinds = [types[o] if o in types else self._type(o) for o in operands]
+        same = [index for index, kind in enumerate(kinds) if kind == part.types[0]]
+        for seed in range(_ROUNDS):
+            if same:
+                same = self._once(part, operator, dict(zip(operands, kinds, strict=True)), same, operands, seed)
+        return same[0] if same else None
+
+    def _type(self, operand: Operand) -> str:
+        kind, name = operand
+        types = self._parts[name].types if kind == "p" and isinstance(name, int) else ()
+        return types[0] if len(types) == 1 else ""
+
+    @staticmethod
+    def _once(
+        part: Part, operator: Any, kinds: Mapping[Operand, str], same: list[int], operands: list[Operand], seed: int
+    ) -> list[int]:
+        generator = torch.Generator().manual_seed(seed)
+        made = {operand: _example(kind, generator) for operand, kind in kinds.items()}
+        try:
+            args, kwargs = arguments.decode(part.args, made)
+            with torch.no_grad():
+                result = operator(*args, **kwargs)
+        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):  # it wants what was not drawn
+            return []
+        if not isinstance(result, torch.Tensor):
+            return []
+        return [index for index in same if torch.equal(result, made[operands[index]])]
 
 
-def _gives_back(node: Node) -> bool:
-    value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor) or not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    if torch.Tag.nondeterministic_seeded in node.target.tags:
-        return False
-    same = [n for n in node.all_input_nodes if _like(n.meta.get("val"), value)]
-    return bool(same) and all(_once(node, same, seed) for seed in range(_ROUNDS))
+def fingerprint(op: str, args: str) -> str | None:
+    """A digest of the constant that an operator without operands makes (aten.arange, aten.full), with its type.
 
-
-def _like(a: Any, b: torch.Tensor) -> bool:
-    return isinstance(a, torch.Tensor) and a.dtype == b.dtype and a.shape == b.shape
-
-
-def _once(node: Node, same: list[Node], seed: int) -> bool:
-    generator = torch.Generator().manual_seed(seed)
-    made: dict[Node, Any] = {}
-
-    def concrete(argument: Any) -> Any:
-        if not isinstance(argument, Node):
-            return argument
-        if argument not in made:
-            made[argument] = _example(argument.meta.get("val"), generator)
-        return made[argument]
-
-    args, kwargs = tree_map(concrete, (node.args, node.kwargs))
+    None if it has operands, or if its result is not always the same, large, or no tensor.
+    """
+    operator = _operator(op)
+    if operator is None or torch.Tag.nondeterministic_seeded in operator.tags or "empty" in op:
+        return None
+    if arguments.operands(args):
+        return None
     try:
-        with torch.no_grad():
-            result = node.target(*args, **kwargs)  # type: ignore[operator]  # an OpOverload
-    except (RuntimeError, ValueError, TypeError, IndexError):  # what it wants is not what was drawn
-        return False
-    return any(torch.equal(result, made[n]) for n in same if n in made)
+        values, named = arguments.decode(args, {})
+        shape = operator(*values, **named | {"device": "meta"}) if "device" in named else None
+        if shape is not None and shape.numel() > _LARGE:
+            return None
+        made = operator(*values, **named)
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError):
+        return None
+    if not isinstance(made, torch.Tensor) or made.numel() > _LARGE:
+        return None
+    held = made.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return f"{made.dtype}{list(made.shape)}{hashlib.sha256(held).hexdigest()}"
 
 
-def _example(value: Any, generator: torch.Generator) -> Any:
-    if isinstance(value, torch.Tensor):
-        shape = [size if isinstance(size, int) else 3 for size in value.shape]
-        drawn = torch.randint(1, 8, shape, generator=generator)
-        return drawn > 4 if value.dtype is torch.bool else drawn.to(value.dtype)
-    return value if isinstance(value, int | float | bool) else 3
+def _operator(name: str) -> torch._ops.OpOverload | None:
+    """``aten.mul.Tensor`` as torch's operator."""
+    found: Any = torch.ops
+    for word in name.split("."):
+        found = getattr(found, word, None)
+    return found if isinstance(found, torch._ops.OpOverload) else None
+
+
+def _example(kind: str, generator: torch.Generator) -> Any:
+    match = _TYPE.fullmatch(kind)
+    if match is None or match["dtype"] not in DTYPES:
+        return 3  # a size or another number
+    sizes = [int(size) if size.isdigit() else 3 for size in match["shape"].split(", ") if size]
+    drawn = torch.randint(1, 8, sizes, generator=generator)
+    dtype = DTYPES[match["dtype"]]
+    return drawn > 4 if dtype is torch.bool else drawn.to(dtype)

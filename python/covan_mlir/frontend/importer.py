@@ -21,6 +21,7 @@ from torch_mlir.extras import fx_importer as fx
 from torch_mlir.extras.fx_as_strided import rewrite_as_strided
 
 from covan_mlir import dialects
+from covan_mlir.arguments import Operand
 from covan_mlir.dialects import prov, prov_locations, prov_table
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
@@ -49,7 +50,7 @@ class Imported:
         weights: tensors that the program reads from outside, by parameter name; they follow the parameters of
             ``signature`` in the function's argument list.
         actions: the ledger.
-        results: ids of the parts that the program returns.
+        results: what the program returns, in order.
         identity: whether a part gives back one of its inputs.
         flops, elements: work of one call; see `covan_mlir.frontend.cost`.
     """
@@ -58,7 +59,7 @@ class Imported:
     signature: Signature
     weights: Mapping[str, torch.Tensor] = field(repr=False)
     actions: tuple[Action, ...] = field(repr=False)
-    results: tuple[int, ...] = field(repr=False)
+    results: tuple[Operand, ...] = field(repr=False)
     identity: Callable[[int], bool] = field(repr=False)
     flops: int
     elements: int
@@ -74,9 +75,11 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
     rewrite_as_strided(decomposed.graph)  # needs the fake tensors' storage, so before anything else
     description = describe(captured, decomposed)
     flops, elements = work(decomposed.graph)
-    actions, parts = (
-        ledger(captured.program.graph, decomposed.graph, description.parameters) if provenance else ((), {})
-    )
+    actions: tuple[Action, ...] = ()
+    parts: Mapping[str, Part] = {}
+    if provenance:
+        held = {node: name for node, (name, _) in description.weights.items()}
+        actions, parts = ledger(captured.program.graph, decomposed.graph, description.parameters, held)
 
     context = ir.Context()
     dialects.load(context)
@@ -92,18 +95,26 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
     out = io.BytesIO()
     importer.module.operation.write_bytecode(out)
     weights = dict(external.values())
-    identities = Identities(decomposed.graph)
-    names = {part.id: part.name for part in parts.values()}
     return Imported(
         bytecode=out.getvalue(),
         signature=description.signature,
         weights=weights,
         actions=actions,
-        results=tuple(parts[node.name].id for node in description.results if node.name in parts),
-        identity=lambda part: identities(names[part]),
+        results=tuple(
+            ("p", parts[node.name].id) if node.name in parts else _outside(node, description)
+            for node in description.results
+        ),
+        identity=Identities({part.id: part for part in parts.values()}),
         flops=flops,
         elements=elements,
     )
+
+
+def _outside(node: Node, description: Description) -> Operand:
+    """A result that no part computes: an argument or a weight, returned as it is."""
+    if node in description.parameters:
+        return "a", description.parameters.index(node)
+    return "w", description.weights[node][0] if node in description.weights else node.name
 
 
 def _build(importer: fx.FxImporter, graph: torch.fx.Graph, it: Description, external: Mapping[Node, Any]) -> None:

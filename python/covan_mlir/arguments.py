@@ -1,0 +1,109 @@
+"""What a part's operator is called with, as text: enough to run it again, or to tell two calls apart.
+
+The text is JSON, ``[[argument, ...], [[name, argument], ...]]``. What JSON lacks are objects::
+
+    {"p": 12}                                    value of a part
+    {"a": 0, "of": "f32[8]"}                     argument of the program, and its type
+    {"w": "fc.weight", "of": "f32[4, 8]"}        a weight, and its type
+    {"t": "float32"}                             a constant of torch
+    {"f": "inf"}                                 a float that is not finite
+    {"d": "cpu"}                                 a device
+    {"s": [0, 4, 1]}                             a slice
+    {"r": "..."}                                 anything else, by its repr
+
+Written by `covan_mlir.frontend.actions`. Nothing here needs torch but `decode`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+Operand = tuple[str, int | str]
+"""A value of the source graph: ``("p", 12)``, ``("a", 0)`` or ``("w", "fc.weight")``."""
+
+_VALUES = ("p", "a", "w")
+
+
+def encode(args: Any, kwargs: Mapping[str, Any], plain: Callable[[Any], Any]) -> str:
+    """The text; ``plain`` gives the JSON form of whatever is no list, string, number or None."""
+
+    def value(item: Any) -> Any:
+        if item is None or type(item) in (bool, int, str):
+            return item
+        return [value(inner) for inner in item] if isinstance(item, list | tuple) else plain(item)
+
+    row = [[value(item) for item in args], [[name, value(item)] for name, item in sorted(kwargs.items())]]
+    return json.dumps(row, separators=(",", ":"), allow_nan=False)
+
+
+def operands(text: str) -> list[Operand]:
+    """Values of the graph among the arguments, in order, repetitions included."""
+    return list(_operands(json.loads(text)))
+
+
+def operand_types(text: str) -> dict[Operand, str]:
+    """Types of the arguments and weights among the operands; those of parts are theirs."""
+    found: dict[Operand, str] = {}
+    stack = [json.loads(text)]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, list):
+            stack += item
+        elif isinstance(item, dict) and "of" in item:
+            kind, name = next(iter(item.items()))
+            found[kind, name] = item["of"]
+    return found
+
+
+def signature(text: str) -> str:
+    """The arguments with the graph's values blanked: what two calls on equal values may still differ in."""
+
+    def blank(item: Any) -> Any:
+        if isinstance(item, list):
+            return [blank(inner) for inner in item]
+        return {} if isinstance(item, dict) and not item.keys().isdisjoint(_VALUES) else item
+
+    return json.dumps(blank(json.loads(text)), separators=(",", ":"))
+
+
+def decode(text: str, values: Mapping[Operand, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """``(args, kwargs)`` to call the operator with.
+
+    Raises:
+        ValueError: of some argument only the repr is known.
+    """
+    import torch
+
+    def real(item: Any) -> Any:
+        if isinstance(item, list):
+            return [real(inner) for inner in item]
+        if not isinstance(item, dict):
+            return item
+        kind, held = next(iter(item.items()))
+        match kind:
+            case "p" | "a" | "w":
+                return values[kind, held]
+            case "f":
+                return float(held)
+            case "t":
+                return getattr(torch, held)
+            case "d":
+                return torch.device(held)
+            case "s":
+                return slice(*map(real, held))
+        raise ValueError(f"of an argument only the text is known: {held}")
+
+    args, kwargs = json.loads(text)
+    return tuple(map(real, args)), {name: real(item) for name, item in kwargs}
+
+
+def _operands(item: Any) -> Iterator[Operand]:
+    if isinstance(item, list):
+        for inner in item:
+            yield from _operands(inner)
+    elif isinstance(item, dict):
+        for kind, held in item.items():
+            if kind in _VALUES:
+                yield kind, held

@@ -1,0 +1,1 @@
+"""Verification: is a lineage true? See `covan_mlir.checking.verify`."""

@@ -1,0 +1,230 @@
+"""Checks a lineage instead of trusting it: is the compiled program, as the lineage describes it, the source model?
+
+For every phase that was observed, and for the final program, source and program are read as systems of states
+(`covan_mlir.checking.system`), their executions made explicit (action reflection), and compared by weak bisimulation up
+to what the lineage claims of each node. Claims about the final program are those of the sites; in earlier phases they
+are what the relation finds for each operation. Fates are checked against the claims and against the source
+(`covan_mlir.checking.fates`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from covan_mlir.checking.fates import check_fates
+from covan_mlir.checking.system import Claim, Loss, ProgramSystem, SourceSystem
+from covan_mlir.checking.verdict import Check, Counterexample, Outcome, Verification
+from covan_mlir.phases import PROGRAM, Graph
+from covan_mlir.prov import reflect, weak_bisimulation
+from covan_mlir.relation import Source, relate, states
+
+if TYPE_CHECKING:
+    from covan_mlir.frontend.identity import Identities
+    from covan_mlir.lineage import Lineage, Site
+
+_NO_TORCH = "parts that are said to give back their input were not run: torch is not installed"
+
+
+def verify(lineage: Lineage) -> Verification:
+    """Check all of a lineage. Never raises for a wrong one: that is what the result says."""
+    if not lineage.phases or not lineage.actions:
+        return Verification((Check(PROGRAM, "incomplete", missing=("the program was compiled without provenance",)),))
+    identities = _identities(lineage)
+    checks = []
+    for step, graph in lineage.phases:
+        start = time.perf_counter()
+        examiner = _Examiner(lineage, step, graph, identities)
+        checks.append(examiner.check(start))
+    start = time.perf_counter()
+    wrong = check_fates(lineage, examiner.source, examiner.claims)
+    missing = tuple({reason for check in checks[-1:] for reason in check.missing})
+    outcome: Outcome = "no" if wrong else "incomplete" if missing else "yes"
+    checks.append(
+        Check("fates", outcome, counterexamples=tuple(wrong), missing=missing, seconds=time.perf_counter() - start)
+    )
+    return Verification(tuple(checks))
+
+
+def _identities(lineage: Lineage) -> Identities | None:
+    try:
+        from covan_mlir.frontend.identity import Identities
+    except ImportError:
+        return None
+    return Identities(lineage.parts)
+
+
+class _Examiner:
+    """The check of one phase."""
+
+    def __init__(self, lineage: Lineage, step: str, graph: Graph, identities: Identities | None) -> None:
+        self.lineage = lineage
+        self.step = step
+        self.graph = graph
+        self.wrong: list[Counterexample] = []
+        self.missing: list[str] = []
+        parts = lineage.parts
+        self.sites = _by_node(lineage.sites) if step == PROGRAM else {}
+        regions = relate(Source(parts), graph, identities or (lambda part: False))
+        self.claims = [
+            Claim(tuple(sorted(region.performed)), frozenset(region.viewed), frozenset(region.folded))
+            for region in regions
+        ]
+        if step == PROGRAM:
+            for node, sites in self.sites.items():
+                self.claims[node] = self._site_claim(sites)
+            self._check_unplaced()
+        constant = identities.constant if identities else lambda part: None
+        self.source = SourceSystem(parts, lineage.results, self._gives_back(identities), constant)
+
+    def check(self, start: float) -> Check:
+        """The outcome; ``start`` is when the work on this phase began."""
+        program = ProgramSystem(self.source, self.graph, self.claims)
+        right, _ = program.coalgebra()
+        left, _ = self.source.coalgebra(program.aside)
+        verdict = weak_bisimulation(reflect(left).system, reflect(right).system)
+        self.wrong += [self._loss(loss) for loss in program.losses]
+        self._check_surplus(program)
+        play = "" if verdict else str(verdict.distinction)
+        if not verdict and not self.wrong:
+            self.wrong.append(Counterexample(self.step, play.splitlines()[0] if play else "the two systems differ"))
+        for node in sorted(program.open):
+            self.missing.append(f"{self._place(node)} reads values that are not known, as in the body of a loop")
+        return Check(
+            self.step,
+            "no" if self.wrong else "incomplete" if self.missing else "yes",
+            related=len(verdict.relation),
+            states=verdict.left.states + verdict.right.states,
+            counterexamples=tuple(self.wrong),
+            missing=tuple(self.missing),
+            play=play,
+            seconds=time.perf_counter() - start,
+        )
+
+    def _gives_back(self, identities: Identities | None) -> dict[int, int]:
+        """Parts that no node performs because they give back an operand, and which one: found out by running them."""
+        parts = self.lineage.parts
+        done = {part for claim in self.claims for part in (*claim.performed, *claim.folded)}
+        done |= {parts[part].twin for part in done}
+        live = SourceSystem(parts, self.lineage.results).live
+        asked = [p for p in sorted(live - done) if not parts[p].view and parts[p].twin not in done]
+        if identities is None:
+            if asked:
+                self.missing.append(_NO_TORCH)
+            return {}
+        return {part: kept for part in asked if (kept := identities.kept(part)) is not None}
+
+    def _site_claim(self, sites: Sequence[Site]) -> Claim:
+        first = sites[0]
+        for site in sites:
+            if (site.parts, site.views, site.folds) != (first.parts, first.views, first.folds):
+                self._wrong(
+                    site.id, site.parts, f"says something else than site {first.id}, a command of the same work"
+                )
+            self._check_trace(site)
+        return Claim(first.parts, frozenset(first.views), frozenset(first.folds))
+
+    def _check_trace(self, site: Site) -> None:
+        """Whether the actions of a trace are those of the parts, in an order in which they can be performed."""
+        parts = self.lineage.parts
+        of_parts = {parts[part].action for part in site.parts}
+        for action in sorted(of_parts.symmetric_difference(site.trace)):
+            name = self.lineage.actions[action].name
+            named = "in the trace, but no part of it is performed"
+            why = named if action in site.trace else "not in the trace, but parts of it are performed"
+            self.wrong.append(Counterexample(self.step, f"{name} is {why}", site.id, (name,)))
+        position = {action: index for index, action in enumerate(site.trace)}
+        if len(position) < len(site.trace):
+            self._wrong(site.id, (), "the trace names an action twice")
+        for part in site.parts:
+            for before in self._performed_before(site, part):
+                first, then = parts[before].action, parts[part].action
+                if first != then and position.get(first, -1) > position.get(then, len(position)):
+                    names = (self.lineage.actions[first].name, self.lineage.actions[then].name)
+                    why = f"{names[1]} comes before {names[0]} in the trace, but depends on it"
+                    self.wrong.append(Counterexample(self.step, why, site.id, names))
+
+    def _performed_before(self, site: Site, part: int) -> set[int]:
+        """Performed parts that a part reads, views and constants between them aside."""
+        performed = set(site.parts)
+        found: set[int] = set()
+        seen: set[int] = set()
+        stack = list(self.lineage.parts[part].inputs)
+        between = {*site.views, *site.folds}
+        while stack:
+            index = stack.pop()
+            if index in performed:
+                found.add(index)
+            elif index in between and index not in seen:
+                seen.add(index)
+                stack += self.lineage.parts[index].inputs
+        return found
+
+    def _check_unplaced(self) -> None:
+        """Work that the compiler added after dispatches were formed has no place in the graph."""
+        for site in self.lineage.sites:
+            if site.node is None and (site.trace or site.parts):
+                self.missing.append(
+                    f"site {site.id} ({site.kernel}) was added after dispatches were formed: its trace is its location"
+                )
+
+    def _check_surplus(self, program: ProgramSystem) -> None:
+        """Claims that lie not between a node's states."""
+        for node, claim in enumerate(self.claims):
+            shape = {part for chain in self.graph["nodes"][node]["outputs"] for part in states(chain)}
+            for what, parts in (
+                ("performed", claim.performed),
+                ("viewed", claim.viewed - shape),
+                ("folded", claim.folded),
+            ):
+                extra = [p for p in parts if p in self.lineage.parts and not program.reached(node, p)]
+                # The location of a piece that is moved may be that of whoever asked for it.
+                if extra and (what == "performed" or node in program.read_nodes):
+                    why = "not between what it is given and what it gives"
+                    self._wrong(self._site(node), extra, f"said to be {what}, but {why}: {self._names(extra)}", node)
+
+    def _loss(self, loss: Loss) -> Counterexample:
+        value = self.source.operand_name(loss.operand)
+        parts = [loss.part] if loss.part >= 0 else []
+        parts += [int(loss.operand[1])] if loss.operand[0] == "p" else []
+        if loss.node < 0:
+            why = f"the program returns {value} as result {-1 - loss.node}, which no node gives"
+        elif loss.late:
+            why = f"{self._names(parts[:1])} reads {value}, which is performed only afterwards"
+        elif loss.part >= 0:
+            why = f"{self._names(parts[:1])} reads {value}, which is neither performed here nor given"
+        else:
+            why = f"it gives {value}, which it does not perform"
+        return self._example(self._site(loss.node), parts, why, loss.node)
+
+    def _wrong(self, site: int | None, parts: Iterable[int], why: str, node: int = -1) -> None:
+        self.wrong.append(self._example(site, parts, why, node))
+
+    def _example(self, site: int | None, parts: Iterable[int], why: str, node: int) -> Counterexample:
+        known = self.lineage.parts
+        actions = dict.fromkeys(self.lineage.actions[known[p].action].name for p in parts if p in known)
+        where = f"{self._place(node)}: " if site is None and node >= 0 else ""
+        return Counterexample(self.step, where + why, site, tuple(actions))
+
+    def _site(self, node: int) -> int | None:
+        return self.sites[node][0].id if node in self.sites else None
+
+    def _place(self, node: int) -> str:
+        site = self._site(node)
+        return (
+            f"site {site}" if site is not None else f"node {node} ({self.graph['nodes'][node].get('op') or 'dispatch'})"
+        )
+
+    def _names(self, parts: Sequence[int]) -> str:
+        names = [f"{self.lineage.parts[p].name} ({self.lineage.parts[p].op})" for p in parts[:3]]
+        more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
+        return f"{', '.join(names)}{more}"
+
+
+def _by_node(sites: Iterable[Site]) -> Mapping[int, list[Site]]:
+    found: dict[int, list[Site]] = {}
+    for site in sites:
+        if site.node is not None:
+            found.setdefault(site.node, []).append(site)
+    return found

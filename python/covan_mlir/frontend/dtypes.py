@@ -1,0 +1,23 @@
+"""dtypes and their names in type strings (``f32[8, 64]``)."""
+
+from __future__ import annotations
+
+import torch
+
+NAMES = {
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.uint16: "u16",
+    torch.uint32: "u32",
+    torch.uint64: "u64",
+    torch.bool: "bool",
+}
+
+DTYPES = {name: dtype for dtype, name in NAMES.items()}
