@@ -1,0 +1,155 @@
+"""A chain of reductions: the data that every pass over fused reductions works on.
+
+A chain is a straight-line program over named axes. Its values are the inputs and what its steps define; each has an
+ordered tuple of axes. A `Map` computes every element of a value from elements of others, projected to their axes; a
+`Reduce` combines, over some axes, what its expression gives for each position. Softmax over axis ``j`` of ``x[i, j]``::
+
+    m[i]    = reduce(max, j, x)
+    l[i]    = reduce(add, j, exp(x - m))
+    y[i, j] = exp(x - m) / l
+
+A matrix product is a `Reduce` as well: ``s[i, j] = reduce(add, d, q[i, d] * k[j, d])``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from covan_mlir.fred.expression import Const, Expr, Index, reads, walk
+
+Combine = Literal["add", "mul", "max", "min", "maxnum", "minnum", "and", "or"]
+"""How a reduction combines: ``max`` and ``min`` propagate NaN (arith.maximumf), ``maxnum`` and ``minnum`` do not."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A named axis; ``size`` is None where it is known at run time only."""
+
+    name: str
+    size: int | None
+
+
+@dataclass(frozen=True)
+class Input:
+    """A tensor that the chain reads; ``axes`` in the order of its dimensions."""
+
+    name: str
+    axes: tuple[str, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Map:
+    """``name[axes] = expr``, element by element.
+
+    Attributes:
+        trace: ids of the source's parts that it performs.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    expr: Expr
+    dtype: str
+    trace: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """``name[axes] = combine over the axes in over of expr``, starting from ``initial``.
+
+    Attributes:
+        dtype: element type of the accumulator and the result.
+        trace: ids of the source's parts that it performs.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    over: tuple[str, ...]
+    combine: Combine
+    expr: Expr
+    initial: Const
+    dtype: str
+    trace: frozenset[int] = frozenset()
+
+
+Step = Map | Reduce
+
+
+class ChainError(ValueError):
+    """A chain is not well formed."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Inputs, steps in order, and which values leave the chain.
+
+    Raises:
+        ChainError: a value is defined twice, used before it is defined, or has axes that the position does not fix.
+    """
+
+    axes: tuple[Axis, ...]
+    inputs: tuple[Input, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        known = {axis.name for axis in self.axes}
+        if len(known) != len(self.axes):
+            raise ChainError("two axes have the same name")
+        shapes: dict[str, tuple[str, ...]] = {}
+        for value in (*self.inputs, *self.steps):
+            if value.name in shapes:
+                raise ChainError(f"{value.name} is defined twice")
+            if not known.issuperset(value.axes) or len(set(value.axes)) != len(value.axes):
+                raise ChainError(f"{value.name} has the axes {value.axes}, of which some are unknown or repeated")
+            if isinstance(value, Map | Reduce):
+                self._check_step(value, shapes)
+            shapes[value.name] = value.axes
+        for name in self.outputs:
+            if name not in shapes:
+                raise ChainError(f"the chain returns {name}, which it does not define")
+
+    @staticmethod
+    def _check_step(step: Step, shapes: Mapping[str, tuple[str, ...]]) -> None:
+        over = step.over if isinstance(step, Reduce) else ()
+        position = {*step.axes, *over}
+        if len(position) != len(step.axes) + len(over):
+            raise ChainError(f"{step.name} reduces over an axis that it keeps")
+        for name in reads(step.expr):
+            if name not in shapes:
+                raise ChainError(f"{step.name} reads {name}, which is not defined before it")
+            if missing := set(shapes[name]) - position:
+                raise ChainError(f"{step.name} reads {name} without a position on {sorted(missing)}")
+        for node in walk(step.expr):
+            if isinstance(node, Index) and node.axis not in position:
+                raise ChainError(f"{step.name} asks for its position on {node.axis}, which it has not")
+
+    @cached_property
+    def values(self) -> dict[str, Input | Step]:
+        """Inputs and steps by name."""
+        return {value.name: value for value in (*self.inputs, *self.steps)}
+
+    @cached_property
+    def sizes(self) -> dict[str, int | None]:
+        """Sizes of the axes by name."""
+        return {axis.name: axis.size for axis in self.axes}
+
+    @cached_property
+    def reductions(self) -> tuple[Reduce, ...]:
+        """The reductions, in order."""
+        return tuple(step for step in self.steps if isinstance(step, Reduce))
+
+    def depends(self, name: str) -> frozenset[str]:
+        """Names of the steps and inputs that a value is computed from, directly or not."""
+        found: set[str] = set()
+        stack = [name]
+        while stack:
+            value = self.values[stack.pop()]
+            if isinstance(value, Map | Reduce):
+                fresh = reads(value.expr) - found
+                found |= fresh
+                stack += fresh
+        return frozenset(found)

@@ -1,0 +1,85 @@
+"""Scalar expressions of a chain: what one element is computed from, in the operations of MLIR's arith and math dialects.
+
+Expressions are trees of frozen nodes, compared by value. An operation is called what MLIR calls it (``arith.addf``,
+``math.exp``); comparisons carry their predicate (``arith.cmpf:ogt``). So a region of a linalg operation can be read as
+an expression and written back without losing anything, and every consumer (algebra, proofs, code generation) decides
+for itself what it knows about an operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Const:
+    """A number: ``value`` of the element type ``dtype`` (``f32``, ``i64``, ``i1``); floats may be infinite or NaN."""
+
+    value: float | int | bool
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Read:
+    """The element of a named value at the current position, projected to the value's axes."""
+
+    name: str
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Index:
+    """The current position along an axis; element type ``index``."""
+
+    axis: str
+    dtype: str = "index"
+
+
+@dataclass(frozen=True)
+class Apply:
+    """An operation on scalars, with its result's element type."""
+
+    op: str
+    args: tuple[Expr, ...]
+    dtype: str
+
+
+Expr = Const | Read | Index | Apply
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """All nodes, operands first; shared subtrees once."""
+    seen: set[int] = set()
+    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            if isinstance(node, Apply):
+                stack += [(arg, False) for arg in reversed(node.args)]
+
+
+def reads(expr: Expr) -> frozenset[str]:
+    """Names of the values that an expression reads."""
+    return frozenset(node.name for node in walk(expr) if isinstance(node, Read))
+
+
+def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """The expression with ``change`` applied to every node, operands first; shared subtrees stay shared."""
+    made: dict[int, Expr] = {}
+    for node in walk(expr):
+        new: Expr = node
+        if isinstance(node, Apply):
+            args = tuple(made[id(arg)] for arg in node.args)
+            new = node if args == node.args else Apply(node.op, args, node.dtype)
+        made[id(node)] = change(new)
+    return made[id(expr)]
+
+
+def substitute(expr: Expr, values: dict[str, Expr]) -> Expr:
+    """The expression with reads of some values replaced."""
+    return rebuild(expr, lambda node: values.get(node.name, node) if isinstance(node, Read) else node)
