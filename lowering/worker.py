@@ -36,7 +36,8 @@ def main(parent: int, folder: str | None = None) -> None:
     while True:
         try:
             header, blobs = messages.receive(requests)
-        except EOFError:
+        except EOFError:  # the caller ended, perhaps by force
+            _remove(folder)
             return
         job = Job.from_json(header)
         step = "start"
@@ -71,11 +72,15 @@ def _watch_parent(parent: int, folder: str | None) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1.0)
-        if folder:
-            shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         os._exit(1)
 
     threading.Thread(target=watch, name="watch-parent", daemon=True).start()
+
+
+def _remove(folder: str | None) -> None:
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

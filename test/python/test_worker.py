@@ -215,6 +215,34 @@ def test_worker_ends_with_its_caller(then: str, stop: Callable[[subprocess.Popen
     assert gone(pid)
 
 
+@pytest.mark.parametrize("stop", [subprocess.Popen.wait, subprocess.Popen.kill], ids=["end", "kill"])
+def test_folder_of_prints_goes_with_the_caller(stop: Callable[[subprocess.Popen[str]], object]) -> None:
+    then = """
+    covan_mlir.compile_module(model, (torch.ones(2, 8),), options=covan_mlir.CompileOptions(trace="passes"))
+    if os.fork() == 0:
+        sys.exit()  # what a child inherits is not its own to remove
+    os.wait()
+    print("folder", pool._idle_for("passes")[0].prints, flush=True)
+    input()
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(then=textwrap.dedent(then))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    folder = next(Path(line.split()[1]) for line in process.stdout if line.startswith("folder"))
+    assert folder.is_dir()
+    if stop is subprocess.Popen.wait:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    stop(process)
+    process.wait(20)
+    assert any(not folder.exists() or threading.Event().wait(0.1) for _ in range(100))
+
+
 def test_forked_child_has_a_worker_of_its_own() -> None:
     process = run(
         """
