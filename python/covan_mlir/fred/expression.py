@@ -37,6 +37,14 @@ class Index:
 
 
 @dataclass(frozen=True)
+class Extent:
+    """The size of an axis; element type ``index``. Where the size is static, `Const` says the same."""
+
+    axis: str
+    dtype: str = "index"
+
+
+@dataclass(frozen=True)
 class Apply:
     """An operation on scalars, with its result's element type."""
 
@@ -45,7 +53,7 @@ class Apply:
     dtype: str
 
 
-Expr = Const | Read | Index | Apply
+Expr = Const | Read | Index | Extent | Apply
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
