@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from covan_mlir.lineage import Action, Part, Site
@@ -80,7 +80,23 @@ def part_fates(
             seen = {*viewed.get(index, ()), *folded.get(index, ())}
             seen = seen or {site for i in part.inputs for site in fates[i].sites}
             fates[index] = Fate("view", tuple(sorted(seen)), at)
+    _place_at_readers(source, fates)
     return fates
+
+
+def _place_at_readers(source: Source, fates: dict[int, Fate]) -> None:
+    """What no site is known to read or to index by is found where its readers are.
+
+    A constant that became part of another constant, or a view of one, stands in no dispatch of its own.
+    """
+    readers: dict[int, set[int]] = {}
+    for index in sorted(source.parts, reverse=True):
+        fate = fates[index]
+        if not fate.sites and fate.kind in ("folded", "view", "merged"):
+            fates[index] = fate = replace(fate, sites=tuple(sorted(readers.get(index, ()))))
+        if fate.kind != "dead":
+            for i in source.parts[index].inputs:
+                readers.setdefault(i, set()).update(fate.sites)
 
 
 def action_fates(actions: Sequence[Action], fates: Mapping[int, Fate]) -> list[Fate]:

@@ -1,85 +1,60 @@
 """A ground truth for provenance that does not come from us: change one operation, compile again, and see what changed.
 
-A mutation swaps the operator of one node of the decomposed graph for another of the same signature, or changes a number
-among its arguments. A site is what it computes (the machine code of its kernel, with the constants in it) and what
-constants it is given; the sites that differ between the two programs are the truth for that node. Mutations that change
-how the program is cut into sites are left out: sites cannot be told apart then.
+A mutant (`mutants`) differs in one operator, one number, or two rows of one weight. A site is what it computes (the
+machine code of its kernel, with the constants in it) and what constants it is given; the sites that differ between the
+two programs are the truth for the changed node. Mutants that change how the program is cut into sites are left out:
+sites cannot be told apart then.
 
 Twin sites share a kernel that takes what differs between them as arguments. A mutation of one makes them two kernels,
 and the code of both changes. Where sharing changed, the dispatch regions are compared instead, as they were before.
-
-Importing this module sets a flag of the IREE compiler in this process.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import capstone
 import capstone.x86
 import torch
-from iree.compiler.api import ctypes_dl
+from iree.compiler import ir
+from mutants import Mutant, mutants
 from torch.export import ExportedProgram
-from torch.fx import Node
 
 from covan_mlir import machine_code
+from covan_mlir.errors import ExportError
 from covan_mlir.frontend import importer
 from covan_mlir.frontend.capture import capture
 from covan_mlir.lineage import Lineage
 from covan_mlir.lowering import job, marks, targets
+from covan_mlir.lowering.dispatch_graph import VIEWS
 from covan_mlir.lowering.pipeline import State
 from covan_mlir.lowering.request import Job
 from covan_mlir.tracing import trace_program
 
-_aten = torch.ops.aten
-
-# Each kernel in an executable of its own: linked together, a change in one moves the constants of all. The flag is the
-# process's, not a session's.
-ctypes_dl._initializeGlobalCL("covan", "--iree-hal-link-executables=false")
-
-# Swaps keep shape, dtype and cost, so that the program is cut as before.
-_SWAPS: dict[Any, Any] = {
-    _aten.add.Tensor: _aten.sub.Tensor,
-    _aten.sub.Tensor: _aten.add.Tensor,
-    _aten.mul.Tensor: _aten.sub.Tensor,
-    _aten.div.Tensor: _aten.sub.Tensor,
-    _aten.relu.default: _aten.sigmoid.default,
-    _aten.sigmoid.default: _aten.tanh.default,
-    _aten.tanh.default: _aten.sigmoid.default,
-    _aten.gelu.default: _aten.silu.default,
-    _aten.silu.default: _aten.sigmoid.default,
-    _aten.rsqrt.default: _aten.sqrt.default,
-    _aten.sqrt.default: _aten.rsqrt.default,
-    _aten.reciprocal.default: _aten.sqrt.default,
-    _aten.exp.default: _aten.sin.default,
-    _aten.cos.default: _aten.sin.default,
-    _aten.sin.default: _aten.cos.default,
-    _aten.neg.default: _aten.abs.default,
-    _aten.minimum.default: _aten.maximum.default,
-    _aten.maximum.default: _aten.minimum.default,
-    _aten.amax.default: _aten.amin.default,
-    _aten.le.Tensor: _aten.lt.Tensor,
-    _aten.lt.Tensor: _aten.le.Tensor,
-    _aten.gt.Tensor: _aten.ge.Tensor,
-    _aten.bitwise_and.Tensor: _aten.bitwise_or.Tensor,
-    _aten.logical_and.default: _aten.logical_or.default,
-}
-
 
 @dataclass(frozen=True)
 class Built:
-    """A compiled program, as the oracle sees it: per site, what it computes and which constants it is given."""
+    """A compiled program, as the oracle sees it.
+
+    Attributes:
+        sites: per site, what it computes and which constants it is given.
+        shared: per site, the sites that run the same kernel.
+        regions: per site, the text of its dispatch region.
+        constants: the sites that are given a constant, or hold an array of numbers.
+        shape: how the program is cut into sites; two programs can be compared when theirs is the same.
+    """
 
     lineage: Lineage
     sites: tuple[bytes, ...]
     shared: tuple[frozenset[int], ...]
     regions: tuple[str, ...]
-    shape: tuple[tuple[str, str], ...]
+    constants: frozenset[int]
+    shape: tuple[Any, ...]
 
     def differs(self, other: Built, site: int) -> bool:
         if self.sites[site] == other.sites[site]:
@@ -91,135 +66,199 @@ class Built:
 class Verdict:
     """One mutation: the sites that changed, and the sites that the lineage names."""
 
-    part: int
-    name: str
+    node: str
+    kind: str
     what: str
+    fate: str
     truth: frozenset[int]
     claimed: frozenset[int]
 
 
-def change_of(node: Node) -> tuple[str, Callable[[Node], None]] | None:
-    """How a node can be changed without changing the types around it, if it can."""
-    target = node.target
-    if target is _aten.hardtanh.default:
-        return "another bound", lambda n: n.update_arg(2, 5.5)
-    number = next((i for i, a in enumerate(node.args) if isinstance(a, float) and a not in (0.0, 1.0)), None)
-    value = node.meta.get("val")
-    if number is not None and isinstance(value, torch.Tensor) and len(node.args) <= 3:
-        return "another number", lambda n: n.update_arg(number, n.args[number] * 1.25 + 0.25)
-    swap = _SWAPS.get(target)
-    if swap is None or not isinstance(value, torch.Tensor):
-        return None
-    if any(isinstance(a, bool) for a in node.args) or len(node.args) > len(swap._schema.arguments):
-        return None
-    if any(isinstance(a, int | float) for a in node.args[1:2]) and node.args[1] in (0, 1):
-        return None  # x * 1 and x + 0 are what the compiler takes away: to change them adds an operation
-    return f"{swap} for {target}", lambda n: setattr(n, "target", swap)
+@dataclass(frozen=True)
+class LeftOut:
+    """A mutation that says nothing, and why."""
+
+    node: str
+    kind: str
+    what: str
+    why: str
 
 
-def build(program: ExportedProgram, change: str | None = None) -> Built:
-    """Compile in this process, with the node called ``change`` changed after decomposition."""
-    with _changed(change):
-        imported = importer.import_program(
-            capture(program, (), None, None), provenance=True, external_weight_bytes=1 << 40
+class Oracle:
+    """Builds one program again and again, each time with something changed."""
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self._program = program
+        self._decomposed = importer.decompose(program)
+        self.base = self.build()
+        fates = self.base.lineage.part_fates
+        parts = {part.name: part for part in self.base.lineage.parts.values()}
+        # Twins are one value: to change one of several makes two values of it, and tells nothing of the one.
+        self._twins: dict[tuple[int, str, str], list[tuple[Mutant, int]]] = {}
+        for mutant in mutants(self._decomposed):
+            part = parts.get(mutant.node)
+            if part is not None and fates[part.id].kind != "dead":
+                self._twins.setdefault((part.twin, mutant.kind, mutant.what), []).append((mutant, part.id))
+
+    def __len__(self) -> int:
+        return len(self._twins)
+
+    def build(self) -> Built:
+        with _decomposed_already(self._decomposed):
+            captured = capture(self._program, (), None, None)
+            imported = importer.import_program(captured, provenance=True, external_weight_bytes=1 << 40)
+        watcher = _Watcher()
+        own = job.instrument
+        job.instrument = lambda steps, observers: own(steps, [*observers, watcher])  # type: ignore[assignment]
+        try:
+            result, vmfb = job.compile_job(imported.bytecode, Job("linalg", targets.flags("cpu")), lambda step: None)
+        finally:
+            job.instrument = own
+        history = [(step, {int(k): v for k, v in changed.items()}) for step, changed in result["history"]]
+        graph, rows = result["graph"], result["sites"]
+        lineage = trace_program(
+            imported.actions, imported.results, imported.identity, graph, rows, result["commands"], history
         )
-    constants = _Constants()
-    own = job.instrument
-    job.instrument = lambda steps, observers: own(steps, [*observers, constants])  # type: ignore[assignment]
-    try:
-        result, vmfb = job.compile_job(imported.bytecode, Job("linalg", targets.flags("cpu")), lambda step: None)
-    finally:
-        job.instrument = own
-    history = [(step, {int(k): v for k, v in changed.items()}) for step, changed in result["history"]]
-    graph, rows = result["graph"], result["sites"]
-    lineage = trace_program(
-        imported.actions, imported.results, imported.identity, graph, rows, result["commands"], history
-    )
-    code = _kernels(vmfb)
-    names = [row["kernel"] if row["kind"] == "dispatch" else index for index, row in enumerate(rows)]
-    return Built(
-        lineage,
-        tuple(code.get(row["kernel"], b"") + _given(row, graph, constants.values) for row in rows),
-        tuple(frozenset(i for i, other in enumerate(names) if other == name) for name in names),
-        tuple("" if row["node"] is None else constants.regions[row["node"]] for row in rows),
-        tuple((row["kind"], row["phase"]) for row in rows),
-    )
+        code = _kernels(vmfb)
+        names = [row["kernel"] if row["kind"] == "dispatch" else index for index, row in enumerate(rows)]
+        return Built(
+            lineage,
+            tuple(code.get(row["kernel"], b"") + watcher.given.get(row["node"], b"") for row in rows),
+            tuple(frozenset(i for i, other in enumerate(names) if other == name) for name in names),
+            tuple(watcher.regions.get(row["node"], "") for row in rows),
+            frozenset(i for i, row in enumerate(rows) if watcher.reads_constants(row["node"])),
+            (_cut(graph), [(row["kind"], row["phase"], row["node"]) for row in rows]),
+        )
+
+    def judge(self, index: int) -> Verdict | LeftOut:
+        """What the mutant of a number says about the lineage."""
+        twins = list(self._twins.values())[index]
+        kind = twins[0][0].kind
+        row = (twins[0][0].node, kind, twins[0][0].what)
+        with ExitStack() as stack:
+            for mutant, _ in twins:
+                stack.enter_context(mutant.applied())
+            try:
+                changed = self.build()
+            except (job.JobError, ExportError) as error:
+                return LeftOut(*row, f"does not compile: {error}")
+        if changed.shape != self.base.shape:
+            return LeftOut(*row, "the program is cut into other sites")
+        truth = frozenset(i for i in range(len(self.base.sites)) if self.base.differs(changed, i))
+        fates = [self.base.lineage.part_fates[part] for _, part in twins]
+        claimed = frozenset(site for fate in fates for site in fate.sites)
+        if not truth and all(fate.kind == "folded" for fate in fates):
+            # Both of a mask are true everywhere: "and" and "or" give the same constant.
+            return LeftOut(*row, "the constant has the same value")
+        if kind == "weight":
+            # Of an operation in several sites, a weight shows only those that read it: a padded convolution fills,
+            # copies and convolves, and only the last is given the filter.
+            claimed &= self.base.constants | truth
+        return Verdict(*row, fates[0].kind, truth, claimed)
 
 
-def verdicts(program: ExportedProgram, limit: int | None = None) -> Iterator[Verdict | str]:
-    """One verdict per node that can be changed; the reason for a mutation that does not count."""
-    base = build(program)
-    decomposed = importer.decompose(program)
-    parts = {part.name: part for part in base.lineage.parts.values()}
-    candidates = [n for n in decomposed.graph.nodes if n.op == "call_function" and n.name in parts and change_of(n)]
-    step = 1 if limit is None else max(1, len(candidates) // limit)
-    for node in candidates[::step]:
-        change = change_of(node)
-        assert change is not None
-        part = parts[node.name]
-        fate = base.lineage.part_fates[part.id]
-        if fate.kind == "dead":
-            continue
-        mutant = build(program, node.name)
-        if mutant.shape != base.shape:
-            yield f"{node.name}: {change[0]}: the program is cut into other sites"
-            continue
-        truth = frozenset(i for i in range(len(base.sites)) if base.differs(mutant, i))
-        yield Verdict(part.id, node.name, change[0], truth, frozenset(fate.sites))
+def verdicts(program: ExportedProgram, limit: int | None = None) -> Iterator[Verdict | LeftOut]:
+    """One verdict per mutant of a program; of ``limit`` of them, evenly spread, if there are more."""
+    oracle = Oracle(program)
+    count = min(limit or len(oracle), len(oracle))
+    yield from (oracle.judge(i * len(oracle) // count) for i in range(count))
+
+
+def settle(module: torch.nn.Module) -> torch.nn.Module:
+    """Give norms and biases values that a trained network would have.
+
+    Scales of exactly one and shifts of exactly zero are neutral: the compiler takes the whole operation away, and equal
+    weights become one constant.
+    """
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.dim() == 1:
+                parameter += 0.1 * torch.randn_like(parameter)
+    return module
 
 
 @contextmanager
-def _changed(name: str | None) -> Iterator[None]:
+def _decomposed_already(decomposed: ExportedProgram) -> Iterator[None]:
     own = importer.decompose
-
-    def decompose(program: ExportedProgram) -> ExportedProgram:
-        decomposed = own(program)
-        for node in decomposed.graph.nodes:
-            if node.name == name:
-                change = change_of(node)
-                assert change is not None
-                change[1](node)
-        return decomposed
-
-    importer.decompose = decompose
+    importer.decompose = lambda program: decomposed
     try:
         yield
     finally:
         importer.decompose = own
 
 
-class _Constants:
-    """What the compiler's observers do not keep: constants by name, hashed, and the text of each dispatch region."""
+def _cut(graph: dict[str, Any]) -> list[Any]:
+    """The dispatch graph without what only names: constants are numbered anew when one of them changes."""
+    return [
+        (
+            node["kind"],
+            node["phase"],
+            len(node["outputs"]),
+            [value if value[0] in ("node", "arg") else value[0] for value in node["inputs"]],
+        )
+        for node in graph["nodes"]
+    ]
+
+
+class _Watcher:
+    """What the compiler's own observers do not keep: by node, its constant operands (hashed) and its region's text."""
 
     def __init__(self) -> None:
-        self.values: dict[str, str] = {}
+        self.given: dict[int, bytes] = {}
         self.regions: dict[int, str] = {}
 
     def __call__(self, step: str, state: State) -> None:
-        if step == "iree:dispatch-creation":
-            for op in marks.walk(state.module.operation, "flow."):
-                index = marks.mark_of(op.location)
-                if index is not None:
-                    self.regions.setdefault(index, op.get_asm(large_elements_limit=8))
-        if step != "iree:global-optimization":
+        if step != "iree:dispatch-creation":
             return
-        text = state.module.operation.get_asm()
-        blobs = dict(re.findall(r'(\w+): "0x([0-9A-Fa-f]+)"', text))
-        for name, value in re.findall(r"util\.global private @(\S+) .*?= (dense.*?) : tensor", text):
-            resource = re.match(r"dense_resource<(\w+)>", value)
-            held = blobs.get(resource[1], "") if resource else value
-            self.values[name] = hashlib.sha256(held.encode()).hexdigest()
+        module = state.module.operation
+        blobs = dict(re.findall(r'(\w+): "0x([0-9A-Fa-f]+)"', module.get_asm()))
+        stored = {
+            op.attributes["sym_name"].value: op.attributes["initial_value"]
+            for op in marks.walk(module, "util.global")
+            if op.name == "util.global" and "initial_value" in op.attributes
+        }
+
+        def value_of(value: Any) -> str:
+            op = value.owner
+            while not isinstance(op, ir.Block):
+                if op.name == "util.global.load":
+                    return _hash(stored.get(op.attributes["global"].value), blobs)
+                if op.name in ("arith.constant", "flow.tensor.constant"):
+                    return _hash(op.attributes["value"], blobs)
+                if op.name not in VIEWS:
+                    break
+                op = op.operands[0].owner
+            return ""
+
+        for op in marks.walk(module, "flow.", "tensor."):
+            index = marks.mark_of(op.location)
+            if index is not None and index not in self.regions:
+                self.given[index] = " ".join(map(value_of, op.operands)).encode()
+                self.regions[index] = _renumbered(op.get_asm(large_elements_limit=8))
+
+    def reads_constants(self, node: int | None) -> bool:
+        return node is not None and bool(self.given[node].strip() or "dense<" in self.regions[node])
 
 
-def _given(row: dict[str, Any], graph: dict[str, Any], constants: dict[str, str]) -> bytes:
-    if row["node"] is None:
-        return b""
-    names = [value[1] for value in graph["nodes"][row["node"]]["inputs"] if value[0] == "global"]
-    return " ".join(constants.get(name, "") for name in names).encode()
+def _hash(attribute: Any, blobs: dict[str, str]) -> str:
+    if attribute is None:
+        return ""  # filled by an initialiser, which is a site itself
+    text = str(attribute)
+    resource = re.match(r"dense_resource<(\w+)>", text)
+    return hashlib.sha256((blobs.get(resource[1], "") if resource else text).encode()).hexdigest()
+
+
+def _renumbered(text: str) -> str:
+    """With values named in the order in which they occur: their own names count what stands before them."""
+    names: dict[str, str] = {}
+    return re.sub(r"%[\w#]+", lambda found: names.setdefault(found[0], f"%{len(names)}"), text)
 
 
 def _kernels(program: bytes) -> dict[str, bytes]:
-    """Each kernel as what it does: its instructions, with the constants they read in place of those's addresses."""
+    """Each kernel as what it does: its instructions, with the constants they read in place of those's addresses.
+
+    Kernels are linked together, and a change in one moves the constants and the code of all others.
+    """
     found: dict[str, bytes] = {}
     for image in machine_code.images(program):
         data = image.get_section_by_name(".rodata")
