@@ -85,6 +85,7 @@ def covan(
     covan compile model.py:make -i 1x3x224x224xf32 -o model.covan
     covan run model.covan
     covan explain model.covan blocks.0.attn
+    covan verify model.covan
     """
     if context.invoked_subcommand is None:
         print(context.get_help())
@@ -273,6 +274,34 @@ def explain(
     if what is not None:
         told = found if len(found) == 1 else [action for action in found if action in lost]
         print("\n" if sites and told else "", fates_text(lineage, told), sep="", end="")
+    if what is not None and len(found) == 1:
+        print(f"\n{lineage.chain(found[0])}", end="")
+
+
+@app.command("verify")
+def verify(
+    file: Artifact,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/cli.md).")] = False,
+    debug: Debug = False,
+) -> None:
+    """Check that the lineage of an artifact is true: the source against every phase and the final program.
+
+    Exits with 0 if it holds, 1 if it does not, 3 if not everything could be checked.
+    """
+    from dataclasses import asdict
+
+    from covan_mlir import artifact
+    from covan_mlir.checking.verify import verify as check
+
+    with Progress(f"reading {Path(file).name}") as tell:
+        lineage = artifact.read(file).lineage
+        tell("verifying")
+        verdict = check(lineage)
+    if as_json:
+        print(json.dumps({"outcome": verdict.outcome, **asdict(verdict)}, indent=1))
+    else:
+        print(verdict)
+    raise typer.Exit({"yes": 0, "no": 1, "incomplete": 3}[verdict.outcome])
 
 
 def _tags(rows: Sequence[str]) -> dict[str, list[str]]:

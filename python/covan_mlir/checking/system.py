@@ -208,8 +208,12 @@ class ProgramSystem:
         self._settle()
 
     def reached(self, node: int, part: int) -> bool:
-        """Whether a claimed part, or its twin, lies on the way from the node's results to what it is given."""
-        return self.source.source.twin(part) in self._reached.get(node, ())
+        """Whether a claimed part lies on the way from the node's results to what it is given. Of twins that the
+        program names at this place, or that are no work, any may."""
+        if (node, part) in self._moments or (node, part) in self._shares:
+            return True
+        alike = part in self._evidence(node) or part not in self._performed.get(node, ())
+        return alike and self.source.source.twin(part) in self._reached.get(node, ())
 
     @cached_property
     def _reached(self) -> dict[int, set[int]]:

@@ -18,7 +18,7 @@ from covan_mlir.checking.system import Claim, Loss, ProgramSystem, SourceSystem
 from covan_mlir.checking.verdict import Check, Counterexample, Outcome, Verification
 from covan_mlir.phases import PROGRAM, Graph
 from covan_mlir.prov import reflect, weak_bisimulation
-from covan_mlir.relation import Source, relate, states
+from covan_mlir.relation import Region, Source, relate, states
 
 if TYPE_CHECKING:
     from covan_mlir.frontend.identity import Identities
@@ -74,6 +74,7 @@ class _Examiner:
         if step == PROGRAM:
             for node, sites in self.sites.items():
                 self.claims[node] = self._site_claim(sites)
+                self._check_named(node, sites[0], regions[node])
             self._check_unplaced()
         constant = identities.constant if identities else lambda part: None
         self.source = SourceSystem(parts, lineage.results, self._gives_back(identities), constant)
@@ -144,6 +145,13 @@ class _Examiner:
                     names = (self.lineage.actions[first].name, self.lineage.actions[then].name)
                     why = f"{names[1]} comes before {names[0]} in the trace, but depends on it"
                     self.wrong.append(Counterexample(self.step, why, site.id, names))
+
+    def _check_named(self, node: int, site: Site, region: Region) -> None:
+        """Whether the site claims what the program's operations name there, if it fits: also a share of a part."""
+        claimed = {*site.parts, *site.views, *site.folds}
+        unclaimed = sorted(region.performed.intersection(self.graph["nodes"][node]["evidence"]) - claimed)
+        if unclaimed:
+            self._wrong(site.id, unclaimed, f"performs what its trace leaves out: {self._names(unclaimed)}")
 
     def _performed_before(self, site: Site, part: int) -> set[int]:
         """Performed parts that a part reads, views and constants between them aside."""

@@ -1,8 +1,8 @@
 """What a part's operator does, found out by running it: does it give back an operand, which constant does it make?
 
 The first is asked only of parts that left no trace in the compiled program and are no views by their schema: a
-multiplication by one, a copy, an addition of zero. They are run on small integers, which are exact in every
-floating-point type, so equal results are equal, and unequal ones differ.
+multiplication by one, a copy, an addition of zero. They are run on integers that are exact in the type, small ones and
+the largest, so equal results are equal, and unequal ones differ.
 """
 
 from __future__ import annotations
@@ -117,6 +117,15 @@ def _example(kind: str, generator: torch.Generator) -> Any:
     if match is None or match["dtype"] not in DTYPES:
         return 3  # a size or another number
     sizes = [int(size) if size.isdigit() else 3 for size in match["shape"].split(", ") if size]
-    drawn = torch.randint(1, 8, sizes, generator=generator)
-    dtype = DTYPES[match["dtype"]]
-    return drawn > 4 if dtype is torch.bool else drawn.to(dtype)
+    return _draw(DTYPES[match["dtype"]], sizes, generator)
+
+
+def _draw(dtype: torch.dtype, sizes: list[int], generator: torch.Generator) -> torch.Tensor:
+    """Small integers of both signs, and now and then what a clamp would cut."""
+    small = torch.randint(-8, 9, sizes, generator=generator)
+    if dtype is torch.bool:
+        return small > 0
+    limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+    values = small.abs().to(dtype) if limits.min == 0 else small.to(dtype)
+    cut = torch.randint(0, 8, sizes, generator=generator)
+    return values.where(cut > 1, torch.where(cut == 0, limits.min, limits.max).to(dtype))

@@ -1,0 +1,248 @@
+"""Verification accepts what compilers made and rejects lies, each with a counterexample that names the place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import zoo
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import covan_mlir
+from covan_mlir import artifact
+from covan_mlir.checking.verdict import Verification
+from covan_mlir.checking.verify import verify
+from covan_mlir.fates import Fate
+from covan_mlir.lineage import Lineage, Site
+from covan_mlir.tools import cli
+
+
+class Twins(nn.Module):
+    """A value computed twice, a dead one, a view, a folded constant, an operation that changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = torch.relu(x)
+        again = torch.relu(x)
+        other = torch.sigmoid(x)
+        dead = torch.tanh(x)  # noqa: F841
+        scaled = (first + other) * (torch.ones(8) * 3)
+        return torch.softmax(self.linear(scaled * 1.0).transpose(0, 1) + again.transpose(0, 1), -1).max(-1).values
+
+
+@pytest.fixture(scope="module")
+def twins() -> Lineage:
+    return covan_mlir.compile_module(Twins(), (torch.randn(4, 8),)).lineage
+
+
+@pytest.fixture(scope="module")
+def cnn() -> Lineage:
+    module, args, kwargs = zoo.build("cnn")
+    return covan_mlir.compile_module(module, args, kwargs).lineage
+
+
+def edited(lineage: Lineage, **changes: Any) -> Lineage:
+    fields = ("actions", "sites", "commands", "fates", "part_fates", "history", "results", "phases")
+    return Lineage(**({name: getattr(lineage, name) for name in fields} | changes))
+
+
+def with_site(lineage: Lineage, *sites: Site) -> Lineage:
+    new = {site.id: site for site in sites}
+    return edited(lineage, sites=[new.get(site.id, site) for site in lineage.sites])
+
+
+def performing(lineage: Lineage, site: Site, parts: tuple[int, ...]) -> Site:
+    trace = tuple(sorted({lineage.parts[part].action for part in parts}))
+    return replace(site, parts=parts, trace=trace)
+
+
+def rejected(lineage: Lineage, *words: str, site: int | None = None, action: str | None = None) -> None:
+    """The lineage is refused with a counterexample that has the words, and is about the site and the action."""
+    verdict = verify(lineage)
+    assert verdict.outcome == "no"
+    assert not verdict
+    for example in verdict.counterexamples:
+        fits = all(word in str(example) for word in words)
+        if fits and site in (None, example.site) and (action is None or action in example.actions):
+            return
+    raise AssertionError(f"no counterexample for {words}, site {site}, {action}:\n{verdict}")
+
+
+@pytest.mark.parametrize("name", ["bert-eager", "gpt2-sdpa", "lstm", "convnext", "t5_encoder-eager"])
+def test_compiled_models_hold(name: str) -> None:
+    module, args, kwargs = zoo.build(name)
+    verdict = covan_mlir.compile_module(module, args, kwargs).verify()
+    assert verdict, str(verdict)
+    assert [check.phase for check in verdict.checks][-2:] == ["program", "fates"]
+    assert {"torch-to-linalg", "iree:global-optimization"} <= {check.phase for check in verdict.checks}
+    assert all(check.related > 0 for check in verdict.checks[:-1])
+
+
+def test_every_kind_of_fate_holds(twins: Lineage) -> None:
+    assert {fate.kind for fate in twins.fates} >= {"dispatched", "merged", "dead", "view", "folded"}
+    verdict = verify(twins)
+    assert verdict, str(verdict)
+
+
+def test_saved_lineage_holds(twins: Lineage) -> None:
+    assert verify(Lineage.from_json(twins.to_json()))
+
+
+def test_swapped_traces(cnn: Lineage) -> None:
+    first, second = [site for site in cnn.sites if site.kind == "dispatch" and site.phase == "call"][:2]
+    assert first.parts != second.parts
+    rejected(with_site(cnn, performing(cnn, first, second.parts), performing(cnn, second, first.parts)), site=first.id)
+
+
+def test_every_dropped_action(cnn: Lineage) -> None:
+    for site in cnn.sites:
+        for action in site.trace:
+            rest = tuple(part for part in site.parts if cnn.parts[part].action != action)
+            rejected(with_site(cnn, performing(cnn, site, rest)), action=cnn.actions[action].name)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_added_action(cnn: Lineage, data: st.DataObject) -> None:
+    site = data.draw(st.sampled_from(cnn.sites), "site")
+    known = {*site.trace, *(cnn.parts[p].action for p in (*site.views, *site.folds))}
+    action = data.draw(st.sampled_from([a for a in cnn.actions if a.id not in known and a.parts]), "action")
+    parts = tuple(sorted({*site.parts, *(part.id for part in action.parts)}))
+    rejected(with_site(cnn, performing(cnn, site, parts)), site=site.id, action=action.name)
+
+
+def test_reordered_dependent_parts(cnn: Lineage) -> None:
+    tried = 0
+    for site in cnn.sites:
+        for i, part in enumerate(site.parts):
+            for j in (j for j, other in enumerate(site.parts) if part in cnn.parts[other].inputs):
+                order = list(site.parts)
+                order[i], order[j] = order[j], order[i]
+                rejected(with_site(cnn, replace(site, parts=tuple(order))), "only afterwards", site=site.id)
+                tried += 1
+    assert tried
+
+
+def test_reordered_dependent_actions(twins: Lineage) -> None:
+    site = next(s for s in twins.sites if {"relu", "add"} <= {twins.actions[a].name for a in s.trace})
+    ids = {twins.actions[a].name: a for a in site.trace}
+    trace = [{ids["relu"]: ids["add"], ids["add"]: ids["relu"]}.get(a, a) for a in site.trace]
+    rejected(with_site(twins, replace(site, trace=tuple(trace))), "add comes before relu", site=site.id, action="add")
+
+
+def test_trace_without_its_parts(cnn: Lineage) -> None:
+    site = next(s for s in cnn.sites if len(s.trace) > 1)
+    name = cnn.actions[site.trace[0]].name
+    rejected(with_site(cnn, replace(site, trace=site.trace[1:])), "not in the trace", site=site.id, action=name)
+
+
+def lying(lineage: Lineage, name: str, change: Callable[[Fate], Fate], *, parts: bool) -> Lineage:
+    """A lie about the fate of an action; ``parts``: told of its parts as well."""
+    action = lineage.find(name)[0]
+    fates = [change(fate) if index == action.id else fate for index, fate in enumerate(lineage.fates)]
+    ids = {part.id for part in action.parts} if parts else set()
+    part_fates = {i: change(fate) if i in ids else fate for i, fate in lineage.part_fates.items()}
+    return edited(lineage, fates=fates, part_fates=part_fates)
+
+
+@pytest.mark.parametrize("parts", [False, True])
+def test_dead_for_a_live_action(twins: Lineage, parts: bool) -> None:
+    lie = lying(twins, "sigmoid", lambda fate: Fate("dead", (), fate.decided_by), parts=parts)
+    rejected(lie, "sigmoid", "dead", action="sigmoid")
+
+
+def test_dead_for_a_live_action_that_no_site_performs(twins: Lineage) -> None:
+    site = next(s for s in twins.sites if "sigmoid" in {a.name for a in twins.why(s)})
+    gone = twins.find("sigmoid")[0].id
+    lie = lying(twins, "sigmoid", lambda fate: Fate("dead", (), fate.decided_by), parts=True)
+    rest = tuple(part for part in site.parts if twins.parts[part].action != gone)
+    rejected(with_site(lie, performing(twins, site, rest)), "the results need it", action="sigmoid")
+
+
+def test_live_for_a_dead_action(twins: Lineage) -> None:
+    lie = lying(twins, "tanh", lambda fate: Fate("dispatched", (0,), fate.decided_by), parts=True)
+    rejected(lie, "tanh", "dead", action="tanh")
+
+
+def test_twin_with_another_value(twins: Lineage) -> None:
+    again = twins.find("relu_1")[0]
+    assert twins.fate(again).kind == "merged"
+    other = twins.find("sigmoid")[0].parts[0].id
+    part = again.parts[0].id
+    fates = dict(twins.part_fates)
+    fates[part] = replace(fates[part], twin=other, sites=fates[other].sites)
+    rejected(edited(twins, part_fates=fates), "another value", action="relu_1")
+
+
+def test_twin_of_an_action_alone(twins: Lineage) -> None:
+    other = twins.find("sigmoid")[0].id
+    lie = lying(twins, "relu_1", lambda fate: replace(fate, twin=other), parts=False)
+    rejected(lie, "relu_1", action="relu_1")
+
+
+def test_folded_for_what_depends_on_arguments(twins: Lineage) -> None:
+    lie = lying(twins, "relu_1", lambda fate: Fate("folded", (), fate.decided_by), parts=True)
+    rejected(lie, "depends on the arguments", action="relu_1")
+
+
+def test_part_that_changes_its_input_is_no_identity() -> None:
+    # relu gives back positive numbers, clamp small ones: neither may pass for a value that was merely handed on.
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x).exp() + x.clamp(-1000, 1000).sin()
+
+    lineage = covan_mlir.compile_module(model, (torch.randn(64),)).lineage
+    for name in ("relu", "clamp"):
+        for site in lineage.where(name):
+            rest = tuple(p for p in site.parts if lineage.actions[lineage.parts[p].action].name != name)
+            rejected(with_site(lineage, performing(lineage, site, rest)), action=name)
+
+
+def test_nothing_to_check_is_no_yes() -> None:
+    verdict = covan_mlir.compile_module(torch.relu, (torch.randn(4),), provenance=False).verify()
+    assert (verdict.outcome, bool(verdict)) == ("incomplete", False)
+    assert "provenance" in str(verdict)
+    assert not Verification(())
+
+
+def test_unknown_inputs_leave_the_check_incomplete(twins: Lineage) -> None:
+    *before, (step, graph) = twins.phases
+    nodes = [dict(node, inputs=[["unknown"]]) for node in graph["nodes"]]
+    blind = edited(twins, phases=[*before, type(before[0])(step, {**graph, "nodes": nodes})])
+    verdict = verify(blind)
+    assert verdict.outcome == "incomplete"
+    assert "not known" in str(verdict)
+
+
+def test_without_torch_identities_stay_unchecked(twins: Lineage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("covan_mlir.checking.verify._identities", lambda lineage: None)
+    verdict = verify(twins)
+    assert not verdict
+
+
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], twins: Lineage) -> None:
+    path = str(tmp_path / "model.covan")
+    covan_mlir.compile_module(torch.relu, (torch.randn(4),)).save(path)
+    assert cli.main(["verify", path]) == 0
+    assert capsys.readouterr().out.startswith("yes: ")
+    held = artifact.read(path)
+    site = held.lineage.sites[0]
+    lie = with_site(held.lineage, performing(held.lineage, site, ()))
+    artifact.write(path, replace(held, lineage=lie))
+    assert cli.main(["verify", path, "--json"]) == 1
+    row = json.loads(capsys.readouterr().out)
+    (program,) = (check for check in row["checks"] if check["phase"] == "program")
+    assert row["outcome"] == program["outcome"] == "no"
+    assert next((e["site"], e["actions"]) for e in program["counterexamples"]) == (site.id, ["relu"])
+    nowhere = [replace(site, node=None) for site in held.lineage.sites]
+    artifact.write(path, replace(held, lineage=edited(held.lineage, phases=(), sites=nowhere)))
+    assert cli.main(["verify", path]) == 3
