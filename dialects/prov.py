@@ -78,7 +78,11 @@ class ActionOp(ProvDialect.Operation, name="action"):
 
 
 class PartOp(ProvDialect.Operation, name="part"):
-    """One node that decompositions made of an action. Ids of actions and parts share one space."""
+    """One node that decompositions made of an action. Ids of actions and parts share one space.
+
+    May have ``args``, what its operator is called with (a string, see `covan_mlir.arguments`), and ``view``, whether
+    its result is its input's memory (a bool).
+    """
 
     id: ir.IntegerAttr
     action: ir.IntegerAttr
@@ -174,6 +178,8 @@ def read_table(module: ir.Module | ir.Operation) -> Table:
                     attributes["op"].value,
                     tuple([i.value for i in attributes["inputs"]]),
                     tuple([t.value for t in attributes["types"]]),
+                    attributes["args"].value if "args" in attributes else "",
+                    bool(attributes["view"].value) if "view" in attributes else False,
                 )
             )
         elif row.name == "prov.action":
@@ -254,6 +260,10 @@ def write_table(module: ir.Module | ir.Operation, table: Table) -> ir.Operation:
                 "inputs": ir.ArrayAttr.get([integer(i) for i in part.inputs], context),
                 "types": strings(part.types),
             }
+            if part.args:
+                attributes["args"] = string(part.args)
+            if part.view:
+                attributes["view"] = ir.BoolAttr.get(True, context)
             location = locations.get(part.action, unknown)
             ir.Operation.create("prov.part", attributes=attributes, loc=location, ip=place)
     return created

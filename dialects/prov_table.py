@@ -33,7 +33,11 @@ class ActionRow:
 
 @dataclass(frozen=True, slots=True)
 class PartRow:
-    """One node that decompositions made of ``action``, reading the values of the parts ``inputs``."""
+    """One node that decompositions made of ``action``, reading the values of the parts ``inputs``.
+
+    ``args`` is what its operator is called with (`covan_mlir.arguments`), empty when not known; ``view`` whether its
+    result is its input's memory.
+    """
 
     id: int
     action: int
@@ -41,6 +45,8 @@ class PartRow:
     op: str
     inputs: tuple[int, ...] = ()
     types: tuple[str, ...] = ()
+    args: str = ""
+    view: bool = False
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,10 @@ class _RowCheck:
             found.append('op must name an operator such as "aten.mm.default"')
         if is_part and not all(map(self._is_id, attributes["inputs"])):
             found.append(f"inputs must be an array of non-negative i64 ids, got {attributes['inputs']}")
+        if is_part and "args" in attributes and not isinstance(attributes["args"], ir.StringAttr):
+            found.append(f"args must be a string, got {attributes['args']}")
+        if is_part and "view" in attributes and not isinstance(attributes["view"], ir.BoolAttr):
+            found.append(f"view must be a bool, got {attributes['view']}")
         for name in ("types",) if is_part else ("types", "frames"):
             attribute = attributes[name]
             if attribute not in self._known:

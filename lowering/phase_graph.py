@@ -1,60 +1,13 @@
-"""The program as a graph of operations, between the steps before dispatches are formed.
-
-The form is that of `covan_mlir.lowering.dispatch_graph`; a node is one operation of the entry function. Operations that
-compute nothing (constants, shapes, casts between type systems) are no nodes: their values are what they are made of.
-"""
+"""Keeps the program's graph after each step, until dispatches are formed: what verification checks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from covan_mlir.dialects.prov_graph import TraceGraph, functions
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.lowering.pipeline import State
-
-_CONSTANT = frozenset(
-    {
-        "arith.constant",
-        "tensor.empty",
-        "tensor.dim",
-        "linalg.fill",
-        "linalg.index",
-        "torch.vtensor.literal",
-        "torch.aten.size.int",
-        "flow.tensor.constant",
-        "util.global.load",
-        "flow.tensor.empty",
-        "flow.tensor.splat",
-    }
-)
-_CONSTANT_DIALECTS = ("torch.constant.",)
-# Their value is their operands'.
-_TRANSPARENT = frozenset(
-    {
-        "torch.prim.ListConstruct",
-        "torch.prim.TupleConstruct",
-        "torch.copy.to_tensor",
-        "torch.copy.to_vtensor",
-        "tensor.cast",
-        "tensor.bitcast",
-        "tensor.collapse_shape",
-        "tensor.expand_shape",
-        "tensor.reshape",
-        "hal.tensor.import",
-        "hal.tensor.export",
-        "hal.tensor.alias",
-        "hal.tensor.barrier",
-        "util.optimization_barrier",
-        "builtin.unrealized_conversion_cast",
-    }
-)
-_TRANSPARENT_DIALECTS = ("torch_c.", "iree_tensor_ext.compute_barrier.", "flow.tensor.tie_shape", "flow.tensor.reshape")
-_PIECES = frozenset({"tensor.extract_slice", "flow.tensor.slice"})
-_RETURNS = frozenset({"func.return", "util.return"})
-_FUNCTIONS = frozenset({"func.func", "util.func"})
-Value = list[Any]
-
 
 # After this step the program's nodes are dispatches.
 _LAST = "iree:global-optimization"
@@ -77,88 +30,7 @@ class PhaseObserver:
             return
         self._done = step == _LAST
         with state.session.context if state.session else state.module.context:
-            graph = PhaseGraph(self.read)
-            graph.build(state.module.operation)
+            graph = TraceGraph(self.read)
+            for function in functions(state.module.operation)[:1]:
+                graph.build(function)
         self.phases.append((step, graph.to_json()))
-
-
-class PhaseGraph:
-    """Reads the graph off a module; rows are those of `DispatchGraph`, with the operation's name as ``op``."""
-
-    def __init__(self, read: TraceReader) -> None:
-        self.nodes: list[dict[str, Any]] = []
-        self.results: list[Value] = []
-        self._read = read
-        self._values: dict[Any, list[Value]] = {}
-
-    def to_json(self) -> dict[str, Any]:
-        return {"nodes": self.nodes, "globals": {}, "results": self.results}
-
-    def build(self, module: Any) -> None:
-        for function in module.regions[0].blocks[0]:
-            if function.operation.name in _FUNCTIONS and len(function.regions[0].blocks):
-                self._function(function.regions[0].blocks[0])
-
-    def _function(self, block: Any) -> None:
-        for index, argument in enumerate(block.arguments):
-            self._values[argument] = [["arg", index]]
-        for view in block:
-            op = view.operation
-            name = op.name
-            operands = list(op.operands)
-            if name in _RETURNS:
-                values = [self._of([operand]) for operand in operands]
-                self.results = [value[0] if len(value) == 1 else ["unknown"] for value in values]
-            elif len(op.results) == 0:
-                continue
-            elif name in _CONSTANT or name.startswith(_CONSTANT_DIALECTS):
-                for result in op.results:
-                    self._values[result] = []
-            else:
-                self._operation(op, name, operands)
-
-    def _operation(self, op: Any, name: str, operands: Sequence[Any]) -> None:
-        inputs = self._of([*operands, *self._captured(op)])
-        ids = sorted(self._read.ids(op.location))
-        if name in _TRANSPARENT or name.startswith(_TRANSPARENT_DIALECTS) or not ids:
-            for result in op.results:
-                self._values[result] = inputs
-            return
-        index = len(self.nodes)
-        outputs: list[Any] = [[["input", []]] if name in _PIECES else [["compute", ids]]] * len(op.results)
-        if name == "linalg.generic" and len(ids) > 1:
-            outputs = self._yielded(op, ids)
-        kind = "transfer" if name in _PIECES else "dispatch"
-        row = {"op": name, "kind": kind, "phase": "call", "inputs": inputs, "outputs": outputs, "evidence": ids}
-        self.nodes.append(row)
-        for number, result in enumerate(op.results):
-            self._values[result] = [["node", index, number]]
-
-    def _captured(self, op: Any) -> list[Any]:
-        """Values from outside that the operation's body reads by itself, element by element."""
-        return [
-            operand
-            for region in op.regions
-            for block in region
-            for inner in block
-            if inner.operation.name.startswith("tensor.")
-            for operand in inner.operation.operands
-            if operand in self._values
-        ]
-
-    def _of(self, operands: Sequence[Any]) -> list[Value]:
-        found: list[Value] = []
-        for operand in operands:
-            for value in self._values.get(operand, [["unknown"]]):
-                if value not in found:
-                    found.append(value)
-        return found
-
-    def _yielded(self, generic: Any, ids: list[int]) -> list[Any]:
-        """What each result of a fused operation is: the location of the operation whose value is yielded."""
-        terminator = list(generic.regions[0].blocks[0])[-1].operation
-        outputs = []
-        for value in terminator.operands:
-            owner = getattr(value.owner, "location", None)
-            outputs.append([["compute", sorted(self._read.ids(owner)) if owner is not None else ids]])
-        return outputs

@@ -166,7 +166,7 @@ def _end(lineage: Lineage, action: Action, fate: Fate, sites: Sequence[Site]) ->
             other = [site for site in sites if action.id not in site.trace]
             return "; ".join([*texts, f"seen or read by {_numbers(other)}"] if other else texts)
         case "view":
-            return f"view: only how{among or ' others'} index"
+            return f"view: only how{among or ' others'} index{'es' if len(sites) == 1 else ''}"
         case "folded":
             return f"folded: a constant{' of' + among if among else ''}"
         case "merged":

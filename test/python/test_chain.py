@@ -104,7 +104,7 @@ def test_the_chain_of_an_action_lists_what_changed_it_and_where_it_ended() -> No
 @pytest.mark.parametrize(
     ("name", "step", "before", "end"),
     [
-        ("view", "fuse", {"tensor.expand_shape": 1}, "view: only how site 0 index"),
+        ("view", "fuse", {"tensor.expand_shape": 1}, "view: only how site 0 indexes"),
         ("again", "cse", {"aten.relu": 1}, "merged: the value of relu, site 0"),
         ("dropout", "decompose", {"aten.dropout": 1}, "merged: the value of relu, site 0"),
     ],

@@ -241,7 +241,7 @@ def _table(actions: tuple[Action, ...]) -> prov_table.Table:
             for a in actions
         ),
         parts=tuple(
-            prov_table.PartRow(id=p.id, action=p.action, name=p.name, op=p.op, inputs=p.inputs, types=p.types)
+            prov_table.PartRow(p.id, p.action, p.name, p.op, p.inputs, p.types, p.args, p.view)
             for a in actions
             for p in a.parts
         ),
