@@ -14,6 +14,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "--iree-hal-target-device=local",
         "--iree-hal-local-target-device-backends=llvm-cpu",
         "--iree-llvmcpu-target-cpu=host",
+        "--iree-llvmcpu-stack-allocation-limit=524288",  # our kernels keep tiles on the stack
     ),
 }
 

@@ -2,11 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import prod
+
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
-from covan_mlir.lowering.cpu.kernel import Kernel, Refusal
-from covan_mlir.lowering.cpu.machine import Machine
-from covan_mlir.lowering.cpu.schedule import Schedule
+from covan_mlir.lowering.cpu.emit import Code
+from covan_mlir.lowering.cpu.evaluate import UnsupportedError
+from covan_mlir.lowering.cpu.kernel import Kernel, Operand, Refusal
+from covan_mlir.lowering.cpu.machine import Machine, bits
+from covan_mlir.lowering.cpu.rows import RowWriter
+from covan_mlir.lowering.cpu.schedule import Schedule, predict
+from covan_mlir.lowering.cpu.schedule import rows as rows_template
+
+
+def operands(chain: Chain, sizes: Mapping[str, int]) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
+    """-> (inputs, outputs) of the dispatch."""
+
+    def made(name: str) -> Operand:
+        value = chain.values[name]
+        return Operand(name, tuple(sizes[axis] for axis in value.axes), value.dtype)
+
+    return tuple(made(value.name) for value in chain.inputs), tuple(made(name) for name in chain.outputs)
+
+
+def refused(chain: Chain) -> str | None:
+    """Why no shape of code can hold a chain, or None."""
+    unknown = [axis.name for axis in chain.axes if axis.size is None]
+    if unknown:
+        return f"the sizes of {', '.join(unknown)} are only known at run time"
+    if any(axis.size == 0 for axis in chain.axes):
+        return "an axis is empty"
+    if not chain.reductions:
+        return "nothing is reduced"
+    if len(set(chain.outputs)) != len(chain.outputs):
+        return "a value is returned twice"
+    given = {value.name for value in chain.inputs}
+    if given.intersection(chain.outputs):
+        return "an input is returned"
+    return None
 
 
 def generate(
@@ -24,4 +58,29 @@ def generate(
         fusion: the chain's sweeps with their repairs; chains with contractions need it.
         name: symbol of the executable and its export.
     """
-    return Refusal("no shape of code fits this chain")
+    if (reason := refused(chain)) is not None:
+        return Refusal(reason)
+    sizes = {axis.name: axis.size or 0 for axis in chain.axes}
+    inputs, outputs = operands(chain, sizes)
+    try:
+        if len({frozenset(step.over) for step in chain.reductions}) == 1:
+            schedule = schedule or rows_template(chain, machine)
+            workgroups = _row_groups(chain, sizes, schedule)
+            code = Code(name, inputs, outputs, workgroups, schedule.lanes)
+            text = code.write(lambda: RowWriter(code, chain, sizes, schedule).write())
+            flops = 0
+        else:
+            return Refusal("reductions over different axes")
+    except UnsupportedError as error:
+        return Refusal(str(error))
+    moved = sum(prod(operand.shape) * bits(operand.dtype) // 8 for operand in (*inputs, *outputs))
+    seconds = predict(chain, machine, schedule)
+    return Kernel(name, text, workgroups, inputs, outputs, chain, schedule, seconds, flops, moved)
+
+
+def _row_groups(chain: Chain, sizes: Mapping[str, int], schedule: Schedule) -> tuple[int, int, int]:
+    over = {axis for step in chain.reductions for axis in step.over}
+    units = prod(n for axis, n in sizes.items() if axis not in over and axis != schedule.lane)
+    if schedule.shape == "columns":
+        units *= -(-sizes[schedule.lane] // (schedule.lanes * schedule.unroll))
+    return -(-units // schedule.parallel[0][1]), 1, 1

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Literal
+
+from covan_mlir.fred.chain import Chain
+from covan_mlir.lowering.cpu.analysis import Sweeps, cost
+from covan_mlir.lowering.cpu.machine import Machine, bits
 
 Shape = Literal["rows", "columns", "queries", "keys"]
 """Which shape of code: lanes along a reduced trailing axis; lanes along a kept axis; lanes along the rows of a chain
@@ -36,3 +42,64 @@ class Schedule:
     block: int
     keep: tuple[str, ...] = ()
     nontemporal: bool = False
+
+
+def lanes(chain: Chain, machine: Machine) -> int:
+    """Elements per vector: of f32, or of f64 where the chain computes in it."""
+    dtypes = {value.dtype for value in chain.values.values()}
+    return machine.lanes("f64" if "f64" in dtypes else "f32")
+
+
+def rows(chain: Chain, machine: Machine) -> Schedule:
+    """Template for chains whose reductions all run over the same axes."""
+    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    sweeps = Sweeps(chain)
+    widest = max(chain.inputs, key=lambda value: len(value.axes))
+    lane, width = widest.axes[-1], lanes(chain, machine)
+    kept = prod(n for a, n in sizes.items() if a not in sweeps.over and a != lane)
+    length = prod(sizes[a] for a in sweeps.over)
+    if lane in sweeps.over:
+        vectors = max(1, min(8 // len(chain.reductions) or 1, 4, -(-sizes[lane] // width)))
+        together = next(n for n in (4, 2, 1) if kept % n == 0 and (n == 1 or length <= 32 * width // n))
+        units, elements = kept, length
+    else:
+        vectors, together = 1, max(1, min(4, sizes[lane] // width))
+        units, elements = kept * -(-sizes[lane] // (width * together)), length * width * together
+    group = max(1, min(-(-units // (machine.cores * 8)), -(-(1 << 15) // elements) * 4))
+    group = -(-group // together) * together if lane in sweeps.over else group
+    return Schedule(
+        shape="rows" if lane in sweeps.over else "columns",
+        lane=lane,
+        stream=lane if lane in sweeps.over else next(iter(sweeps.over)),
+        parallel=(("", group),),
+        lanes=width,
+        vectors=vectors,
+        unroll=together,
+        block=length,
+        keep=sweeps.shared,
+    )
+
+
+def predict(chain: Chain, machine: Machine, schedule: Schedule) -> float:
+    """Seconds that a chain takes: what moves, or what is computed, whichever takes longer."""
+    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    moved = sum(
+        prod(sizes[a] for a in chain.values[name].axes) * bits(chain.values[name].dtype) // 8
+        for name in (*(value.name for value in chain.inputs), *chain.outputs)
+    )
+    instructions = 0.0
+    for step in chain.steps:
+        axes = {*step.axes, *getattr(step, "over", ())}
+        instructions += prod(sizes[a] for a in axes) * (cost(step.expr) + 1) / schedule.lanes
+    rate = machine.flops / (2 * schedule.lanes)  # vector instructions per second of one core
+    units = prod(sizes.values())
+    cores = max(1, min(machine.cores, units))
+    return max(moved / (machine.bandwidth * cores), instructions / (rate * cores))
+
+
+def variants(schedule: Schedule) -> Iterator[Schedule]:
+    """The neighbours of a schedule that a tuner may try."""
+    for unroll in (1, 2, 4, 6, 8):
+        for vectors in (1, 2, 4, 8):
+            for block in (32, 64, 128, 256):
+                yield replace(schedule, unroll=unroll, vectors=vectors, block=block)

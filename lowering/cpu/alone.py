@@ -1,0 +1,83 @@
+"""A kernel on its own, as a program: for tests, benchmarks and a tuner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from covan_mlir.lowering.cpu.kernel import Kernel
+from covan_mlir.lowering.targets import flags
+
+
+def program(kernels: Sequence[Kernel]) -> str:
+    """A module with one function per kernel, called as the kernel is, that only dispatches it."""
+    layouts, bodies = [], []
+    for kernel in kernels:
+        head, _, rest = kernel.text.partition("module {\n")
+        alias = f"#layout_{kernel.name}"
+        layouts.append(head.replace("#pipeline_layout", alias).replace("#layout ", alias + " "))
+        body = rest.rstrip().removesuffix("}")
+        bodies.append(body.replace("#pipeline_layout", alias).replace("(#layout)", f"({alias})") + _call(kernel))
+    return "".join(layouts) + "module @alone {\n" + "".join(bodies) + "}\n"
+
+
+def _call(kernel: Kernel) -> str:
+    arguments = ", ".join(f"%a{n}: {operand.tensor}" for n, operand in enumerate(kernel.inputs))
+    types = ", ".join(operand.tensor for operand in kernel.inputs)
+    results = ", ".join(operand.tensor for operand in kernel.outputs)
+    names = ", ".join(f"%a{n}" for n in range(len(kernel.inputs)))
+    count = len(kernel.outputs)
+    returned = ", ".join(f"%r#{n}" for n in range(count)) if count > 1 else "%r"
+    return (
+        f"  func.func @{kernel.name}_main({arguments}) -> ({results}) {{\n"
+        f"    %r{f':{count}' if count > 1 else ''} = flow.dispatch {kernel.dispatch}({names}) : ({types}) -> "
+        f"{f'({results})' if count > 1 else results}\n"
+        f"    return {returned} : {results}\n  }}\n"
+    )
+
+
+def compile_text(text: str, extra: Sequence[str] = (), target: Sequence[str] | None = None) -> bytes:
+    """A module as a program for IREE's virtual machine.
+
+    Raises:
+        RuntimeError: the compiler refused it.
+    """
+    from iree.compiler.api import Invocation, Output, Session, Source
+
+    session = Session()
+    session.set_flags(*(flags("cpu") if target is None else target), *extra)
+    invocation: Invocation = session.invocation()
+    source = Source.wrap_buffer(session, text.encode() + b"\0")
+    if not invocation.parse_source(source) or not invocation.execute():
+        raise RuntimeError("the IREE compiler refused a kernel")
+    with Output.open_membuffer() as output:
+        invocation.output_vm_bytecode(output)
+        return bytes(output.map_memory())
+
+
+class Alone:
+    """Kernels, loaded; a call takes and gives device buffers.
+
+    Args:
+        driver: ``local-task`` (all cores) or ``local-sync`` (the calling thread).
+    """
+
+    def __init__(self, kernels: Sequence[Kernel], driver: str = "local-task", code: bytes | None = None) -> None:
+        import iree.runtime as rt
+
+        self._rt = rt
+        self._config = rt.Config(driver)
+        module = rt.VmModule.copy_buffer(self._config.vm_instance, code or compile_text(program(kernels)))
+        self._context = rt.VmContext(self._config.vm_instance, [*self._config.default_vm_modules, module])
+        self._module = module
+        self.device = self._config.device
+
+    def buffer(self, array: np.ndarray[Any, Any]) -> Any:
+        """An array on the device."""
+        return self._rt.asdevicearray(self.device, np.ascontiguousarray(array))
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        function = self._module.lookup_function(f"{name}_main")
+        return self._rt.FunctionInvoker(self._context, self.device, function)  # type: ignore[no-any-return]

@@ -1,0 +1,88 @@
+"""What a chain looks like to the generator: which sweeps it takes, and what they share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from covan_mlir.fred.chain import Chain, Input, Map, Reduce
+from covan_mlir.fred.expression import Apply, Expr, reads, walk
+
+_COST = {"exp": 12, "tanh": 26, "log": 22, "divf": 8, "sqrt": 10, "erf": 30, "powf": 60, "sin": 40, "cos": 40}
+
+
+def cost(expr: Expr) -> int:
+    """Vector instructions of an expression, roughly."""
+    return sum(_COST.get(node.op.partition(".")[2], 1) for node in walk(expr) if isinstance(node, Apply))
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """A chain whose reductions all run over the same axes, as sweeps over them, one after the other.
+
+    A value of level n can be computed once n sweeps are done; a reduction is known one level after what it reads.
+    """
+
+    chain: Chain
+
+    @cached_property
+    def over(self) -> frozenset[str]:
+        """The reduced axes."""
+        return frozenset(axis for step in self.chain.reductions for axis in step.over)
+
+    @cached_property
+    def level(self) -> dict[str, int]:
+        """Level of every value."""
+        found: dict[str, int] = {}
+        for value in (*self.chain.inputs, *self.chain.steps):
+            if isinstance(value, Input):
+                found[value.name] = 0
+            else:
+                after = max((found[name] for name in reads(value.expr)), default=0)
+                found[value.name] = after + isinstance(value, Reduce)
+        return found
+
+    def element(self, name: str) -> bool:
+        """Whether a value has a position on a reduced axis."""
+        return not self.over.isdisjoint(self.chain.values[name].axes)
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        """Outputs with a position on a reduced axis."""
+        return tuple(name for name in dict.fromkeys(self.chain.outputs) if self.element(name))
+
+    @cached_property
+    def count(self) -> int:
+        """Number of sweeps."""
+        return max(
+            [self.level[step.name] for step in self.chain.reductions] + [self.level[n] + 1 for n in self.outputs]
+        )
+
+    def reductions(self, sweep: int) -> tuple[Reduce, ...]:
+        """Reductions that end with a sweep."""
+        return tuple(step for step in self.chain.reductions if self.level[step.name] == sweep + 1)
+
+    def needed(self, sweep: int) -> frozenset[str]:
+        """Element values that a sweep computes, directly or not."""
+        found: set[str] = {name for name in self.outputs if self.level[name] == sweep}
+        stack: list[str] = [*found]
+        for step in self.reductions(sweep):
+            stack += reads(step.expr)
+        while stack:
+            name = stack.pop()
+            step = self.chain.values[name]
+            if self.element(name) and isinstance(step, Map):
+                found.add(name)
+                stack += reads(step.expr)
+        return frozenset(found)
+
+    @cached_property
+    def shared(self) -> tuple[str, ...]:
+        """Costly element values that more than one sweep needs."""
+        found = []
+        for step in self.chain.steps:
+            if isinstance(step, Map) and self.element(step.name) and cost(step.expr) >= 8:
+                sweeps = [s for s in range(self.count) if step.name in self.needed(s)]
+                if len(sweeps) > 1 and step.name not in self.outputs:
+                    found.append(step.name)
+        return tuple(found)

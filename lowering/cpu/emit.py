@@ -1,0 +1,328 @@
+"""A small builder over the MLIR bindings: one kernel's function, its constants, loops and memory.
+
+Values are MLIR values. Floating-point operations may be contracted into fused multiply-adds and nothing else: no
+operation here assumes the absence of NaN or infinities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import iree.compiler.ir as ir
+from iree.compiler.dialects import arith, memref, scf, vector
+
+from covan_mlir.lowering.cpu.kernel import Operand
+
+Value = Any
+"""An ``ir.Value``; the bindings have no types that a checker could use."""
+
+_CONTRACT = arith.FastMathFlags.contract
+COMPUTE = {"f16": "f32", "bf16": "f32"}
+"""Element types that are computed in another one than they are stored in."""
+
+
+def computed(dtype: str) -> str:
+    """The element type that values of a stored type are computed in."""
+    return COMPUTE.get(dtype, dtype)
+
+
+def storage(dtype: str) -> str:
+    """The element type of a value in memory."""
+    return "i8" if dtype == "i1" else dtype
+
+
+def _layout(operands: int, outputs: int) -> str:
+    bindings = ["#hal.pipeline.binding<storage_buffer, ReadOnly>"] * (operands - outputs)
+    bindings += ["#hal.pipeline.binding<storage_buffer>"] * outputs
+    return f"#hal.pipeline.layout<bindings = [{', '.join(bindings)}]>"
+
+
+def shell(name: str, inputs: Sequence[Operand], outputs: Sequence[Operand], workgroups: tuple[int, int, int]) -> str:
+    """The executable around a kernel, with an empty function whose last values are the operands' memory."""
+    operands = (*inputs, *outputs)
+    layout = _layout(len(operands), len(outputs))
+    x, y, z = workgroups
+
+    def binding(n: int, operand: Operand) -> str:
+        elements = 1
+        for size in operand.shape:
+            elements *= size
+        # Two operands of a dispatch are never the same memory, one of them written.
+        return (
+            f"%b{n} = hal.interface.binding.subspan layout(#layout) binding({n}) alignment(64) offset(%c0)"
+            f"{'' if n >= len(inputs) else ' flags(ReadOnly)'} : memref<{elements}x{storage(operand.dtype)}>"
+        )
+
+    lines = "\n        ".join(binding(n, operand) for n, operand in enumerate(operands))
+    return f"""#layout = {layout}
+module {{
+  hal.executable.source private @{name} {{
+    hal.executable.export public @{name} ordinal(0) layout(#layout) count(%d: !hal.device) -> (index, index, index) {{
+      %x = arith.constant {x} : index
+      %y = arith.constant {y} : index
+      %z = arith.constant {z} : index
+      hal.return %x, %y, %z : index, index, index
+    }}
+    builtin.module {{
+      func.func @{name}() {{
+        %c0 = arith.constant 0 : index
+        %wx = hal.interface.workgroup.id[0] : index
+        {lines}
+        return
+      }}
+    }}
+  }}
+}}
+"""
+
+
+def _find(op: Any, name: str) -> Any:
+    for region in op.regions:
+        for block in region:
+            for inner in block:
+                if inner.operation.name == name:
+                    return inner
+                if (found := _find(inner.operation, name)) is not None:
+                    return found
+    return None
+
+
+class Code:
+    """The function of one kernel, being written.
+
+    Attributes:
+        lanes: elements per vector; all vectors of a kernel have as many.
+        workgroup: number of the workgroup.
+        memory: the operands' memory, flat.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+        workgroups: tuple[int, int, int],
+        lanes: int,
+    ) -> None:
+        self.lanes = lanes
+        self.context = ir.Context()
+        self._constants: dict[tuple[Any, ...], Value] = {}
+        with self.context, ir.Location.unknown():
+            self.module = ir.Module.parse(shell(name, inputs, outputs, workgroups))
+            self._block = _find(self.module.operation, "func.func").regions[0].blocks[0]
+            ops = list(self._block)
+            self.workgroup = ops[1].results[0]
+            self.memory = {
+                operand.name: op.results[0]
+                for operand, op in zip([*inputs, *outputs], ops[2 : 2 + len(inputs) + len(outputs)], strict=True)
+            }
+
+    def write(self, body: Callable[[], None]) -> str:
+        """Writes the function with ``body``. -> the module as text."""
+        terminator = self._block.operations[len(self._block.operations) - 1]
+        with self.context, ir.Location.unknown(), ir.InsertionPoint(terminator):
+            body()
+            self.module.operation.verify()
+        return str(self.module)
+
+    # Types and constants
+
+    def type(self, dtype: str) -> Any:
+        """The scalar type of an element type's name."""
+        if dtype == "index":
+            return ir.IndexType.get()
+        floats = {"f64": ir.F64Type, "f32": ir.F32Type, "f16": ir.F16Type, "bf16": ir.BF16Type}
+        return floats[dtype].get() if dtype in floats else ir.IntegerType.get_signless(int(dtype[1:]))
+
+    def vector_type(self, dtype: str, lanes: int = 0) -> Any:
+        """The vector type of an element type."""
+        return ir.VectorType.get([lanes or self.lanes], self.type(dtype))
+
+    def constant(self, value: float | int, dtype: str) -> Value:
+        """A scalar constant, once per function."""
+        return self._constant(value, dtype, self.type(dtype))
+
+    def splat(self, value: float | int, dtype: str) -> Value:
+        """A vector constant, once per function."""
+        return self._constant(value, dtype, self.vector_type(dtype))
+
+    def _constant(self, value: float | int, dtype: str, kind: Any) -> Value:
+        key = (repr(value), str(kind))
+        if key not in self._constants:
+            scalar = self.type(dtype)
+            attribute = (
+                ir.FloatAttr.get(scalar, float(value)) if dtype[0] in "fb" else ir.IntegerAttr.get(scalar, int(value))
+            )
+            if kind != scalar:
+                attribute = ir.DenseElementsAttr.get_splat(kind, attribute)
+            with ir.InsertionPoint.at_block_begin(self._block):
+                self._constants[key] = arith.constant(kind, attribute)
+        return self._constants[key]
+
+    def like(self, value: float | int, other: Value) -> Value:
+        """A constant of the type of another value."""
+        return (
+            self.splat(value, self.dtype(other)) if self.is_vector(other) else self.constant(value, self.dtype(other))
+        )
+
+    def index(self, value: int) -> Value:
+        """An index constant."""
+        return self.constant(value, "index")
+
+    def is_vector(self, value: Value) -> bool:
+        """Whether a value is a vector."""
+        return isinstance(value.type, ir.VectorType)
+
+    def dtype(self, value: Value) -> str:
+        """Element type of a scalar or vector."""
+        return str(value.type.element_type if self.is_vector(value) else value.type)
+
+    def iota(self, step: int = 1, dtype: str = "i32") -> Value:
+        """``0, step, 2 step, ...`` as a vector."""
+        key = ("iota", step, dtype)
+        if key not in self._constants:
+            kind = self.vector_type(dtype)
+            values = [ir.IntegerAttr.get(self.type(dtype), n * step) for n in range(self.lanes)]
+            with ir.InsertionPoint.at_block_begin(self._block):
+                self._constants[key] = arith.constant(kind, ir.DenseElementsAttr.get(values, kind))
+        return self._constants[key]
+
+    # Arithmetic
+
+    def op(self, name: str, *args: Value) -> Value:
+        """An operation of the arith dialect; floating-point ones may be contracted."""
+        make = getattr(arith, name)
+        if name in ("addf", "subf", "mulf"):
+            return make(*args, fastmath=_CONTRACT)
+        if name in ("maximumf", "minimumf"):
+            return make(*args, fastmath=arith.FastMathFlags.nsz)
+        return make(*args)
+
+    def cast(self, name: str, value: Value, dtype: str) -> Value:
+        """A conversion to another element type."""
+        kind = self.vector_type(dtype) if self.is_vector(value) else self.type(dtype)
+        return getattr(arith, name)(kind, value)
+
+    def add(self, *values: Value | int) -> Value:
+        """Sum of indices; numbers are folded."""
+        fixed = sum(v for v in values if isinstance(v, int))
+        rest = [v for v in values if not isinstance(v, int)]
+        if not rest:
+            return self.index(fixed)
+        total = rest[0]
+        for value in rest[1:]:
+            total = arith.addi(total, value)
+        return arith.addi(total, self.index(fixed)) if fixed else total
+
+    def mul(self, value: Value, factor: int) -> Value:
+        """An index times a number."""
+        return value if factor == 1 else arith.muli(value, self.index(factor))
+
+    def divmod(self, value: Value, by: int) -> tuple[Value, Value]:
+        """Quotient and remainder of an index that is not negative."""
+        if by == 1:
+            return value, self.index(0)
+        return arith.divui(value, self.index(by)), arith.remui(value, self.index(by))
+
+    def min(self, value: Value, bound: int | Value) -> Value:
+        """The smaller of two indices."""
+        return arith.minsi(value, self.index(bound) if isinstance(bound, int) else bound)
+
+    def max(self, value: Value, bound: int | Value) -> Value:
+        """The larger of two indices."""
+        return arith.maxsi(value, self.index(bound) if isinstance(bound, int) else bound)
+
+    def broadcast(self, value: Value) -> Value:
+        """A scalar in every lane."""
+        if self.is_vector(value):
+            return value
+        return vector.broadcast(self.vector_type(self.dtype(value)), value)
+
+    # Control
+
+    def loop(
+        self,
+        start: Value | int,
+        stop: Value | int,
+        step: int,
+        initial: Sequence[Value],
+        body: Callable[[Value, list[Value]], Sequence[Value]],
+    ) -> list[Value]:
+        """A counted loop with carried values. ``body`` is given the index and the values. -> the last values."""
+        first, last = (self.index(n) if isinstance(n, int) else n for n in (start, stop))
+        op = scf.ForOp(first, last, self.index(step), list(initial))
+        with ir.InsertionPoint(op.body):
+            scf.YieldOp(list(body(op.induction_variable, list(op.inner_iter_args))))
+        return list(op.results)
+
+    def spans(
+        self,
+        start: int,
+        stop: int,
+        step: int,
+        initial: Sequence[Value],
+        body: Callable[[Value, list[Value], int], Sequence[Value]],
+    ) -> list[Value]:
+        """A loop whose last, shorter step is written separately. ``body`` is also given the length of its step."""
+        whole = start + (stop - start) // step * step
+        values = list(initial)
+        if whole - start == step:
+            values = list(body(self.index(start), values, step))
+        elif whole > start:
+            values = self.loop(start, whole, step, values, lambda n, v: body(n, v, step))
+        if whole < stop:
+            values = list(body(self.index(whole), values, stop - whole))
+        return values
+
+    # Memory
+
+    def scratch(self, elements: int, dtype: str) -> Value:
+        """Memory in the stack frame."""
+        with ir.InsertionPoint(self._block.operations[1]):
+            return memref.alloca(ir.MemRefType.get([elements], self.type(dtype)), [], [], alignment=64)
+
+    def scalar(self, memory: Value, at: Value) -> Value:
+        """One element."""
+        return memref.load(memory, [at])
+
+    def set_scalar(self, value: Value, memory: Value, at: Value) -> None:
+        """Writes one element."""
+        memref.store(value, memory, [at])
+
+    def load(self, memory: Value, at: Value, valid: Value | None = None) -> Value:
+        """A vector of consecutive elements; those that are not valid are 0 and not touched."""
+        dtype = str(memory.type.element_type)
+        kind = self.vector_type(dtype)
+        if valid is None:
+            return vector.load(kind, memory, [at])
+        return vector.maskedload(kind, memory, [at], valid, self.splat(0, dtype))
+
+    def store(
+        self, value: Value, memory: Value, at: Value, valid: Value | None = None, nontemporal: bool = False
+    ) -> None:
+        """Writes consecutive elements, the valid ones."""
+        if valid is None:
+            vector.store(value, memory, [at], nontemporal=nontemporal)
+        else:
+            vector.maskedstore(memory, [at], valid, value)
+
+    def prefix(self, count: int | Value) -> Value:
+        """A mask with the first ``count`` lanes set."""
+        n = self.index(count) if isinstance(count, int) else count
+        return vector.create_mask(self.vector_type("i1"), [n])
+
+    def reduce(self, kind: Any, value: Value) -> Value:
+        """All lanes combined, in any order."""
+        flags = arith.FastMathFlags.reassoc if self.dtype(value)[0] in "fb" else None
+        return vector.reduction(self.type(self.dtype(value)), kind, value, fastmath=flags)
+
+    def gather(self, memory: Value, base: Value, offsets: Value, valid: Value | None) -> Value:
+        """Elements at ``base + offsets``."""
+        dtype = str(memory.type.element_type)
+        mask = valid if valid is not None else self.splat(1, "i1")
+        return vector.gather(self.vector_type(dtype), memory, [base], offsets, mask, self.splat(0, dtype))
+
+    def shuffle(self, a: Value, b: Value, order: Sequence[int]) -> Value:
+        """Lanes picked from two vectors."""
+        return vector.shuffle(a, b, list(order))
