@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend.empty import fold_empty
+from covan_mlir.frontend.halves import keep_slices
 from covan_mlir.frontend.numbers import type_numbers
 from covan_mlir.frontend.table import table
 from covan_mlir.frontend.widen import widen_bytes
@@ -38,6 +39,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
     fold_empty(decomposed.graph)
     type_numbers(decomposed.graph)
     widen_bytes(decomposed.graph)
+    keep_slices(decomposed.graph)
     decomposed.graph.eliminate_dead_code()  # decompositions leave nodes behind that nobody reads
     return decomposed
 
