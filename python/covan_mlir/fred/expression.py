@@ -1,4 +1,4 @@
-"""Scalar expressions of a chain: what one element is computed from, in the operations of MLIR's arith and math dialects.
+"""Scalar expressions of a chain: what one element is computed from, in operations of MLIR's arith and math dialects.
 
 Expressions are trees of frozen nodes, compared by value. An operation is called what MLIR calls it (``arith.addf``,
 ``math.exp``); comparisons carry their predicate (``arith.cmpf:ogt``). So a region of a linalg operation can be read as

@@ -1,0 +1,239 @@
+"""Expressions and SymPy, both ways; small tools on expressions that the whole algebra shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+
+import sympy
+
+from covan_mlir.fred.chain import Chain, Map, Reduce
+from covan_mlir.fred.expression import Apply, Const, Expr, Index, Read, walk
+from covan_mlir.fred.scalars import is_float
+
+CASTS = frozenset({"arith.extf", "arith.truncf"})
+"""Changes of precision: the identity on the reals."""
+
+
+def f(op: str, *args: Expr) -> Apply:
+    """An operation whose result has its operands' element type; ``f("addf", a, b)`` is arith, ``f("exp", a)`` math."""
+    dialect = "arith" if op.endswith("f") and op not in ("absf", "powf") else "math"
+    return Apply(f"{dialect}.{op}", args, args[0].dtype)
+
+
+def select(condition: Expr, yes: Expr, no: Expr) -> Apply:
+    """``condition ? yes : no``."""
+    return Apply("arith.select", (condition, yes, no), yes.dtype)
+
+
+def compare(predicate: str, a: Expr, b: Expr) -> Apply:
+    """A comparison of floats: ``oeq``, ``ogt``, ``uno``."""
+    return Apply(f"arith.cmpf:{predicate}", (a, b), "i1")
+
+
+def depends_on(expr: Expr, names: Iterable[str]) -> bool:
+    """Whether an expression reads one of the names."""
+    wanted = set(names)
+    return any(isinstance(node, Read) and node.name in wanted for node in walk(expr))
+
+
+def varies(expr: Expr, chain: Chain, axes: Iterable[str]) -> bool:
+    """Whether an expression's value depends on the position on one of ``axes``."""
+    swept = set(axes)
+    for node in walk(expr):
+        if isinstance(node, Index) and node.axis in swept:
+            return True
+        if isinstance(node, Read) and node.name in chain.values and swept & set(chain.values[node.name].axes):
+            return True
+    return False
+
+
+def suffixed(expr: Expr, names: Iterable[str], suffix: str) -> Expr:
+    """The expression with some names read as of a moment: ``m`` becomes ``m.new``."""
+    wanted = set(names)
+    return rename(expr, {name: f"{name}.{suffix}" for name in wanted})
+
+
+def rename(expr: Expr, names: Mapping[str, str]) -> Expr:
+    """The expression with reads renamed."""
+    made: dict[int, Expr] = {}
+    for node in walk(expr):
+        new: Expr = node
+        if isinstance(node, Read) and node.name in names:
+            new = Read(names[node.name], node.dtype)
+        elif isinstance(node, Apply):
+            args = tuple(made[id(arg)] for arg in node.args)
+            new = (
+                node if all(a is b for a, b in zip(args, node.args, strict=True)) else Apply(node.op, args, node.dtype)
+            )
+        made[id(node)] = new
+    return made[id(expr)]
+
+
+_INFIX = {"addf": "+", "subf": "-", "mulf": "*", "divf": "/", "andi": "and", "ori": "or"}
+_LEVEL = {"+": 1, "-": 1, "*": 2, "/": 2}
+_PREDICATES = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def text(expr: Expr, level: int = 0) -> str:
+    """An expression as a formula, casts left out."""
+    if isinstance(expr, Const):
+        return f"{expr.value:g}" if isinstance(expr.value, float) else str(expr.value)
+    if isinstance(expr, Read):
+        return expr.name
+    if not isinstance(expr, Apply):
+        return f"{type(expr).__name__.lower()}({expr.axis})"
+    name = expr.op.partition(".")[2]
+    if expr.op in CASTS:
+        return text(expr.args[0], level)
+    if name == "negf":
+        return f"-{text(expr.args[0], 3)}"
+    symbol = _INFIX.get(name)
+    if name.startswith("cmp"):
+        predicate = name.partition(":")[2]
+        symbol = _PREDICATES.get(predicate[-2:])
+    if symbol is None:
+        return f"{name.removesuffix('f')}({', '.join(text(arg) for arg in expr.args)})"
+    own = _LEVEL.get(symbol, 0)
+    quotient = symbol == "*" and isinstance(expr.args[1], Apply) and expr.args[1].op == "arith.divf"
+    left, right = text(expr.args[0], own), text(expr.args[1], own + (symbol in "-/" or quotient))
+    return f"({left} {symbol} {right})" if own < level or (level and not own) else f"{left} {symbol} {right}"
+
+
+def text_of(step: Map | Reduce) -> str:
+    """A step as a definition."""
+    if isinstance(step, Map):
+        return f"{step.name} = {text(step.expr)}"
+    return f"{step.name} = {step.combine}[{', '.join(step.over)}]({text(step.expr)})"
+
+
+_UNARY: dict[str, Callable[[sympy.Expr], sympy.Expr]] = {
+    "arith.negf": lambda a: -a,
+    "math.exp": sympy.exp,
+    "math.exp2": lambda a: sympy.exp(a * sympy.log(2)),
+    "math.log": sympy.log,
+    "math.sqrt": sympy.sqrt,
+    "math.rsqrt": lambda a: 1 / sympy.sqrt(a),
+    "math.absf": sympy.Abs,
+}
+_BINARY: dict[str, Callable[[sympy.Expr, sympy.Expr], sympy.Expr]] = {
+    "arith.addf": lambda a, b: a + b,
+    "arith.subf": lambda a, b: a - b,
+    "arith.mulf": lambda a, b: a * b,
+    "arith.divf": lambda a, b: a / b,
+    "math.powf": lambda a, b: a**b,
+}
+
+
+def number(value: float) -> sympy.Expr:
+    """A constant as an exact rational; infinities and NaN as symbols that nothing is known of."""
+    if not math.isfinite(value):
+        return sympy.Symbol(f"constant_{value}")
+    return sympy.Rational(value)
+
+
+def symbol(name: str, positive: bool = False) -> sympy.Symbol:
+    """The real variable that stands for a name."""
+    return sympy.Symbol(name, real=True, positive=True) if positive else sympy.Symbol(name, real=True)
+
+
+def to_sympy(
+    expr: Expr, table: Mapping[Expr, sympy.Expr] | None = None, positive: frozenset[str] = frozenset()
+) -> sympy.Expr:
+    """The expression over the reals.
+
+    Args:
+        expr: what to read; operations without a law become functions that nothing is known of.
+        table: subtrees that stand for something else.
+        positive: names whose values are known to be positive.
+    """
+    made: dict[int, sympy.Expr] = {}
+    for node in walk(expr):
+        if table and node in table:
+            made[id(node)] = table[node]
+        elif isinstance(node, Const):
+            made[id(node)] = number(float(node.value))
+        elif isinstance(node, Read):
+            made[id(node)] = symbol(node.name, node.name in positive)
+        elif not isinstance(node, Apply):
+            made[id(node)] = symbol(f"{type(node).__name__}_{node.axis}")
+        else:
+            args = [made[id(arg)] for arg in node.args]
+            if node.op in CASTS:
+                made[id(node)] = args[0]
+            elif node.op in _UNARY:
+                made[id(node)] = _UNARY[node.op](args[0])
+            elif node.op in _BINARY:
+                made[id(node)] = _BINARY[node.op](args[0], args[1])
+            else:
+                made[id(node)] = sympy.Function(node.op.replace(".", "_").replace(":", "_"))(*args)
+    return made[id(expr)]
+
+
+def from_sympy(value: sympy.Expr, table: Mapping[sympy.Symbol, Expr], dtype: str) -> Expr:
+    """Arithmetic over symbols as an expression: sums, products, quotients, whole powers and square roots.
+
+    Raises:
+        ValueError: it holds something else.
+    """
+
+    def product(parts: list[sympy.Expr]) -> Expr | None:
+        result: Expr | None = None
+        for part in parts:
+            factor = go(part)
+            result = factor if result is None else f("mulf", result, factor)
+        return result
+
+    def go(e: sympy.Expr) -> Expr:
+        if isinstance(e, sympy.Symbol):
+            return table[e]
+        if e.is_Number:
+            return Const(float(e), dtype)
+        if isinstance(e, sympy.Add):
+            terms = sorted(e.args, key=lambda t: (bool(t.could_extract_minus_sign()), sympy.default_sort_key(t)))
+            result = go(terms[0])
+            for term in terms[1:]:
+                negative = term.could_extract_minus_sign()
+                result = f("subf", result, go(-term)) if negative else f("addf", result, go(term))
+            return result
+        if isinstance(e, sympy.Mul):
+            if e.args[0] == -1:
+                return f("negf", go(-e))
+            top = [a for a in e.args if not (isinstance(a, sympy.Pow) and a.exp.is_negative)]
+            bottom = [1 / a for a in e.args if isinstance(a, sympy.Pow) and a.exp.is_negative]
+            upper = product(top) or Const(1.0, dtype)
+            lower = product(bottom)
+            return upper if lower is None else f("divf", upper, lower)
+        if isinstance(e, sympy.Pow):
+            if e.exp.is_negative:
+                return f("divf", Const(1.0, dtype), go(1 / e))
+            if e.exp == sympy.Rational(1, 2):
+                return f("sqrt", go(e.base))
+            if e.exp.is_Integer:
+                base = go(e.base)
+                result = base
+                for _ in range(int(e.exp) - 1):
+                    result = f("mulf", result, base)
+                return result
+        raise ValueError(f"{e} is not arithmetic")
+
+    return go(value)
+
+
+def strip_casts(expr: Expr, dtype: str) -> Expr:
+    """The expression with all floats computed in ``dtype``: precision changes only where something is read.
+
+    On the reals the two are the same.
+    """
+    made: dict[int, Expr] = {}
+    for node in walk(expr):
+        new: Expr = node
+        if isinstance(node, Read) and is_float(node.dtype) and node.dtype != dtype:
+            new = Apply("arith.truncf" if node.dtype == "f64" else "arith.extf", (node,), dtype)
+        elif isinstance(node, Const) and is_float(node.dtype):
+            new = Const(node.value, dtype)
+        elif isinstance(node, Apply):
+            args = tuple(made[id(arg)] for arg in node.args)
+            new = args[0] if node.op in CASTS else Apply(node.op, args, dtype if is_float(node.dtype) else node.dtype)
+        made[id(node)] = new
+    return made[id(expr)]

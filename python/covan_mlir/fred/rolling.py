@@ -1,0 +1,218 @@
+"""Writing the loop: blocks of positions, local results, repaired accumulators, and the merge of two states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from covan_mlir.fred.algebra import compare, f, rename, select
+from covan_mlir.fred.chain import Chain, Map, Reduce, Step
+from covan_mlir.fred.expression import Apply, Const, Expr, Read, reads
+from covan_mlir.fred.forms import Guard, Local, Repair, Rolling, SplitK, State, Update
+from covan_mlir.fred.repair import in_loop_maps
+
+_COMBINE = {
+    "add": "arith.addf",
+    "mul": "arith.mulf",
+    "max": "arith.maximumf",
+    "min": "arith.minimumf",
+    "maxnum": "arith.maxnumf",
+    "minnum": "arith.minnumf",
+}
+_COMBINE_INTEGER = {
+    "add": "arith.addi",
+    "mul": "arith.muli",
+    "max": "arith.maxsi",
+    "min": "arith.minsi",
+    "and": "arith.andi",
+    "or": "arith.ori",
+}
+
+
+def combine(step: Reduce, a: Expr, b: Expr) -> Expr:
+    """Two partial results of a reduction together."""
+    table = _COMBINE if step.dtype.startswith(("f", "bf")) else _COMBINE_INTEGER
+    return Apply(table[step.combine], (a, b), step.dtype)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What a loop is written from.
+
+    Attributes:
+        reductions: in order, helpers among them.
+        repairs: by the reduction's name.
+        poisoned: for each reduction, the statistics whose guard makes its final value NaN.
+    """
+
+    chain: Chain
+    reductions: tuple[Reduce, ...]
+    repairs: Mapping[str, Repair]
+    elements: tuple[Step, ...]
+    guards: tuple[Guard, ...] = ()
+    poisoned: Mapping[str, tuple[str, ...]] | None = None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """What is swept."""
+        return self.reductions[0].over
+
+    def maps(self) -> dict[str, Map]:
+        """Maps per row that repairs or reductions of the loop read, directly or not, in order."""
+        exprs = in_loop_maps(self.chain, self.reductions)
+        used: set[str] = set()
+        for step in self.reductions:
+            used |= reads(step.expr) & exprs.keys()
+        for name in reversed(list(exprs)):
+            if name in used:
+                used |= reads(exprs[name]) & exprs.keys()
+        found = {}
+        for name in exprs:
+            if name in used:
+                value = self.chain.values[name]
+                assert isinstance(value, Map)
+                found[name] = replace(value, expr=exprs[name])
+        return found
+
+
+def write(loop: Loop) -> tuple[Rolling, SplitK]:
+    """The loop over blocks, and the states that it makes with their merge."""
+    maps = loop.maps()
+    names = {step.name for step in loop.reductions} | maps.keys()
+    guarded = {guard.statistic: guard for guard in loop.guards}
+    counts = any("count" in reads(value.expr) for value in maps.values())
+    counts |= any("count.old" in reads(repair.update) for repair in loop.repairs.values())
+    dtype = next((step.dtype for step in loop.reductions if step.dtype.startswith(("f", "bf"))), "f32")
+    body = _lines(loop, maps, names, guarded, counts, dtype, merge=False)
+    merge = _lines(loop, maps, names, guarded, counts, dtype, merge=True)
+    state = [State(step.name, step.axes, step.dtype, step.initial) for step in loop.reductions]
+    if counts:
+        state.append(State("count", (), dtype, Const(0.0, dtype)))
+    repairs = tuple(loop.repairs[step.name] for step in loop.reductions)
+    rolling = Rolling(
+        loop.axes, tuple(state), loop.elements, tuple(body), tuple(_finish(loop, guarded)), repairs, loop.guards
+    )
+    certificates = tuple(repair.certificate for repair in repairs if repair.kind != "none")
+    return rolling, SplitK(rolling, tuple(line for line in merge if isinstance(line, Update)), certificates)
+
+
+def _finish(loop: Loop, guarded: Mapping[str, Guard]) -> list[Update]:
+    lines = []
+    for step in loop.reductions:
+        value: Expr = Read(f"{step.name}.new", step.dtype)
+        for name in (loop.poisoned or {}).get(step.name, ()):
+            value = select(guarded[name].when, Const(float("nan"), step.dtype), value)
+        lines.append(Update(step.name, step.axes, value, step.dtype, step.trace))
+    return lines
+
+
+def _lines(
+    loop: Loop,
+    maps: Mapping[str, Map],
+    names: set[str],
+    guarded: Mapping[str, Guard],
+    counts: bool,
+    dtype: str,
+    merge: bool,
+) -> list[Local | Update]:
+    """The body of the loop, or the merge of states ``.a`` and ``.b``."""
+    sides = ("a", "b") if merge else ("old",)
+    used = _read_of_old(loop, names)
+    lines: list[Local | Update] = []
+    if counts:
+        left, right = (f"count.{s}" for s in (sides if merge else ("old", "local")))
+        lines.append(Update("count.new", (), f("addf", Read(left, dtype), Read(right, dtype)), dtype))
+    for step in _in_order(loop, maps):
+        if isinstance(step, Map):
+            for side in sides:
+                if step.name in used:
+                    expr = rename(step.expr, {n: f"{n}.{side}" for n in (*names, "count")})
+                    lines.append(Update(f"{step.name}.{side}", step.axes, expr, step.dtype))
+            expr = rename(step.expr, {n: f"{n}.new" for n in (*names, "count")})
+            lines.append(Update(f"{step.name}.new", step.axes, expr, step.dtype, step.trace))
+        else:
+            statistics = {n: f"{n}.{'safe' if n in guarded else 'new'}" for n in names}
+            parts = [_repaired(loop, step, guarded, side) for side in sides]
+            if not merge:
+                local = f"{step.name}.local"
+                lines.append(Local(local, replace(step, name=local, expr=rename(step.expr, statistics))))
+                parts.append(Read(local, step.dtype))
+            lines.append(
+                Update(f"{step.name}.new", step.axes, combine(step, parts[0], parts[1]), step.dtype, step.trace)
+            )
+        if step.name in guarded:
+            lines += _guard_lines(guarded[step.name], step, sides, step.name in used)
+    return lines
+
+
+def _guard_lines(guard: Guard, step: Step, sides: Sequence[str], used: bool) -> list[Update]:
+    """``m.safe``, and ``m.from_old``: what repairs read as the value before, which is the value after where there was none."""
+    now = Read(f"{step.name}.new", step.dtype)
+    safe = Update(f"{step.name}.safe", step.axes, select(guard.when, guard.instead, now), step.dtype)
+    lines = [safe]
+    for side in sides if used else ():
+        when = rename(guard.when, {name: f"{name.removesuffix('.new')}.{side}" for name in reads(guard.when)})
+        before = select(when, Read(safe.name, step.dtype), Read(f"{step.name}.{side}", step.dtype))
+        lines.append(Update(f"{step.name}.from_{side}", step.axes, before, step.dtype))
+    return lines
+
+
+def _repaired(loop: Loop, step: Reduce, guarded: Mapping[str, Guard], side: str) -> Expr:
+    repair = loop.repairs[step.name]
+    names: dict[str, str] = {}
+    for name in reads(repair.update):
+        plain, _, moment = name.partition(".")
+        guard = plain in guarded and plain in repair.statistics
+        if moment == "old":
+            names[name] = f"{plain}.from_{side}" if guard else f"{plain}.{side}"
+        elif moment == "new" and guard:
+            names[name] = f"{plain}.safe"
+    update = rename(repair.update, names)
+    if not guarded.keys() & set(repair.statistics):
+        return update
+    # A statistic that stays, stays: no infinity is taken from or divided by itself.
+    same: Expr | None = None
+    for name in repair.statistics:
+        before = f"{name}.from_{side}" if name in guarded else f"{name}.{side}"
+        after = f"{name}.safe" if name in guarded else f"{name}.new"
+        test = compare("oeq", Read(before, step.dtype), Read(after, step.dtype))
+        same = test if same is None else Apply("arith.andi", (same, test), "i1")
+    assert same is not None
+    return select(same, Read(f"{step.name}.{side}", step.dtype), update) if loop_needs_same(repair) else update
+
+
+def loop_needs_same(repair: Repair) -> bool:
+    """Whether a repair divides: then infinite statistics make NaN of a factor that is one."""
+    from covan_mlir.fred.expression import walk
+
+    return any(isinstance(node, Apply) and node.op == "arith.divf" for node in walk(repair.update))
+
+
+def _read_of_old(loop: Loop, names: set[str]) -> set[str]:
+    """Names whose value before the block repairs read, and maps that those are computed from."""
+    used = {
+        name.partition(".")[0]
+        for repair in loop.repairs.values()
+        for name in reads(repair.update)
+        if name.endswith(".old")
+    }
+    used |= {name for repair in loop.repairs.values() for name in repair.statistics}
+    maps = loop.maps()
+    for name in reversed(list(maps)):
+        if name in used:
+            used |= reads(maps[name].expr)
+    return used & names
+
+
+def _in_order(loop: Loop, maps: Mapping[str, Map]) -> list[Step]:
+    """Reductions and maps, each after what it reads."""
+    wanted: list[Step] = []
+    pending: list[Step] = [*loop.reductions, *maps.values()]
+    names = {step.name for step in pending}
+    done: set[str] = set()
+    while pending:
+        step = next(s for s in pending if not (reads(s.expr) & names) - done)
+        pending.remove(step)
+        done.add(step.name)
+        wanted.append(step)
+    return wanted

@@ -1,0 +1,396 @@
+"""Chains as fusion wants them: maps inlined, one precision, factors that do not vary taken out of reductions.
+
+Plain code for attention divides by the sum of exponentials before it multiplies with the values; FlashAttention divides
+once, at the end (Dao et al. 2022, section 3.1). Here that is one instance of taking a factor out of a sum. It is done
+only where it is harmless in floating point: at most one of the factors that stay may be large.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from covan_mlir.fred.algebra import compare, f, rename, select, strip_casts, text, text_of, varies
+from covan_mlir.fred.bounds import Bounds
+from covan_mlir.fred.certificate import Law, Obligation, certify
+from covan_mlir.fred.chain import Chain, Map, Reduce, Step
+from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Read, reads, substitute
+from covan_mlir.fred.forms import Rewrite
+from covan_mlir.fred.scalars import is_float
+
+
+@dataclass(frozen=True)
+class Normal:
+    """A normalised chain and the proved steps that led to it."""
+
+    chain: Chain
+    rewrites: tuple[Rewrite, ...]
+
+
+def normalise(chain: Chain, narrow: bool = True) -> Normal:
+    """The chain in the form that fusion starts from.
+
+    Args:
+        chain: any chain.
+        narrow: compute in f32 what detours through f64 (as torch's import makes them for variances) unless an input is
+            f64; if not, such chains are computed in f64 throughout.
+    """
+    rewrites: list[Rewrite] = []
+    chain = _one_precision(chain, narrow, rewrites)
+    for _ in range(4):
+        before = chain
+        chain = _inline(chain)
+        chain = _share(chain)
+        chain = _hoist_all(chain, rewrites)
+        if chain == before:
+            break
+    return Normal(_without_dead(_inline(chain)), tuple(rewrites))
+
+
+def with_steps(chain: Chain, steps: tuple[Step, ...]) -> Chain:
+    """The chain with other steps."""
+    return Chain(chain.axes, chain.inputs, steps, chain.outputs)
+
+
+def fresh(chain_names: set[str], base: str) -> str:
+    """A name that is not taken yet; it is from now on."""
+    name, k = base, 1
+    while name in chain_names:
+        name, k = f"{base}{k}", k + 1
+    chain_names.add(name)
+    return name
+
+
+# Precision
+
+
+def compute_dtype(chain: Chain, narrow: bool) -> str:
+    """The element type that a chain's floats are computed in."""
+    wide = any(value.dtype == "f64" for value in chain.inputs)
+    wide |= not narrow and any(step.dtype == "f64" for step in chain.steps)
+    return "f64" if wide else "f32"
+
+
+def _one_precision(chain: Chain, narrow: bool, rewrites: list[Rewrite]) -> Chain:
+    dtype = compute_dtype(chain, narrow)
+    names = set(chain.values)
+    inner: dict[str, str] = {}
+    changed: list[Obligation] = []
+    steps: list[Step] = []
+    kept = {step.name: dtype if is_float(step.dtype) else step.dtype for step in chain.steps}
+    for step in chain.steps:
+        expr = strip_casts(_retyped(rename(step.expr, inner), kept), dtype)
+        if expr != step.expr and is_float(step.dtype):
+            changed.append(Obligation(f"{step.name} in {dtype}", rename(step.expr, inner), expr))
+        new: Step = replace(step, expr=expr, dtype=kept[step.name])
+        if isinstance(new, Reduce) and is_float(new.dtype):
+            new = replace(new, initial=Const(new.initial.value, dtype))
+        if step.name in chain.outputs and kept[step.name] != step.dtype:
+            inner[step.name] = fresh(names, f"{step.name}_wide")
+            new = replace(new, name=inner[step.name])
+            kept[new.name] = dtype
+            cast = Apply(
+                "arith.truncf" if dtype == "f64" or step.dtype != "f64" else "arith.extf",
+                (Read(new.name, dtype),),
+                step.dtype,
+            )
+            steps += [new, Map(step.name, step.axes, cast, step.dtype, step.trace)]
+        else:
+            steps.append(new)
+    if changed:
+        claim = "a change of precision is the identity on the reals"
+        rewrites.append(Rewrite("*", "precision", f"all in {dtype}", certify(claim, changed)))
+    return with_steps(chain, tuple(steps))
+
+
+def _retyped(expr: Expr, dtypes: dict[str, str]) -> Expr:
+    values: dict[str, Expr] = {name: Read(name, dtypes[name]) for name in reads(expr) if name in dtypes}
+    return substitute(expr, values)
+
+
+# Maps
+
+
+def _inline(chain: Chain) -> Chain:
+    """Maps written into their readers, except those computed per row that read a reduction: they are statistics."""
+    maps: dict[str, Map] = {}
+    steps: list[Step] = []
+    for step in chain.steps:
+        expr, trace = step.expr, step.trace
+        while True:
+            found = {
+                name: maps[name] for name in reads(expr) & maps.keys() if not _is_statistic(chain, maps[name], step)
+            }
+            if not found:
+                break
+            for value in found.values():
+                trace |= value.trace
+            expr = substitute(expr, {name: value.expr for name, value in found.items()})
+        new = replace(step, expr=expr, trace=trace)
+        steps.append(new)
+        if isinstance(new, Map):
+            maps[new.name] = new
+    return _without_dead(with_steps(chain, tuple(steps)))
+
+
+def _is_statistic(chain: Chain, value: Map, reader: Step) -> bool:
+    """Whether a map stays a value of its own: computed from reductions, for fewer positions than its reader."""
+    over = set(reader.over) if isinstance(reader, Reduce) else set()
+    if over & set(value.axes) or set(value.axes) == {*reader.axes, *over} or isinstance(value.expr, Read):
+        return False
+    return _reads_reduction(chain, value.name)
+
+
+def _reads_reduction(chain: Chain, name: str) -> bool:
+    return any(isinstance(chain.values[value], Reduce) for value in chain.depends(name))
+
+
+def _without_dead(chain: Chain) -> Chain:
+    alive = set(chain.outputs)
+    kept: list[Step] = []
+    for step in reversed(chain.steps):
+        if step.name in alive:
+            alive |= reads(step.expr)
+            kept.append(step)
+    return with_steps(chain, tuple(reversed(kept)))
+
+
+def _share(chain: Chain) -> Chain:
+    """Reductions that compute the same become one."""
+    same: dict[str, str] = {}
+    known: dict[tuple[object, ...], int] = {}
+    steps: list[Step] = []
+    for step in chain.steps:
+        new = replace(step, expr=rename(step.expr, same))
+        if isinstance(new, Reduce):
+            key = (new.axes, frozenset(new.over), new.combine, new.expr, new.initial)
+            if key in known and new.name not in chain.outputs:
+                at = known[key]
+                same[new.name] = steps[at].name
+                steps[at] = replace(steps[at], trace=steps[at].trace | new.trace)
+                continue
+            known.setdefault(key, len(steps))
+        steps.append(new)
+    return with_steps(chain, tuple(steps))
+
+
+# Factors
+
+
+@dataclass
+class _Product:
+    """A product, flattened: numerators and denominators."""
+
+    top: list[Expr]
+    bottom: list[Expr]
+
+
+def _factors(expr: Expr, inverse: bool = False) -> _Product:
+    if isinstance(expr, Apply) and expr.op in ("arith.mulf", "arith.divf"):
+        a = _factors(expr.args[0], inverse)
+        b = _factors(expr.args[1], inverse != (expr.op == "arith.divf"))
+        return _Product(a.top + b.top, a.bottom + b.bottom)
+    if isinstance(expr, Apply) and expr.op == "arith.negf":
+        a = _factors(expr.args[0], inverse)
+        return _Product([Const(-1.0, expr.dtype), *a.top], a.bottom)
+    if isinstance(expr, Apply) and expr.op == "math.absf":
+        a = _factors(expr.args[0], inverse)
+        if len(a.top) + len(a.bottom) > 1:
+            return _Product([f("absf", e) for e in a.top], [f("absf", e) for e in a.bottom])
+    return _Product([], [expr]) if inverse else _Product([expr], [])
+
+
+def _build(product: _Product, dtype: str) -> Expr:
+    result: Expr | None = None
+    for factor in product.top:
+        result = factor if result is None else f("mulf", result, factor)
+    for factor in product.bottom:
+        result = f("divf", result or Const(1.0, dtype), factor)
+    return result or Const(1.0, dtype)
+
+
+def _hoist_all(chain: Chain, rewrites: list[Rewrite]) -> Chain:
+    steps: list[Step] = []
+    names = set(chain.values)
+    bounds = Bounds(chain)
+    for step in chain.steps:
+        made = _hoist(chain, step, bounds, names, rewrites) if isinstance(step, Reduce) else None
+        steps += made or (step,)
+    return with_steps(chain, tuple(steps))
+
+
+def _hoist(
+    chain: Chain, step: Reduce, bounds: Bounds, names: set[str], rewrites: list[Rewrite]
+) -> tuple[Step, ...] | None:
+    if not is_float(step.dtype):
+        return None
+    if step.combine in ("max", "min"):
+        return _hoist_monotone(chain, step, names, rewrites)
+    if step.combine != "add" or step.initial.value != 0:
+        return None
+    product = _factors(step.expr)
+    out = _Product(*([e for e in side if not varies(e, chain, step.over)] for side in (product.top, product.bottom)))
+    stay = _Product(*([e for e in side if varies(e, chain, step.over)] for side in (product.top, product.bottom)))
+    if not stay.top and not stay.bottom:
+        return _hoist_constant(chain, step, rewrites)
+    if not out.top and not out.bottom:
+        return None
+    large = sum(not bounds.of(e).is_bounded for e in stay.top) + len(stay.bottom)
+    moderate = all(_is_moderate(e) for e in out.top + out.bottom) or _all_weights(chain, bounds, out)
+    if large > 1 and not moderate:
+        return None
+    rest, factor = _build(stay, step.dtype), _build(out, step.dtype)
+    raw = fresh(names, f"{step.name}_sum")
+    a, b = Read("a", step.dtype), Read("b", step.dtype)
+    certificate = certify(
+        f"{text(factor)} leaves the sum {step.name}",
+        [
+            Obligation("one element", step.expr, f("mulf", factor, rest)),
+            Obligation(
+                "two parts", f("addf", f("mulf", factor, a), f("mulf", factor, b)), f("mulf", factor, f("addf", a, b))
+            ),
+        ],
+    )
+    inner = replace(step, name=raw, expr=rest)
+    outer = Map(
+        step.name,
+        step.axes,
+        _build(_Product([Read(raw, step.dtype), *out.top], out.bottom), step.dtype),
+        step.dtype,
+        step.trace,
+    )
+    rewrites.append(Rewrite(step.name, "hoist", f"{text_of(inner)}; {text_of(outer)}", certificate))
+    return inner, outer
+
+
+def _is_moderate(expr: Expr) -> bool:
+    return isinstance(expr, Const) and 1e-3 <= abs(expr.value) <= 1e3
+
+
+def _all_weights(chain: Chain, bounds: Bounds, out: _Product) -> bool:
+    """Whether what is taken out only divides, by sums between one and the number of positions."""
+    for expr in out.bottom:
+        value = chain.values.get(expr.name) if isinstance(expr, Read) else None
+        sums = isinstance(value, Reduce) and value.combine == "add" and bounds.of(value.expr).is_bounded
+        if not (sums and bounds.of(expr).low >= 1):
+            return False
+    return all(map(_is_moderate, out.top))
+
+
+def _hoist_constant(chain: Chain, step: Reduce, rewrites: list[Rewrite]) -> tuple[Step, ...]:
+    """A sum of the same value at all positions is that value times their number."""
+    total: Expr = Const(1.0, step.dtype)
+    for axis in step.over:
+        size = chain.sizes[axis]
+        extent: Expr = Const(float(size), step.dtype) if size is not None else _extent(axis, step.dtype)
+        total = extent if total == Const(1.0, step.dtype) else f("mulf", total, extent)
+    n = Read("n", step.dtype)
+    one = f("addf", n, Const(1.0, step.dtype))
+    law = Obligation("one more", f("mulf", step.expr, one), f("addf", f("mulf", step.expr, n), step.expr))
+    outer = Map(step.name, step.axes, f("mulf", step.expr, total), step.dtype, step.trace)
+    rewrites.append(Rewrite(step.name, "count", text_of(outer), certify(f"{step.name} counts positions", [law])))
+    return (outer,)
+
+
+def _extent(axis: str, dtype: str) -> Expr:
+    return Apply("arith.sitofp", (Apply("arith.index_cast", (Extent(axis),), "i64"),), dtype)
+
+
+# Extrema
+
+_INCREASING = {"math.exp": "exp-monotone", "math.tanh": "tanh-monotone"}
+
+
+def _hoist_monotone(chain: Chain, step: Reduce, names: set[str], rewrites: list[Rewrite]) -> tuple[Step, ...] | None:
+    """The maximum of a monotone function is the function of the maximum; a decreasing one turns max into min."""
+    expr = step.expr
+    if not isinstance(expr, Apply) or not math.isinf(float(step.initial.value)) or not _waits(chain, step):
+        return None
+    fixed = [not varies(arg, chain, step.over) for arg in expr.args]
+    hole = Read("u", step.dtype)
+    inner: Expr | None = None
+    flip, laws, given = False, "", tuple[Expr, ...]()
+    if expr.op in _INCREASING:
+        inner, outer, laws = expr.args[0], Apply(expr.op, (hole,), expr.dtype), _INCREASING[expr.op]
+    elif expr.op == "arith.negf":
+        inner, outer, flip = expr.args[0], Apply(expr.op, (hole,), expr.dtype), True
+    elif expr.op in ("arith.addf", "arith.subf") and any(fixed):
+        at = 1 if fixed[0] else 0
+        inner, flip = expr.args[at], expr.op == "arith.subf" and at == 1
+        outer = Apply(expr.op, (expr.args[0], hole) if at else (hole, expr.args[1]), expr.dtype)
+    elif expr.op == "math.absf" and step.combine == "max" and _is_sum(expr.args[0]):
+        return _hoist_absolute(step, expr.args[0], names, rewrites)
+    elif (split := _positive_factor(chain, step, expr)) is not None:
+        inner, outer = split[0], f("mulf", hole, split[1])
+        given = (compare("ogt", split[1], Const(0.0, step.dtype)),)
+    if inner is None:
+        return None
+    a, b = Read("a", step.dtype), Read("b", step.dtype)
+
+    def at_point(point: Expr) -> Expr:
+        return substitute(outer, {"u": point})
+
+    small, large = (b, a) if flip else (a, b)
+    law = Obligation(
+        "order is kept" if not flip else "order is turned",
+        at_point(small),
+        at_point(large),
+        "<=",
+        (compare("ole", a, b), *given),
+        (Law(laws, (a, b)),) if laws else (),
+    )
+    certificate = certify(f"{step.combine} of {text(outer)} is taken inside", [law])
+    combine = {"max": "min", "min": "max"}[step.combine] if flip else step.combine
+    sign = -1.0 if flip else 1.0
+    raw = fresh(names, f"{step.name}_{combine}")
+    inside = replace(step, name=raw, expr=inner, combine=combine, initial=Const(sign * step.initial.value, step.dtype))
+    outside = Map(step.name, step.axes, at_point(Read(raw, step.dtype)), step.dtype, step.trace)
+    rewrites.append(Rewrite(step.name, "monotone", f"{text_of(inside)}; {text_of(outside)}", certificate))
+    return inside, outside
+
+
+def _waits(chain: Chain, step: Reduce) -> bool:
+    """Whether a reduction depends on another one over the same axes."""
+    before = [chain.values[name] for name in chain.depends(step.name)]
+    return any(isinstance(value, Reduce) and set(value.over) == set(step.over) for value in before)
+
+
+def _positive_factor(chain: Chain, step: Reduce, expr: Expr) -> tuple[Expr, Expr] | None:
+    """A product as what varies and a positive factor that does not."""
+    product, bounds = _factors(expr), Bounds(chain)
+    out = _Product(
+        *([e for e in side if _is_fixed_positive(chain, step, bounds, e)] for side in (product.top, product.bottom))
+    )
+    stay = _Product([e for e in product.top if e not in out.top], [e for e in product.bottom if e not in out.bottom])
+    return (_build(stay, step.dtype), _build(out, step.dtype)) if out.top or out.bottom else None
+
+
+def _is_fixed_positive(chain: Chain, step: Reduce, bounds: Bounds, expr: Expr) -> bool:
+    return not varies(expr, chain, step.over) and bounds.of(expr).is_positive
+
+
+def _is_sum(expr: Expr) -> bool:
+    return isinstance(expr, Apply) and expr.op in ("arith.addf", "arith.subf")
+
+
+def _hoist_absolute(step: Reduce, inner: Expr, names: set[str], rewrites: list[Rewrite]) -> tuple[Step, ...]:
+    """max |u| is max(max u, -min u)."""
+    high, low = fresh(names, f"{step.name}_high"), fresh(names, f"{step.name}_low")
+    u, zero = Read("u", step.dtype), Const(0.0, step.dtype)
+    law = Obligation("one element", f("absf", u), select(compare("oge", u, zero), u, f("negf", u)))
+    split = Obligation("as a maximum", f("absf", u), f("maximumf", u, f("negf", u)))
+    certificate = certify(f"{step.name} is the larger of two extrema", [law, split])
+    infinite = Const(math.inf, step.dtype)
+    steps = (
+        replace(step, name=high, expr=inner, initial=Const(-math.inf, step.dtype)),
+        replace(step, name=low, expr=inner, combine="min", initial=infinite),
+        Map(
+            step.name,
+            step.axes,
+            f("maximumf", Read(high, step.dtype), f("negf", Read(low, step.dtype))),
+            step.dtype,
+            step.trace,
+        ),
+    )
+    rewrites.append(Rewrite(step.name, "absolute", "; ".join(map(text_of, steps)), certificate))
+    return steps
