@@ -1,0 +1,96 @@
+"""Which dimensions of which tensors are the same axis: unification of dimensions, through reshapes.
+
+A dimension is a list of axes, outermost first: empty for one of size 1, several for one that was collapsed. Putting two
+dimensions together may split an axis: 12 against [2, 6] makes one of 12 positions two of 2 and of 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Dim = list[int]
+
+
+class AxisGroups:
+    """Axes by number. A number may turn out to be the same axis as another one, or several."""
+
+    def __init__(self) -> None:
+        self._size: list[int | None] = []
+        self._is: list[list[int] | None] = []
+
+    def copy(self) -> AxisGroups:
+        """An independent copy."""
+        new = AxisGroups()
+        new._size = self._size.copy()
+        new._is = self._is.copy()
+        return new
+
+    def new(self, size: int | None) -> Dim:
+        """A dimension of that size."""
+        if size == 1:
+            return []
+        self._size.append(size)
+        self._is.append(None)
+        return [len(self._size) - 1]
+
+    def size(self, axis: int) -> int | None:
+        """Of an axis that is not split."""
+        return self._size[axis]
+
+    def leaves(self, dim: Sequence[int]) -> tuple[int, ...]:
+        """The axes that a dimension is made of."""
+        found: list[int] = []
+        stack = list(reversed(dim))
+        while stack:
+            axis = stack.pop()
+            parts = self._is[axis]
+            if parts is None:
+                found.append(axis)
+            else:
+                stack.extend(reversed(parts))
+        return tuple(found)
+
+    def unify(self, one: Sequence[int], other: Sequence[int]) -> bool:
+        """Makes two dimensions the same; False where they cannot be."""
+        left, right = list(reversed(self.leaves(one))), list(reversed(self.leaves(other)))
+        while left and right:
+            a, b = left[-1], right[-1]
+            if a == b:
+                left.pop()
+                right.pop()
+                continue
+            n, m = self._size[a], self._size[b]
+            if n is None or m is None:
+                if len(left) == len(right):
+                    self._join(b, a)
+                    left.pop()
+                    right.pop()
+                elif n is None and len(left) == 1:
+                    self._is[a] = list(reversed(right))
+                    return a not in right
+                elif m is None and len(right) == 1:
+                    self._is[b] = list(reversed(left))
+                    return b not in left
+                else:
+                    return False
+            elif n == m:
+                self._join(b, a)
+                left.pop()
+                right.pop()
+            else:
+                if n > m:
+                    left, right, a, b, n, m = right, left, b, a, m, n
+                if m % n:
+                    return False
+                rest = self.new(m // n)
+                self._is[b] = [a, *rest]
+                left.pop()
+                right[-1:] = rest
+            if len(set(left)) != len(left) or len(set(right)) != len(right):
+                return False
+        return not left and not right
+
+    def _join(self, axis: int, onto: int) -> None:
+        self._is[axis] = [onto]
+        if self._size[onto] is None:
+            self._size[onto] = self._size[axis]

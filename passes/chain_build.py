@@ -1,0 +1,266 @@
+"""A found chain as data: names for its axes and values, expressions over them, and what stands for which IR value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from covan_mlir.fred.chain import Chain, Input, Map, Reduce, Step
+from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, reads, rebuild
+
+from .axis_groups import Dim
+from .chain_search import Cluster
+from .joined_axes import Joined, Tensor
+from .linalg_nodes import Node, Part
+
+_LETTERS = "ijklmnopqrstuvwxyz"
+
+
+class Unbuildable(Exception):
+    """The ops that were found cannot be written as a chain; the message says why."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A chain and its ties to the graph.
+
+    Attributes:
+        inputs: one per input of the chain.
+        outputs: values that somebody outside reads; several may stand for one output.
+        sizes: of the pieces by name.
+        sources: by step, the nodes that it is made of.
+        replaced: nodes whose work is now the chain's alone.
+        copied: nodes whose work the chain does as well.
+    """
+
+    chain: Chain
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    sizes: dict[str, int | None]
+    sources: dict[str, frozenset[int]]
+    replaced: tuple[int, ...]
+    copied: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Where the elements of a value are: an input or a step, and the axes of its dimensions."""
+
+    name: str
+    dtype: str
+    sources: frozenset[int]
+
+
+def build_chain(cluster: Cluster) -> Built:
+    """The chain of a cluster.
+
+    Raises:
+        Unbuildable: it cannot be said.
+    """
+    return _Builder(cluster).build()
+
+
+class _Builder:
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.graph = cluster.graph
+        self.names: dict[int, str] = {}
+        """Of axes."""
+        self.origins: dict[int, _Origin] = {}
+        """Of values that members give, views and broadcasts among them."""
+        self.inputs: dict[tuple[int, tuple[int, ...]], tuple[Input, Tensor]] = {}
+        self.steps: list[Step] = []
+        self.sources: dict[str, frozenset[int]] = {}
+        self.closed: set[int] = set()
+        """Nodes that were read as an expression over positions."""
+
+    def build(self) -> Built:
+        members = [self.graph.nodes[i] for i in sorted(self.cluster.members)]
+        # In program order, but for what a path brought in out of it: an op stands behind what it reads.
+        for node in members:
+            if node.copies:
+                self._alias(node)
+            else:
+                for part in node.parts:
+                    if part is not None:
+                        self._step(node, part)
+        replaced = self._replaced()
+        outputs = self._outputs(replaced)
+        self._turn(outputs)
+        steps, inputs = self._live(outputs)
+        for value in (*steps, *(given for given, _ in inputs)):
+            if len(set(value.axes)) != len(value.axes):
+                raise Unbuildable(f"{value.name} has one axis twice")
+        sizes = {name: self.cluster.axes.size(leaf) for leaf, name in self.names.items()}
+        names = list(dict.fromkeys(tensor.name for tensor in outputs))
+        joined = Joined(tuple(given for given, _ in inputs), tuple(steps), sizes)
+        touched = self.closed | self.cluster.members
+        return Built(
+            joined.chain(names),
+            tuple(joined.tensor(tensor) for _, tensor in inputs),
+            tuple(joined.tensor(tensor) for tensor in outputs),
+            sizes,
+            self.sources,
+            tuple(sorted(replaced)),
+            tuple(sorted(touched - replaced)),
+        )
+
+    def _axis(self, leaf: int) -> str:
+        if leaf not in self.names:
+            count = len(self.names)
+            self.names[leaf] = _LETTERS[count] if count < len(_LETTERS) else f"i{count}"
+        return self.names[leaf]
+
+    def _axes(self, dims: Sequence[Dim]) -> tuple[str, ...]:
+        return tuple(self._axis(leaf) for leaf in self.cluster.flat(dims))
+
+    def _groups(self, dims: Sequence[Dim]) -> tuple[tuple[str, ...], ...]:
+        return tuple(tuple(self._axis(leaf) for leaf in self.cluster.axes.leaves(dim)) for dim in dims)
+
+    def _input(self, value: int, dims: Sequence[Dim]) -> _Origin:
+        key = (value, self.cluster.flat(dims))
+        if key not in self.inputs:
+            name = f"x{len(self.inputs)}"
+            dtype = self.graph.dtypes[value]
+            self.inputs[key] = (Input(name, self._axes(dims), dtype), Tensor(value, name, self._groups(dims)))
+        name = self.inputs[key][0].name
+        return _Origin(name, self.graph.dtypes[value], frozenset())
+
+    def _origin(self, node: Node, operand: int, value: int) -> _Origin:
+        if (node.index, operand) in self.cluster.reads:
+            return self._input(*self.cluster.reads[node.index, operand])
+        return self.origins[value]
+
+    def _alias(self, node: Node) -> None:
+        """A view or a broadcast gives the elements of another value."""
+        number, value = (0, node.source)
+        result = node.result
+        if node.kind == "compute":
+            (part,) = node.parts
+            assert part is not None
+            assert isinstance(part.expr, Read)
+            number, result = int(part.expr.name[1:]), part.value
+            value = node.operands[number].value
+        if value in self.graph.constants or value in self.graph.closed:
+            return  # its readers have the expression
+        found = self._origin(node, number, value)
+        self.origins[result] = _Origin(found.name, found.dtype, found.sources | {node.index})
+
+    def _step(self, node: Node, part: Part) -> None:
+        cluster = self.cluster
+        loops = cluster.loops[node.index]
+        sources = {node.index}
+        values: dict[str, Expr] = {}
+        for k, operand in enumerate(node.operands):
+            if operand.value in self.graph.constants:
+                values[f"#{k}"] = self.graph.constants[operand.value]
+            elif operand.value in self.graph.closed:
+                dims = [[] if loop is None else loops[loop] for loop in operand.dims]
+                values[f"#{k}"] = self._positions(self.graph.closed[operand.value], dims)
+                made_by = self.graph.sources[operand.value]
+                sources |= made_by
+                self.closed |= made_by
+            else:
+                origin = self._origin(node, k, operand.value)
+                values[f"#{k}"] = Read(origin.name, origin.dtype)
+                sources |= origin.sources
+        # First the positions: what is filled in has its own.
+        expr = rebuild(self._positions(part.expr, loops), lambda n: values.get(n.name, n) if isinstance(n, Read) else n)
+        name = f"v{len(self.steps)}"
+        dtype = self.graph.dtypes[part.value]
+        dims = cluster.dims[part.value]
+        axes = self._axes(dims)
+        if part.combine is None:
+            self.steps.append(Map(name, axes, expr, dtype))
+        else:
+            assert part.initial is not None
+            kept = set(cluster.flat(dims))
+            over = tuple(self._axis(leaf) for leaf in cluster.flat(loops) if leaf not in kept)
+            self.steps.append(Reduce(name, axes, over, part.combine, expr, part.initial, dtype))
+        self.sources[name] = frozenset(sources)
+        self.origins[part.value] = _Origin(name, dtype, frozenset())
+
+    def _positions(self, expr: Expr, dims: Sequence[Dim]) -> Expr:
+        """The expression with ``Index("@k")`` as the position along dimension k."""
+
+        def change(node: Expr) -> Expr:
+            if not isinstance(node, Index) or not node.axis.startswith("@"):
+                return node
+            found: Expr | None = None
+            for leaf in self.cluster.axes.leaves(dims[int(node.axis[1:])]):
+                name, size = self._axis(leaf), self.cluster.axes.size(leaf)
+                extent: Expr = Extent(name) if size is None else Const(size, "index")
+                if found is not None:
+                    found = Apply("arith.muli", (found, extent), "index")
+                    found = Apply("arith.addi", (found, Index(name)), "index")
+                else:
+                    found = Index(name)
+            return found or Const(0, "index")
+
+        return rebuild(expr, change)
+
+    def _replaced(self) -> set[int]:
+        """The nodes that nobody needs any more: all that compute, and of views, broadcasts and iotas those that only
+        such read."""
+        graph = self.graph
+        members = self.cluster.members
+        gone = {i for i in members if not graph.nodes[i].copies and i not in self.closed}
+        sinks = self._sinks()
+        gone |= sinks
+        waiting = sorted((members | self.closed) - gone, reverse=True)
+        for i in waiting:  # readers first
+            node = graph.nodes[i]
+            results = [node.result] if node.kind == "view" else [p.value for p in node.parts if p is not None]
+            if all(user in gone for value in results for user in graph.users.get(value, ())):
+                gone.add(i)
+        return gone
+
+    def _sinks(self) -> set[int]:
+        """Transpositions of results: the chain writes what they give."""
+        found = set()
+        for i in self.cluster.members:
+            node = self.graph.nodes[i]
+            if node.kind == "view" and node.source in self.origins and node.op.name == "linalg.transpose":
+                users = self.graph.users.get(node.result, ())
+                step = self.origins[node.source].name in self.sources
+                if step and self.graph.users[node.source] == [i] and not self.cluster.members & set(users):
+                    found.add(i)
+        return found
+
+    def _outputs(self, replaced: set[int]) -> list[Tensor]:
+        found: list[Tensor] = []
+        for i in sorted(replaced & self.cluster.members):
+            node = self.graph.nodes[i]
+            results = [node.result] if node.kind == "view" else [p.value for p in node.parts if p is not None]
+            for value in results:
+                if any(user not in replaced for user in self.graph.users.get(value, ())):
+                    groups = self._groups(self.cluster.dims[value])
+                    found.append(Tensor(value, self.origins[value].name, groups))
+        if not found:
+            raise Unbuildable("nobody reads what it gives")
+        return found
+
+    def _turn(self, outputs: list[Tensor]) -> None:
+        """Gives steps the order of axes in which their results are read."""
+        order = {tensor.name: tuple(axis for group in tensor.groups for axis in group) for tensor in outputs}
+        for k, step in enumerate(self.steps):
+            axes = order.get(step.name, step.axes)
+            if axes != step.axes:
+                changed = Map(step.name, axes, step.expr, step.dtype) if isinstance(step, Map) else _turned(step, axes)
+                self.steps[k] = changed
+        for tensor in outputs:
+            if order[tensor.name] != tuple(axis for group in tensor.groups for axis in group):
+                raise Unbuildable(f"{tensor.name} is read in two orders of its axes")
+
+    def _live(self, outputs: list[Tensor]) -> tuple[list[Step], list[tuple[Input, Tensor]]]:
+        needed = {tensor.name for tensor in outputs}
+        steps: list[Step] = []
+        for step in reversed(self.steps):
+            if step.name in needed:
+                steps.append(step)
+                needed |= reads(step.expr)
+        return steps[::-1], [pair for pair in self.inputs.values() if pair[0].name in needed]
+
+
+def _turned(step: Reduce, axes: tuple[str, ...]) -> Reduce:
+    return Reduce(step.name, axes, step.over, step.combine, step.expr, step.initial, step.dtype)

@@ -1,0 +1,446 @@
+"""Finds chains in a block: sets of ops over shared axes that may be computed together.
+
+A chain starts from a reduction and grows, as long as something fits:
+
+- what its values come from: element-wise ops that nobody else reads, reductions over the same axes, and matrix products
+  whose result only the chain reads (the scores of attention);
+- what reads its values: element-wise ops over the same axes, reductions over an axis that the chain reduces already,
+  products with something that is no weight among them (the values of attention);
+- reductions over the same axes of the same inputs.
+
+Products with weights stay out: they are large, and the compiler packs constant operands ahead of time. A chain is
+convex: nothing outside lies between two of its ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from covan_mlir.fred.expression import Apply, walk
+
+from .axis_groups import AxisGroups, Dim
+from .linalg_nodes import Graph, Node, is_cheap
+
+MOST_INPUTS = 24
+MOST_OUTPUTS = 8
+# The free axes of a product are accumulated side by side, its contracted axis is read again for each block of the
+# other operand: longer ones are for a matrix product proper.
+LONGEST_FREE = 256
+_DEEPEST = 6
+
+
+@dataclass
+class Cluster:
+    """Ops that become one chain, and the axes of their values.
+
+    Attributes:
+        loops: dimensions of the loops of each compute node among the members.
+        dims: of the values that members give.
+        reads: of what a member reads from outside, by (member, operand).
+    """
+
+    graph: Graph
+    axes: AxisGroups = field(default_factory=AxisGroups)
+    members: set[int] = field(default_factory=set)
+    loops: dict[int, list[Dim]] = field(default_factory=dict)
+    dims: dict[int, list[Dim]] = field(default_factory=dict)
+    reads: dict[tuple[int, int], tuple[int, list[Dim]]] = field(default_factory=dict)
+
+    def copy(self) -> Cluster:
+        """An independent copy."""
+        return Cluster(
+            self.graph,
+            self.axes.copy(),
+            self.members.copy(),
+            self.loops.copy(),
+            self.dims.copy(),
+            self.reads.copy(),
+        )
+
+    def add(self, node: Node) -> bool:
+        """Takes a node in; False where its dimensions do not fit, and the cluster is spoiled."""
+        graph, axes = self.graph, self.axes
+        self.members.add(node.index)
+        if node.kind == "view":
+            result = [axes.new(size) for size in graph.shapes[node.result]]
+            source = [axes.new(size) for size in graph.shapes[node.source]]
+            for sources, results in node.groups:
+                if not axes.unify([a for i in sources for a in source[i]], [a for i in results for a in result[i]]):
+                    return False
+            given = [(node.result, result)]
+            taken = [(0, node.source, source)]
+        else:
+            loops = self.loops[node.index] = [axes.new(size) for size in node.loops]
+            given = [
+                (part.value, [[] if loop is None else loops[loop] for loop in part.dims])
+                for part in node.parts
+                if part is not None
+            ]
+            taken = [
+                (k, operand.value, [[] if loop is None else loops[loop] for loop in operand.dims])
+                for k, operand in enumerate(node.operands)
+                if operand.value not in graph.constants and operand.value not in graph.closed
+            ]
+        for k, value, dims in taken:
+            if value in self.dims:
+                if not self._same(self.dims[value], dims):
+                    return False
+            else:
+                self.reads[node.index, k] = (value, dims)
+        for value, dims in given:
+            self.dims[value] = dims
+            for use in [use for use, (read, _) in self.reads.items() if read == value]:
+                if not self._same(self.reads.pop(use)[1], dims):
+                    return False
+        if not self._distinct():
+            return False
+        for k, value, dims in taken:
+            if (node.index, k) in self.reads:
+                self._meet(value, dims)
+        return True
+
+    def _meet(self, value: int, dims: Sequence[Dim]) -> None:
+        """What is read twice is read along the same axes, if it can be."""
+        for other, theirs in self.reads.values():
+            if other == value and theirs is not dims and self.flat(theirs) != self.flat(dims):
+                before = self.axes.copy()
+                if not (self._same(theirs, dims) and self._distinct()):
+                    self.axes = before
+
+    def _same(self, one: Sequence[Dim], other: Sequence[Dim]) -> bool:
+        return all(self.axes.unify(a, b) for a, b in zip(one, other, strict=True))
+
+    def _distinct(self) -> bool:
+        for loops in self.loops.values():
+            leaves = [axis for loop in loops for axis in self.axes.leaves(loop)]
+            if len(set(leaves)) != len(leaves):
+                return False
+        return True
+
+    def flat(self, dims: Sequence[Dim]) -> tuple[int, ...]:
+        """Dimensions as axes."""
+        return tuple(axis for dim in dims for axis in self.axes.leaves(dim))
+
+    def position(self, node: Node) -> set[int]:
+        """The axes of a compute node's loops."""
+        return set(self.flat(self.loops[node.index]))
+
+    def over(self, node: Node) -> set[int]:
+        """The axes that a node reduces."""
+        kept: set[int] = set()
+        for part in node.parts:
+            if part is not None:
+                kept.update(self.flat(self.dims[part.value]))
+        return self.position(node) - kept
+
+    def reduced(self) -> set[int]:
+        """The axes that any member reduces."""
+        return {axis for i in self.loops for axis in self.over(self.graph.nodes[i])}
+
+    def length(self, axes: set[int]) -> int | None:
+        """Number of positions on all these axes; None where unknown."""
+        total = 1
+        for axis in axes:
+            size = self.axes.size(axis)
+            if size is None:
+                return None
+            total *= size
+        return total
+
+    def outside(self, value: int) -> list[int]:
+        """Who reads a value and is no member."""
+        return [user for user in self.graph.users.get(value, ()) if user not in self.members]
+
+
+class Reach:
+    """What comes from what, as bit sets of node numbers; chains that were found count as one op."""
+
+    def __init__(self, graph: Graph) -> None:
+        count = len(graph.nodes)
+        self.before = [1 << i for i in range(count)]
+        self.after = [1 << i for i in range(count)]
+        reads: list[list[int]] = [[] for _ in range(count)]
+        for value, users in graph.users.items():
+            source = graph.definition.get(value)
+            if source is not None:
+                for user in users:
+                    reads[user].append(source)
+        for i in range(count):
+            for source in reads[i]:
+                self.before[i] |= self.before[source]
+        for i in reversed(range(count)):
+            for source in reads[i]:
+                self.after[source] |= self.after[i]
+
+    def convex(self, members: set[int]) -> bool:
+        """Whether nothing else lies between two of them."""
+        before = after = inside = 0
+        for i in members:
+            before |= self.before[i]
+            after |= self.after[i]
+            inside |= 1 << i
+        return not before & after & ~inside
+
+    def contract(self, members: set[int]) -> None:
+        """From now on they are one op."""
+        before = after = 0
+        for i in members:
+            before |= self.before[i]
+            after |= self.after[i]
+        for i in range(len(self.before)):
+            if after >> i & 1:
+                self.before[i] |= before
+            if before >> i & 1:
+                self.after[i] |= after
+
+
+def find_chains(graph: Graph) -> list[Cluster]:
+    """The chains of a block, in the order of their first reductions."""
+    reach = Reach(graph)
+    taken: set[int] = set()
+    found = []
+    for node in graph.nodes:
+        if node.kind != "compute" or not node.reduces or node.contracts or node.index in taken:
+            continue
+        if all(operand.value in graph.weights or operand.value in graph.constants for operand in node.operands):
+            continue  # the compiler evaluates it
+        cluster = Cluster(graph)
+        if not cluster.add(node):
+            continue
+        cluster = _Search(graph, reach, taken, cluster).grow()
+        # Views and broadcasts may be read through by several chains.
+        own = {i for i in cluster.members if not graph.nodes[i].copies}
+        taken |= own
+        reach.contract(own)
+        found.append(cluster)
+    return found
+
+
+class _Search:
+    def __init__(self, graph: Graph, reach: Reach, taken: set[int], cluster: Cluster) -> None:
+        self.graph = graph
+        self.reach = reach
+        self.taken = taken
+        self.cluster = cluster
+
+    def grow(self) -> Cluster:
+        """The largest chain around the first reduction that the rules reach."""
+        while self._step():
+            pass
+        self._absorb_views()
+        return self.cluster
+
+    def _step(self) -> bool:
+        refused: set[tuple[int, ...]] = set()
+        for path in self._paths():
+            key = tuple(path)
+            if key in refused or any(i in self.taken for i in path):
+                continue
+            grown = self._with(path)
+            if grown is not None:
+                self.cluster = grown
+                return True
+            refused.add(key)
+        return False
+
+    def _paths(self) -> Iterator[list[int]]:
+        for _, (value, _) in list(self.cluster.reads.items()):
+            yield from self._up(value)
+        for value in list(self.cluster.dims):
+            yield from self._down(value, [])
+        for _, (value, _) in list(self.cluster.reads.items()):
+            if value not in self.graph.weights:
+                yield from self._down(value, [])
+
+    def _up(self, value: int, path: list[int] | None = None) -> Iterator[list[int]]:
+        """Ways from a value back to what it comes from. Beyond a reduction they go on: only there may be an input that
+        tells its axes."""
+        path = path or []
+        if value not in self.graph.definition or len(path) >= _DEEPEST:
+            return
+        node = self.graph.nodes[self.graph.definition[value]]
+        if node.kind == "opaque" or node.index in self.cluster.members or node.index in path:
+            return
+        path = [*path, node.index]
+        if node.kind == "view":
+            yield from self._up(node.source, path)
+            return
+        yield path
+        if node.copies or any(self.graph.nodes[i].reduces and not self.graph.nodes[i].contracts for i in path):
+            for operand in node.operands:
+                yield from self._up(operand.value, path)
+
+    def _down(self, value: int, path: list[int]) -> Iterator[list[int]]:
+        """Ways from a value to the next reduction or element-wise op."""
+        if len(path) >= _DEEPEST:
+            return
+        for user in self.cluster.outside(value):
+            node = self.graph.nodes[user]
+            if node.kind == "opaque" or user in path:
+                continue
+            further = [*path, user]
+            if node.kind == "view":
+                yield from self._down(node.result, further)
+                continue
+            yield further
+            if not node.reduces:
+                for result in _results(node):
+                    yield from self._down(result, further)
+
+    def _with(self, path: list[int]) -> Cluster | None:
+        """The cluster with these nodes, if it is a chain then."""
+        nodes = [self.graph.nodes[i] for i in path]
+        if not any(not node.copies for node in nodes):
+            return None
+        grown = self.cluster.copy()
+        axes = set().union(*(self.cluster.position(self.graph.nodes[i]) for i in self.cluster.loops))
+        for node in nodes:
+            if not grown.add(node):
+                return None
+        if not _shares_inputs(grown, self.cluster, path):
+            return None
+        if not self.reach.convex({i for i in grown.members if not self._is_free(i, grown)}):
+            return None
+        if len(grown.reads) > MOST_INPUTS:
+            return None
+        old = {leaf for axis in axes for leaf in grown.axes.leaves([axis])}
+        if any(
+            user in self.cluster.members for value in _results(nodes[0]) for user in self.graph.users.get(value, ())
+        ):
+            fits = all(self._fits_above(node, grown) for node in nodes)
+        else:
+            fits = self._fits_below(nodes, grown, old)
+        return grown if fits else None
+
+    def _is_free(self, index: int, grown: Cluster) -> bool:
+        """Whether a member is a view of something outside: a copy of it does no harm."""
+        node = self.graph.nodes[index]
+        source = node.source if node.kind == "view" else node.operands[0].value if node.copies else -1
+        return node.copies and source not in grown.dims
+
+    def _fits_above(self, node: Node, grown: Cluster) -> bool:
+        """Whether a node may be computed in the chain that reads it."""
+        alone = not any(grown.outside(value) for value in _results(node))
+        if node.copies:
+            return alone or self._is_free(node.index, grown)
+        if any(value in self.graph.weights for value in _results(node)):
+            return False  # the compiler evaluates it
+        if not node.reduces:
+            return alone and self._cheap_enough(node, grown)
+        if node.contracts:
+            return alone and self._product(node, grown, grown.over(node))
+        return bool(grown.over(node) & self.cluster_reduced(grown))
+
+    def cluster_reduced(self, grown: Cluster) -> set[int]:
+        """The axes that the chain reduced before it grew."""
+        return {axis for i in self.cluster.loops for axis in grown.over(self.graph.nodes[i])}
+
+    def _cheap_enough(self, node: Node, grown: Cluster) -> bool:
+        """What a product reads is computed again for each block of rows: a scale or a conversion, but no bias, which
+        the product before it adds for nothing."""
+        values = set(_results(node))
+        feeds = any(
+            self.graph.nodes[i].contracts and any(o.value in values for o in self.graph.nodes[i].operands)
+            for i in grown.loops
+        )
+        tensors = [operand for operand in node.operands if operand.value not in self.graph.constants]
+        return not feeds or (
+            len(tensors) == 1
+            and all(
+                part is not None and is_cheap(part.expr) and sum(isinstance(n, Apply) for n in walk(part.expr)) <= 2
+                for part in node.parts
+            )
+        )
+
+    def _fits_below(self, nodes: list[Node], grown: Cluster, old: set[int]) -> bool:
+        """Whether the end of a path may be computed in the chain that it reads, or shares inputs with."""
+        last = nodes[-1]
+        reads_chain = any(
+            value in self.cluster.dims
+            for node in nodes
+            for value in ([node.source] if node.kind == "view" else [o.value for o in node.operands])
+        )
+        for node in nodes[:-1]:
+            if node.kind == "compute" and grown.position(node) - old and not last.reduces:
+                return False
+        position = grown.position(last)
+        if not last.reduces:
+            return reads_chain and any(position <= grown.position(self.graph.nodes[i]) for i in self.cluster.loops)
+        reduced = self.cluster_reduced(grown)
+        if not reads_chain:  # beside the chain
+            return (
+                not last.contracts
+                and position <= old
+                and grown.over(last)
+                in (grown.over(self.graph.nodes[i]) for i in self.cluster.loops if self.graph.nodes[i].reduces)
+            )
+        if not grown.over(last) & reduced:
+            return False
+        free = set().union(*(grown.position(node) for node in nodes if node.kind == "compute")) - old
+        return not free or self._product(last, grown, free)
+
+    def _product(self, node: Node, grown: Cluster, free: set[int]) -> bool:
+        """Whether a matrix product is one that belongs into a chain."""
+        if any(operand.value in self.graph.weights for operand in node.operands):
+            return False
+        length = grown.length(free)
+        return length is not None and length <= LONGEST_FREE
+
+    def _absorb_views(self) -> None:
+        """Reads inputs through the views that lead to them, and writes results through transpositions."""
+        again = True
+        while again:
+            again = False
+            for _, (value, _) in list(self.cluster.reads.items()):
+                again = self._absorb_above(value) or again
+            for value in list(self.cluster.dims):
+                outside = self.cluster.outside(value)
+                users = self.graph.users.get(value, ())
+                if len(outside) == 1 == len(users) and self.graph.nodes[outside[0]].op.name == "linalg.transpose":
+                    again = self._absorb([self.graph.nodes[outside[0]]]) or again
+
+    def _absorb_above(self, value: int) -> bool:
+        """Takes in the views and broadcasts that lead to an input. One that takes an axis apart is better done before
+        the chain, unless a broadcast is behind it, which then need not be done at all."""
+        above: list[Node] = []
+        while value in self.graph.definition:
+            node = self.graph.nodes[self.graph.definition[value]]
+            if not node.copies or node.index in self.cluster.members:
+                break
+            above.append(node)
+            value = _sources(node)[0]
+        return any(self._absorb(above[:count]) for count in range(len(above), 0, -1))
+
+    def _absorb(self, nodes: list[Node]) -> bool:
+        grown = self.cluster.copy()
+        axes = set(grown.flat([dim for _, dims in grown.reads.values() for dim in dims]))
+        if not all(grown.add(node) for node in nodes):
+            return False
+        last = nodes[-1]
+        repeats = last.kind == "compute" and len(last.operands[0].dims) < len(last.loops)
+        if not repeats and any(len(grown.axes.leaves([axis])) > 1 for axis in axes):
+            return False
+        self.cluster = grown
+        return True
+
+
+def _shares_inputs(grown: Cluster, before: Cluster, path: list[int]) -> bool:
+    """Whether a path that reads nothing of the chain reads its inputs along the same axes."""
+    if any(value in before.dims for i in path for value in _sources(grown.graph.nodes[i])):
+        return True
+    for i in path:
+        for k, value in enumerate(_sources(grown.graph.nodes[i])):
+            mine = grown.reads.get((i, k))
+            theirs = next((dims for read, dims in before.reads.values() if read == value), None)
+            if mine is not None and theirs is not None and grown.flat(mine[1]) != grown.flat(theirs):
+                return False
+    return True
+
+
+def _results(node: Node) -> list[int]:
+    return [node.result] if node.kind == "view" else [part.value for part in node.parts if part is not None]
+
+
+def _sources(node: Node) -> list[int]:
+    return [node.source] if node.kind == "view" else [operand.value for operand in node.operands]

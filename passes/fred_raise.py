@@ -1,0 +1,156 @@
+"""``fred-raise``: chains of reductions, from linalg on tensors."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from torch_mlir import ir
+
+from covan_mlir.dialects.fred_chain import write_chain
+from covan_mlir.fred.chain import Chain
+
+from .chain_build import Built, Unbuildable, build_chain
+from .chain_search import find_chains
+from .joined_axes import Tensor
+from .linalg_nodes import Graph, read_block
+from .reshape import from_axes, to_axes
+from .rewriter import Rewriter
+
+_LEFT_OVER = ("linalg.fill", "tensor.empty", "arith.constant")
+
+
+@dataclass(frozen=True)
+class FredRaise:
+    """Finds reductions and element-wise ops that share axes and makes each such set one ``fred.chain``.
+
+    No op of torch is looked for: a chain is what `chain_search` says it is. What cannot be raised stays as it was.
+
+    Before::
+
+        %m = linalg.generic {max over d1} ins(%x : tensor<5x7xf32>) outs(%least : tensor<5xf32>) -> tensor<5xf32>
+        %w = tensor.expand_shape %m [[0, 1]] output_shape [5, 1] : tensor<5xf32> into tensor<5x1xf32>
+        %d = linalg.generic {subf} ins(%x, %w : ...) -> tensor<5x7xf32>
+
+    After, in short::
+
+        %d = "fred.chain"(%x) ({
+        ^bb0(%in: tensor<5x7xf32>):
+          %v0 = "fred.reduce"() ({max of %in over j}) {value = "v0", axes = ["i"], over = ["j"]} : () -> tensor<5xf32>
+          %v1 = "fred.map"() ({%in - %v0}) {value = "v1", axes = ["i", "j"]} : () -> tensor<5x7xf32>
+          "fred.output"(%v1) : (tensor<5x7xf32>) -> ()
+        }) {axes = ["i", "j"], sizes = [5, 7], ...} : (tensor<5x7xf32>) -> tensor<5x7xf32>
+
+    Options:
+        weights: how many of the function's last arguments hold weights
+    """
+
+    name: ClassVar[str] = "fred-raise"
+    op_name: ClassVar[str | None] = "func.func"
+
+    weights: int = 0
+
+    def run(self, op: ir.Operation) -> None:
+        blocks = list(op.regions[0].blocks)
+        if len(blocks) != 1:
+            return  # a declaration, or control flow
+        graph = read_block(blocks[0], self.weights)
+        found = []
+        for cluster in find_chains(graph):
+            try:
+                found.append(build_chain(cluster))
+            except Unbuildable:
+                continue
+        if not found:
+            return
+        rewriter = Rewriter(op)
+        for built in found:
+            _replace(built, graph, rewriter)
+        _clean(blocks[0], rewriter)
+
+
+def _replace(built: Built, graph: Graph, rewriter: Rewriter) -> None:
+    ops = [graph.nodes[i].op for i in built.replaced]
+    copies = [graph.nodes[i].op for i in built.copied]
+    place = _place(built, graph, ops)
+    with rewriter.replacing(*ops, copies=copies, at=ir.InsertionPoint(place)) as new:
+        operands = [to_axes(graph.values[t.value], _sizes(t, built), t.counts) for t in built.inputs]
+        locations: dict[str, ir.Location] = {}
+        traces: dict[str, frozenset[int]] = {}
+        for step in built.chain.steps:
+            sources = [graph.nodes[i].op for i in sorted(built.sources[step.name])]
+            with new.only(*sources) as location:
+                locations[step.name] = location
+            traces[step.name] = rewriter.reader.ids(location)
+        op = write_chain(_traced(built.chain, traces), operands, locations)
+        given = dict(zip(built.chain.outputs, op.results, strict=True))
+        values: dict[int, Any] = {}
+        for tensor in built.outputs:
+            kind = graph.values[tensor.value].type
+            values[tensor.value] = from_axes(given[tensor.name], _sizes(tensor, built), tensor.counts, kind)
+        for i in built.replaced:
+            node = graph.nodes[i]
+            results = [node.result] if node.kind == "view" else [p.value if p else -1 for p in node.parts]
+            if any(value in values for value in results):
+                new.results(*(values.get(value) for value in results), of=node.op)
+    for value, after in values.items():
+        graph.values[value] = after
+
+
+def _sizes(tensor: Tensor, built: Built) -> list[list[int | None]]:
+    return [[built.sizes[piece] for piece in group] for group in tensor.groups]
+
+
+def _traced(chain: Chain, traces: dict[str, frozenset[int]]) -> Chain:
+    return replace(chain, steps=tuple(replace(step, trace=traces[step.name]) for step in chain.steps))
+
+
+def _place(built: Built, graph: Graph, ops: list[ir.Operation]) -> ir.Operation:
+    """An op to build before: after all inputs, before all readers. Readers that stand too early are moved down."""
+    inputs = [owner for t in built.inputs if (owner := _definition(graph.values[t.value])) is not None]
+    last: Any = None
+    for op in inputs:
+        last = op if last is None or last.is_before_in_block(op) else last
+    readers = [
+        _outermost(use.owner.operation, ops[0].block) for t in built.outputs for use in graph.values[t.value].uses
+    ]
+    readers = [op for op in readers if op not in ops]
+    first = readers[0]
+    for op in readers:
+        first = op if op.is_before_in_block(first) else first
+    if last is None or last.is_before_in_block(first):
+        return first
+    moving = readers
+    early: list[ir.Operation] = []
+    while moving:
+        op = moving.pop()
+        if op in early or not op.is_before_in_block(last) or op in ops:
+            continue
+        early.append(op)
+        moving += [_outermost(use.owner.operation, op.block) for result in op.results for use in result.uses]
+    ordered: list[ir.Operation] = []
+    for op in early:
+        at = next((i for i, other in enumerate(ordered) if op.is_before_in_block(other)), len(ordered))
+        ordered.insert(at, op)
+    after = last
+    for op in ordered:
+        op.move_after(after)
+        after = op
+    return ordered[0]
+
+
+def _definition(value: Any) -> ir.Operation | None:
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) else owner.operation
+
+
+def _outermost(op: ir.Operation, block: ir.Block) -> ir.Operation:
+    while op.block != block and op.parent is not None:
+        op = op.parent.operation
+    return op
+
+
+def _clean(block: ir.Block, rewriter: Rewriter) -> None:
+    """Erases what only the replaced ops read: initial values, shapes."""
+    waiting = [view.operation for view in block if view.operation.name in _LEFT_OVER]
+    for op in reversed(waiting):
+        if not any(True for result in op.results for _ in result.uses):
+            rewriter.erase(op)

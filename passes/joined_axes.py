@@ -1,0 +1,98 @@
+"""Axes that always stand side by side, made one: batch and head of attention, say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from covan_mlir.fred.chain import Axis, Chain, Input, Reduce, Step
+from covan_mlir.fred.expression import Extent, Index, walk
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value of the graph, and what it is in the chain.
+
+    Attributes:
+        name: of the input or the step.
+        groups: for each dimension of the value, the pieces that it holds, outermost first, by name.
+        counts: how many of these pieces each axis of the chain's tensor is.
+    """
+
+    value: int
+    name: str
+    groups: tuple[tuple[str, ...], ...]
+    counts: tuple[int, ...] = ()
+
+
+class Joined:
+    """The inputs and steps of a chain with fewer axes.
+
+    Two axes are joined where every value that has one has the other right behind it, whatever reduces over one reduces
+    over both, and no expression asks for the position on either.
+    """
+
+    def __init__(self, inputs: Sequence[Input], steps: Sequence[Step], sizes: Mapping[str, int | None]) -> None:
+        self._inputs = inputs
+        self._steps = steps
+        self._sizes = sizes
+        self._runs: dict[str, list[str]] = {axis: [axis] for axis in self._names()}
+        for step in steps:
+            for node in walk(step.expr):
+                if isinstance(node, Index | Extent):
+                    self._runs.pop(node.axis, None)
+        for axis in list(self._runs):
+            while axis in self._runs and (behind := self._behind(self._runs[axis][-1])) is not None:
+                self._runs[axis] += self._runs.pop(behind)
+
+    def _names(self) -> list[str]:
+        return list(dict.fromkeys(axis for row in self._rows() for axis in row))
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows = [value.axes for value in (*self._inputs, *self._steps)]
+        return rows + [step.over for step in self._steps if isinstance(step, Reduce)]
+
+    def _behind(self, axis: str) -> str | None:
+        """The axis that stands right behind this one, wherever either stands."""
+        found: set[str | None] = set()
+        rows = self._rows()
+        for row in rows:
+            if axis in row:
+                at = row.index(axis) + 1
+                found.add(row[at] if at < len(row) else None)
+        if len(found) != 1:
+            return None
+        (behind,) = found
+        if behind is None or behind not in self._runs:
+            return None
+        return behind if all(axis in row for row in rows if behind in row) else None
+
+    def _join(self, axes: Sequence[str]) -> tuple[str, ...]:
+        hidden = {axis for run in self._runs.values() for axis in run[1:]}
+        return tuple(axis for axis in axes if axis not in hidden)
+
+    def chain(self, outputs: Sequence[str]) -> Chain:
+        """The chain over the joined axes."""
+        inputs = tuple(replace(value, axes=self._join(value.axes)) for value in self._inputs)
+        steps: list[Step] = []
+        for step in self._steps:
+            if isinstance(step, Reduce):
+                steps.append(replace(step, axes=self._join(step.axes), over=self._join(step.over)))
+            else:
+                steps.append(replace(step, axes=self._join(step.axes)))
+        axes = [Axis(name, self._size(name)) for name in self._join(self._names())]
+        return Chain(tuple(axes), inputs, tuple(steps), tuple(outputs))
+
+    def _size(self, axis: str) -> int | None:
+        total = 1
+        for piece in self._runs.get(axis, [axis]):
+            size = self._sizes[piece]
+            if size is None:
+                return None
+            total *= size
+        return total
+
+    def tensor(self, tensor: Tensor) -> Tensor:
+        """The same tensor, knowing of how many pieces its axes are."""
+        axes = self._join([piece for group in tensor.groups for piece in group])
+        return replace(tensor, counts=tuple(len(self._runs.get(axis, [axis])) for axis in axes))
