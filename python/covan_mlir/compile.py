@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import importlib.metadata
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from covan_mlir import __version__
+from covan_mlir.collector import uncollected
 from covan_mlir.errors import CompileError, Diagnostic, TagError
 from covan_mlir.executable import Executable
 from covan_mlir.frontend.capture import Capture, Model, capture
@@ -74,7 +73,7 @@ def compile_module(
     tell = progress or (lambda step: None)
     trace = options.trace if provenance else "phases"
     pool.prepare(trace)
-    with _export_lock, _uncollected():
+    with _export_lock, uncollected():
         tell("export")
         captured = capture(model, args, kwargs, dynamic_shapes)
         tell("import")
@@ -111,19 +110,6 @@ def compile_module(
         states=_ModuleState(captured),
         versions={"covan": __version__, **{name: importlib.metadata.version(name) for name in _TOOLS}},
     )
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the cyclic garbage collector: export makes so many objects that full collections take a tenth of a
-    compilation, to find next to nothing."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class _ModuleState:

@@ -41,6 +41,15 @@ def settled(graph: Graph) -> Graph:
     return {"nodes": nodes, "globals": {}, "results": [value(row) for row in graph["results"]]}
 
 
+def kept(graphs: Iterable[tuple[str, Graph]], program: Graph) -> list[Phase]:
+    """The phases of one compilation; a graph that is as the one before is the same object."""
+    phases: list[Phase] = []
+    for step, graph in (*graphs, (PROGRAM, program)):
+        new = settled(graph)
+        phases.append(Phase(step, phases[-1].graph if phases and new == phases[-1].graph else new))
+    return phases
+
+
 def dump(phases: Iterable[Phase], pool: Callable[[Any], int]) -> list[Any]:
     """JSON-able form: ``[[step, graph], ...]``; a graph that is the one before is null."""
     rows: list[Any] = []

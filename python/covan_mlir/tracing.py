@@ -8,7 +8,7 @@ from typing import Any
 from covan_mlir.arguments import Operand
 from covan_mlir.fates import action_fates, live_parts, part_fates
 from covan_mlir.lineage import Action, Group, Lineage, Site
-from covan_mlir.phases import PROGRAM, Graph, Phase, settled
+from covan_mlir.phases import Graph, kept
 from covan_mlir.relation import Region, Source, relate
 
 History = Sequence[tuple[str, Mapping[int, Mapping[str, int] | None]]]
@@ -59,7 +59,7 @@ def trace_program(
         groups=groups,
         tags=tags,
         results=results,
-        phases=[*(Phase(step, settled(one)) for step, one in phases), Phase(PROGRAM, settled(graph))],
+        phases=kept(phases, graph),
     )
 
 

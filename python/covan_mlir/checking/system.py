@@ -24,6 +24,7 @@ from covan_mlir.prov import TAU, Coalgebra
 from covan_mlir.relation import Source, hands_on_pieces, states
 
 State = tuple[Hashable, ...]
+Rows = dict[int, tuple[list[Operand], str]]
 Aside = tuple[str, int, int, int]
 """``("aside", node, result, part)``: a value that the program computes and does not need, and what it is said to be."""
 _START: State = ("start",)
@@ -69,6 +70,7 @@ class SourceSystem:
         results: what the program returns, in order.
         identity: of parts that give back one of their operands, the position of that operand.
         constant: the label of a part without operands, when it is known by its value.
+        rows: what systems of the same parts have found out already (`row`).
     """
 
     def __init__(
@@ -77,16 +79,17 @@ class SourceSystem:
         results: Sequence[Operand],
         identity: Mapping[int, int] | None = None,
         constant: Callable[[int], str | None] = lambda part: None,
+        rows: Rows | None = None,
     ) -> None:
         self.parts = parts
         self.results = tuple(results)
         self.identity = identity or {}
         self.source = Source(parts)
         self._constant = constant
-        self._rows: dict[int, tuple[list[Operand], str]] = {}
+        self._rows: Rows = {} if rows is None else rows
 
     def row(self, part: int) -> tuple[list[Operand], str]:
-        """(operands, label) of a part."""
+        """(operands, label) of a part; systems of the same parts may share them."""
         if part not in self._rows:
             it = self.parts[part]
             operands = arguments.operands(it.args)
@@ -337,8 +340,10 @@ class ProgramSystem:
     def _inside(self, node: int, part: int) -> int | None:
         """The part, or its twin, among what the node is claimed to do."""
         position = self._position(node)
+        if part in position:
+            return part
         twin = self.source.source.twin(part)
-        return part if part in position else next((p for p in position if self.source.source.twin(p) == twin), None)
+        return next((p for p in position if self.source.source.twin(p) == twin), None)
 
     def _enter(self, node: int, part: int) -> State:
         if (node, part) not in self._moments:

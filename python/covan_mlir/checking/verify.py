@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from covan_mlir.checking.fates import check_fates
-from covan_mlir.checking.system import Claim, Loss, ProgramSystem, SourceSystem
+from covan_mlir.checking.system import Claim, Loss, ProgramSystem, Rows, SourceSystem
 from covan_mlir.checking.verdict import Check, Counterexample, Outcome, Verification
+from covan_mlir.collector import uncollected
 from covan_mlir.phases import PROGRAM, Graph
 from covan_mlir.prov import reflect, weak_bisimulation
 from covan_mlir.relation import Region, Source, relate, states
@@ -31,12 +33,23 @@ def verify(lineage: Lineage) -> Verification:
     """Check all of a lineage. Never raises for a wrong one: that is what the result says."""
     if not lineage.phases or not lineage.actions:
         return Verification((Check(PROGRAM, "incomplete", missing=("the program was compiled without provenance",)),))
+    with uncollected():
+        return Verification(tuple(_checks(lineage)))
+
+
+def _checks(lineage: Lineage) -> list[Check]:
     identities = _identities(lineage)
-    checks = []
+    rows: Rows = {}
+    checks: list[Check] = []
+    before: Graph | None = None
     for step, graph in lineage.phases:
         start = time.perf_counter()
-        examiner = _Examiner(lineage, step, graph, identities)
+        if graph is before and step != PROGRAM:  # the step changed nothing: what was found holds
+            checks.append(_again(checks[-1], step))
+            continue
+        examiner = _Examiner(lineage, step, graph, identities, rows)
         checks.append(examiner.check(start))
+        before = graph
     start = time.perf_counter()
     wrong = check_fates(lineage, examiner.source, examiner.claims)
     missing = tuple({reason for check in checks[-1:] for reason in check.missing})
@@ -44,7 +57,12 @@ def verify(lineage: Lineage) -> Verification:
     checks.append(
         Check("fates", outcome, counterexamples=tuple(wrong), missing=missing, seconds=time.perf_counter() - start)
     )
-    return Verification(tuple(checks))
+    return checks
+
+
+def _again(check: Check, step: str) -> Check:
+    wrong = tuple(replace(example, phase=step) for example in check.counterexamples)
+    return replace(check, phase=step, counterexamples=wrong, seconds=0.0)
 
 
 def _identities(lineage: Lineage) -> Identities | None:
@@ -58,7 +76,7 @@ def _identities(lineage: Lineage) -> Identities | None:
 class _Examiner:
     """The check of one phase."""
 
-    def __init__(self, lineage: Lineage, step: str, graph: Graph, identities: Identities | None) -> None:
+    def __init__(self, lineage: Lineage, step: str, graph: Graph, identities: Identities | None, rows: Rows) -> None:
         self.lineage = lineage
         self.step = step
         self.graph = graph
@@ -77,7 +95,8 @@ class _Examiner:
                 self._check_named(node, sites[0], regions[node])
             self._check_unplaced()
         constant = identities.constant if identities else lambda part: None
-        self.source = SourceSystem(parts, lineage.results, self._gives_back(identities), constant)
+        plain = SourceSystem(parts, lineage.results, {}, constant, rows)
+        self.source = SourceSystem(parts, lineage.results, self._gives_back(plain, identities), constant, rows)
 
     def check(self, start: float) -> Check:
         """The outcome; ``start`` is when the work on this phase began."""
@@ -103,13 +122,12 @@ class _Examiner:
             seconds=time.perf_counter() - start,
         )
 
-    def _gives_back(self, identities: Identities | None) -> dict[int, int]:
+    def _gives_back(self, source: SourceSystem, identities: Identities | None) -> dict[int, int]:
         """Parts that no node performs because they give back an operand, and which one: found out by running them."""
         parts = self.lineage.parts
         done = {part for claim in self.claims for part in (*claim.performed, *claim.folded)}
         done |= {parts[part].twin for part in done}
-        live = SourceSystem(parts, self.lineage.results).live
-        asked = [p for p in sorted(live - done) if not parts[p].view and parts[p].twin not in done]
+        asked = [p for p in sorted(source.live - done) if not parts[p].view and parts[p].twin not in done]
         if identities is None:
             if asked:
                 self.missing.append(_NO_TORCH)
