@@ -70,10 +70,10 @@ class Sweeps:
             stack += reads(step.expr)
         while stack:
             name = stack.pop()
-            step = self.chain.values[name]
-            if self.element(name) and isinstance(step, Map):
+            value = self.chain.values[name]
+            if self.element(name) and isinstance(value, Map):
                 found.add(name)
-                stack += reads(step.expr)
+                stack += reads(value.expr)
         return frozenset(found)
 
     @cached_property

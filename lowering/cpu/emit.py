@@ -38,11 +38,10 @@ def _layout(operands: int, outputs: int) -> str:
     return f"#hal.pipeline.layout<bindings = [{', '.join(bindings)}]>"
 
 
-def shell(name: str, inputs: Sequence[Operand], outputs: Sequence[Operand], workgroups: tuple[int, int, int]) -> str:
+def shell(name: str, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> str:
     """The executable around a kernel, with an empty function whose last values are the operands' memory."""
     operands = (*inputs, *outputs)
     layout = _layout(len(operands), len(outputs))
-    x, y, z = workgroups
 
     def binding(n: int, operand: Operand) -> str:
         elements = 1
@@ -59,10 +58,8 @@ def shell(name: str, inputs: Sequence[Operand], outputs: Sequence[Operand], work
 module {{
   hal.executable.source private @{name} {{
     hal.executable.export public @{name} ordinal(0) layout(#layout) count(%d: !hal.device) -> (index, index, index) {{
-      %x = arith.constant {x} : index
-      %y = arith.constant {y} : index
-      %z = arith.constant {z} : index
-      hal.return %x, %y, %z : index, index, index
+      %n = arith.constant 1 : index
+      hal.return %n, %n, %n : index, index, index
     }}
     builtin.module {{
       func.func @{name}() {{
@@ -102,14 +99,13 @@ class Code:
         name: str,
         inputs: Sequence[Operand],
         outputs: Sequence[Operand],
-        workgroups: tuple[int, int, int],
         lanes: int,
     ) -> None:
         self.lanes = lanes
         self.context = ir.Context()
         self._constants: dict[tuple[Any, ...], Value] = {}
         with self.context, ir.Location.unknown():
-            self.module = ir.Module.parse(shell(name, inputs, outputs, workgroups))
+            self.module = ir.Module.parse(shell(name, inputs, outputs))
             self._block = _find(self.module.operation, "func.func").regions[0].blocks[0]
             ops = list(self._block)
             self.workgroup = ops[1].results[0]
@@ -118,13 +114,23 @@ class Code:
                 for operand, op in zip([*inputs, *outputs], ops[2 : 2 + len(inputs) + len(outputs)], strict=True)
             }
 
-    def write(self, body: Callable[[], None]) -> str:
+    def write(self, body: Callable[[], None], workgroups: tuple[int, int, int]) -> str:
         """Writes the function with ``body``. -> the module as text."""
+        self._count(workgroups)
         terminator = self._block.operations[len(self._block.operations) - 1]
         with self.context, ir.Location.unknown(), ir.InsertionPoint(terminator):
             body()
             self.module.operation.verify()
         return str(self.module)
+
+    def _count(self, workgroups: tuple[int, int, int]) -> None:
+        block = _find(self.module.operation, "hal.executable.export").regions[0].blocks[0]
+        with self.context, ir.Location.unknown():
+            one, returned = list(block)
+            with ir.InsertionPoint(returned):
+                for n, size in enumerate(workgroups):
+                    returned.operation.operands[n] = arith.constant(ir.IndexType.get(), size)
+            one.operation.erase()
 
     # Types and constants
 
@@ -322,6 +328,19 @@ class Code:
         dtype = str(memory.type.element_type)
         mask = valid if valid is not None else self.splat(1, "i1")
         return vector.gather(self.vector_type(dtype), memory, [base], offsets, mask, self.splat(0, dtype))
+
+    def scatter(self, value: Value, memory: Value, base: Value, distance: int, valid: Value | None) -> None:
+        """Writes elements ``distance`` apart."""
+        mask = valid if valid is not None else self.splat(1, "i1")
+        vector.scatter(None, memory, [base], self.iota(distance), mask, value)
+
+    def nonzero(self, value: Value) -> Value:
+        """Which integers are not 0."""
+        return arith.cmpi(arith.CmpIPredicate.ne, value, self.like(0, value))
+
+    def below(self, value: Value, bound: int) -> Value:
+        """Whether an index is below a bound."""
+        return arith.cmpi(arith.CmpIPredicate.slt, value, self.index(bound))
 
     def shuffle(self, a: Value, b: Value, order: Sequence[int]) -> Value:
         """Lanes picked from two vectors."""

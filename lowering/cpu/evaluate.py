@@ -16,15 +16,12 @@ from covan_mlir.fred.chain import Chain, Map, Reduce
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, reads, substitute
 from covan_mlir.lowering.cpu import functions
 from covan_mlir.lowering.cpu.emit import Code, Value, computed, storage
+from covan_mlir.lowering.cpu.errors import UnsupportedError
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
 _BINARY = ("addf", "subf", "mulf", "divf", "maximumf", "minimumf", "maxnumf", "minnumf", "remf")
 _INTEGER = ("addi", "subi", "muli", "andi", "ori", "xori", "maxsi", "minsi", "divsi", "remsi", "floordivsi")
 _SAME = ("extf", "truncf", "extsi", "index_cast", "trunci", "bitcast_same")
-
-
-class UnsupportedError(ValueError):
-    """An expression that there is no code for."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +59,14 @@ class Place:
         index: position on each axis; on the lane axis that of the first lane.
         lane: the axis that the lanes run along.
         valid: mask of the lanes that exist; None for all.
+        given: values that are known at this place.
     """
 
     index: Mapping[str, Value]
     lane: str | None
     valid: Value | None = None
-    made: dict[object, Result] = field(default_factory=dict, compare=False)
-    keep: list[object] = field(default_factory=list, compare=False)
+    given: Mapping[str, Result] = field(default_factory=dict, compare=False)
+    made: dict[Expr, Result] = field(default_factory=dict, compare=False)
 
 
 Source = Callable[[Place], Result]
@@ -156,11 +154,9 @@ class Evaluator:
 
     def run(self, expr: Expr, place: Place) -> Result:
         """The expression at a place."""
-        key: object = expr.name if isinstance(expr, Read) else id(expr)
-        if key not in place.made:
-            place.keep.append(expr)  # an id is only good while the object lives
-            place.made[key] = self._run(expr, place)
-        return place.made[key]
+        if expr not in place.made:
+            place.made[expr] = self._run(expr, place)
+        return place.made[expr]
 
     def _run(self, expr: Expr, place: Place) -> Result:
         code = self.code
@@ -180,6 +176,8 @@ class Evaluator:
                     raise UnsupportedError(f"the size of {axis} is not known")
                 return Uniform(code.constant(size, "i64"), small=size < 2**30)
             case Read(name):
+                if name in place.given:
+                    return place.given[name]
                 if name in self.sources:
                     return self.sources[name](place)
                 step = self.chain.values.get(name)

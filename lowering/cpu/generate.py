@@ -6,13 +6,17 @@ from collections.abc import Mapping
 from math import prod
 
 from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.expression import reads
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.cpu.emit import Code
-from covan_mlir.lowering.cpu.evaluate import UnsupportedError
+from covan_mlir.lowering.cpu.errors import UnsupportedError
 from covan_mlir.lowering.cpu.kernel import Kernel, Operand, Refusal
 from covan_mlir.lowering.cpu.machine import Machine, bits
+from covan_mlir.lowering.cpu.queries import QueryWriter
+from covan_mlir.lowering.cpu.roles import roles
 from covan_mlir.lowering.cpu.rows import RowWriter
 from covan_mlir.lowering.cpu.schedule import Schedule, predict
+from covan_mlir.lowering.cpu.schedule import queries as queries_template
 from covan_mlir.lowering.cpu.schedule import rows as rows_template
 
 
@@ -66,16 +70,34 @@ def generate(
         if len({frozenset(step.over) for step in chain.reductions}) == 1:
             schedule = schedule or rows_template(chain, machine)
             workgroups = _row_groups(chain, sizes, schedule)
-            code = Code(name, inputs, outputs, workgroups, schedule.lanes)
-            text = code.write(lambda: RowWriter(code, chain, sizes, schedule).write())
+            code = Code(name, inputs, outputs, schedule.lanes)
+            text = code.write(RowWriter(code, chain, sizes, schedule).write, workgroups)
             flops = 0
+        elif fusion is not None:
+            found = roles(fusion)
+            schedule = schedule or queries_template(fusion.chain, machine, found)
+            code = Code(name, inputs, outputs, schedule.lanes)
+            writer = QueryWriter(code, fusion, sizes, schedule, found)
+            workgroups = (writer.workgroups, 1, 1)
+            text = code.write(writer.write, workgroups)
+            flops = _flops(fusion.chain, sizes)
         else:
-            return Refusal("reductions over different axes")
+            return Refusal("reductions over different axes, and no form of the chain that fuses them")
     except UnsupportedError as error:
         return Refusal(str(error))
     moved = sum(prod(operand.shape) * bits(operand.dtype) // 8 for operand in (*inputs, *outputs))
     seconds = predict(chain, machine, schedule)
     return Kernel(name, text, workgroups, inputs, outputs, chain, schedule, seconds, flops, moved)
+
+
+def _flops(chain: Chain, sizes: Mapping[str, int]) -> int:
+    # Multiply-adds of the contractions: reductions of a product over more positions than either factor has.
+    total = 0
+    for step in chain.reductions:
+        axes = {*step.axes, *step.over}
+        if any(axes - set(chain.values[name].axes) for name in reads(step.expr)):
+            total += 2 * prod(sizes[axis] for axis in axes)
+    return total
 
 
 def _row_groups(chain: Chain, sizes: Mapping[str, int], schedule: Schedule) -> tuple[int, int, int]:

@@ -297,5 +297,4 @@ class RowWriter:
             code.store(lanes, memory, at, where.valid, self.schedule.nontemporal)
         else:
             lanes = narrow(code, row.evaluator.lanes(value), step.dtype)
-            mask = where.valid if where.valid is not None else code.splat(1, "i1")
-            vector.scatter(None, memory, [at], code.iota(distance), mask, lanes)
+            code.scatter(lanes, memory, at, distance, where.valid)

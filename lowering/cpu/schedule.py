@@ -10,6 +10,7 @@ from typing import Literal
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.cpu.analysis import Sweeps, cost
 from covan_mlir.lowering.cpu.machine import Machine, bits
+from covan_mlir.lowering.cpu.roles import Roles
 
 Shape = Literal["rows", "columns", "queries", "keys"]
 """Which shape of code: lanes along a reduced trailing axis; lanes along a kept axis; lanes along the rows of a chain
@@ -77,6 +78,30 @@ def rows(chain: Chain, machine: Machine) -> Schedule:
         unroll=together,
         block=length,
         keep=sweeps.shared,
+    )
+
+
+def queries(chain: Chain, machine: Machine, found: Roles) -> Schedule:
+    """Template for chains with contractions and many rows."""
+    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    width = lanes(chain, machine)
+    lane = max(found.free, key=lambda axis: sizes[axis])
+    features = sizes[found.wide] if found.wide else 0
+    depth = sum(sizes[axis] for step in found.inner for axis in step.over)
+    vectors, together = (4, 4) if machine.registers >= 32 else (2, 4)
+    vectors = min(vectors, -(-sizes[lane] // width))
+    block = 128
+    while vectors > 1 and vectors * width * 4 * (depth + features + block) > machine.stack:
+        vectors, block = (vectors, block // 2) if block > 64 else (vectors // 2, 128)
+    return Schedule(
+        shape="queries",
+        lane=lane,
+        stream=found.stream,
+        parallel=((lane, vectors * width),),
+        lanes=width,
+        vectors=vectors,
+        unroll=together,
+        block=block,
     )
 
 

@@ -1,0 +1,69 @@
+"""What the axes of a fused chain with contractions are to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from covan_mlir.fred.chain import Input, Reduce
+from covan_mlir.fred.expression import reads
+from covan_mlir.fred.forms import Fusion, Local, Rolling, Stage
+from covan_mlir.lowering.cpu.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Roles of axes.
+
+    Attributes:
+        stream: the axis of the loop: keys.
+        rows: axes of the statistics.
+        free: those of them that some streamed input does not have: positions that share it.
+        wide: axis that some accumulators have besides the rows': features of the values.
+        inner: reductions under the loop, for each position of it: the scores.
+    """
+
+    stage: Stage
+    rolling: Rolling
+    stream: str
+    rows: tuple[str, ...]
+    free: tuple[str, ...]
+    wide: str | None
+    inner: tuple[Reduce, ...]
+
+
+def roles(fusion: Fusion) -> Roles:
+    """Roles of a chain that is one loop.
+
+    Raises:
+        UnsupportedError: it is not, or its axes are not laid out so.
+    """
+    swept = [stage for stage in fusion.stages if stage.axes]
+    if len(swept) != 1:
+        raise UnsupportedError(f"the chain takes {len(swept)} sweeps: " + "; ".join(s.why for s in swept[1:]))
+    stage = swept[0]
+    rolling = stage.rolling
+    if rolling is None or len(stage.axes) != 1 or stage.writes:
+        raise UnsupportedError("something is returned for each position of the loop")
+    (stream,) = stage.axes
+    inner = tuple(step for step in rolling.elements if isinstance(step, Reduce))
+    narrow = min((state.axes for state in rolling.state), key=len)
+    extra = {axis for state in rolling.state for axis in state.axes} - set(narrow)
+    if len(extra) > 1:
+        raise UnsupportedError(f"accumulators have the axes {sorted(extra)} besides the rows'")
+    streamed = [value for value in fusion.chain.inputs if stream in value.axes]
+    free = tuple(axis for axis in narrow if any(axis not in value.axes for value in streamed))
+    if not free:
+        raise UnsupportedError("no two rows share anything")
+    return Roles(stage, rolling, stream, narrow, free, extra.pop() if extra else None, inner)
+
+
+def elements(found: Roles) -> frozenset[str]:
+    """Names of the steps under the loop whose values its reductions read."""
+    names = {step.name for step in found.rolling.elements}
+    read = {name for line in found.rolling.body if isinstance(line, Local) for name in reads(line.reduce.expr)}
+    return frozenset(names & read)
+
+
+def is_input(fusion: Fusion, name: str) -> bool:
+    """Whether a name is one of the chain's inputs."""
+    return isinstance(fusion.chain.values.get(name), Input)
