@@ -69,7 +69,7 @@ class Mutant:
 
     Attributes:
         node: the node that it changes, or that reads the changed weight.
-        kind: ``operator``, ``number``, ``operands`` or ``weight``.
+        kind: ``operator``, ``number``, ``operands``, ``piece`` (of a tensor that is taken apart) or ``weight``.
         what: in words.
         change: makes the change and gives back how to undo it.
     """
@@ -108,6 +108,9 @@ _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 def _of_node(node: Node) -> Iterator[Mutant]:
     target = node.target
+    piece = _other_piece(node)
+    if piece is not None:
+        yield Mutant(node.name, "piece", f"{piece[1:]} for {node.args[1:]}", partial(_set_args, node, piece))
     if not isinstance(target, torch._ops.OpOverload):
         return
     value = node.meta.get("val")
@@ -132,6 +135,27 @@ def _of_node(node: Node) -> Iterator[Mutant]:
         a, b = (node.args[i] for i in pair)
         if isinstance(a, Node) and isinstance(b, Node) and a is not b and _alike(a.meta["val"], b.meta["val"]):
             yield Mutant(node.name, "operands", f"exchanged in {_short(target)}", partial(_exchange, node, *pair))
+
+
+def _other_piece(node: Node) -> tuple[Any, ...] | None:
+    """The arguments that make a node take another piece of the same shape."""
+    match node.target, node.args:
+        case _aten.select.int, (Node() as whole, int(dim), int(index)):
+            size = whole.meta["val"].shape[dim]
+            return (whole, dim, (index + 1) % size) if isinstance(size, int) and size > 1 else None
+        case _aten.slice.Tensor, (Node() as whole, int(dim), int(start), int(end)):
+            size = whole.meta["val"].shape[dim]
+            if isinstance(size, int) and 0 <= start < end and not any(map(_feeds_rotation, node.users)):
+                end = min(end, size)
+                move = 1 if end < size else -1 if start > 0 else 0
+                return (whole, dim, start + move, end + move) if move else None
+    return None
+
+
+def _feeds_rotation(user: Node) -> bool:
+    """Slices there are taken for halves by IREE, whatever they are: see `covan_mlir.frontend.halves`."""
+    negated = user.target is _aten.neg.default and any(u.target is _aten.cat.default for u in user.users)
+    return negated or user.target is _aten.cat.default
 
 
 def _numbers(node: Node, target: Any) -> Iterator[tuple[int, float]]:
@@ -193,12 +217,15 @@ def _set_arg(node: Node, index: int, value: Any) -> Callable[[], None]:
     return lambda: node.update_arg(index, own)
 
 
-def _exchange(node: Node, i: int, j: int) -> Callable[[], None]:
-    own = node.args
-    changed = list(own)
-    changed[i], changed[j] = changed[j], changed[i]
-    node.args = tuple(changed)
+def _set_args(node: Node, changed: tuple[Any, ...]) -> Callable[[], None]:
+    own, node.args = node.args, changed
     return lambda: setattr(node, "args", own)
+
+
+def _exchange(node: Node, i: int, j: int) -> Callable[[], None]:
+    changed = list(node.args)
+    changed[i], changed[j] = changed[j], changed[i]
+    return _set_args(node, tuple(changed))
 
 
 def _put(held: dict[str, Any], name: str, value: torch.Tensor) -> Callable[[], None]:

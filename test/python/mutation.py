@@ -34,6 +34,7 @@ from covan_mlir.lowering import job, marks, targets
 from covan_mlir.lowering.dispatch_graph import VIEWS
 from covan_mlir.lowering.pipeline import State
 from covan_mlir.lowering.request import Job
+from covan_mlir.relation import Source
 from covan_mlir.tracing import trace_program
 
 
@@ -93,6 +94,7 @@ class Oracle:
         self.base = self.build()
         fates = self.base.lineage.part_fates
         parts = {part.name: part for part in self.base.lineage.parts.values()}
+        self._constant = Source(self.base.lineage.parts).constant
         # Twins are one value: to change one of several makes two values of it, and tells nothing of the one.
         self._twins: dict[tuple[int, str, str], list[tuple[Mutant, int]]] = {}
         for mutant in mutants(self._decomposed):
@@ -120,13 +122,17 @@ class Oracle:
             imported.actions, imported.results, imported.identity, graph, rows, result["commands"], history
         )
         code = _kernels(vmfb)
+        nodes = [site.node for site in lineage.sites]
         names = [row["kernel"] if row["kind"] == "dispatch" else index for index, row in enumerate(rows)]
         return Built(
             lineage,
-            tuple(code.get(row["kernel"], b"") + watcher.given.get(row["node"], b"") for row in rows),
+            tuple(
+                code.get(row["kernel"], b"") + _given(node, graph, set(nodes), watcher)
+                for row, node in zip(rows, nodes, strict=True)
+            ),
             tuple(frozenset(i for i, other in enumerate(names) if other == name) for name in names),
-            tuple(watcher.regions.get(row["node"], "") for row in rows),
-            frozenset(i for i, row in enumerate(rows) if watcher.reads_constants(row["node"])),
+            tuple("" if node is None else watcher.regions[node] for node in nodes),
+            frozenset(i for i, node in enumerate(nodes) if watcher.reads_constants(node)),
             (_cut(graph), [(row["kind"], row["phase"], row["node"]) for row in rows]),
         )
 
@@ -147,8 +153,8 @@ class Oracle:
         truth = frozenset(i for i in range(len(self.base.sites)) if self.base.differs(changed, i))
         fates = [self.base.lineage.part_fates[part] for _, part in twins]
         claimed = frozenset(site for fate in fates for site in fate.sites)
-        if not truth and all(fate.kind == "folded" for fate in fates):
-            # Both of a mask are true everywhere: "and" and "or" give the same constant.
+        if not truth and all(self._constant[part] for _, part in twins):
+            # Two masks that are true everywhere: "and" and "or" give the same.
             return LeftOut(*row, "the constant has the same value")
         if kind == "weight":
             # Of an operation in several sites, a weight shows only those that read it: a padded convolution fills,
@@ -201,10 +207,14 @@ def _cut(graph: dict[str, Any]) -> list[Any]:
 
 
 class _Watcher:
-    """What the compiler's own observers do not keep: by node, its constant operands (hashed) and its region's text."""
+    """What the compiler's own observers do not keep: by node, its constant operands (hashed) and its region's text.
+
+    Nodes that are ``fed`` are given a constant tensor.
+    """
 
     def __init__(self) -> None:
         self.given: dict[int, bytes] = {}
+        self.fed: set[int] = set()
         self.regions: dict[int, str] = {}
 
     def __call__(self, step: str, state: State) -> None:
@@ -233,11 +243,27 @@ class _Watcher:
         for op in marks.walk(module, "flow.", "tensor."):
             index = marks.mark_of(op.location)
             if index is not None and index not in self.regions:
-                self.given[index] = " ".join(map(value_of, op.operands)).encode()
+                values = [value_of(operand) for operand in op.operands]
+                self.given[index] = " ".join(values).encode()
+                if any(v and "tensor<" in str(o.type) for v, o in zip(values, op.operands, strict=True)):
+                    self.fed.add(index)
                 self.regions[index] = _renumbered(op.get_asm(large_elements_limit=8))
+                if not op.regions:  # a slice, an update: where it reads and writes may stand in its attributes
+                    self.given[index] += self.regions[index].encode()
 
     def reads_constants(self, node: int | None) -> bool:
-        return node is not None and bool(self.given[node].strip() or "dense<" in self.regions[node])
+        return node is not None and (node in self.fed or "dense<" in self.regions[node])
+
+
+def _given(node: int | None, graph: dict[str, Any], sited: set[int | None], watcher: _Watcher) -> bytes:
+    """A node's constants, and what it reads them and other values through: a slice that costs nothing is no site."""
+    if node is None:
+        return b""
+    found = watcher.given[node]
+    for value in graph["nodes"][node]["inputs"]:
+        if value[0] == "node" and value[1] not in sited:
+            found += _given(value[1], graph, sited, watcher)
+    return found
 
 
 def _hash(attribute: Any, blobs: dict[str, str]) -> str:
