@@ -3,129 +3,24 @@
 from __future__ import annotations
 
 import io
-import json
-import subprocess
-import sys
 import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from artifacts import contents
+from command_line import covan, fails
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from covan_mlir import artifact
-from covan_mlir.lineage import Lineage
 from covan_mlir.pytree import LEAF, Tree
 from covan_mlir.signature import Leaf, Signature
 from covan_mlir.tools import cli, cli_common, cli_inputs, cli_values
 from covan_mlir.tools.cli_common import CliError
-
-MODELS = textwrap.dedent("""
-    import torch
-    from torch import nn
-
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = nn.Linear(4, 8)
-
-        def forward(self, x, scale=None):
-            y = torch.softmax(self.linear(x), -1)
-            return {"y": y.view(-1) if scale is None else y * scale, "half": x.to(torch.bfloat16)}
-
-    class Two(nn.Module):
-        def forward(self, x, index):
-            return x[index], x + 1
-
-    class Branches(nn.Module):
-        def forward(self, x):
-            return x if x.sum() > 0 else -x
-
-    class Drops(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.drop = nn.Dropout()
-
-        def forward(self, x):
-            return self.drop(x)
-
-    def double(x):
-        return 2 * x
-
-    torch.manual_seed(0)
-    net = Net()
-    number = 3
-
-    def make():
-        print("hello from the factory")
-        return net, (torch.ones(2, 4),)
-
-    def make_scaled():
-        return net, torch.ones(2, 4), {"scale": 2.0}
-
-    def make_function():
-        return double
-
-    def broken():
-        raise RuntimeError("no weights here\\nat all")
-
-    def leaves():
-        raise SystemExit(3)
-
-    def make_four():
-        return 1, 2, 3, 4
-
-    def make_text():
-        return "text"
-""")
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder with models.py, as the current one."""
-    (tmp_path / "models.py").write_text(MODELS)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = set(sys.modules)
-    yield tmp_path
-    for name in {"models", "models_model", "syntax", "fails"} & (set(sys.modules) - before):
-        del sys.modules[name]
-
-
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An artifact of ``make``, written by the command line in a process of its own."""
-    folder = tmp_path_factory.mktemp("compiled")
-    (folder / "models.py").write_text(MODELS)
-    result = covan("compile", "models.py:make", "-o", "m.covan", cwd=folder)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith("hello from the factory\nm.covan: ")
-    return folder / "m.covan"
-
-
-def covan(*args: str, cwd: Path, before: str = "") -> subprocess.CompletedProcess[str]:
-    code = f"import sys\n{before}\nfrom covan_mlir.tools.cli import main\nsys.exit(main())"
-    return subprocess.run([sys.executable, "-c", code, *args], cwd=cwd, capture_output=True, text=True, check=False)
-
-
-def fails(capsys: pytest.CaptureFixture[str], *args: str, code: int = 1) -> tuple[str, str]:
-    """Run a command that fails; its error and its hint, without their labels."""
-    capsys.readouterr()
-    assert cli.main(args) == code
-    out, err = capsys.readouterr()
-    lines = [line for line in err.splitlines() if not line.startswith("covan: ") or "error" in line]
-    assert len(lines) == 2, err
-    assert lines[0].startswith("covan: error: ")
-    assert lines[1].startswith("hint: ")
-    assert "Traceback" not in out + err
-    return lines[0].removeprefix("covan: error: "), lines[1].removeprefix("hint: ")
-
 
 # --- help ------------------------------------------------------------------------------------------------------------
 
@@ -302,101 +197,6 @@ def test_summaries() -> None:
 @given(st.binary(max_size=64))
 def test_any_float_is_summed_up(data: bytes) -> None:
     assert cli_values.summary(np.frombuffer(data[: len(data) // 2 * 2], np.float16)).startswith("float16[")
-
-
-# --- explain ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def stub(tmp_path: Path) -> str:
-    artifact.write(tmp_path / "stub.covan", contents())
-    return str(tmp_path / "stub.covan")
-
-
-def test_explain(stub: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["explain", stub]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("2 actions, 1 site, 1 kernel\n\nsite 0  call  main_dispatch_0\n")
-    assert "\n  tags: audit:pii, hot\n" in out
-    assert out.endswith("1 action is performed by no site:\n  view  iree:import  view\n")
-    for what in ("linear", "mlp", "mlp.0"):
-        assert cli.main(["explain", stub, what]) == 0
-        assert "aten.linear" in capsys.readouterr().out
-    assert cli.main(["explain", stub, "view"]) == 0
-    became = "view (aten.view)\n  a view: site 0 indexes by it; decided by iree:import\n  tags: hot\n"
-    out = capsys.readouterr().out
-    assert out.startswith(became + "  groups: attention@0\n")
-    assert "\nview: aten.view" in out  # its chain
-    assert cli.main(["explain", stub, "model.py:12"]) == 0
-    assert f"\n\n{became}" in capsys.readouterr().out
-    assert cli.main(["explain", stub, "linear"]) == 0
-    assert "linear (aten.linear)\n  performed by site 0\n" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("what", "found"),
-    [("tag:hot", ["linear", "view"]), ("tag:audit:pii", ["linear"]), ("group:mlp", ["linear"]),
-     ("attention@0", ["linear", "view"])],
-)  # fmt: skip
-def test_explain_tags_and_groups(stub: str, capsys: pytest.CaptureFixture[str], what: str, found: list[str]) -> None:
-    assert cli.main(["explain", stub, what, "--json"]) == 0
-    value = json.loads(capsys.readouterr().out)
-    assert value["found"] == found
-    assert [row["action"] for row in value["fates"]] == found
-    assert value["sites"][0]["tags"] == ["audit:pii", "hot"]
-    assert [edge["source"] for edge in value["graph"]["edges"]] == [f"action:{i}" for i in range(len(found))]
-
-
-def test_compile_with_tags(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tags = ("--tag", "softmax=audit:pii", "--tag", "softmax=hot", "--tag", "models.py:11=line")
-    assert cli.main(["compile", "models.py:make", "-o", "m.covan", *tags]) == 0
-    lineage = artifact.read("m.covan").lineage
-    assert lineage.tags("softmax") == {"audit:pii", "hot", "line"}
-    assert lineage.tags("linear") == {"line"}
-    assert fails(capsys, "compile", "models.py:make", "-o", "m.covan", "--tag", "softmex=hot") == (
-        "tag('softmex', 'hot'): nothing in the model is called 'softmex'",
-        "did you mean softmax?",
-    )
-    assert "tags nothing" in fails(capsys, "compile", "models.py:make", "--tag", "softmax", code=2)[0]
-
-
-def test_explain_as_a_graph(stub: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["explain", stub, "--dot"]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("digraph ")
-    assert out.count(" -> site0 ") == 2
-    assert "one answer" in fails(capsys, "explain", stub, "--dot", "--json", code=2)[0]
-
-
-def test_explain_as_json(stub: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["explain", stub, "model.py:12", "--json"]) == 0
-    value = json.loads(capsys.readouterr().out)
-    assert value["found"] == ["linear", "view"]
-    assert value["unperformed"] == ["view"]
-    assert value["sites"][0]["actions"][0]["module"] == "mlp.0"
-    assert cli.main(["explain", stub, "linear", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["unperformed"] == []
-
-
-def test_explain_errors(stub: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert fails(capsys, "explain", stub, "lineer") == (
-        "nothing in the model is called 'lineer'",
-        "did you mean linear?",
-    )
-    assert "lists all" in fails(capsys, "explain", stub, "zzz")[1]
-    assert fails(capsys, "explain", stub, "tag:audit:pi")[1] == "did you mean tag:audit:pii?"
-    assert "no such file" in fails(capsys, "explain", str(tmp_path / "absent.covan"))[0]
-    (tmp_path / "foreign.covan").write_bytes(b"hello")
-    assert "no covan artifact" in fails(capsys, "explain", str(tmp_path / "foreign.covan"))[0]
-    artifact.write(stub, contents(lineage=Lineage()))
-    assert "--no-provenance" in fails(capsys, "explain", stub)[1]
-
-
-def test_a_reader_that_goes_away(stub: str, tmp_path: Path) -> None:
-    code = "import sys; from covan_mlir.tools.cli import main; sys.exit(main())"
-    command = f"{sys.executable} -c '{code}' explain {stub} | true"
-    result = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
-    assert result.stderr == ""
 
 
 # --- run -------------------------------------------------------------------------------------------------------------

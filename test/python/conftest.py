@@ -1,0 +1,43 @@
+"""Fixtures of several test modules."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from artifacts import contents
+from command_line import MODELS, covan
+
+from covan_mlir import artifact
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder with models.py, as the current one."""
+    (tmp_path / "models.py").write_text(MODELS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in {"models", "models_model", "syntax", "fails"} & (set(sys.modules) - before):
+        del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An artifact of ``make``, written by the command line in a process of its own."""
+    folder = tmp_path_factory.mktemp("compiled")
+    (folder / "models.py").write_text(MODELS)
+    result = covan("compile", "models.py:make", "-o", "m.covan", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("hello from the factory\nm.covan: ")
+    return folder / "m.covan"
+
+
+@pytest.fixture
+def stub(tmp_path: Path) -> str:
+    """A small artifact that was never a program."""
+    artifact.write(tmp_path / "stub.covan", contents())
+    return str(tmp_path / "stub.covan")
