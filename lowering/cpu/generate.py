@@ -80,7 +80,7 @@ def generate(
             writer = QueryWriter(code, fusion, sizes, schedule, found)
             workgroups = (writer.workgroups, 1, 1)
             text = code.write(writer.write, workgroups)
-            flops = _flops(fusion.chain, sizes)
+            flops = int(_flops(fusion.chain, sizes) * writer.span.share())
         else:
             return Refusal("reductions over different axes, and no form of the chain that fuses them")
     except UnsupportedError as error:

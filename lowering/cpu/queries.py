@@ -7,7 +7,7 @@ them is packed. Statistics are registers; the accumulators of the values are a s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from math import prod
 
@@ -34,6 +34,7 @@ from covan_mlir.lowering.cpu.rows import accumulated, combining
 from covan_mlir.lowering.cpu.schedule import Schedule
 from covan_mlir.lowering.cpu.tile import Tile, padded
 
+Reader = Callable[[Value, Value, Value | None], Value]
 Known = list[dict[str, Result]]
 """What is known of the rows, per vector of them."""
 
@@ -45,14 +46,14 @@ class QueryWriter:
         self.code, self.fusion, self.sizes, self.schedule, self.roles = code, fusion, sizes, schedule, found
         self.lane, self.stream, self.wide = schedule.lane, found.stream, found.wide
         self.vectors = schedule.vectors
-        self.block = min(schedule.block, sizes[self.stream])
+        self.block = min(schedule.block // schedule.unroll * schedule.unroll, sizes[self.stream])
         self.plan = plan(fusion, found, self.lane)
         self.evaluator = Evaluator(code, fusion.chain, inputs(code, fusion.chain, sizes))
         self.batch = tuple(axis for axis in found.rows if axis != self.lane)
         self.dtype = computed(found.rolling.state[0].dtype)
         self.packs = Parts("pack")
         self.contractions = [(step, self._contraction(step)) for step in found.inner]
-        self.span = Span(fusion, found, sizes)
+        self.span = Span(fusion, found, sizes, self.lane, schedule.unroll)
         self.counted = any("count." in name for line in found.rolling.body for name in _names(line))
 
     @cached_property
@@ -97,7 +98,6 @@ class QueryWriter:
         low, high = self.span.bounds(code, {**self.position, self.lane: self.first}, self._last_row())
         if self.counted:
             low, high = 0, self.sizes[self.stream]
-        self.exact = isinstance(low, int) and isinstance(high, int)
         self._finish(self._loop(low, high))
 
     def _last_row(self) -> Value:
@@ -136,9 +136,9 @@ class QueryWriter:
             for state in self.roles.rolling.state
             if self.plan.is_wide(state.axes)
         }
-        self.pack_tiles = {}
-        for step, expr in self.contractions:
-            axis = step.over[0]
+        self.pack_tiles: dict[str, tuple[Tile, Expr, str]] = {}
+        for inner, expr in self.contractions:
+            axis = inner.over[0]
             for part, name in self.packs.named.items():
                 if name in reads(expr) and name not in self.pack_tiles:
                     tile = Tile.make(code, padded(self.sizes[axis], lanes), self.vectors, self.dtype)
@@ -147,12 +147,14 @@ class QueryWriter:
     def _tile_dtype(self, dtype: str) -> str:
         return "i32" if dtype == "i1" else computed(dtype) if computed(dtype)[0] == "f" else "i64"
 
-    def _reader(self, expr: Expr, axis: str):  # type: ignore[no-untyped-def]
+    def _reader(self, expr: Expr, axis: str, start: Value | int = 0) -> Reader:
         code = self.code
 
         def read(column: Value, row: Value, valid: Value | None) -> Value:
             at = code.min(code.add(self.first, column), self.sizes[self.lane] - 1)
-            value = self.evaluator.vector(expr, Place({**self.position, self.lane: at, axis: row}, axis, valid))
+            value = self.evaluator.vector(
+                expr, Place({**self.position, self.lane: at, axis: code.add(row, start)}, axis, valid)
+            )
             return code.cast("extui", value, "i32") if code.dtype(value) == "i1" else value
 
         return read
@@ -195,11 +197,9 @@ class QueryWriter:
         ]
 
     def _block(self, start: Value, count: Value | int, known: Known) -> None:
-        code = self.code
         for value in transposed(self.plan, self.lane):
             tile = self.inputs[value.name]
-            reader = self._reader(Read(value.name, value.dtype), self.stream)
-            tile.pack(count, lambda c, r, v, read=reader: read(c, code.add(start, r), v), self.block)
+            tile.pack(count, self._reader(Read(value.name, value.dtype), self.stream, start), self.block)
         for number, step in enumerate(self.plan.passes):
             if number == 0:
                 self._scores(start, count, step, known)
@@ -211,7 +211,13 @@ class QueryWriter:
             if step.wide or step.wide_rows:
                 self._wide(start, count, step, known)
 
-    def _sweep(self, count: Value | int, unroll: int, initial: list[Value], body) -> list[Value]:  # type: ignore[no-untyped-def]
+    def _sweep(
+        self,
+        count: Value | int,
+        unroll: int,
+        initial: list[Value],
+        body: Callable[[Value, list[Value], int], list[Value]],
+    ) -> list[Value]:
         # ``unroll`` positions at a time; one at a time where their number may leave some over.
         code = self.code
         if isinstance(count, int):

@@ -209,10 +209,7 @@ class RowWriter:
         copies = self.schedule.vectors if self.inner else 1
         kinds = [(step, *combining(step)) for step in steps]
         initial = [code.splat(n, accumulated(step.dtype)) for _ in rows for step, _, n in kinds for _ in range(copies)]
-        needed = self.sweeps.needed(sweep)
-        fresh = [
-            n for n in self.spare if n in needed and n not in rows[0].known.get("", ()) and self._first(n) == sweep
-        ]
+        fresh = [name for name in self.spare if self._first(name) == sweep]
 
         def visit(index: dict[str, Value], values: list[Value], length: int) -> list[Value]:
             result = list(values)

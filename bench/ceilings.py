@@ -1,0 +1,105 @@
+"""What the machine can do at most: fused multiply-adds and copies, measured through the same compiler and runtime."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from covan_mlir.lowering.cpu.alone import Alone
+from covan_mlir.lowering.cpu.emit import Code, Value
+from covan_mlir.lowering.cpu.functions import fma
+from covan_mlir.lowering.cpu.kernel import Kernel, Operand
+from covan_mlir.lowering.cpu.machine import Machine
+from covan_mlir.lowering.cpu.schedule import Schedule
+
+_CHAINS = 24
+_STEPS = 400_000
+
+
+def _kernel(name: str, text: str, groups: int, size: int) -> Kernel:
+    operands = Operand("x", (size,), "f32"), Operand("y", (size,), "f32")
+    none: Any = None
+    schedule = Schedule("rows", "", "", (), 0, 0, 0, 0)
+    return Kernel(name, text, (groups, 1, 1), operands[:1], operands[1:], none, schedule, 0.0, 0, 0)
+
+
+def _multiply_add(machine: Machine) -> Kernel:
+    lanes = machine.lanes("f32")
+    size = machine.cores * lanes
+    code = Code("fma", [Operand("x", (size,), "f32")], [Operand("y", (size,), "f32")], lanes)
+
+    def body() -> None:
+        at = code.mul(code.workgroup, lanes)
+        x = code.load(code.memory["x"], at)
+        # Accumulators start apart from each other, so that no two chains are the same computation.
+        start = [code.op("addf", x, code.splat(n, "f32")) for n in range(_CHAINS)]
+
+        def step(_: Value, values: list[Value]) -> list[Value]:
+            return [fma(code, v, x, x) for v in values]
+
+        final = code.loop(0, _STEPS, 1, start, step)
+        total = final[0]
+        for value in final[1:]:
+            total = code.op("addf", total, value)
+        code.store(total, code.memory["y"], at)
+
+    return _kernel("fma", code.write(body, (machine.cores, 1, 1)), machine.cores, size)
+
+
+def _copy(machine: Machine, size: int) -> Kernel:
+    lanes, groups = machine.lanes("f32"), machine.cores * 8
+    code = Code("copy", [Operand("x", (size,), "f32")], [Operand("y", (size,), "f32")], lanes)
+
+    def body() -> None:
+        start = code.mul(code.workgroup, size // groups)
+
+        def step(n: Value, _: list[Value]) -> list[Value]:
+            loaded = [code.load(code.memory["x"], code.add(n, u * lanes)) for u in range(4)]
+            for u, value in enumerate(loaded):
+                code.store(value, code.memory["y"], code.add(n, u * lanes))
+            return []
+
+        code.loop(start, code.add(start, size // groups), 4 * lanes, [], step)
+
+    return _kernel("copy", code.write(body, (groups, 1, 1)), groups, size)
+
+
+class Ceilings:
+    """Calls that run at the machine's limits.
+
+    Args:
+        copied: bytes that the copy reads; as much is written.
+    """
+
+    def __init__(self, machine: Machine, copied: int = 8 << 20) -> None:
+        groups = machine.cores * 8
+        self.copied = copied // (groups * 256) * (groups * 256)
+        alone = Alone([_multiply_add(machine), _copy(machine, self.copied // 4)])
+        self._x = alone.buffer(np.full(machine.cores * machine.lanes("f32"), 1e-3, np.float32))
+        self._source = alone.buffer(np.ones(self.copied // 4, np.float32))
+        self._fma, self._copy = alone["fma"], alone["copy"]
+        self._flops = 2.0 * machine.cores * machine.lanes("f32") * _CHAINS * _STEPS
+
+    def flops(self) -> float:
+        """FLOP/s of one run on all cores."""
+        start = time.perf_counter()
+        self._fma(self._x)
+        return self._flops / (time.perf_counter() - start)
+
+    def bandwidth(self) -> float:
+        """Bytes/s of one copy, read and written ones counted."""
+        start = time.perf_counter()
+        self._copy(self._source)
+        return 2 * self.copied / (time.perf_counter() - start)
+
+    def torch_copy(self) -> float:
+        """Bytes/s of torch's copy of as much, read and written ones counted."""
+        import torch
+
+        source = torch.ones(self.copied // 4)
+        target = torch.empty_like(source)
+        start = time.perf_counter()
+        target.copy_(source)
+        return 2 * self.copied / (time.perf_counter() - start)
