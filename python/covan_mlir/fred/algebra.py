@@ -184,6 +184,33 @@ def from_sympy(value: sympy.Expr, table: Mapping[sympy.Symbol, Expr], dtype: str
             result = factor if result is None else f("mulf", result, factor)
         return result
 
+    def powers(parts: tuple[sympy.Expr, ...]) -> Expr:
+        """A product that overflows late: (a / b) * (a / b) for a^2 / b^2, and one factor after the other."""
+        degrees: dict[int, tuple[list[sympy.Expr], list[sympy.Expr]]] = {}
+        for part in parts:
+            base, exponent = part.as_base_exp()
+            if not exponent.is_Integer:
+                base, exponent = part, sympy.Integer(1)
+            if base.is_Integer and part.is_Rational:
+                base, exponent = part, sympy.Integer(1)
+            sides = degrees.setdefault(abs(int(exponent)), ([], []))
+            sides[int(exponent) < 0].append(base)
+        result: Expr | None = None
+        for degree in sorted(degrees):
+            top, bottom = map(product, degrees[degree])
+            if top is None and degree == 1 and len(degrees) > 1:
+                continue
+            base_ = (top or Const(1.0, dtype)) if bottom is None else f("divf", top or Const(1.0, dtype), bottom)
+            for _ in range(degree):
+                result = base_ if result is None else f("mulf", result, base_)
+        if 1 in degrees and not degrees[1][0] and len(degrees) > 1:
+            last = product(degrees[1][1])
+            assert last is not None
+            assert result is not None
+            result = f("divf", result, last)
+        assert result is not None
+        return result
+
     def go(e: sympy.Expr) -> Expr:
         if isinstance(e, sympy.Symbol):
             return table[e]
@@ -199,11 +226,7 @@ def from_sympy(value: sympy.Expr, table: Mapping[sympy.Symbol, Expr], dtype: str
         if isinstance(e, sympy.Mul):
             if e.args[0] == -1:
                 return f("negf", go(-e))
-            top = [a for a in e.args if not (isinstance(a, sympy.Pow) and a.exp.is_negative)]
-            bottom = [1 / a for a in e.args if isinstance(a, sympy.Pow) and a.exp.is_negative]
-            upper = product(top) or Const(1.0, dtype)
-            lower = product(bottom)
-            return upper if lower is None else f("divf", upper, lower)
+            return powers(e.args)
         if isinstance(e, sympy.Pow):
             if e.exp.is_negative:
                 return f("divf", Const(1.0, dtype), go(1 / e))

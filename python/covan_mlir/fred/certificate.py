@@ -169,26 +169,22 @@ def _discharge(obligation: Obligation) -> Proof:
 
     start = time.perf_counter()
     given = [text(hypothesis) for hypothesis in (*obligation.given, *provers.domain(obligation))]
-    provers_agree: list[str] = []
+    agree: list[str] = []
     result: Result = "unknown"
     counterexample = provers.refute(obligation)
     if counterexample:
-        result, provers_agree = "refuted", ["numbers"]
+        result, agree = "refuted", ["numbers"]
     else:
-        verdict, model = provers.ask_z3(obligation)
-        if verdict == "refuted":
-            result, counterexample, provers_agree = "refuted", model, ["z3"]
-        elif verdict == "proved":
-            result, provers_agree = "proved", ["z3"]
-        if verdict != "refuted" and provers.ask_sympy(obligation):
-            result = "proved"
-            provers_agree.append("sympy")
+        second = provers.ask_sympy(obligation)
+        verdict, counterexample = provers.ask_z3(obligation, provers.TIMEOUT_MS // (5 if second else 1))
+        result = "proved" if second and verdict == "unknown" else verdict
+        agree = [*(["z3"] if verdict != "unknown" else []), *(["sympy"] if second and verdict != "refuted" else [])]
     return Proof(
         obligation.title,
         str(obligation),
         tuple(dict.fromkeys(given)),
         tuple(dict.fromkeys(LAWS[law.name] for law in obligation.laws)),
-        tuple(provers_agree),
+        tuple(agree),
         result,
         counterexample,
         time.perf_counter() - start,

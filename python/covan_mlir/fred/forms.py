@@ -8,6 +8,7 @@ the moment that it belongs to as a suffix:
 ``m.local``           what the block alone gives
 ``m.new``             value after the block (after the merge)
 ``m.safe``            ``m.new`` with a guard: a value that no infinity minus infinity comes from
+``m.from_old``        ``m.old`` with a guard: ``m.safe`` where ``m.old`` says nothing yet (in a merge ``m.from_a``, ..)
 ``m``                 the final value, after the last block, as the chain means it
 ``count.local``       number of positions in the block (given by whoever writes the loop); ``count.old`` before it
 ====================  ====================================================================================
@@ -17,8 +18,9 @@ A fused softmax row, as `Rolling.body`, reads::
     m.local = reduce(max, j, x)              # Local
     m.new   = max(m.old, m.local)            # Update
     m.safe  = select(m.new == -inf, 0, m.new)
+    m.from_old = select(m.old == -inf, m.safe, m.old)
     l.local = reduce(add, j, exp(x - m.safe))
-    l.new   = l.old * exp(m.old - m.safe) + l.local
+    l.new   = l.old * exp(m.from_old - m.safe) + l.local
 """
 
 from __future__ import annotations
@@ -79,6 +81,8 @@ class Guard:
         statistic: plain name; ``<statistic>.safe`` is what the body reads.
         when: i1, over ``<statistic>.new``.
         instead: what is read there.
+        restart: a repair reads ``instead`` for the value before, too, where that said nothing; if not, it reads the
+            value after, so that nothing seems to have changed.
         reason: a row of inputs on which the form without the guard differs from the chain.
     """
 
@@ -86,6 +90,7 @@ class Guard:
     when: Expr
     instead: Const
     reason: str
+    restart: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,8 @@ class Rolling:
 
     Before the loop every `State` has its initial value under ``<name>.old``. Per block: the ``elements`` are computed,
     for the positions of the block; then the ``body``, line by line; then ``.new`` becomes ``.old``. After the loop
-    ``finish`` defines plain names from ``<name>.new`` (that is ``initial`` where the axis has no positions).
+    ``finish`` defines, line by line, plain names from ``<name>.new`` (that is ``initial`` where the axis has no
+    positions).
 
     Attributes:
         axes: what is swept.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from covan_mlir.fred.certificate import Certificate
 from covan_mlir.fred.chain import Chain, Map, Reduce, Step
@@ -20,11 +20,7 @@ MAX_HELPERS = 4
 
 @dataclass
 class _Sweep:
-    """A stage in the making.
-
-    Attributes:
-        barred: reductions of the loop whose values before the last block must not be read.
-    """
+    """A stage in the making."""
 
     axes: tuple[str, ...]
     reductions: list[Reduce] = field(default_factory=list)
@@ -32,6 +28,7 @@ class _Sweep:
     elements: list[Step] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
     rows: list[Step] = field(default_factory=list)
+    loop: Loop | None = None
     why: str = ""
 
 
@@ -112,12 +109,20 @@ class _Planner:
     # Reductions
 
     def _is_inner(self, step: Reduce) -> bool:
-        """Whether a reduction gives elements that another one sweeps: the scores of attention."""
-        axes = set(step.axes)
-        for other in self.chain.reductions:
-            if axes & set(other.over) and step.name in self.chain.depends(other.name):
-                return True
-        return False
+        """Whether a reduction gives elements that another one sweeps: the scores of attention.
+
+        Not so where it belongs to a chain over its own axis: then it is a statistic of that.
+        """
+        axes, over = set(step.axes), set(step.over)
+        read = any(axes & set(r.over) and not over & set(r.axes) for r in self._readers(step.name))
+        alike = [r for r in self.chain.reductions if set(r.over) == over and r.name != step.name]
+        before = [r for r in alike if r.name in self.chain.depends(step.name)]
+        after = [r for r in alike if step.name in self.chain.depends(r.name)]
+        return read and not after and all(axes > set(r.axes) for r in before)
+
+    def _readers(self, name: str) -> list[Reduce]:
+        """The reductions that depend on a value."""
+        return [r for r in self.chain.reductions if name in self.chain.depends(r.name)]
 
     def _sources(self, name: str) -> set[str]:
         """The placed reductions that a value is computed from, directly or through maps and inner reductions."""
@@ -206,7 +211,8 @@ class _Planner:
                 added.append(helper)
                 pending.append(helper)
         reductions = [*sweep.reductions, *reversed(added)]
-        guarded(Loop(chain, tuple(reductions), repairs, tuple(self._union(chain, reductions, sweep.axes))))
+        loop = Loop(chain, tuple(reductions), repairs, tuple(self._union(chain, reductions, sweep.axes)))
+        sweep.loop = guarded(loop, sweep.loop)
         self.chain, sweep.reductions, sweep.repairs = chain, reductions, repairs
         for made in added:
             self.place[made.name] = number
@@ -267,8 +273,8 @@ class _Planner:
             return Stage(
                 sweep.axes, (), None, None, tuple(sweep.elements), tuple(sweep.writes), tuple(sweep.rows), sweep.why
             )
-        elements = self._union(self.chain, sweep.reductions, sweep.axes)
-        rolling, split = write(guarded(Loop(self.chain, tuple(sweep.reductions), sweep.repairs, tuple(elements))))
+        assert sweep.loop is not None
+        rolling, split = write(replace(sweep.loop, chain=self.chain))
         return Stage(
             sweep.axes, names, rolling, split, tuple(sweep.elements), tuple(sweep.writes), tuple(sweep.rows), sweep.why
         )

@@ -10,9 +10,10 @@ as the guard's reason.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -36,14 +37,6 @@ class NoGuardError(ValueError):
     """No choice of guards gives NaN and infinities where the chain has them."""
 
 
-@dataclass(frozen=True)
-class _Option:
-    """A guard to try; ``poisons``: the final value is NaN where it still holds."""
-
-    guard: Guard | None
-    poisons: bool = False
-
-
 class Trial:
     """A loop on rows of special values."""
 
@@ -57,8 +50,8 @@ class Trial:
         self.env = self._inputs(chain)
 
     def _inputs(self, chain: Chain) -> Env:
-        first = [r for r in self.loop.reductions if self.loop.repairs[r.name].kind == "none"]
-        sources = set().union(*(chain.depends(r.name) for r in first))
+        statistics = {name for repair in self.loop.repairs.values() for name in repair.statistics}
+        sources = set().union(*(chain.depends(name) for name in statistics))
         rng = np.random.default_rng(7)
         env: Env = {}
         special = [
@@ -136,104 +129,134 @@ def _batched_loop(loop: Loop) -> Loop:
     )
 
 
-def guarded(loop: Loop) -> Loop:
+def guarded(loop: Loop, before: Loop | None = None) -> Loop:
     """The loop with the guards that it needs.
+
+    Args:
+        loop: without guards.
+        before: the same loop with fewer reductions, guarded: what it settled is kept.
 
     Raises:
         NoGuardError: no choice makes its special values those of the chain.
     """
     if all(repair.kind == "none" for repair in loop.repairs.values()):
         return loop
-    chosen: dict[str, _Option] = {}
-    poisoned: dict[str, tuple[str, ...]] = {}
-    checked: list[str] = []
+    done = {r.name for r in before.reductions} if before else set()
+    chosen = {guard.statistic: guard for guard in before.guards} if before else {}
+    poisoned = dict(before.poisoned or {}) if before else {}
+    loop = replace(loop, careful=before.careful if before else frozenset())
     trial = Trial(loop.chain, loop)
     for step in loop.reductions:
-        statistics = loop.repairs[step.name].statistics
-        checked.append(step.name)
-        if not statistics:
-            continue
-        reason = ""
-        for choice in _choices(loop, statistics, chosen):
-            now = {**chosen, **choice}
-            poison = {**poisoned, step.name: tuple(s for s, o in choice.items() if o.guard and o.poisons)}
-            attempt = _with(loop, now, poison, checked)
-            difference = trial.differs(attempt, checked)
-            if not difference:
-                chosen, poisoned = _explained(now, reason), poison
-                break
-            reason = reason or difference
-        else:
-            raise NoGuardError(f"no guard gives {step.name} the special values of the chain: {reason}")
-    return _with(loop, chosen, poisoned, [r.name for r in loop.reductions])
+        done.add(step.name)
+        if loop.repairs[step.name].statistics and step.name not in poisoned:
+            loop = _search(trial, loop, step.name, done, chosen, poisoned)
+            chosen = {guard.statistic: guard for guard in loop.guards}
+            poisoned = dict(loop.poisoned or {})
+    return loop
 
 
-def _with(
-    loop: Loop, chosen: Mapping[str, _Option], poisoned: Mapping[str, tuple[str, ...]], names: Sequence[str]
+def _search(
+    trial: Trial,
+    loop: Loop,
+    target: str,
+    done: set[str],
+    chosen: dict[str, Guard],
+    poisoned: dict[str, tuple[str, ...]],
 ) -> Loop:
-    guards = tuple(option.guard for option in chosen.values() if option.guard)
-    reductions = tuple(r for r in loop.reductions if r.name in names)
-    needed = {name for r in reductions for name in loop.repairs[r.name].helpers}
-    reductions = tuple(r for r in loop.reductions if r in reductions or r.name in needed)
-    return replace(loop, guards=guards, poisoned=dict(poisoned), reductions=reductions)
+    """The loop with guards for one more reduction: the fewest statistics first, then the simplest conditions."""
+    statistics = loop.repairs[target].statistics
+    checked = [r.name for r in loop.reductions if r.name in done]
+    reason, last = "", ""
+
+    def attempt(guards: dict[str, Guard], poison: tuple[str, ...], careful: frozenset[str]) -> tuple[Loop, str]:
+        full = replace(loop, guards=tuple(guards.values()), poisoned={**poisoned, target: poison}, careful=careful)
+        return full, trial.differs(_up_to(full, checked), checked)
+
+    for careful, restart in ((False, False), (True, False), (False, True)):
+        for combination in _choices(loop, statistics, chosen, restart):
+            guards = {**chosen, **{name: guard for name, (guard, _) in combination.items() if guard}}
+            poison = tuple(name for name, (guard, poisons) in combination.items() if guard and poisons)
+            found, last = attempt(guards, poison, loop.careful | ({target} if careful else set()))
+            if not last:
+                explained = (g if g.statistic in chosen else replace(g, reason=reason) for g in found.guards)
+                return replace(found, guards=tuple(explained))
+            reason = reason or last
+    raise NoGuardError(f"no guard gives {target} the special values of the chain: {last}")
 
 
-def _explained(chosen: Mapping[str, _Option], reason: str) -> dict[str, _Option]:
-    return {
-        name: replace(o, guard=replace(o.guard, reason=o.guard.reason or reason)) if o.guard else o
-        for name, o in chosen.items()
-    }
+def _up_to(loop: Loop, names: Sequence[str]) -> Loop:
+    """The loop with only some of its reductions, and those that they read."""
+    needed = {name for r in names for name in loop.repairs[r].helpers} | set(names)
+    return replace(loop, reductions=tuple(r for r in loop.reductions if r.name in needed))
 
 
-def _choices(loop: Loop, statistics: Sequence[str], chosen: Mapping[str, _Option]) -> Iterator[dict[str, _Option]]:
-    """Choices of a guard per statistic, fewest first; a guard once needed stays."""
-    options = []
+def _choices(
+    loop: Loop, statistics: Sequence[str], chosen: Mapping[str, Guard], restart: bool
+) -> Iterator[dict[str, tuple[Guard | None, bool]]]:
+    """Per statistic how it is guarded, and whether the result is NaN where the guard holds to the end."""
+    options: list[list[tuple[Guard | None, bool]]] = []
     for name in statistics:
-        settled = chosen.get(name)
-        if settled is not None and settled.guard is not None:
-            options.append([_Option(settled.guard, False), _Option(settled.guard, True)])
-            continue
-        found = [_Option(None)]
-        for guard in _candidates(loop, name):
-            found += [_Option(guard, False), _Option(guard, True)]
-        options.append(found)
-    every = list(itertools.product(*options))
-    every.sort(key=lambda combination: sum(o.guard is not None for o in combination))
-    for combination in every:
-        yield dict(zip(statistics, combination, strict=True))
+        guards: list[Guard | None] = [chosen[name]] if name in chosen else [None, *_guards(loop, name, restart)]
+        options.append([(guard, poisons) for guard in guards for poisons in ((False, True) if guard else (False,))])
+    every = sorted(itertools.product(*options), key=lambda choice: sum(guard is not None for guard, _ in choice))
+    for choice in every:
+        yield dict(zip(statistics, choice, strict=True))
 
 
-def _candidates(loop: Loop, name: str) -> list[Guard]:
-    """Conditions under which a statistic may say nothing yet, and what is read then."""
+def _guards(loop: Loop, name: str, restart: bool) -> list[Guard]:
+    """Guards on each sign that a statistic says nothing yet, and on any of them."""
+    conditions = _conditions(loop, name)
+    if len(conditions) > 1:
+        conditions.append(functools.reduce(lambda a, b: Apply("arith.ori", (a, b), "i1"), conditions))
+    instead = Const(1.0 if _divides(loop, name) else 0.0, loop.chain.values[name].dtype)
+    return [Guard(name, when, instead, "", restart) for when in conditions]
+
+
+def _conditions(loop: Loop, name: str) -> list[Expr]:
+    """Signs that a statistic says nothing yet: an extremum of nothing, a sum of no weights, 0 / 0."""
     value = loop.chain.values[name]
     dtype = value.dtype
-    now = Read(f"{name}.new", dtype)
-    zero, one = Const(0.0, dtype), Const(1.0, dtype)
-    instead = one if _divides(loop, name) else zero
-    found: list[Guard] = []
-    if isinstance(value, Reduce) and value.combine in ("max", "min", "maxnum", "minnum"):
-        return [Guard(name, compare("oeq", now, value.initial), instead, "")]
+    now, zero = Read(f"{name}.new", dtype), Const(0.0, dtype)
+    found: list[Expr] = []
+    sources = [value] if isinstance(value, Reduce) else _reductions_of(loop, name)
+    for source in sources:
+        if source.combine in _EXTREMA:
+            found.append(compare("oeq", Read(f"{source.name}.new", dtype), source.initial))
     if isinstance(value, Map):
-        for source in reads(loop.maps()[name].expr):
-            reduction = loop.chain.values.get(source)
-            if isinstance(reduction, Reduce) and reduction.combine in ("max", "min", "maxnum", "minnum"):
-                found.append(Guard(name, compare("oeq", Read(f"{source}.new", dtype), reduction.initial), instead, ""))
-    found.append(Guard(name, compare("uno", now, now), instead, ""))
-    if instead == one:
-        found.append(Guard(name, compare("oeq", now, zero), instead, ""))
-        either = Apply("arith.ori", (compare("uno", now, now), compare("oeq", now, zero)), "i1")
-        found.append(Guard(name, either, instead, ""))
+        found.append(compare("uno", now, now))
+    if _divides(loop, name):
+        found.append(compare("oeq", now, zero))
+    for source in sources:
+        if source.combine == "add" and source.name != name and _is_divisor(loop.maps()[name].expr, source.name):
+            found.append(compare("oeq", Read(f"{source.name}.new", dtype), zero))
+    return found or [compare("uno", now, now)]
+
+
+_EXTREMA = ("max", "min", "maxnum", "minnum")
+
+
+def _reductions_of(loop: Loop, name: str) -> list[Reduce]:
+    """The reductions that a map of the loop reads, directly or through maps."""
+    maps = loop.maps()
+    stack, found = sorted(reads(maps[name].expr)), []
+    while stack:
+        source = stack.pop(0)
+        if source in maps:
+            stack += sorted(reads(maps[source].expr))
+        found += [r for r in loop.reductions if r.name == source]
     return found
 
 
+def _is_divisor(expr: Expr, name: str) -> bool:
+    """Whether an expression divides by a value, or takes its logarithm."""
+    return any(
+        isinstance(node, Apply)
+        and node.op in ("arith.divf", "math.log", "math.rsqrt")
+        and any(isinstance(n, Read) and n.name == name for n in walk(node.args[-1]))
+        for node in walk(expr)
+    )
+
+
 def _divides(loop: Loop, name: str) -> bool:
-    """Whether something is divided by a statistic, or its logarithm is taken."""
-
-    def inside(expr: Expr) -> bool:
-        return any(isinstance(n, Read) and n.name == name for n in walk(expr))
-
-    for step in loop.reductions:
-        for node in walk(step.expr):
-            if isinstance(node, Apply) and node.op in ("arith.divf", "math.log") and inside(node.args[-1]):
-                return True
-    return False
+    """Whether some reduction divides by a statistic, or takes its logarithm."""
+    return any(_is_divisor(step.expr, name) for step in loop.reductions)

@@ -208,7 +208,7 @@ class _Translation:
         raise ValueError(f"no law is called {law.name} with {len(args)} arguments")
 
 
-def ask_z3(obligation: Obligation) -> tuple[Result, str]:
+def ask_z3(obligation: Obligation, timeout_ms: int = TIMEOUT_MS) -> tuple[Result, str]:
     """Whether Z3 proves the obligation; a model where it finds one (functions may be any that obey the instances, so a
     model refutes only what has no functions)."""
     translation = _Translation()
@@ -217,7 +217,7 @@ def ask_z3(obligation: Obligation) -> tuple[Result, str]:
     hypotheses = [translation.truth(e) for e in (*obligation.given, *domain(obligation))]
     laws = [translation.law(law) for law in obligation.laws]
     solver = z3.Solver()
-    solver.set("timeout", TIMEOUT_MS)
+    solver.set("timeout", timeout_ms)
     solver.add(*hypotheses, *laws, *translation.facts, z3.Not(goal))
     answer = solver.check()
     if answer == z3.unsat:

@@ -48,11 +48,13 @@ class _Term:
     """``coefficient * sum of element`` as part of a repair.
 
     Attributes:
+        factor: the coefficient, over the symbols of the transport.
         element: over plain names; None for the number of positions.
         total: the sum over the positions seen so far, over ``.old`` names.
         raw: the sum before it was simplified by what is known of the statistics; the same where nothing was.
     """
 
+    factor: sympy.Expr
     coefficient: Expr
     element: Expr | None
     total: Expr
@@ -203,33 +205,19 @@ def _decompose(
     return kept, terms
 
 
-def _linear(change: Transport, kept: sympy.Expr, acc: Expr, terms: Sequence[_Term], raw: bool = False) -> Expr:
-    """``k * acc + sum of coefficient * total``, common factors taken out; no terms that are known to be zero."""
-    table = dict(change.coefficients)
+def _linear(change: Transport, kept: sympy.Expr, acc: Expr, terms: Sequence[_Term]) -> Expr:
+    """``k * acc + sum of coefficient * total``, without what is known to be zero."""
     acc_symbol = sympy.Symbol("acc")
-    table[acc_symbol] = acc
+    table = {**change.coefficients, acc_symbol: acc}
     value = kept * acc_symbol
     for n, term in enumerate(terms):
-        total = term.raw if raw else term.total
-        if total == Const(0.0, change.dtype):
+        if term.total == Const(0.0, change.dtype):
             continue
-        place = sympy.Symbol(f"t{n}")
-        table[place] = total
-        coefficient = sympy.Symbol(f"k{n}")
-        table[coefficient] = term.coefficient
-        value += coefficient * place
-    if not raw:
-        symbols = {s: change.coefficients[s] for s in change.coefficients}
-        plain = {
-            sympy.Symbol(f"k{n}"): to_sympy(t.coefficient, {e: s for s, e in symbols.items()})
-            for n, t in enumerate(terms)
-        }
-        try:
-            return from_sympy(
-                sympy.factor_terms(sympy.collect(sympy.expand(value.subs(plain)), acc_symbol)), table, change.dtype
-            )
-        except ValueError:
-            pass
+        place = sympy.Integer(1)
+        if term.total != Const(1.0, change.dtype):
+            place = sympy.Symbol(f"t{n}")
+            table[place] = term.total
+        value += term.factor * place
     return from_sympy(value, table, change.dtype)
 
 
@@ -247,18 +235,18 @@ def _close(
     factor = change.expr(coefficient)
     if monomial == 1:
         count = _old("count", dtype)
-        return _Term(factor, None, count, count)
+        return _Term(coefficient, factor, None, count, count)
     element = from_sympy(monomial, change.atoms, dtype)
     found = _known_sum(chain, target, loop, element)
     if found is not None:
         raw, total = found
-        return _Term(factor, element, total, raw)
+        return _Term(coefficient, factor, element, total, raw)
     name = f"{target.name}_{number_}"
     while name in chain.values:
         name += "_"
     helper = replace(target, name=name, expr=element, trace=frozenset())
     total = _old(name, dtype)
-    return _Term(factor, element, total, total, helper)
+    return _Term(coefficient, factor, element, total, total, helper)
 
 
 def _known_sum(chain: Chain, target: Reduce, loop: Sequence[Reduce], element: Expr) -> tuple[Expr, Expr] | None:
@@ -266,7 +254,7 @@ def _known_sum(chain: Chain, target: Reduce, loop: Sequence[Reduce], element: Ex
     sums = [r for r in loop if r.combine == "add" and set(r.over) == set(target.over) and r.initial.value == 0]
     sums = [r for r in sums if set(r.axes) <= set(target.axes)]
     bounds = Bounds(chain)
-    positive = frozenset(name for name in chain.values if bounds.of_name(name).is_positive)
+    positive = frozenset(name for name in (*chain.values, "count") if bounds.of_name(name).is_positive)
     goal = sympy.expand(to_sympy(element, positive=positive))
     moving = _moving(chain, target, (element, *(r.expr for r in sums)), positive)
     bases = [(to_sympy(r.expr, positive=positive), symbol(r.name, r.name in positive)) for r in sums]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from covan_mlir.fred.algebra import compare, f, rename, select
 from covan_mlir.fred.chain import Chain, Map, Reduce, Step
-from covan_mlir.fred.expression import Apply, Const, Expr, Read, reads
+from covan_mlir.fred.expression import Apply, Const, Expr, Read, reads, substitute, walk
 from covan_mlir.fred.forms import Guard, Local, Repair, Rolling, SplitK, State, Update
 from covan_mlir.fred.repair import in_loop_maps
 
@@ -43,6 +44,7 @@ class Loop:
         reductions: in order, helpers among them.
         repairs: by the reduction's name.
         poisoned: for each reduction, the statistics whose guard makes its final value NaN.
+        careful: reductions in whose repair an infinite statistic that stays infinite counts as one that stays.
     """
 
     chain: Chain
@@ -51,6 +53,7 @@ class Loop:
     elements: tuple[Step, ...]
     guards: tuple[Guard, ...] = ()
     poisoned: Mapping[str, tuple[str, ...]] | None = None
+    careful: frozenset[str] = frozenset()
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -60,19 +63,12 @@ class Loop:
     def maps(self) -> dict[str, Map]:
         """Maps per row that repairs or reductions of the loop read, directly or not, in order."""
         exprs = in_loop_maps(self.chain, self.reductions)
-        used: set[str] = set()
-        for step in self.reductions:
-            used |= reads(step.expr) & exprs.keys()
-        for name in reversed(list(exprs)):
-            if name in used:
-                used |= reads(exprs[name]) & exprs.keys()
         found = {}
-        for name in exprs:
-            if name in used:
-                value = self.chain.values[name]
-                assert isinstance(value, Map)
-                found[name] = replace(value, expr=exprs[name])
-        return found
+        for name, expr in exprs.items():
+            value = self.chain.values[name]
+            assert isinstance(value, Map)
+            found[name] = replace(value, expr=expr)
+        return _needed(found, set().union(*(reads(step.expr) for step in self.reductions)))
 
 
 def write(loop: Loop) -> tuple[Rolling, SplitK]:
@@ -90,20 +86,35 @@ def write(loop: Loop) -> tuple[Rolling, SplitK]:
         state.append(State("count", (), dtype, Const(0.0, dtype)))
     repairs = tuple(loop.repairs[step.name] for step in loop.reductions)
     rolling = Rolling(
-        loop.axes, tuple(state), loop.elements, tuple(body), tuple(_finish(loop, guarded)), repairs, loop.guards
+        loop.axes, tuple(state), loop.elements, tuple(body), tuple(_finish(loop, maps, guarded)), repairs, loop.guards
     )
     certificates = tuple(repair.certificate for repair in repairs if repair.kind != "none")
     return rolling, SplitK(rolling, tuple(line for line in merge if isinstance(line, Update)), certificates)
 
 
-def _finish(loop: Loop, guarded: Mapping[str, Guard]) -> list[Update]:
+def _finish(loop: Loop, maps: Mapping[str, Map], guarded: Mapping[str, Guard]) -> list[Update]:
+    poisoned = loop.poisoned or {}
+    tested = set().union(*(reads(guarded[s].when) for statistics in poisoned.values() for s in statistics))
+    names = {step.name for step in loop.reductions} | maps.keys()
     lines = []
+    for name, value in _needed(maps, {name.removesuffix(".new") for name in tested}).items():
+        expr = rename(value.expr, {n: f"{n}.new" for n in (*names, "count")})
+        lines.append(Update(f"{name}.new", value.axes, expr, value.dtype))
     for step in loop.reductions:
-        value: Expr = Read(f"{step.name}.new", step.dtype)
-        for name in (loop.poisoned or {}).get(step.name, ()):
-            value = select(guarded[name].when, Const(float("nan"), step.dtype), value)
-        lines.append(Update(step.name, step.axes, value, step.dtype, step.trace))
+        result: Expr = Read(f"{step.name}.new", step.dtype)
+        for name in poisoned.get(step.name, ()):
+            result = select(guarded[name].when, Const(float("nan"), step.dtype), result)
+        lines.append(Update(step.name, step.axes, result, step.dtype, step.trace))
     return lines
+
+
+def _needed(maps: Mapping[str, Map], wanted: set[str]) -> dict[str, Map]:
+    """The maps among ``wanted`` and those that they read, in order."""
+    used = set(wanted)
+    for name in reversed(list(maps)):
+        if name in used:
+            used |= reads(maps[name].expr)
+    return {name: value for name, value in maps.items() if name in used}
 
 
 def _lines(
@@ -146,45 +157,48 @@ def _lines(
 
 
 def _guard_lines(guard: Guard, step: Step, sides: Sequence[str], used: bool) -> list[Update]:
-    """``m.safe``, and ``m.from_old``: what repairs read as the value before, which is the value after where there was none."""
+    """``m.safe``, and ``m.from_old``, which repairs read as the value before: the one after, where there was none."""
     now = Read(f"{step.name}.new", step.dtype)
     safe = Update(f"{step.name}.safe", step.axes, select(guard.when, guard.instead, now), step.dtype)
     lines = [safe]
     for side in sides if used else ():
         when = rename(guard.when, {name: f"{name.removesuffix('.new')}.{side}" for name in reads(guard.when)})
-        before = select(when, Read(safe.name, step.dtype), Read(f"{step.name}.{side}", step.dtype))
+        nothing = guard.instead if guard.restart else Read(safe.name, step.dtype)
+        before = select(when, nothing, Read(f"{step.name}.{side}", step.dtype))
         lines.append(Update(f"{step.name}.from_{side}", step.axes, before, step.dtype))
     return lines
 
 
 def _repaired(loop: Loop, step: Reduce, guarded: Mapping[str, Guard], side: str) -> Expr:
     repair = loop.repairs[step.name]
+    before = {n: f"{n}.from_{side}" if n in guarded else f"{n}.{side}" for n in repair.statistics}
+    after = {n: f"{n}.safe" if n in guarded else f"{n}.new" for n in repair.statistics}
     names: dict[str, str] = {}
     for name in reads(repair.update):
         plain, _, moment = name.partition(".")
-        guard = plain in guarded and plain in repair.statistics
         if moment == "old":
-            names[name] = f"{plain}.from_{side}" if guard else f"{plain}.{side}"
-        elif moment == "new" and guard:
-            names[name] = f"{plain}.safe"
+            names[name] = before.get(plain, f"{plain}.{side}")
+        elif moment == "new":
+            names[name] = after[plain]
     update = rename(repair.update, names)
-    if not guarded.keys() & set(repair.statistics):
+    if not _divides(repair) or not (guarded.keys() & before.keys() or step.name in loop.careful):
         return update
     # A statistic that stays, stays: no infinity is taken from or divided by itself.
-    same: Expr | None = None
-    for name in repair.statistics:
-        before = f"{name}.from_{side}" if name in guarded else f"{name}.{side}"
-        after = f"{name}.safe" if name in guarded else f"{name}.new"
-        test = compare("oeq", Read(before, step.dtype), Read(after, step.dtype))
-        same = test if same is None else Apply("arith.andi", (same, test), "i1")
-    assert same is not None
-    return select(same, Read(f"{step.name}.{side}", step.dtype), update) if loop_needs_same(repair) else update
+    tests = {n: compare("oeq", Read(before[n], step.dtype), Read(after[n], step.dtype)) for n in before}
+    if step.name in loop.careful:
+        one, infinity = Const(1.0, step.dtype), Const(float("inf"), step.dtype)
+        held: dict[str, Expr] = {}
+        for n, test in tests.items():
+            infinite = compare("oeq", f("absf", Read(after[n], step.dtype)), infinity)
+            both = Apply("arith.andi", (test, infinite), "i1")
+            held |= {name: select(both, one, Read(name, step.dtype)) for name in (before[n], after[n])}
+        update = substitute(update, held)
+    same = functools.reduce(lambda a, b: Apply("arith.andi", (a, b), "i1"), tests.values())
+    return select(same, Read(f"{step.name}.{side}", step.dtype), update)
 
 
-def loop_needs_same(repair: Repair) -> bool:
+def _divides(repair: Repair) -> bool:
     """Whether a repair divides: then infinite statistics make NaN of a factor that is one."""
-    from covan_mlir.fred.expression import walk
-
     return any(isinstance(node, Apply) and node.op == "arith.divf" for node in walk(repair.update))
 
 

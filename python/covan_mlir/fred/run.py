@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -47,14 +48,14 @@ def run_loop(
     axis = rolling.axes[-1]
     size = space.sizes[axis]
     edges = [size * k // parts for k in range(parts + 1)]
-    states = [
-        _run_part(rolling, env, space, axis, _blocks(a, b, block)) for a, b in zip(edges, edges[1:], strict=False)
-    ]
+    states = [_run_part(rolling, env, space, axis, _blocks(a, b, block)) for a, b in itertools.pairwise(edges)]
     total = states[0]
     for state in states[1:]:
         total = merge(split, total, state, env, space)
     current = {**env, **{f"{name}.new": value for name, value in total.items()}}
-    return {line.name: _update(line, current, space) for line in rolling.finish}
+    for line in rolling.finish:
+        current[line.name] = _update(line, current, space)
+    return {line.name: current[line.name] for line in rolling.finish if line.name in total}
 
 
 def _blocks(start: int, stop: int, block: int) -> Iterator[slice]:
