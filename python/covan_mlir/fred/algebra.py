@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
 
 import sympy
 
 from covan_mlir.fred.chain import Chain, Map, Reduce
-from covan_mlir.fred.expression import Apply, Const, Expr, Index, Read, walk
+from covan_mlir.fred.expression import Apply, Const, Expr, Index, Read, reads, walk
 from covan_mlir.fred.scalars import is_float
 
 CASTS = frozenset({"arith.extf", "arith.truncf"})
@@ -189,27 +190,43 @@ def from_sympy(value: sympy.Expr, table: Mapping[sympy.Symbol, Expr], dtype: str
         degrees: dict[int, tuple[list[sympy.Expr], list[sympy.Expr]]] = {}
         for part in parts:
             base, exponent = part.as_base_exp()
-            if not exponent.is_Integer:
+            if part.is_Rational or not exponent.is_Integer:
                 base, exponent = part, sympy.Integer(1)
-            if base.is_Integer and part.is_Rational:
-                base, exponent = part, sympy.Integer(1)
-            sides = degrees.setdefault(abs(int(exponent)), ([], []))
-            sides[int(exponent) < 0].append(base)
+            degrees.setdefault(abs(int(exponent)), ([], []))[int(exponent) < 0].append(base)
         result: Expr | None = None
         for degree in sorted(degrees):
-            top, bottom = map(product, degrees[degree])
-            if top is None and degree == 1 and len(degrees) > 1:
-                continue
-            base_ = (top or Const(1.0, dtype)) if bottom is None else f("divf", top or Const(1.0, dtype), bottom)
+            base_ = quotient(*degrees[degree])
             for _ in range(degree):
-                result = base_ if result is None else f("mulf", result, base_)
-        if 1 in degrees and not degrees[1][0] and len(degrees) > 1:
-            last = product(degrees[1][1])
-            assert last is not None
-            assert result is not None
-            result = f("divf", result, last)
+                if result is not None and isinstance(base_, Apply) and base_.args[0] == Const(1.0, dtype):
+                    result = f("divf", result, base_.args[1])
+                else:
+                    result = base_ if result is None else f("mulf", result, base_)
         assert result is not None
         return result
+
+    def quotient(top: list[sympy.Expr], bottom: list[sympy.Expr]) -> Expr:
+        """Old and new values of the same statistic are divided by each other first."""
+        pairs: list[Expr] = []
+        for below in list(bottom):
+            partner = next((t for t in top if is_partner(t, below)), None)
+            if partner is not None:
+                top.remove(partner)
+                bottom.remove(below)
+                pairs.append(f("divf", go(partner), go(below)))
+        factors = [*map(go, top), *pairs]
+        upper = functools.reduce(lambda a, b: f("mulf", a, b), factors) if factors else Const(1.0, dtype)
+        lower = product(bottom)
+        return upper if lower is None else f("divf", upper, lower)
+
+    def is_partner(a: sympy.Expr, b: sympy.Expr) -> bool:
+        if not (isinstance(a, sympy.Symbol) and isinstance(b, sympy.Symbol)):
+            return False
+        swap = {
+            n: f"{n[:-4]}{'.new' if n.endswith('.old') else '.old'}"
+            for n in reads(table[a])
+            if n[-4:] in (".old", ".new")
+        }
+        return bool(swap) and rename(table[a], swap) == table[b]
 
     def go(e: sympy.Expr) -> Expr:
         if isinstance(e, sympy.Symbol):

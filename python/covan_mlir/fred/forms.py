@@ -81,8 +81,6 @@ class Guard:
         statistic: plain name; ``<statistic>.safe`` is what the body reads.
         when: i1, over ``<statistic>.new``.
         instead: what is read there.
-        restart: a repair reads ``instead`` for the value before, too, where that said nothing; if not, it reads the
-            value after, so that nothing seems to have changed.
         reason: a row of inputs on which the form without the guard differs from the chain.
     """
 
@@ -90,7 +88,6 @@ class Guard:
     when: Expr
     instead: Const
     reason: str
-    restart: bool = False
 
 
 @dataclass(frozen=True)

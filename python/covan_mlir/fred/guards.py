@@ -93,9 +93,18 @@ class Trial:
         return env
 
     def differs(self, loop: Loop, names: Sequence[str]) -> str:
-        """A row on which the loop's form gives another kind of value than the chain; empty if there is none."""
+        """A row on which the loop, or the merge of a state per block, gives another kind of value than the chain.
+
+        Empty if there is none.
+        """
         rolling, split = write(_batched_loop(loop))
-        got = run_loop(self.chain, rolling, split, self.env, self.space, 1, 1)
+        for parts in (1, BLOCKS):
+            got = run_loop(rolling, split, self.env, self.space, 1, parts)
+            if difference := self._compare(got, names):
+                return difference
+        return ""
+
+    def _compare(self, got: Env, names: Sequence[str]) -> str:
         for name in names:
             a, b = got[name].data.reshape(CASES, -1), self.expected[name].data.reshape(CASES, -1)
             with np.errstate(all="ignore"):
@@ -172,8 +181,8 @@ def _search(
         full = replace(loop, guards=tuple(guards.values()), poisoned={**poisoned, target: poison}, careful=careful)
         return full, trial.differs(_up_to(full, checked), checked)
 
-    for careful, restart in ((False, False), (True, False), (False, True)):
-        for combination in _choices(loop, statistics, chosen, restart):
+    for careful in (False, True):
+        for combination in _choices(loop, statistics, chosen):
             guards = {**chosen, **{name: guard for name, (guard, _) in combination.items() if guard}}
             poison = tuple(name for name, (guard, poisons) in combination.items() if guard and poisons)
             found, last = attempt(guards, poison, loop.careful | ({target} if careful else set()))
@@ -191,25 +200,25 @@ def _up_to(loop: Loop, names: Sequence[str]) -> Loop:
 
 
 def _choices(
-    loop: Loop, statistics: Sequence[str], chosen: Mapping[str, Guard], restart: bool
+    loop: Loop, statistics: Sequence[str], chosen: Mapping[str, Guard]
 ) -> Iterator[dict[str, tuple[Guard | None, bool]]]:
     """Per statistic how it is guarded, and whether the result is NaN where the guard holds to the end."""
     options: list[list[tuple[Guard | None, bool]]] = []
     for name in statistics:
-        guards: list[Guard | None] = [chosen[name]] if name in chosen else [None, *_guards(loop, name, restart)]
+        guards: list[Guard | None] = [chosen[name]] if name in chosen else [None, *_guards(loop, name)]
         options.append([(guard, poisons) for guard in guards for poisons in ((False, True) if guard else (False,))])
     every = sorted(itertools.product(*options), key=lambda choice: sum(guard is not None for guard, _ in choice))
     for choice in every:
         yield dict(zip(statistics, choice, strict=True))
 
 
-def _guards(loop: Loop, name: str, restart: bool) -> list[Guard]:
+def _guards(loop: Loop, name: str) -> list[Guard]:
     """Guards on each sign that a statistic says nothing yet, and on any of them."""
     conditions = _conditions(loop, name)
     if len(conditions) > 1:
         conditions.append(functools.reduce(lambda a, b: Apply("arith.ori", (a, b), "i1"), conditions))
     instead = Const(1.0 if _divides(loop, name) else 0.0, loop.chain.values[name].dtype)
-    return [Guard(name, when, instead, "", restart) for when in conditions]
+    return [Guard(name, when, instead, "") for when in conditions]
 
 
 def _conditions(loop: Loop, name: str) -> list[Expr]:

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 
 import sympy
 
-from covan_mlir.fred.algebra import f, from_sympy, symbol, text, text_of, to_sympy, varies
+from covan_mlir.fred.algebra import compare, f, from_sympy, rename, symbol, text, text_of, to_sympy, varies
 from covan_mlir.fred.bounds import Bounds
-from covan_mlir.fred.certificate import Obligation, certify
+from covan_mlir.fred.certificate import Certificate, Obligation, certify, prove
 from covan_mlir.fred.chain import Chain, Map, Reduce
 from covan_mlir.fred.expression import Const, Expr, Read, reads, rebuild, substitute, walk
 from covan_mlir.fred.forms import Repair, RepairKind
@@ -93,6 +93,20 @@ def derive(chain: Chain, target: Reduce, loop: Sequence[Reduce], statistics: fro
     return _sum(chain, target, loop, change, old, new)
 
 
+def verify(
+    chain: Chain, target: Reduce, loop: Sequence[Reduce], statistics: frozenset[str], update: Expr
+) -> Certificate:
+    """Whether a repair that someone claims is right: the certificate of ``update`` for a sum, proved or refuted.
+
+    Raises:
+        NoRepairError: no repair is known to compare it with.
+    """
+    change = Transport(chain, target.over, statistics, target.dtype)
+    kept, terms = _decompose(change, *change.run(target.expr))
+    closed = [_close(chain, target, loop, change, c, m, k) for k, (c, m) in enumerate(terms)]
+    return prove(_claim(target), _obligations(chain, target, change, kept, closed, update))
+
+
 def _claim(target: Reduce) -> str:
     return f"repair of {text_of(target)}"
 
@@ -108,10 +122,8 @@ def _facts(chain: Chain, exprs: Sequence[Expr]) -> tuple[Expr, ...]:
     for expr in exprs:
         for node in walk(expr):
             if isinstance(node, Read) and is_float(node.dtype) and bounds.of_name(node.name).is_positive:
-                found[node.name] = f("cmpf:ogt", node, Const(0.0, node.dtype))
-    return tuple(
-        replace(fact, op="arith.cmpf:ogt", dtype="i1") for fact in found.values() if not isinstance(fact, Const | Read)
-    )
+                found[node.name] = compare("ogt", node, Const(0.0, node.dtype))
+    return tuple(found.values())
 
 
 # Extrema
@@ -141,7 +153,7 @@ def _extremum(chain: Chain, target: Reduce, change: Transport, old: sympy.Expr, 
         kind, update = "multiplicative", f("mulf", acc, scale)
         given = _facts(chain, [scale])
         c = Read("c", target.dtype)
-        positive = replace(f("addf", c, Const(0.0, target.dtype)), op="arith.cmpf:ogt", dtype="i1")
+        positive = compare("ogt", c, Const(0.0, target.dtype))
         obligations = [
             Obligation("one element", after, f("mulf", scale, before), laws=tuple(change.laws)),
             Obligation("the factor is not negative", Const(0.0, target.dtype), scale, "<=", given),
@@ -154,6 +166,7 @@ def _extremum(chain: Chain, target: Reduce, change: Transport, old: sympy.Expr, 
         ]
     else:
         raise NoRepairError(f"{text(target.expr)} changes neither by a factor nor by a term that all positions share")
+    obligations.append(_unchanged(target, change.statistics, update))
     statistics = tuple(sorted(change.statistics))
     return Derived(Repair(target.name, kind, statistics, (), update, certify(_claim(target), obligations)))
 
@@ -392,7 +405,14 @@ def _obligations(
             raw, short = substitute(term.raw, dict(meanings)), substitute(term.total, dict(meanings))
             obligations.append(Obligation("what the statistics mean", raw, short))
     obligations.append(Obligation("the update", combination(acc, [t.total for t in terms]), update))
+    obligations.append(_unchanged(target, change.statistics, update))
     return obligations
+
+
+def _unchanged(target: Reduce, statistics: frozenset[str], update: Expr) -> Obligation:
+    """Guards rest on this: where a statistic is read as if it had not changed, nothing is repaired."""
+    still = rename(update, {f"{name}.new": f"{name}.old" for name in statistics})
+    return Obligation("nothing changes", still, _old(target.name, target.dtype))
 
 
 def _loop_of(chain: Chain, target: Reduce) -> list[Reduce]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from covan_mlir.fred.algebra import compare, f, rename, select
 from covan_mlir.fred.chain import Chain, Map, Reduce, Step
-from covan_mlir.fred.expression import Apply, Const, Expr, Read, reads, substitute, walk
+from covan_mlir.fred.expression import Apply, Const, Expr, Read, reads, rebuild, walk
 from covan_mlir.fred.forms import Guard, Local, Repair, Rolling, SplitK, State, Update
 from covan_mlir.fred.repair import in_loop_maps
 
@@ -44,7 +44,7 @@ class Loop:
         reductions: in order, helpers among them.
         repairs: by the reduction's name.
         poisoned: for each reduction, the statistics whose guard makes its final value NaN.
-        careful: reductions in whose repair an infinite statistic that stays infinite counts as one that stays.
+        careful: reductions in whose repair a quotient of equals is one, be they infinite or zero.
     """
 
     chain: Chain
@@ -163,8 +163,7 @@ def _guard_lines(guard: Guard, step: Step, sides: Sequence[str], used: bool) -> 
     lines = [safe]
     for side in sides if used else ():
         when = rename(guard.when, {name: f"{name.removesuffix('.new')}.{side}" for name in reads(guard.when)})
-        nothing = guard.instead if guard.restart else Read(safe.name, step.dtype)
-        before = select(when, nothing, Read(f"{step.name}.{side}", step.dtype))
+        before = select(when, Read(safe.name, step.dtype), Read(f"{step.name}.{side}", step.dtype))
         lines.append(Update(f"{step.name}.from_{side}", step.axes, before, step.dtype))
     return lines
 
@@ -183,18 +182,18 @@ def _repaired(loop: Loop, step: Reduce, guarded: Mapping[str, Guard], side: str)
     update = rename(repair.update, names)
     if not _divides(repair) or not (guarded.keys() & before.keys() or step.name in loop.careful):
         return update
-    # A statistic that stays, stays: no infinity is taken from or divided by itself.
-    tests = {n: compare("oeq", Read(before[n], step.dtype), Read(after[n], step.dtype)) for n in before}
     if step.name in loop.careful:
-        one, infinity = Const(1.0, step.dtype), Const(float("inf"), step.dtype)
-        held: dict[str, Expr] = {}
-        for n, test in tests.items():
-            infinite = compare("oeq", f("absf", Read(after[n], step.dtype)), infinity)
-            both = Apply("arith.andi", (test, infinite), "i1")
-            held |= {name: select(both, one, Read(name, step.dtype)) for name in (before[n], after[n])}
-        update = substitute(update, held)
-    same = functools.reduce(lambda a, b: Apply("arith.andi", (a, b), "i1"), tests.values())
+        update = rebuild(update, _quotient_of_equals)
+    # A statistic that stays, stays: no infinity is taken from or divided by itself.
+    tests = [compare("oeq", Read(before[n], step.dtype), Read(after[n], step.dtype)) for n in before]
+    same = functools.reduce(lambda a, b: Apply("arith.andi", (a, b), "i1"), tests)
     return select(same, Read(f"{step.name}.{side}", step.dtype), update)
+
+
+def _quotient_of_equals(node: Expr) -> Expr:
+    if isinstance(node, Apply) and node.op == "arith.divf" and not isinstance(node.args[0], Const):
+        return select(compare("oeq", *node.args), Const(1.0, node.dtype), node)
+    return node
 
 
 def _divides(repair: Repair) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from covan_mlir.fred.chain import Chain, Map
+from covan_mlir.fred.chain import Map
 from covan_mlir.fred.forms import Fusion, Local, Rolling, SplitK, Update
 from covan_mlir.fred.interpret import Space, Value, inputs_of, run_step, sizes_of
 from covan_mlir.fred.scalars import DTYPES, Array
@@ -33,7 +33,7 @@ def run_fusion(
     for stage in fusion.stages:
         if stage.rolling is not None:
             assert stage.split is not None
-            env |= run_loop(chain, stage.rolling, stage.split, env, space, block, parts)
+            env |= run_loop(stage.rolling, stage.split, env, space, block, parts)
         for step in stage.elements:
             env[step.name] = run_step(step, env, space)
         for step in stage.rows:
@@ -41,14 +41,12 @@ def run_fusion(
     return {name: env[name].data for name in chain.outputs}
 
 
-def run_loop(
-    chain: Chain, rolling: Rolling, split: SplitK, env: Mapping[str, Value], space: Space, block: int, parts: int
-) -> Env:
+def run_loop(rolling: Rolling, split: SplitK, env: Mapping[str, Value], space: Space, block: int, parts: int) -> Env:
     """The final values of a loop's reductions, under their plain names."""
     axis = rolling.axes[-1]
     size = space.sizes[axis]
     edges = [size * k // parts for k in range(parts + 1)]
-    states = [_run_part(rolling, env, space, axis, _blocks(a, b, block)) for a, b in itertools.pairwise(edges)]
+    states = [run_part(rolling, env, space, _blocks(a, b, block)) for a, b in itertools.pairwise(edges)]
     total = states[0]
     for state in states[1:]:
         total = merge(split, total, state, env, space)
@@ -72,7 +70,9 @@ def initial_state(rolling: Rolling, space: Space) -> Env:
     return state
 
 
-def _run_part(rolling: Rolling, env: Mapping[str, Value], space: Space, axis: str, blocks: Iterator[slice]) -> Env:
+def run_part(rolling: Rolling, env: Mapping[str, Value], space: Space, blocks: Iterable[slice]) -> Env:
+    """The state after some blocks of positions on the last axis."""
+    axis = rolling.axes[-1]
     state = initial_state(rolling, space)
     for positions in blocks:
         here = Space(space.sizes, {axis: positions}, space.wide)
