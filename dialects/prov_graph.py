@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .prov_locations import TraceReader
+from .prov_locations import TraceReader, results_of
 
 _CONSTANT = frozenset(
     {
@@ -51,6 +51,8 @@ _TRANSPARENT_DIALECTS = ("torch_c.", "iree_tensor_ext.compute_barrier.", "flow.t
 _PIECES = frozenset({"tensor.extract_slice", "flow.tensor.slice"})
 _RETURNS = frozenset({"func.return", "util.return"})
 _FUNCTIONS = frozenset({"func.func", "util.func"})
+# Of a chain of reductions, in place of its operations.
+_CALLS = frozenset({"func.call", "flow.dispatch"})
 Value = list[Any]
 
 
@@ -112,6 +114,10 @@ class TraceGraph:
         outputs: list[Any] = [[["input", []]] if name in _PIECES else [["compute", ids]]] * len(op.results)
         if name == "linalg.generic" and len(ids) > 1:
             outputs = self._yielded(op, ids)
+        elif name == "fred.chain":
+            outputs = self._given(op)
+        elif name in _CALLS and (rows := results_of(op.location)) is not None:
+            outputs = [[["compute", row]] for row in rows]
         kind = "transfer" if name in _PIECES else "dispatch"
         row = {"op": name, "kind": kind, "phase": "call", "inputs": inputs, "outputs": outputs, "evidence": ids}
         self.nodes.append(row)
@@ -138,6 +144,11 @@ class TraceGraph:
                 if value not in found:
                     found.append(value)
         return found
+
+    def _given(self, chain: Any) -> list[Any]:
+        """What each result of a chain of reductions is: the location of the step that gives it."""
+        given = [view.operation for view in chain.regions[0].blocks[0] if view.operation.name == "fred.output"]
+        return [[["compute", sorted(self._read.ids(op.operands[0].owner.location))]] for op in given]
 
     def _yielded(self, generic: Any, ids: list[int]) -> list[Any]:
         """What each result of a fused operation is: the location of the operation whose value is yielded."""

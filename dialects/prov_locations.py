@@ -40,6 +40,25 @@ def parse_key(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def results_key(parts: Iterable[Iterable[int]]) -> str:
+    """The name ``results:3,4;7`` of a location: what the operation's results are, one by one, where its trace says
+    only what it performs in all."""
+    return "results:" + ";".join(",".join(map(str, sorted(ids))) for ids in parts)
+
+
+def results_of(location: Location) -> list[list[int]] | None:
+    """For each result the ids that `results_key` names, at any depth; None where nothing does."""
+    match type(location).__name__:
+        case "NameLoc":
+            if location.name_str.startswith("results:"):
+                rows = location.name_str.removeprefix("results:").split(";")
+                return [[int(id_) for id_ in row.split(",") if id_] for row in rows]
+            return results_of(location.child_loc)
+        case "FusedLoc":
+            return next((found for member in location.locations if (found := results_of(member)) is not None), None)
+    return None
+
+
 def trace_of(location: Location) -> tuple[int, ...] | None:
     """The ids of the ``#prov.trace`` metadata of a FusedLoc as written, or None if it carries none.
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import iree.compiler.ir as ir
 
-from covan_mlir.dialects.prov_locations import TraceReader
+from covan_mlir.dialects.prov_locations import TraceReader, results_of
 from covan_mlir.lowering import marks
 
 # Operations that say nothing about what is computed: their locations name whoever made them, often another action's.
@@ -118,6 +118,10 @@ class DispatchGraph:
                 self.globals[op.attributes["global"].value]["value"] = self._value(op.operands[0])
             elif name == _DISPATCH:
                 self._node(op, "dispatch", phase, self._outputs(op), performed(op, self._read))
+            elif name == "flow.dispatch":  # of an executable that stands ready
+                given = results_of(op.location) or [self._ids(op)] * len(op.results)
+                outputs = [[["compute", ids]] for ids in given]
+                self._node(op, "dispatch", phase, outputs, frozenset(self._ids(op)))
             elif name in VIEWS or name in ("hal.tensor.export", "hal.tensor.alias"):
                 self._values[op.results[0]] = self._value(op.operands[0])
             elif name == "util.return":

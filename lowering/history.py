@@ -26,7 +26,7 @@ _SILENT = frozenset(
 )
 _SILENT_DIALECTS = ("torch.constant", "torch.prim", "iree_tensor_ext.", "hal.", "flow.return", "builtin.", "cf.")
 # One operation to the reader, whatever is in its regions.
-_WHOLE = ("linalg.", "tensor.generate", "tensor.pad")
+_WHOLE = ("linalg.", "tensor.generate", "tensor.pad", "fred.chain")
 
 
 @dataclass

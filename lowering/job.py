@@ -11,6 +11,7 @@ from typing import Any
 
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.lowering import externals, iree_phases, torch_to_linalg
+from covan_mlir.lowering.fused import Fusion, host_generator
 from covan_mlir.lowering.history import HistoryObserver
 from covan_mlir.lowering.pass_history import PassHistory
 from covan_mlir.lowering.pass_prints import PassPrints
@@ -77,9 +78,14 @@ def _attempt(
     history = _history(job, observer.read, prints) if observer is not None else None
     phases = PhaseObserver(observer.read) if observer is not None else None
     steps: list[Step] = list(torch_to_linalg.STEPS) if frontend == "linalg" else []
+    fusion = Fusion(host_generator(), len(job.weights)) if job.fuse and frontend == "linalg" else None
+    if fusion is not None:
+        steps += fusion.steps()
     steps.append(iree_phases.enter(job.flags))
     if job.weights and frontend == "linalg":
         steps.append(externals.externalize(job.weights))
+    if fusion is not None:
+        steps.append(fusion.embedding())
     steps += iree_phases.STEPS
     state = State(module)
     keep = _Keeper(job.reproducer, state)

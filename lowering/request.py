@@ -18,6 +18,7 @@ class Job:
         provenance: whether the module carries a ledger and sites are to be found.
         reproducer: where to keep the IR that entered the failing step, or None.
         trace: after what the history has an entry: ``phases`` or ``passes``.
+        fuse: whether chains of reductions become kernels of their own.
     """
 
     frontend: str
@@ -26,6 +27,7 @@ class Job:
     provenance: bool = True
     reproducer: str | None = None
     trace: str = "phases"
+    fuse: bool = False
 
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> Job:

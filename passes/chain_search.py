@@ -14,7 +14,7 @@ convex: nothing outside lies between two of its ops.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from covan_mlir.fred.expression import Apply, walk
@@ -195,30 +195,59 @@ class Reach:
                 self.after[i] |= after
 
 
-def find_chains(graph: Graph) -> list[Cluster]:
-    """The chains of a block, in the order of their first reductions."""
+Accept = Callable[[Cluster], bool]
+"""Whether a chain is worth raising."""
+
+
+def find_chains(graph: Graph, accept: Accept | None = None, products: bool = True) -> list[Cluster]:
+    """The chains of a block, in the order of their first reductions.
+
+    Args:
+        accept: asked about each chain; of one that it refuses, the part without matrix products is offered.
+        products: whether chains may hold matrix products.
+    """
     reach = Reach(graph)
     taken: set[int] = set()
+    refused: set[int] = set()
     found = []
     for node in graph.nodes:
-        if node.kind != "compute" or not node.reduces or node.contracts or node.index in taken:
+        if node.kind != "compute" or not node.reduces or node.contracts or node.index in taken | refused:
             continue
         if all(operand.value in graph.weights or operand.value in graph.constants for operand in node.operands):
             continue  # the compiler evaluates it
-        cluster = Cluster(graph)
-        if not cluster.add(node):
+        chain = _grown(node, graph, reach, taken, accept, products)
+        if isinstance(chain, set):
+            refused |= chain
             continue
-        cluster = _Search(graph, reach, taken, cluster).grow()
         # Views and broadcasts may be read through by several chains.
-        own = {i for i in cluster.members if not graph.nodes[i].copies}
+        own = {i for i in chain.members if not graph.nodes[i].copies}
         taken |= own
         reach.contract(own)
-        found.append(cluster)
+        found.append(chain)
     return found
 
 
+def _grown(
+    seed: Node, graph: Graph, reach: Reach, taken: set[int], accept: Accept | None, products: bool
+) -> Cluster | set[int]:
+    """The chain around a reduction, or what is not to be tried again."""
+    tried = {seed.index}
+    for with_products in (True, False) if products else (False,):
+        cluster = Cluster(graph)
+        if not cluster.add(seed):
+            break
+        cluster = _Search(graph, reach, taken, cluster, with_products).grow()
+        if accept is None or accept(cluster):
+            return cluster
+        tried |= set(cluster.loops)
+        if not any(graph.nodes[i].contracts for i in cluster.loops):
+            break
+    return tried
+
+
 class _Search:
-    def __init__(self, graph: Graph, reach: Reach, taken: set[int], cluster: Cluster) -> None:
+    def __init__(self, graph: Graph, reach: Reach, taken: set[int], cluster: Cluster, products: bool) -> None:
+        self.products = products
         self.graph = graph
         self.reach = reach
         self.taken = taken
@@ -339,19 +368,27 @@ class _Search:
     def _cheap_enough(self, node: Node, grown: Cluster) -> bool:
         """What a product reads is computed again for each block of rows: a scale or a conversion, but no bias, which
         the product before it adds for nothing."""
-        values = set(_results(node))
+        values = _results(node)
+        for value in values:  # it grows by what is made of these alone
+            for user in self.graph.users.get(value, ()):
+                further = self.graph.nodes[user]
+                if user in grown.members and not further.reduces and len(self._tensors(further)) == 1:
+                    values += _results(further)
         feeds = any(
             self.graph.nodes[i].contracts and any(o.value in values for o in self.graph.nodes[i].operands)
             for i in grown.loops
         )
-        tensors = [operand for operand in node.operands if operand.value not in self.graph.constants]
         return not feeds or (
-            len(tensors) == 1
+            len(self._tensors(node)) == 1
             and all(
                 part is not None and is_cheap(part.expr) and sum(isinstance(n, Apply) for n in walk(part.expr)) <= 2
                 for part in node.parts
             )
         )
+
+    def _tensors(self, node: Node) -> set[int]:
+        """Values that a node reads, but for numbers and positions."""
+        return set(_sources(node)) - self.graph.constants.keys() - self.graph.closed.keys()
 
     def _fits_below(self, nodes: list[Node], grown: Cluster, old: set[int]) -> bool:
         """Whether the end of a path may be computed in the chain that it reads, or shares inputs with."""
@@ -382,7 +419,7 @@ class _Search:
 
     def _product(self, node: Node, grown: Cluster, free: set[int]) -> bool:
         """Whether a matrix product is one that belongs into a chain."""
-        if any(operand.value in self.graph.weights for operand in node.operands):
+        if not self.products or any(operand.value in self.graph.weights for operand in node.operands):
             return False
         length = grown.length(free)
         return length is not None and length <= LONGEST_FREE

@@ -1,5 +1,6 @@
 """``fred-raise``: chains of reductions, from linalg on tensors."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ from covan_mlir.dialects.fred_chain import write_chain
 from covan_mlir.fred.chain import Chain
 
 from .chain_build import Built, Unbuildable, build_chain
-from .chain_search import find_chains
+from .chain_search import Cluster, find_chains
 from .joined_axes import Tensor
 from .linalg_nodes import Graph, read_block
 from .reshape import from_axes, to_axes
@@ -41,30 +42,46 @@ class FredRaise:
 
     Options:
         weights: how many of the function's last arguments hold weights
+        products: whether chains may hold matrix products
     """
 
     name: ClassVar[str] = "fred-raise"
     op_name: ClassVar[str | None] = "func.func"
 
     weights: int = 0
+    products: bool = True
 
     def run(self, op: ir.Operation) -> None:
-        blocks = list(op.regions[0].blocks)
-        if len(blocks) != 1:
-            return  # a declaration, or control flow
-        graph = read_block(blocks[0], self.weights)
-        found = []
-        for cluster in find_chains(graph):
-            try:
-                found.append(build_chain(cluster))
-            except Unbuildable:
-                continue
-        if not found:
-            return
-        rewriter = Rewriter(op)
-        for built in found:
-            _replace(built, graph, rewriter)
-        _clean(blocks[0], rewriter)
+        raise_chains(op, self.weights, products=self.products)
+
+
+def raise_chains(
+    op: ir.Operation, weights: int = 0, accept: Callable[[Chain], bool] | None = None, products: bool = True
+) -> None:
+    """What the pass does, for those chains that ``accept`` takes; the others stay as they are."""
+    blocks = list(op.regions[0].blocks)
+    if len(blocks) != 1:
+        return  # a declaration, or control flow
+    graph = read_block(blocks[0], weights)
+    found: list[Built] = []
+
+    def take(cluster: Cluster) -> bool:
+        try:
+            built = build_chain(cluster)
+        except Unbuildable:
+            return False
+        if accept is not None and not accept(built.chain):
+            return False
+        found.append(built)
+        return True
+
+    find_chains(graph, take, products)
+    if not found:
+        return
+    rewriter = Rewriter(op)
+    for built in found:
+        _replace(built, graph, rewriter)
+    _clean(blocks[0], rewriter)
 
 
 def _replace(built: Built, graph: Graph, rewriter: Rewriter) -> None:

@@ -83,7 +83,9 @@ def compile_module(
         calls, marks = groups(captured.program.graph)
         tagged = Lineage(imported.actions, groups=calls, tags=marks)
     apply_tags(tagged, rules)  # before the compiler's long work: a name may be wrong
-    job = Job(options.frontend, flags, tuple(imported.weights), provenance, options.reproducer, trace)
+    weights = tuple(imported.weights)
+    fuse = options.fuse_reductions and target == "cpu"
+    job = Job(options.frontend, flags, weights, provenance, options.reproducer, trace, fuse)
     try:
         result, program = pool.compile_program(imported.bytecode, job, timeout=options.timeout, progress=tell)
     except pool.WorkerError as error:

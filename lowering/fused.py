@@ -1,0 +1,206 @@
+"""Chains of reductions as kernels of their own: from linalg to calls, and from calls to dispatches.
+
+On torch-mlir's side a chain becomes a call of a private function, for only upstream dialects cross to IREE. There the
+call becomes a dispatch of the executable that was written for the chain. What the results of the call are, and not just
+what it performs in all, is in its location.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from covan_mlir.fred.chain import Chain
+from covan_mlir.lowering.cpu.kernel import Kernel, Refusal
+from covan_mlir.lowering.pipeline import State, Step
+
+log = logging.getLogger(__name__)
+_PREFIX = "fred_"
+"""Of the symbols of kernels."""
+
+
+Generator = Callable[[Chain, str], Kernel | Refusal]
+"""Writes the kernel of a chain under a name."""
+
+
+@lru_cache(256)
+def _host_kernel(chain: Chain, name: str) -> Kernel | Refusal:
+    from covan_mlir.fred.fuse import fuse
+    from covan_mlir.lowering.cpu.generate import generate
+    from covan_mlir.lowering.cpu.machine import host
+
+    if any(axis.size is None for axis in chain.axes):
+        return Refusal("a size is known at run time only")
+    try:
+        same = len({frozenset(step.over) for step in chain.reductions}) == 1
+        return generate(chain, host(), fusion=None if same else fuse(chain), name=name)
+    except Exception as error:  # a program can do without, and must not fail for it
+        log.warning("%s: code generation failed", describe(chain), exc_info=True)
+        return Refusal(f"code generation failed: {error!r}")
+
+
+def host_generator() -> Generator:
+    """The generator for the CPU that this process runs on; it remembers what it wrote."""
+    return _host_kernel
+
+
+@dataclass
+class Fusion:
+    """The kernels of one compilation.
+
+    Attributes:
+        generate: writes them.
+        weights: how many of the last arguments of ``@main`` hold weights.
+        kernels: by chain, whatever parts it comes from.
+        refused: reasons, in the order in which chains were looked at.
+        called: symbols of the kernels that the program has.
+    """
+
+    generate: Generator
+    weights: int = 0
+    kernels: dict[Chain, Kernel | Refusal] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
+    called: list[str] = field(default_factory=list)
+
+    def kernel(self, chain: Chain) -> Kernel | Refusal:
+        """The kernel of a chain, written once for all chains that compute the same."""
+        plain = untraced(chain)
+        found = self.kernels.get(plain)
+        if found is None:
+            name = f"{_PREFIX}{hashlib.sha256(repr(plain).encode()).hexdigest()[:10]}"
+            found = self.kernels[plain] = self.generate(plain, name)
+        return found
+
+    def wants(self, chain: Chain) -> bool:
+        """Whether there is a kernel for a chain; logs why not."""
+        found = self.kernel(chain)
+        if isinstance(found, Refusal):
+            self.refused.append(found.reason)
+            log.info("%s: not fused into one kernel: %s", describe(chain), found.reason)
+        return isinstance(found, Kernel)
+
+    def steps(self) -> tuple[Step, Step]:
+        """The steps on torch-mlir's side: linalg to chains, chains to calls."""
+        return Step("fred-raise", self._raise), Step("fred-kernels", self._call)
+
+    def embedding(self) -> Step:
+        """The step on IREE's side: calls to dispatches."""
+        return Step("iree:embed", self._embed)
+
+    def _raise(self, state: State) -> None:
+        from covan_mlir.passes.fred_raise import raise_chains
+
+        with state.module.context:
+            for function in _functions(state.module):
+                main = function.attributes["sym_name"].value == "main"
+                raise_chains(function, self.weights if main else 0, self.wants)
+
+    def _call(self, state: State) -> None:
+        from torch_mlir import ir
+
+        from covan_mlir.dialects import prov_locations
+        from covan_mlir.dialects.fred_chain import read_chain
+        from covan_mlir.passes.fred_lower import lower_chain
+        from covan_mlir.passes.rewriter import Rewriter
+
+        with state.module.context, ir.Location.unknown():
+            functions = list(_functions(state.module))
+            for function in functions:
+                chains = [view.operation for block in function.regions[0] for view in block]
+                chains = [op for op in chains if op.name == "fred.chain"]
+                if not chains:
+                    continue
+                rewriter = Rewriter(function)
+                for op in chains:
+                    kernel = self.kernel(read_chain(op))
+                    if isinstance(kernel, Refusal):
+                        lower_chain(op, rewriter)
+                    else:
+                        self._call_one(op, kernel, rewriter, state)
+            if self.called:  # traces as names, which every context understands
+                prov_locations.rewrite_locations(state.module.operation, lambda where: prov_locations.lower(where, {}))
+
+    def _call_one(self, op: Any, kernel: Kernel, rewriter: Any, state: State) -> None:
+        from torch_mlir import ir
+        from torch_mlir.dialects import func
+
+        from covan_mlir.dialects.prov_locations import results_key
+
+        name = kernel.name
+        kinds = [value.type for value in op.operands], [value.type for value in op.results]
+        if name not in self.called:
+            self.called.append(name)
+            with ir.InsertionPoint(state.module.body):
+                func.FuncOp(name, kinds, visibility="private")
+        given = [view.operation for view in op.regions[0].blocks[0] if view.operation.name == "fred.output"]
+        results = results_key(rewriter.reader.ids(output.operands[0].owner.location) for output in given)
+        with rewriter.replacing(op) as new:
+            call = func.CallOp(kinds[1], name, list(op.operands))
+            new.results(call)
+        # Around the trace that the rewriter has given it.
+        call.operation.location = ir.Location.name(results, call.operation.location)
+
+    def _embed(self, state: State) -> None:
+        import iree.compiler.ir as ir
+
+        if not self.called:
+            return
+        texts = {kernel.name: kernel.text for kernel in self.kernels.values() if isinstance(kernel, Kernel)}
+        with state.session.context as context, ir.Location.unknown():
+            # An op of a dialect that is not loaded yet would be one of an unknown dialect for ever.
+            context.get_dialect_descriptor("flow")
+            body = state.module.body
+            for view in list(body.operations):
+                if view.operation.name != "func.func":
+                    continue
+                if view.attributes["sym_name"].value in self.called:
+                    view.operation.erase()
+                    continue
+                for block in view.regions[0]:
+                    calls = [inner.operation for inner in block if inner.operation.name == "func.call"]
+                    for call in calls:
+                        if ir.FlatSymbolRefAttr(call.attributes["callee"]).value in self.called:
+                            _dispatch(call)
+            for name in self.called:
+                kernel = ir.Module.parse(texts[name])  # owns what is in it until that is moved
+                for op in list(kernel.body.operations):
+                    op.detach_from_parent()
+                    body.append(op)
+
+
+def _dispatch(call: Any) -> None:
+    import iree.compiler.ir as ir
+
+    kernel = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+    operands = list(call.operands)
+    attributes = {
+        "entry_points": ir.ArrayAttr.get([ir.SymbolRefAttr.get([kernel, kernel])]),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, len(operands), 0, 0]),
+    }
+    kinds = [result.type for result in call.results]
+    with call.location, ir.InsertionPoint(call):
+        op = ir.Operation.create("flow.dispatch", kinds, operands, attributes=attributes)
+    for before, after in zip(call.results, op.results, strict=True):
+        before.replace_all_uses_with(after)
+    call.erase()
+
+
+def _functions(module: Any) -> Iterator[Any]:
+    for view in module.body.operations:
+        if view.operation.name == "func.func" and len(view.operation.regions[0].blocks):
+            yield view.operation
+
+
+def untraced(chain: Chain) -> Chain:
+    """The chain without what it comes from."""
+    return replace(chain, steps=tuple(replace(step, trace=frozenset()) for step in chain.steps))
+
+
+def describe(chain: Chain) -> str:
+    """A chain in a few words."""
+    sizes = " ".join(f"{axis.name}={axis.size or '?'}" for axis in chain.axes)
+    return f"a chain of {len(chain.reductions)} reductions in {len(chain.steps)} steps ({sizes})"
