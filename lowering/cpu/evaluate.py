@@ -133,6 +133,7 @@ class Evaluator:
         self.code = code
         self.chain = chain
         self.sources = dict(sources)
+        self.aliases: Mapping[str, Expr] = {}  # names that stand for expressions, where these matter
 
     def vector(self, expr: Expr, place: Place) -> Value:
         """The expression as a vector."""
@@ -289,13 +290,15 @@ class Evaluator:
         if not (isinstance(peak, Reduce) and peak.combine in ("max", "maxnum")):
             return False
         left = expr.args[0]
-        if isinstance(left, Read) and left.name == f"{name}.old":
+        if isinstance(left, Read) and left.name in (f"{name}.old", f"{name}.from_old"):
             return moment in ("new", "safe")
         return left == self._inlined(peak.expr)
 
     def _inlined(self, expr: Expr) -> Expr:
         for _ in range(64):
-            maps = {name: step.expr for name in reads(expr) if isinstance(step := self.chain.values.get(name), Map)}
+            known = reads(expr)
+            maps = {name: self.aliases[name] for name in known if name in self.aliases}
+            maps |= {name: step.expr for name in known if isinstance(step := self.chain.values.get(name), Map)}
             if not maps:
                 return expr
             expr = substitute(expr, maps)

@@ -8,15 +8,16 @@ from math import prod
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import reads
 from covan_mlir.fred.forms import Fusion
+from covan_mlir.fred.fuse import fuse
 from covan_mlir.lowering.cpu.emit import Code
 from covan_mlir.lowering.cpu.errors import UnsupportedError
 from covan_mlir.lowering.cpu.kernel import Kernel, Operand, Refusal
+from covan_mlir.lowering.cpu.keys import KeyWriter
 from covan_mlir.lowering.cpu.machine import Machine, bits
 from covan_mlir.lowering.cpu.queries import QueryWriter
 from covan_mlir.lowering.cpu.roles import roles
 from covan_mlir.lowering.cpu.rows import RowWriter
-from covan_mlir.lowering.cpu.schedule import Schedule, predict
-from covan_mlir.lowering.cpu.schedule import queries as queries_template
+from covan_mlir.lowering.cpu.schedule import Schedule, contractions, predict
 from covan_mlir.lowering.cpu.schedule import rows as rows_template
 
 
@@ -59,7 +60,7 @@ def generate(
 
     Args:
         schedule: one of `legal_schedules`; None for the one that the cost model likes best.
-        fusion: the chain's sweeps with their repairs; chains with contractions need it.
+        fusion: the chain's sweeps with their repairs, if they are already known; only contractions need them.
         name: symbol of the executable and its export.
     """
     if (reason := refused(chain)) is not None:
@@ -73,16 +74,16 @@ def generate(
             code = Code(name, inputs, outputs, schedule.lanes)
             text = code.write(RowWriter(code, chain, sizes, schedule).write, workgroups)
             flops = 0
-        elif fusion is not None:
+        else:
+            fusion = fusion or fuse(chain)
             found = roles(fusion)
-            schedule = schedule or queries_template(fusion.chain, machine, found)
+            schedule = schedule or contractions(fusion.chain, machine, found)
             code = Code(name, inputs, outputs, schedule.lanes)
-            writer = QueryWriter(code, fusion, sizes, schedule, found)
+            made = KeyWriter if schedule.shape == "keys" else QueryWriter
+            writer: KeyWriter | QueryWriter = made(code, fusion, sizes, schedule, found)
             workgroups = (writer.workgroups, 1, 1)
             text = code.write(writer.write, workgroups)
-            flops = int(_flops(fusion.chain, sizes) * writer.span.share())
-        else:
-            return Refusal("reductions over different axes, and no form of the chain that fuses them")
+            flops = int(_flops(fusion.chain, sizes) * writer.span.share(max(found.free, key=lambda a: sizes[a])))
     except UnsupportedError as error:
         return Refusal(str(error))
     moved = sum(prod(operand.shape) * bits(operand.dtype) // 8 for operand in (*inputs, *outputs))

@@ -132,16 +132,18 @@ def bounds(fusion: Fusion, found: Roles, sizes: Mapping[str, int]) -> tuple[Boun
 class Span:
     """The part of the loop that a group of rows has to run."""
 
-    def __init__(self, fusion: Fusion, found: Roles, sizes: Mapping[str, int], lane: str, step: int) -> None:
-        self.sizes, self.stream, self.lane, self.step = sizes, found.stream, lane, step
+    def __init__(self, fusion: Fusion, found: Roles, sizes: Mapping[str, int], step: int) -> None:
+        self.sizes, self.stream, self.step = sizes, found.stream, step
         self.limits = tuple(
             bound
             for bound in bounds(fusion, found, sizes)
             if {axis for axis, factor in bound.factors if factor} <= {*found.rows, found.stream}
         )
 
-    def bounds(self, code: Code, first: Mapping[str, Value], last: Value) -> tuple[Value | int, Value | int]:
-        """-> (first position, one after the last), in whole steps."""
+    def bounds(
+        self, code: Code, first: Mapping[str, Value], last: Mapping[str, Value]
+    ) -> tuple[Value | int, Value | int]:
+        """-> (first position, one after the last), in whole steps, for rows between two positions."""
         size = self.sizes[self.stream]
         low: Value | int = 0
         high: Value | int = size
@@ -149,7 +151,7 @@ class Span:
             factors = dict(bound.factors)
             sign = factors.pop(self.stream)
             # The best that any row of the group allows: no row needs what all of them leave out.
-            terms = [code.mul(last if k == self.lane and v > 0 else first[k], v) for k, v in factors.items() if v]
+            terms = [code.mul((last if v > 0 else first)[k], v) for k, v in factors.items() if v]
             rest = code.add(*terms, bound.constant)
             if sign < 0:
                 end = code.min(code.max(code.add(rest, self.step), 0), size + self.step - 1)
@@ -159,15 +161,15 @@ class Span:
                 low = code.max(code.mul(code.divmod(start, self.step)[0], self.step), low)
         return low, high
 
-    def share(self) -> float:
-        """Part of all positions that are not masked."""
-        size, rows = self.sizes[self.stream], self.sizes[self.lane]
+    def share(self, axis: str) -> float:
+        """Part of all positions that are not masked, where only one of the rows' axes matters."""
+        size, rows = self.sizes[self.stream], self.sizes[axis]
         total = 0
         for row in range(rows):
             low, high = 0, size
             for bound in self.limits:
                 factors = dict(bound.factors)
-                rest = factors.get(self.lane, 0) * row + bound.constant
+                rest = factors.get(axis, 0) * row + bound.constant
                 if factors[self.stream] < 0:
                     high = min(high, rest + 1)
                 else:

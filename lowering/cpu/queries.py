@@ -13,7 +13,7 @@ from math import prod
 
 from covan_mlir.fred.chain import Reduce
 from covan_mlir.fred.expression import Apply, Expr, Read, reads
-from covan_mlir.fred.forms import Fusion, Local, Update
+from covan_mlir.fred.forms import Fusion, Update
 from covan_mlir.lowering.cpu.emit import Code, Value, computed
 from covan_mlir.lowering.cpu.errors import UnsupportedError
 from covan_mlir.lowering.cpu.evaluate import (
@@ -28,7 +28,7 @@ from covan_mlir.lowering.cpu.evaluate import (
 )
 from covan_mlir.lowering.cpu.hoist import Parts
 from covan_mlir.lowering.cpu.masks import Span
-from covan_mlir.lowering.cpu.plan import Pass, plan, row_steps, transposed
+from covan_mlir.lowering.cpu.plan import Pass, counted, plan, row_steps, transposed
 from covan_mlir.lowering.cpu.roles import Roles
 from covan_mlir.lowering.cpu.rows import accumulated, combining
 from covan_mlir.lowering.cpu.schedule import Schedule
@@ -47,14 +47,15 @@ class QueryWriter:
         self.lane, self.stream, self.wide = schedule.lane, found.stream, found.wide
         self.vectors = schedule.vectors
         self.block = min(schedule.block // schedule.unroll * schedule.unroll, sizes[self.stream])
-        self.plan = plan(fusion, found, self.lane)
+        self.plan = plan(fusion, found, [self.lane])
         self.evaluator = Evaluator(code, fusion.chain, inputs(code, fusion.chain, sizes))
+        self.evaluator.aliases = self.plan.elements
         self.batch = tuple(axis for axis in found.rows if axis != self.lane)
         self.dtype = computed(found.rolling.state[0].dtype)
         self.packs = Parts("pack")
         self.contractions = [(step, self._contraction(step)) for step in found.inner]
-        self.span = Span(fusion, found, sizes, self.lane, schedule.unroll)
-        self.counted = any("count." in name for line in found.rolling.body for name in _names(line))
+        self.span = Span(fusion, found, sizes, schedule.unroll)
+        self.counted = counted(found.rolling)
 
     @cached_property
     def groups(self) -> int:
@@ -95,7 +96,8 @@ class QueryWriter:
             if state.name in self.wide_tiles:
                 tile = self.wide_tiles[state.name]
                 tile.fill(self.sizes[self.wide or ""], code.splat(state.initial.value, self.dtype))
-        low, high = self.span.bounds(code, {**self.position, self.lane: self.first}, self._last_row())
+        rows = {**self.position, self.lane: self.first}
+        low, high = self.span.bounds(code, rows, {**self.position, self.lane: self._last_row()})
         if self.counted:
             low, high = 0, self.sizes[self.stream]
         self._finish(self._loop(low, high))
@@ -115,13 +117,13 @@ class QueryWriter:
     def _tiles(self) -> None:
         code, lanes = self.code, self.code.lanes
         rows = padded(self.block, lanes)
-        self.stored = {name: Tile.make(code, rows, self.vectors, self.dtype) for name in self.plan.stored}
+        self.stored = {name: Tile.make(code, rows, self.vectors, self.dtype) for name in self.plan.elements}
         self.inputs = {
             value.name: Tile.make(code, rows, self.vectors, self._tile_dtype(value.dtype))
             for value in transposed(self.plan, self.lane)
         }
         self.parts: dict[str, Tile] = {}
-        free = [name for name in self.plan.stored if not self.plan.read_by_wide(name)]
+        free = [name for name in self.plan.elements if not self.plan.read_by_wide(name)]
         for number, step in enumerate(self.plan.passes):
             for name in step.parts:
                 spare = next((n for n in free if self.plan.last_read(n) <= number), None)
@@ -232,7 +234,7 @@ class QueryWriter:
 
     def _start(self, step: Pass) -> list[Value]:
         return [
-            self.code.splat(line.reduce.initial.value, accumulated(line.reduce.dtype))
+            self.code.splat(line.local.reduce.initial.value, accumulated(line.local.reduce.dtype))
             for line in step.narrow
             for _ in range(self.vectors)
         ]
@@ -240,13 +242,13 @@ class QueryWriter:
     def _learn(self, step: Pass, final: list[Value], known: Known) -> None:
         for n, line in enumerate(step.narrow):
             for u in range(self.vectors):
-                known[u][line.name] = Lanes(final[n * self.vectors + u])
+                known[u][line.local.name] = Lanes(final[n * self.vectors + u])
 
     def _accumulate(self, step: Pass, values: list[Value], u: int, place: Place) -> None:
         for n, line in enumerate(step.narrow):
             slot = n * self.vectors + u
-            value = self.evaluator.vector(line.reduce.expr, place)
-            values[slot] = self.code.op(combining(line.reduce)[0], values[slot], value)
+            value = self.evaluator.vector(line.expr, place)
+            values[slot] = self.code.op(combining(line.local.reduce)[0], values[slot], value)
 
     def _scores(self, start: Value, count: Value | int, step: Pass, known: Known) -> None:
         code = self.code
@@ -263,9 +265,10 @@ class QueryWriter:
                     }
                     given |= self._transposed(code.add(n, k), u)
                     place = self._place(u, given, **{self.stream: at[k]})
-                    for name in self.plan.stored:
-                        value = self.evaluator.vector(Read(name, ""), place)
+                    for name, element in self.plan.elements.items():
+                        value = self.evaluator.vector(element, place)
                         self.stored[name].store(value, code.add(n, k), u)
+                        given[name] = Lanes(value)
                     self._accumulate(step, result, u, place)
             return result
 
@@ -332,7 +335,7 @@ class QueryWriter:
         def features(first: Value, none: list[Value], together: int) -> list[Value]:
             at = [code.add(first, e) for e in range(together)]
             initial = [
-                code.splat(line.reduce.initial.value, self.dtype) for line, _ in step.wide for _ in at for _ in known
+                code.splat(line.local.reduce.initial.value, self.dtype) for line in step.wide for _ in at for _ in known
             ]
 
             def keys(n: Value, values: list[Value]) -> list[Value]:
@@ -346,12 +349,12 @@ class QueryWriter:
                     for u in range(self.vectors)
                 ]
                 slot = 0
-                for line, expr in step.wide:
+                for line in step.wide:
                     for e in at:
                         for u in range(self.vectors):
                             place = self._place(u, given[u], **{self.stream: code.add(start, n), wide: e})
-                            value = self.evaluator.vector(expr, place)
-                            result.append(code.op(combining(line.reduce)[0], values[slot], value))
+                            value = self.evaluator.vector(line.expr, place)
+                            result.append(code.op(combining(line.local.reduce)[0], values[slot], value))
                             slot += 1
                 return result
 
@@ -359,8 +362,8 @@ class QueryWriter:
             for n, e in enumerate(at):
                 for u in range(self.vectors):
                     given = {**known[u], **hoisted[u]}
-                    for m, (line, _) in enumerate(step.wide):
-                        given[line.name] = Lanes(final[(m * together + n) * self.vectors + u])
+                    for m, line in enumerate(step.wide):
+                        given[line.local.name] = Lanes(final[(m * together + n) * self.vectors + u])
                     for name, tile in self.wide_tiles.items():
                         given[f"{name}.old"] = Lanes(tile.load(e, u))
                     for update, expr in updates:
@@ -374,7 +377,7 @@ class QueryWriter:
         code.spans(0, self.sizes[wide], self.schedule.unroll, [], features)
 
     def _stored_for(self, step: Pass, row: Value, u: int) -> dict[str, Result]:
-        wanted = {name for _, expr in step.wide for name in reads(expr)}
+        wanted = {name for line in step.wide for name in reads(line.expr)}
         return {name: Lanes(tile.load(row, u)) for name, tile in self.stored.items() if name in wanted}
 
     def _hoisted(self, lines: list[Update], known: Known) -> tuple[list[tuple[Update, Expr]], Known]:
@@ -478,9 +481,3 @@ class QueryWriter:
             code.store(narrow(code, value, step.dtype), code.memory[name], at, valid)
 
         tile.unpack(self.sizes[wide], write)
-
-
-def _names(line: object) -> frozenset[str]:
-    if isinstance(line, Local):
-        return reads(line.reduce.expr)
-    return reads(line.expr) if isinstance(line, Update) else frozenset()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from covan_mlir.fred.chain import Input, Reduce
-from covan_mlir.fred.expression import reads
-from covan_mlir.fred.forms import Fusion, Local, Rolling, Stage
+from covan_mlir.fred.chain import Reduce
+from covan_mlir.fred.forms import Fusion, Rolling, Stage
 from covan_mlir.lowering.cpu.errors import UnsupportedError
 
 
@@ -50,20 +49,9 @@ def roles(fusion: Fusion) -> Roles:
     extra = {axis for state in rolling.state for axis in state.axes} - set(narrow)
     if len(extra) > 1:
         raise UnsupportedError(f"accumulators have the axes {sorted(extra)} besides the rows'")
-    streamed = [value for value in fusion.chain.inputs if stream in value.axes]
+    # Keys and values, not masks: what has features besides the loop's and the rows' axes.
+    streamed = [v for v in fusion.chain.inputs if stream in v.axes and not {stream, *narrow}.issuperset(v.axes)]
     free = tuple(axis for axis in narrow if any(axis not in value.axes for value in streamed))
     if not free:
         raise UnsupportedError("no two rows share anything")
     return Roles(stage, rolling, stream, narrow, free, extra.pop() if extra else None, inner)
-
-
-def elements(found: Roles) -> frozenset[str]:
-    """Names of the steps under the loop whose values its reductions read."""
-    names = {step.name for step in found.rolling.elements}
-    read = {name for line in found.rolling.body if isinstance(line, Local) for name in reads(line.reduce.expr)}
-    return frozenset(names & read)
-
-
-def is_input(fusion: Fusion, name: str) -> bool:
-    """Whether a name is one of the chain's inputs."""
-    return isinstance(fusion.chain.values.get(name), Input)

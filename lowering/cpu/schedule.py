@@ -105,6 +105,36 @@ def queries(chain: Chain, machine: Machine, found: Roles) -> Schedule:
     )
 
 
+def keys(chain: Chain, machine: Machine, found: Roles) -> Schedule:
+    """Template for chains with contractions and few rows."""
+    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    width = lanes(chain, machine)
+    rows = prod(sizes[axis] for axis in found.free)
+    features = sizes[found.wide] if found.wide else 1
+    vectors = min(-(-features // width), 8, machine.registers // 4)
+    return Schedule(
+        shape="keys",
+        lane=found.stream,
+        stream=found.stream,
+        parallel=(("", 1),),
+        lanes=width,
+        vectors=vectors,
+        unroll=max(1, min(rows, machine.registers // 2 // vectors)),
+        block=256 if rows <= 4 else 128,
+    )
+
+
+FEW_ROWS = 8
+"""With at most so many rows to a set of keys, lanes along the rows would mostly be empty."""
+
+
+def contractions(chain: Chain, machine: Machine, found: Roles) -> Schedule:
+    """Template for chains with contractions."""
+    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    few = prod(sizes[axis] for axis in found.free) <= FEW_ROWS
+    return (keys if few else queries)(chain, machine, found)
+
+
 def predict(chain: Chain, machine: Machine, schedule: Schedule) -> float:
     """Seconds that a chain takes: what moves, or what is computed, whichever takes longer."""
     sizes = {axis.name: axis.size or 1 for axis in chain.axes}
