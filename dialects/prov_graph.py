@@ -47,6 +47,8 @@ _TRANSPARENT = frozenset(
         "builtin.unrealized_conversion_cast",
     }
 )
+# Those that stand for all of their operands; of others it is the first, behind which stand sizes.
+_LISTS = frozenset({"torch.prim.ListConstruct", "torch.prim.TupleConstruct", "builtin.unrealized_conversion_cast"})
 _TRANSPARENT_DIALECTS = ("torch_c.", "iree_tensor_ext.compute_barrier.", "flow.tensor.tie_shape", "flow.tensor.reshape")
 _PIECES = frozenset({"tensor.extract_slice", "flow.tensor.slice"})
 _RETURNS = frozenset({"func.return", "util.return"})
@@ -94,7 +96,7 @@ class TraceGraph:
             operands = list(op.operands)
             if name in _RETURNS:
                 values = [self._of([operand]) for operand in operands]
-                self.results = [value[0] if len(value) == 1 else ["unknown"] for value in values]
+                self.results = [(value or [["const", []]])[0] if len(value) < 2 else ["unknown"] for value in values]
             elif len(op.results) == 0:
                 continue
             elif name in _CONSTANT or name.startswith(_CONSTANT_DIALECTS):
@@ -104,9 +106,10 @@ class TraceGraph:
                 self._operation(op, name, operands)
 
     def _operation(self, op: Any, name: str, operands: Sequence[Any]) -> None:
-        inputs = self._of([*operands, *self._captured(op)])
         ids = sorted(self._read.ids(op.location))
-        if name in _TRANSPARENT or name.startswith(_TRANSPARENT_DIALECTS) or not ids:
+        transparent = name in _TRANSPARENT or name.startswith(_TRANSPARENT_DIALECTS)
+        inputs = self._of(operands[:1] if transparent and name not in _LISTS else [*operands, *self._captured(op)])
+        if transparent or not ids:
             for result in op.results:
                 self._values[result] = inputs
             return

@@ -93,6 +93,8 @@ class DispatchGraph:
         for function in sorted(functions, key=lambda op: op.name != "util.initializer"):
             if function.name in ("util.initializer", "util.func"):
                 phase = "init" if function.name == "util.initializer" else "call"
+                for index, argument in enumerate(function.regions[0].blocks[0].arguments):
+                    self._values[argument] = ["arg", index]
                 for block in function.regions[0]:
                     self._block(block, phase)
 

@@ -61,6 +61,11 @@ class Part:
     twin: int = -1
     args: str = "[[],[]]"
 
+    @property
+    def sizes(self) -> bool:
+        """Whether its value is a size of a tensor, known at run time only."""
+        return self.op.startswith("aten.sym_")
+
 
 @dataclass(frozen=True)
 class Action:

@@ -52,7 +52,7 @@ class Source:
         """Whether no argument lies behind the part's value."""
         for index in sorted(parts):
             part = parts[index]
-            self.constant[index] = not part.arguments and all(self.constant[i] for i in part.inputs)
+            self.constant[index] = not part.arguments and not part.sizes and all(self.constant[i] for i in part.inputs)
 
     def twin(self, part: int) -> int:
         """The first part with the same value."""

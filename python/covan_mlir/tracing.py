@@ -64,8 +64,8 @@ def trace_program(
 
 
 def _adopted(commands: Sequence[Mapping[str, Any]], graph: Graph) -> list[Mapping[str, Any]]:
-    """Copies lose their marks where the compiler makes them anew: one belongs to the only move with its location that
-    has no command."""
+    """Copies and fills lose their marks where the compiler makes them anew, as commands or kernels of its own: one
+    belongs to the only move with its location that has no command."""
     taken = {row["node"] for row in commands}
     free: dict[tuple[str, frozenset[int]], list[int]] = {}
     for index, node in enumerate(graph["nodes"]):
@@ -73,7 +73,7 @@ def _adopted(commands: Sequence[Mapping[str, Any]], graph: Graph) -> list[Mappin
             free.setdefault((node["phase"], frozenset(node["evidence"])), []).append(index)
     found: list[Mapping[str, Any]] = []
     for row in commands:
-        if row["node"] is None and row["kind"] == "transfer" and row["ids"]:
+        if row["node"] is None and row["ids"]:
             same = free.get((row["phase"], frozenset(row["ids"])), [])
             row = {**row, "node": same[0]} if len(same) == 1 else row
         found.append(row)
@@ -90,8 +90,11 @@ def _site(
 ) -> Site:
     parts = source.parts
     node = row["node"]
-    # Work that the compiler added after dispatch creation is known by its location only.
-    region = regions[node] if node is not None else Region(performed=set(row["ids"]) & parts.keys())
+    # Work that the compiler added after dispatch creation is known by its location only; a constant that it fills in
+    # is data.
+    named = set(row["ids"]) & parts.keys()
+    data = {part for part in named if source.constant[part]}
+    region = regions[node] if node is not None else Region(performed=named - data, folded=data)
     producers = {value[1] for value in graph["nodes"][node]["inputs"] if value[0] == "node"} if node is not None else ()
     return Site(
         id=index,

@@ -180,17 +180,19 @@ class ProgramSystem:
     _triples: list[tuple[State, Any, State]] = field(default_factory=list)
     _values: set[State] = field(default_factory=set)
 
-    def coalgebra(self) -> tuple[Coalgebra, dict[State, int]]:
-        """The system, and the number of each state."""
+    def coalgebra(self, *, aside: bool = False) -> tuple[Coalgebra, dict[State, int]]:
+        """The system, and the number of each state; ``aside``: with values that the results do not need."""
         for index, result in enumerate(self.source.results):
             value = self.graph["results"][index] if index < len(self.graph["results"]) else None
             node = -1 - index
             self._given[node] = _Given()
             if value is not None:
                 self._given[node].add(self, value)
+                if self._given[node].open:
+                    self.open.add(node)
             self._triples.append((_START, ("result", index), self._read(node, -1, result)))
         self._settle()
-        for node in reversed(range(len(self.graph["nodes"]))):
+        for node in reversed(range(len(self.graph["nodes"]))) if aside else ():
             self._aside(node)
         return _coalgebra(self._triples, self._name)
 
@@ -205,6 +207,9 @@ class ProgramSystem:
             return
         for number, chain in enumerate(row["outputs"]):
             for part in sorted(states(chain) & self.source.parts.keys()):
+                if self._is_share(node, part):  # for a side effect, such as the state of random numbers
+                    self._shares.add((node, part))
+                    continue
                 label: Aside = ("aside", node, number, part)
                 self.aside.append(label)
                 self._triples.append((_START, label, self._value((node, number), part)))
@@ -260,8 +265,10 @@ class ProgramSystem:
         sharers = [node, *self._sharers(node, part)]
 
         def read(operand: Operand) -> State:
-            found = (n for n in sharers if self._find(n, part, operand) not in ("lost", "late", "assumed"))
-            return self._read(next(found, node), part, operand)
+            where = {n: self._find(n, part, operand) for n in sharers}
+            found = [n for n in sharers if where[n] not in ("lost", "late", "assumed")]
+            assumed = [n for n in sharers if where[n] == "assumed"]
+            return self._read((found or assumed or [node])[0], part, operand)
 
         state: State = ("moment", node, part)
         self._triples += [(state, label, after) for label, after in self.source.steps(part, read)]
@@ -272,6 +279,11 @@ class ProgramSystem:
             for operand in self.source.row(part)[0]:
                 if self._find(sharer, part, operand) not in ("lost", "late", "assumed"):
                     self._read(sharer, part, operand)
+
+    def _is_share(self, node: int, part: int) -> bool:
+        """Whether a node does only some of the work on a part that others are known to do as well."""
+        rest = any(part in row["evidence"] for n, row in enumerate(self.graph["nodes"]) if n != node)
+        return rest and any(self._find(node, part, operand) == "lost" for operand in self.source.row(part)[0])
 
     def _sharers(self, node: int, part: int) -> list[int]:
         """Other nodes that did some of the work on a part that this node finishes."""

@@ -101,7 +101,7 @@ class _Examiner:
     def check(self, start: float) -> Check:
         """The outcome; ``start`` is when the work on this phase began."""
         program = ProgramSystem(self.source, self.graph, self.claims)
-        right, _ = program.coalgebra()
+        right, _ = program.coalgebra(aside=self.step == PROGRAM)  # before, it may be dead code
         left, _ = self.source.coalgebra(program.aside)
         verdict = weak_bisimulation(reflect(left).system, reflect(right).system)
         self.wrong += [self._loss(loss) for loss in program.losses]
@@ -110,7 +110,8 @@ class _Examiner:
         if not verdict and not self.wrong:
             self.wrong.append(Counterexample(self.step, play.splitlines()[0] if play else "the two systems differ"))
         for node in sorted(program.open):
-            self.missing.append(f"{self._place(node)} reads values that are not known, as in the body of a loop")
+            what = f"{self._place(node)} reads values that are" if node >= 0 else f"result {-1 - node} is"
+            self.missing.append(f"{what} not known, as in the body of a loop")
         return Check(
             self.step,
             "no" if self.wrong else "incomplete" if self.missing else "yes",
@@ -198,6 +199,8 @@ class _Examiner:
     def _check_surplus(self, program: ProgramSystem) -> None:
         """Claims that lie not between a node's states."""
         for node, claim in enumerate(self.claims):
+            if self.step != PROGRAM and node not in program.read_nodes:
+                continue
             shape = {part for chain in self.graph["nodes"][node]["outputs"] for part in states(chain)}
             for what, parts in (
                 ("performed", claim.performed),

@@ -123,10 +123,11 @@ def ledger(
         return kind | {"of": ", ".join(type_strings(value.meta.get("val")))}
 
     for index, (node, name) in enumerate(origin.items(), start=len(actions)):
-        reads = sorted({parts[n.name].id for n in node.all_input_nodes if n.name in parts})
+        read = [] if reads_sizes_only(node) else node.all_input_nodes
+        reads = sorted({parts[n.name].id for n in read if n.name in parts})
         if name is None:
             continue  # a graph without a single tie: the warning above says so
-        args = arguments_text.encode(node.args, node.kwargs, plain)
+        args = arguments_text.encode(node.args, node.kwargs, _plain if reads_sizes_only(node) else plain)
         parts[node.name] = Part(
             id=index,
             action=actions[name].id,
@@ -134,7 +135,7 @@ def ledger(
             op=op_name(node),
             inputs=tuple(reads),
             types=type_strings(node.meta.get("val")),
-            arguments=tuple(sorted(position[n] for n in node.all_input_nodes if n in position)),
+            arguments=tuple(sorted(position[n] for n in read if n in position)),
             view=is_view(node),
             twin=numbers.first(node, index, op_name(node), args),
             args=args,
@@ -147,7 +148,10 @@ def ledger(
 
 
 def _plain(value: Any) -> Any:
-    """The JSON form of an argument (`covan_mlir.arguments`) that is neither plain JSON nor a value of the graph."""
+    """The JSON form of an argument (`covan_mlir.arguments`) that is neither plain JSON nor an element of the graph; of a
+    tensor, its type."""
+    if isinstance(value, Node):
+        return {"r": ", ".join(type_strings(value.meta.get("val")))}
     if isinstance(value, float):
         return value if math.isfinite(value) else {"f": str(value)}
     if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
@@ -161,9 +165,19 @@ def _plain(value: Any) -> Any:
     return {"r": repr(value)}
 
 
+def reads_sizes_only(node: Node) -> bool:
+    """Whether a node reads the shape of its tensors, and none of their elements."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    name = node.target._schema.name.removeprefix("aten::")
+    return name.startswith(("sym_", "new_")) or name.endswith("_like")
+
+
 def is_view(node: Node) -> bool:
     """Whether the node's result is memory of its inputs, by its schema, or no tensor at all."""
     if not isinstance(node.target, torch._ops.OpOverload):
+        return True
+    if node.target._schema.name.startswith("aten::sym_"):
         return True
     returns = node.target._schema.returns
     return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
