@@ -88,6 +88,41 @@ def test_compiled_models_hold(name: str) -> None:
     assert all(check.related > 0 for check in verdict.checks[:-1])
 
 
+S = torch.export.Dim("s", min=2, max=64)
+ODD: dict[str, tuple[Any, tuple[torch.Tensor, ...], Any]] = {
+    "sizes at run time": (
+        lambda q, k, v: nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True),
+        tuple(torch.randn(1, 2, 8, 16) for _ in range(3)),
+        tuple({2: S} for _ in range(3)),
+    ),
+    "several results of one operator": (lambda x: torch.topk(x, 3), (torch.randn(4, 8),), None),
+    "an argument returned": (lambda x: (x, x + 1, x.t()), (torch.randn(4, 8),), None),
+    "a constant returned": (lambda x: (torch.ones(3), x * 2), (torch.randn(4, 8),), None),
+    "random numbers": (lambda x: x + torch.rand_like(x), (torch.randn(4),), None),
+    "work for a side effect": (nn.Sequential(nn.Linear(4, 4), nn.Dropout()), (torch.randn(2, 4),), None),
+    "arguments changed in place": (lambda x: x.add_(1).mul_(2), (torch.randn(4, 8),), None),
+    "fills of the compiler's own": (nn.EmbeddingBag(10, 4), (torch.randint(0, 10, (3, 5)),), None),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_programs_hold(name: str) -> None:
+    model, args, shapes = ODD[name]
+    verdict = covan_mlir.compile_module(model, args, dynamic_shapes=shapes).verify()
+    assert verdict, str(verdict)
+
+
+def test_bodies_of_loops_are_not_checked() -> None:
+    def model(x: torch.Tensor) -> Any:
+        from torch._higher_order_ops.while_loop import while_loop
+
+        return while_loop(lambda i, y: i < 5, lambda i, y: (i + 1, y * 2), (torch.tensor(0), x))
+
+    verdict = covan_mlir.compile_module(model, (torch.randn(4),)).verify()
+    assert (verdict.outcome, verdict.counterexamples) == ("incomplete", ())
+    assert "body of a loop" in str(verdict)
+
+
 def test_every_kind_of_fate_holds(twins: Lineage) -> None:
     assert {fate.kind for fate in twins.fates} >= {"dispatched", "merged", "dead", "view", "folded"}
     verdict = verify(twins)
