@@ -32,6 +32,7 @@ from covan_mlir.lowering.cpu.plan import Pass, counted, plan, row_steps, transpo
 from covan_mlir.lowering.cpu.roles import Roles
 from covan_mlir.lowering.cpu.rows import accumulated, combining
 from covan_mlir.lowering.cpu.schedule import Schedule
+from covan_mlir.lowering.cpu.staging import Staging
 from covan_mlir.lowering.cpu.tile import Tile, padded
 
 Reader = Callable[[Value, Value, Value | None], Value]
@@ -132,6 +133,8 @@ class QueryWriter:
                 else:
                     free.remove(spare)
                     self.parts[name] = self.stored[spare]
+        self.staging = Staging(code, self.plan.names, self.sizes, self.stream, self.lane, self.block)
+        self.read_in_place = dict(self.evaluator.sources)
         features = padded(self.sizes[self.wide], lanes) if self.wide else 0
         self.wide_tiles = {
             state.name: Tile.make(code, features, self.vectors, self.dtype)
@@ -204,6 +207,7 @@ class QueryWriter:
             tile.pack(count, self._reader(Read(value.name, value.dtype), self.stream, start), self.block)
         for number, step in enumerate(self.plan.passes):
             if number == 0:
+                self._stage([expr for _, expr in self.contractions], start, count)
                 self._scores(start, count, step, known)
             else:
                 self._pass(start, count, step, known)
@@ -211,7 +215,12 @@ class QueryWriter:
                 for u in range(self.vectors):
                     known[u][line.name] = self.evaluator.run(line.expr, self._place(u, known[u]))
             if step.wide or step.wide_rows:
+                self._stage([line.expr for line in step.wide], start, count)
                 self._wide(start, count, step, known)
+
+    def _stage(self, exprs: list[Expr], start: Value, count: Value | int) -> None:
+        self.staging.restore(self.evaluator, self.read_in_place)
+        self.staging.fill(self.evaluator, exprs, start, count, self.position)
 
     def _sweep(
         self,

@@ -90,9 +90,14 @@ def queries(chain: Chain, machine: Machine, found: Roles) -> Schedule:
     depth = sum(sizes[axis] for step in found.inner for axis in step.over)
     vectors, together = (4, 4) if machine.registers >= 32 else (2, 4)
     vectors = min(vectors, -(-sizes[lane] // width))
-    block = 128
-    while vectors > 1 and vectors * width * 4 * (depth + features + block) > machine.stack:
-        vectors, block = (vectors, block // 2) if block > 64 else (vectors // 2, 128)
+    block, size = 128, bits("f64" if width < machine.lanes("f32") else "f32") // 8
+    staged = max(depth, features) if any(bits(value.dtype) == 16 for value in chain.inputs) else 0
+
+    def stack() -> int:
+        return size * (vectors * width * (depth + features + block) + block * staged)
+
+    while vectors > 1 and stack() > machine.stack:
+        vectors, block = (vectors, block // 2) if block > 32 else (vectors // 2, 128)
     return Schedule(
         shape="queries",
         lane=lane,
