@@ -1,299 +1,277 @@
-"""Chains that tests share, as plain code would write them."""
+"""Chains written by hand, as they come from models, with what torch computes for them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from covan_mlir.fred.algebra import f, select
-from covan_mlir.fred.chain import Axis, Chain, Combine, Input, Map, Reduce, Step
-from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read
+import torch
+from torch import Tensor
 
-NEUTRAL = {"add": 0.0, "max": -math.inf, "min": math.inf, "maxnum": -math.inf, "minnum": math.inf}
+from covan_mlir.fred.chain import Axis, Chain, Combine, Input, Map, Reduce
+from covan_mlir.fred.expression import Apply, Const, Expr, Index, Read
 
 
-class Writer:
-    """Writes a chain step by step; steps are named after what they are called with."""
+class Floats:
+    """Expressions of one floating-point element type."""
 
-    def __init__(self, dtype: str = "f32", **sizes: int | None) -> None:
+    def __init__(self, dtype: str = "f32") -> None:
         self.dtype = dtype
-        self.axes = tuple(Axis(name, size) for name, size in sizes.items())
-        self.inputs: list[Input] = []
-        self.steps: list[Step] = []
 
-    def read(self, name: str) -> Expr:
-        value = next(v for v in (*self.inputs, *self.steps) if v.name == name)
-        return Read(name, value.dtype)
+    def __getattr__(self, name: str) -> Read:
+        return Read(name, self.dtype)
 
-    def input(self, name: str, axes: str, dtype: str | None = None) -> Expr:
-        self.inputs.append(Input(name, tuple(axes), dtype or self.dtype))
-        return self.read(name)
-
-    def map(self, name: str, axes: str, expr: Expr) -> Expr:
-        self.steps.append(Map(name, tuple(axes), expr, expr.dtype))
-        return self.read(name)
-
-    def reduce(self, name: str, axes: str, combine: Combine, over: str, expr: Expr) -> Expr:
-        initial = Const(NEUTRAL[combine], expr.dtype)
-        self.steps.append(Reduce(name, tuple(axes), tuple(over), combine, expr, initial, expr.dtype))
-        return self.read(name)
-
-    def number(self, value: float) -> Const:
+    def c(self, value: float) -> Const:
+        """A constant."""
         return Const(value, self.dtype)
 
-    def size(self, axis: str) -> Expr:
-        """The size of an axis as torch's import writes it."""
-        known = next(a.size for a in self.axes if a.name == axis)
-        if known is not None:
-            return self.number(float(known))
-        return Apply("arith.sitofp", (Apply("arith.index_cast", (Extent(axis),), "i64"),), self.dtype)
+    def op(self, name: str, *args: Expr) -> Apply:
+        """An operation, of the arith dialect or, if it has one operand, the math dialect."""
+        dialect = "math" if len(args) == 1 and name != "negf" else "arith"
+        return Apply(f"{dialect}.{name}", args, self.dtype)
 
-    def chain(self, *outputs: str) -> Chain:
-        return Chain(self.axes, tuple(self.inputs), tuple(self.steps), outputs)
+    def reduce(self, name: str, axes: Sequence[str], over: str, how: Combine, expr: Expr) -> Reduce:
+        """A reduction from its neutral element."""
+        first = -math.inf if how == "max" else 0.0
+        return Reduce(name, tuple(axes), (over,), how, expr, Const(first, self.dtype), self.dtype)
 
-
-def add(a: Expr, b: Expr) -> Expr:
-    return f("addf", a, b)
-
-
-def sub(a: Expr, b: Expr) -> Expr:
-    return f("subf", a, b)
+    def map(self, name: str, axes: Sequence[str], expr: Expr) -> Map:
+        """An element-wise step."""
+        return Map(name, tuple(axes), expr, self.dtype)
 
 
-def mul(a: Expr, b: Expr) -> Expr:
-    return f("mulf", a, b)
+def position(axis: str) -> Apply:
+    """A position as an i64."""
+    return Apply("arith.index_cast", (Index(axis),), "i64")
 
 
-def div(a: Expr, b: Expr) -> Expr:
-    return f("divf", a, b)
+def integer(op: str, a: Expr, b: Expr) -> Apply:
+    """An i64 operation, or a comparison."""
+    return Apply(f"arith.{op}", (a, b), "i1" if op.startswith("cmpi") else "i64")
 
 
-def exp(a: Expr) -> Expr:
-    return f("exp", a)
+RowCase = tuple[Chain, Callable[..., Tensor]]
 
 
-def square(a: Expr) -> Expr:
-    return mul(a, a)
+def _row(rows: int, length: int, steps: Sequence[Map | Reduce], output: str, dtype: str, *extra: Input) -> Chain:
+    axes = (Axis("i", rows), Axis("j", length))
+    return Chain(axes, (Input("x", ("i", "j"), dtype), *extra), tuple(steps), (output,))
 
 
-def _softmax(w: Writer, x: Expr, axes: str = "i", over: str = "j") -> Expr:
-    """Plain code for softmax, every value in full."""
-    m = w.reduce("m", axes, "max", over, x)
-    e = w.map("e", axes + over, sub(x, m))
-    p = w.map("p", axes + over, exp(e))
-    total = w.reduce("l", axes, "add", over, p)
-    return w.map("y", axes + over, div(p, total))
+def row_cases(rows: int, n: int, dtype: str = "f32") -> dict[str, RowCase]:
+    """Row reductions by name, with torch's function of the same inputs."""
+    f = Floats(dtype)
+    x = f.x
+    peak = f.reduce("m", "i", "j", "max", x)
+    shifted = f.map("d", "ij", f.op("subf", x, f.m))
+    total = f.reduce("l", "i", "j", "add", f.op("exp", f.d))
+    log = f.map("lp", "ij", f.op("subf", f.d, f.op("log", f.l)))
+    exps = [peak, f.map("e", "ij", f.op("exp", f.op("subf", x, f.m))), f.reduce("l", "i", "j", "add", f.e)]
+    size = f.c(float(n))
+    mean = [f.reduce("s", "i", "j", "add", x), f.map("mu", "i", f.op("divf", f.s, size))]
+    squares = [f.map("d", "ij", f.op("subf", x, f.mu)), f.reduce("q", "i", "j", "add", f.op("mulf", f.d, f.d))]
+    power = f.reduce("q", "i", "j", "add", f.op("mulf", x, x))
+    root = f.map("r", "i", f.op("rsqrt", f.op("addf", f.op("divf", f.q, size), f.c(1e-5))))
+    gain, bias = Input("g", ("j",), dtype), Input("b", ("j",), dtype)
+    infinite = Apply("arith.cmpf:oeq", (f.op("absf", f.m), f.c(math.inf)), "i1")
+    safe = f.map("ms", "i", Apply("arith.select", (infinite, f.c(0.0), f.m), dtype))
+    picked = Apply("arith.cmpi:eq", (position("j"), Read("t", "i64")), "i1")
+    loss = f.reduce("n", "i", "j", "add", Apply("arith.select", (picked, f.lp, f.c(0.0)), dtype))
+    weighted = f.op("mulf", f.op("exp", f.lp), f.lp)
+    normed = f.op("divf", f.d, f.op("sqrt", f.op("divf", f.q, size)))
+    return {
+        "softmax": (
+            _row(rows, n, [*exps, f.map("y", "ij", f.op("divf", f.e, f.l))], "y", dtype),
+            lambda x: torch.softmax(x, -1),
+        ),
+        "log_softmax": (_row(rows, n, [peak, shifted, total, log], "lp", dtype), lambda x: torch.log_softmax(x, -1)),
+        "logsumexp": (
+            _row(
+                rows,
+                n,
+                [
+                    peak,
+                    safe,
+                    f.reduce("l", "i", "j", "add", f.op("exp", f.op("subf", x, f.ms))),
+                    f.map("y", "i", f.op("addf", f.op("log", f.l), f.ms)),
+                ],
+                "y",
+                dtype,
+            ),
+            lambda x: torch.logsumexp(x, -1),
+        ),
+        "layer_norm": (
+            _row(
+                rows,
+                n,
+                [
+                    *mean,
+                    *squares,
+                    root,
+                    f.map("y", "ij", f.op("addf", f.op("mulf", f.op("mulf", f.d, f.r), f.g), f.b)),
+                ],
+                "y",
+                dtype,
+                gain,
+                bias,
+            ),
+            lambda x, g, b: torch.nn.functional.layer_norm(x, (n,), g, b),
+        ),
+        "rms_norm": (
+            _row(rows, n, [power, root, f.map("y", "ij", f.op("mulf", f.op("mulf", x, f.r), f.g))], "y", dtype, gain),
+            lambda x, g: torch.nn.functional.rms_norm(x, (n,), g, 1e-5),
+        ),
+        "var": (
+            _row(rows, n, [*mean, *squares, f.map("y", "i", f.op("divf", f.q, size))], "y", dtype),
+            lambda x: torch.var(x, -1, correction=0),
+        ),
+        "cross_entropy": (
+            _row(
+                rows,
+                n,
+                [peak, shifted, total, log, loss, f.map("y", "i", f.op("negf", f.n))],
+                "y",
+                dtype,
+                Input("t", ("i",), "i64"),
+            ),
+            lambda x, t: torch.nn.functional.cross_entropy(x, t, reduction="none"),
+        ),
+        "entropy": (
+            _row(
+                rows,
+                n,
+                [
+                    peak,
+                    shifted,
+                    total,
+                    log,
+                    f.reduce("h", "i", "j", "add", weighted),
+                    f.map("y", "i", f.op("negf", f.h)),
+                ],
+                "y",
+                dtype,
+            ),
+            lambda x: -(torch.softmax(x, -1) * torch.log_softmax(x, -1)).sum(-1),
+        ),
+        "norm_of_normalised": (
+            _row(
+                rows,
+                n,
+                [
+                    *mean,
+                    *squares,
+                    f.map("z", "ij", normed),
+                    f.reduce("a", "i", "j", "add", f.op("absf", f.z)),
+                    f.map("y", "i", f.a),
+                ],
+                "y",
+                dtype,
+            ),
+            lambda x: ((x - x.mean(-1, True)) / x.var(-1, correction=0, keepdim=True).sqrt()).abs().sum(-1),
+        ),
+    }
 
 
-def softmax(n: int | None = 40) -> Chain:
-    w = Writer(i=None, j=n)
-    _softmax(w, w.input("x", "ij"))
-    return w.chain("y")
+def column_softmax(rows: int, n: int) -> RowCase:
+    """Softmax over the axis that is not contiguous."""
+    f = Floats()
+    steps = (
+        f.reduce("m", "j", "i", "max", f.x),
+        f.map("e", "ij", f.op("exp", f.op("subf", f.x, f.m))),
+        f.reduce("l", "j", "i", "add", f.e),
+        f.map("y", "ij", f.op("divf", f.e, f.l)),
+    )
+    axes = (Axis("i", rows), Axis("j", n))
+    return Chain(axes, (Input("x", ("i", "j"), "f32"),), steps, ("y",)), lambda x: torch.softmax(x, 0)
 
 
-def logsumexp(n: int | None = 40) -> Chain:
-    """As torch decomposes it: an infinite maximum is not subtracted."""
-    w = Writer(i=None, j=n)
-    x = w.input("x", "ij")
-    m = w.reduce("m", "i", "max", "j", x)
-    infinite = Apply("arith.cmpf:oeq", (f("absf", m), w.number(math.inf)), "i1")
-    safe = w.map("safe", "i", select(infinite, w.number(0.0), m))
-    total = w.reduce("l", "i", "add", "j", exp(sub(x, safe)))
-    w.map("y", "i", add(f("log", total), safe))
-    return w.chain("y")
+def cosine_similarity(rows: int, n: int) -> RowCase:
+    """Cosine of the angle between two rows."""
+    f = Floats()
+    steps = (
+        f.reduce("xy", "i", "j", "add", f.op("mulf", f.x, f.z)),
+        f.reduce("xx", "i", "j", "add", f.op("mulf", f.x, f.x)),
+        f.reduce("zz", "i", "j", "add", f.op("mulf", f.z, f.z)),
+        f.map("y", "i", f.op("divf", f.xy, f.op("sqrt", f.op("mulf", f.xx, f.zz)))),
+    )
+    axes = (Axis("i", rows), Axis("j", n))
+    inputs = (Input("x", ("i", "j"), "f32"), Input("z", ("i", "j"), "f32"))
+    return Chain(axes, inputs, steps, ("y",)), lambda x, z: torch.cosine_similarity(x, z, -1)
 
 
-def _log_softmax(w: Writer, x: Expr) -> Expr:
-    m = w.reduce("m", "i", "max", "j", x)
-    e = w.map("e", "ij", sub(x, m))
-    total = w.reduce("l", "i", "add", "j", exp(e))
-    return w.map("y", "ij", sub(e, w.map("g", "i", f("log", total))))
+VARIANTS = ("global", "causal", "alibi", "softcap", "bias", "bool", "window")
+WINDOW, CAP = 40, 20.0
 
 
-def log_softmax(n: int | None = 40) -> Chain:
-    w = Writer(i=None, j=n)
-    _log_softmax(w, w.input("x", "ij"))
-    return w.chain("y")
-
-
-def cross_entropy(n: int | None = 40) -> Chain:
-    w = Writer(i=None, j=n)
-    y = _log_softmax(w, w.input("x", "ij"))
-    at = Apply("arith.index_cast", (Index("j"),), "i64")
-    hit = Apply("arith.cmpi:eq", (at, w.input("t", "i", "i64")), "i1")
-    w.map("loss", "i", f("negf", w.reduce("picked", "i", "add", "j", select(hit, y, w.number(0.0)))))
-    return w.chain("loss")
-
-
-def entropy(n: int | None = 40) -> Chain:
-    """Of a softmax, by its logarithm."""
-    w = Writer(i=None, j=n)
-    y = _log_softmax(w, w.input("x", "ij"))
-    w.map("h", "i", f("negf", w.reduce("s", "i", "add", "j", mul(exp(y), y))))
-    return w.chain("h")
-
-
-def entropy_plain(n: int | None = 40) -> Chain:
-    """Of a softmax, by p log p."""
-    w = Writer(i=None, j=n)
-    y = _softmax(w, w.input("x", "ij"))
-    w.map("h", "i", f("negf", w.reduce("s", "i", "add", "j", mul(y, f("log", y)))))
-    return w.chain("h")
-
-
-def weighted_variance(n: int | None = 40) -> Chain:
-    """Variance of ``v`` under the weights softmax(x)."""
-    w = Writer(i=None, j=n)
-    x, v = w.input("x", "ij"), w.input("v", "ij")
-    y = _softmax(w, x)
-    mean = w.reduce("mean", "i", "add", "j", mul(y, v))
-    w.reduce("var", "i", "add", "j", mul(y, square(sub(v, mean))))
-    return w.chain("var", "mean")
-
-
-def _mean(w: Writer, x: Expr) -> Expr:
-    return w.map("mean", "i", div(w.reduce("s", "i", "add", "j", x), w.size("j")))
-
-
-def _variance(w: Writer, x: Expr, mean: Expr) -> Expr:
-    return w.map("var", "i", div(w.reduce("m2", "i", "add", "j", square(sub(x, mean))), w.size("j")))
-
-
-def variance(n: int | None = 40) -> Chain:
-    w = Writer(i=None, j=n)
-    x = w.input("x", "ij")
-    _variance(w, x, _mean(w, x))
-    return w.chain("var", "mean")
-
-
-def variance_by_import(n: int = 40) -> Chain:
-    """Through f64, as torch-mlir writes it, unbiased."""
-    w = Writer("f64", i=None, j=n)
-    x = w.map("wide", "ij", Apply("arith.extf", (w.input("x", "ij", "f32"),), "f64"))
-    mean = _mean(w, x)
-    m2 = w.reduce("m2", "i", "add", "j", square(sub(x, mean)))
-    w.map("var", "i", Apply("arith.truncf", (div(m2, w.number(n - 1.0)),), "f32"))
-    return w.chain("var")
-
-
-def standard_deviation(n: int | None = 40) -> Chain:
-    w = Writer(i=None, j=n)
-    x = w.input("x", "ij")
-    w.map("std", "i", f("sqrt", _variance(w, x, _mean(w, x))))
-    return w.chain("std")
-
-
-def skewness(n: int | None = 40) -> Chain:
-    w = Writer(i=None, j=n)
-    x = w.input("x", "ij")
-    mean = _mean(w, x)
-    deviation = f("sqrt", _variance(w, x, mean))
-    z = w.map("z", "ij", div(sub(x, mean), deviation))
-    w.map("skew", "i", div(w.reduce("s3", "i", "add", "j", mul(square(z), z)), w.size("j")))
-    return w.chain("skew")
-
-
-def _normalised(w: Writer, x: Expr) -> Expr:
-    mean = _mean(w, x)
-    rstd = w.map("rstd", "i", f("rsqrt", add(_variance(w, x, mean), w.number(1e-5))))
-    return w.map("z", "ij", mul(sub(x, mean), rstd))
-
-
-def layer_norm(n: int | None = 40) -> Chain:
-    w = Writer(i=None, j=n)
-    z = _normalised(w, w.input("x", "ij"))
-    w.map("y", "ij", add(mul(z, w.input("g", "j")), w.input("b", "j")))
-    return w.chain("y")
-
-
-def norm_of_normalised(n: int | None = 40) -> Chain:
-    w = Writer(i=None, j=n)
-    z = _normalised(w, w.input("x", "ij"))
-    w.map("y", "i", f("sqrt", w.reduce("q", "i", "add", "j", square(z))))
-    return w.chain("y")
-
-
-def largest_normalised(n: int | None = 40) -> Chain:
-    w = Writer(i=None, j=n)
-    z = _normalised(w, w.input("x", "ij"))
-    w.reduce("y", "i", "max", "j", f("absf", z))
-    return w.chain("y")
-
-
-def rms_norm(n: int | None = 40) -> Chain:
-    w = Writer(i=None, j=n)
-    x = w.input("x", "ij")
-    mean = w.map("mean", "i", div(w.reduce("s", "i", "add", "j", square(x)), w.size("j")))
-    rstd = w.map("rstd", "i", f("rsqrt", add(mean, w.number(1e-6))))
-    w.map("y", "ij", mul(mul(x, rstd), w.input("g", "j")))
-    return w.chain("y")
-
-
-def norm_linear(n: int | None = 40) -> Chain:
-    """A layer norm and the matrix product after it."""
-    w = Writer(i=None, j=n, k=5)
-    z = _normalised(w, w.input("x", "ij"))
-    y = w.map("y", "ij", mul(z, w.input("g", "j")))
-    w.reduce("out", "ik", "add", "j", mul(y, w.input("w", "jk")))
-    return w.chain("out")
-
-
-def cosine(n: int | None = 40) -> Chain:
-    w = Writer(i=None, j=n)
-    a, b = w.input("a", "ij"), w.input("b", "ij")
-    norms = [
-        f("maximumf", f("sqrt", w.reduce(k, "i", "add", "j", square(v))), w.number(1e-8))
-        for k, v in (("aa", a), ("bb", b))
+def attention(
+    heads: int, queries: int, keys: int, depth: int, variant: str = "global", *, groups: int = 1, dtype: str = "f32"
+) -> Chain:
+    """Attention; with ``groups``, so many query heads share the keys and values of one of ``heads``."""
+    wide = "f64" if dtype == "f64" else "f32"
+    f, half = Floats(wide), Floats(dtype)
+    batch = ("h", "g") if groups > 1 else ("h",)
+    scores = (*batch, "i", "j")
+    inputs = [
+        Input("q", (*batch, "i", "d"), dtype),
+        Input("k", ("h", "j", "d"), dtype),
+        Input("v", ("h", "j", "e"), dtype),
     ]
-    na, nb = w.map("na", "i", norms[0]), w.map("nb", "i", norms[1])
-    w.reduce("y", "i", "add", "j", mul(div(a, na), div(b, nb)))
-    return w.chain("y")
+    at = integer("addi", position("i"), Const(keys - queries, "i64"))
+    s: Expr = f.op("mulf", f.s, f.c(1 / math.sqrt(depth)))
+    if variant == "softcap":
+        s = f.op("mulf", f.op("tanh", f.op("divf", s, f.c(CAP))), f.c(CAP))
+    if variant == "alibi":
+        inputs.append(Input("slope", batch, wide))
+        distance = Apply("arith.sitofp", (integer("subi", position("j"), at),), wide)
+        s = f.op("addf", s, f.op("mulf", f.slope, distance))
+    if variant == "bias":
+        inputs.append(Input("bias", scores, wide))
+        s = f.op("addf", s, f.bias)
+    if variant == "bool":
+        inputs.append(Input("mask", ("i", "j"), "i1"))
+        s = Apply("arith.select", (Read("mask", "i1"), s, f.c(-math.inf)), wide)
+    if variant in ("causal", "alibi", "window"):
+        seen: Expr = integer("cmpi:sle", position("j"), at)
+        if variant == "window":
+            near = integer("cmpi:sgt", position("j"), integer("subi", at, Const(WINDOW, "i64")))
+            seen = Apply("arith.andi", (seen, near), "i1")
+        s = Apply("arith.select", (seen, s, f.c(-math.inf)), wide)
+    rows = (*batch, "i")
+    product = f.op("mulf", half.q, half.k)
+    steps = (
+        f.reduce("s", scores, "d", "add", product),
+        f.map("x", scores, s),
+        f.reduce("m", rows, "j", "max", f.x),
+        f.map("p", scores, f.op("exp", f.op("subf", f.x, f.m))),
+        f.reduce("l", rows, "j", "add", f.p),
+        f.reduce("o", (*rows, "e"), "j", "add", f.op("mulf", f.p, half.v)),
+        Map("y", (*rows, "e"), f.op("divf", f.o, f.l), dtype),
+    )
+    sizes = {"h": heads, "g": groups, "i": queries, "j": keys, "d": depth, "e": depth}
+    axes = tuple(Axis(name, size) for name, size in sizes.items() if name in {*scores, "d", "e"})
+    return Chain(axes, tuple(inputs), steps, ("y",))
 
 
-def group_norm() -> Chain:
-    """Mean and variance over two axes."""
-    w = Writer(i=None, c=3, j=8)
-    x = w.input("x", "icj")
-    mean = w.map("mean", "i", div(w.reduce("s", "i", "add", "cj", x), w.number(24.0)))
-    m2 = w.reduce("m2", "i", "add", "cj", square(sub(x, mean)))
-    rstd = w.map("rstd", "i", f("rsqrt", add(div(m2, w.number(24.0)), w.number(1e-5))))
-    w.map("y", "icj", add(mul(mul(sub(x, mean), rstd), w.input("g", "c")), w.input("b", "c")))
-    return w.chain("y")
-
-
-def mean_pooling(n: int | None = 40) -> Chain:
-    """Mean over the rows of a softmax: a reduction over another axis."""
-    w = Writer(i=7, j=n)
-    y = _softmax(w, w.input("x", "ij"))
-    w.map("pooled", "j", div(w.reduce("s", "j", "add", "i", y), w.size("i")))
-    return w.chain("pooled")
-
-
-def attention(change: Callable[[Writer, Expr], Expr] | None = None, n: int | None = 40, dtype: str = "f32") -> Chain:
-    """Plain attention; ``change`` makes other scores of the scaled ones."""
-    w = Writer(dtype, h=2, i=6, j=n, d=8, e=5)
-    q, k, v = w.input("q", "hid"), w.input("k", "hjd"), w.input("v", "hje")
-    s = w.map("scaled", "hij", mul(w.reduce("s", "hij", "add", "d", mul(q, k)), w.number(0.25)))
-    s = change(w, s) if change else s
-    y = _softmax(w, s, "hi", "j")
-    w.reduce("o", "hie", "add", "j", mul(y, v))
-    return w.chain("o")
-
-
-def masked(w: Writer, s: Expr) -> Expr:
-    return w.map("t", "hij", add(s, w.input("mask", "ij")))
-
-
-def causal(w: Writer, s: Expr) -> Expr:
-    visible = Apply("arith.cmpi:sle", (Index("j"), Index("i")), "i1")
-    return w.map("t", "hij", select(visible, s, w.number(-math.inf)))
-
-
-def soft_cap(w: Writer, s: Expr) -> Expr:
-    return w.map("t", "hij", mul(f("tanh", div(s, w.number(20.0))), w.number(20.0)))
-
-
-def alibi(w: Writer, s: Expr) -> Expr:
-    distance = Apply("arith.subi", (Index("j"), Index("i")), "index")
-    wide = Apply("arith.sitofp", (Apply("arith.index_cast", (distance,), "i64"),), "f32")
-    return w.map("t", "hij", add(s, mul(wide, w.input("slope", "h"))))
+def plain_attention(variant: str, q: Tensor, k: Tensor, v: Tensor, extra: Tensor | None = None) -> Tensor:
+    """The same in plain torch code; ``q`` has one more dimension than ``k`` where heads share keys."""
+    if q.dim() > k.dim():
+        k, v = k[:, None], v[:, None]
+    s = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    queries, keys = s.shape[-2:]
+    at, j = torch.arange(queries)[:, None] + keys - queries, torch.arange(keys)[None]
+    if variant == "softcap":
+        s = torch.tanh(s / CAP) * CAP
+    if variant == "alibi":
+        assert extra is not None
+        s = s + extra[..., None, None] * (j - at)
+    if variant == "bias":
+        assert extra is not None
+        s = s + extra
+    if variant == "bool":
+        assert extra is not None
+        s = s.masked_fill(~extra, -math.inf)
+    if variant in ("causal", "alibi"):
+        s = s.masked_fill(j > at, -math.inf)
+    if variant == "window":
+        s = s.masked_fill((j > at) | (j <= at - WINDOW), -math.inf)
+    return torch.softmax(s, -1) @ v

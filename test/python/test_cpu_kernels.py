@@ -1,0 +1,292 @@
+"""Kernels for CPUs against torch: every shape of code, lengths around the vector width, infinities and NaN."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from fred_chains import (
+    VARIANTS,
+    Floats,
+    attention,
+    column_softmax,
+    cosine_similarity,
+    plain_attention,
+    row_cases,
+)
+from torch import Tensor
+
+from covan_mlir.fred.chain import Axis, Chain, Input
+from covan_mlir.lowering.cpu.alone import Alone, compile_text, program
+from covan_mlir.lowering.cpu.generate import generate
+from covan_mlir.lowering.cpu.kernel import Kernel, Refusal
+from covan_mlir.lowering.cpu.machine import PRESETS, Machine, host
+
+MACHINE = dataclasses.replace(host(), cores=2)
+LENGTHS = (1, 15, 16, 17, 1023)
+NUMPY: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
+TORCH = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}
+
+
+def kernel(chain: Chain, name: str = "k", machine: Machine = MACHINE, **changes: Any) -> Kernel:
+    made = generate(chain, machine, name=name)
+    assert isinstance(made, Kernel), made
+    if changes:
+        made = generate(chain, machine, dataclasses.replace(made.schedule, **changes), name=name)
+        assert isinstance(made, Kernel), made
+    return made
+
+
+def run(alone: Alone, name: str, inputs: list[Tensor]) -> np.ndarray[Any, Any]:
+    result = alone[name](*(alone.buffer(array(x)) for x in inputs))
+    return np.asarray(result.to_host())
+
+
+def array(x: Tensor) -> np.ndarray[Any, Any]:
+    return x.float().numpy().astype(NUMPY["bf16"]) if x.dtype == torch.bfloat16 else x.numpy()
+
+
+def close(got: np.ndarray[Any, Any], torchs: Tensor, exact: Tensor) -> None:
+    """At most four times torch's own error, or that of a unit in the last place of the largest value.
+
+    IREE's workers flush denormals, so the smallest normal number is always allowed.
+    """
+    wide, want = got.astype(np.float64), exact.double().numpy()
+    assert wide.shape == want.shape
+    np.testing.assert_array_equal(np.isnan(wide), np.isnan(want))
+    np.testing.assert_array_equal(np.isinf(wide), np.isinf(torchs.double().numpy()))
+    finite = np.isfinite(want) & np.isfinite(wide)
+    if finite.any():
+        ours = np.abs(wide - want)[finite].max()
+        unit = np.abs(want[finite]).max() * float(torch.finfo(torchs.dtype).eps)
+        theirs = np.abs(torchs.double().numpy() - want)[finite].max()
+        smallest = float(torch.finfo(torchs.dtype).smallest_normal)
+        assert ours <= 4 * max(theirs, unit, smallest), (ours, theirs, unit)
+
+
+def inputs_of(chain: Chain, seed: int = 0) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    found = []
+    for value in chain.inputs:
+        shape = [chain.sizes[axis] or 0 for axis in value.axes]
+        if value.dtype == "i1":
+            found.append(torch.rand(shape, generator=generator) > 0.3)
+        elif value.dtype == "i64":
+            found.append(torch.randint(0, chain.sizes["j"] or 1, shape, generator=generator))
+        else:
+            found.append(torch.randn(shape, generator=generator).to(TORCH[value.dtype]))
+    return found
+
+
+def wider(inputs: list[Tensor]) -> list[Tensor]:
+    return [x.double() if x.is_floating_point() else x for x in inputs]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_rows_agree_with_torch(length: int) -> None:
+    cases = row_cases(5, length)
+    alone = Alone([kernel(chain, name) for name, (chain, _) in cases.items()])
+    for name, (chain, reference) in cases.items():
+        if name == "norm_of_normalised" and length == 1:
+            continue  # 0/0, or not, as the rounding of the mean wants
+        inputs = inputs_of(chain)
+        close(run(alone, name, inputs), reference(*inputs), reference(*wider(inputs)))
+
+
+@pytest.mark.parametrize(("rows", "length"), [(511, 1000), (8, 128), (2, 32768), (4, 48)])
+def test_rows_of_other_shapes(rows: int, length: int) -> None:
+    cases = {
+        name: case for name, case in row_cases(rows, length).items() if name in ("softmax", "layer_norm", "entropy")
+    }
+    alone = Alone([kernel(chain, name) for name, (chain, _) in cases.items()])
+    for name, (chain, reference) in cases.items():
+        inputs = inputs_of(chain)
+        close(run(alone, name, inputs), reference(*inputs), reference(*wider(inputs)))
+
+
+def test_rows_with_infinities_and_nan() -> None:
+    inf, nan = math.inf, math.nan
+    names = ("softmax", "log_softmax", "logsumexp", "layer_norm", "var", "entropy")
+    for length in (1, 17, 70):
+        rows = torch.randn(12, length, generator=torch.Generator().manual_seed(1))
+        for n, value in enumerate((inf, -inf, nan)):
+            rows[n] = value
+            rows[3 + n, length // 2] = value
+        rows[6] = 3.0
+        rows[7] *= 1e30
+        rows[8] *= 1e-30
+        rows[9] = 1e-40
+        rows[10, : length // 2] = -inf
+        rows[11] = torch.linspace(-200, 200, length)
+        cases = {name: row_cases(12, length)[name] for name in names}
+        alone = Alone([kernel(chain, name) for name, (chain, _) in cases.items()])
+        for name, (chain, reference) in cases.items():
+            inputs = [rows, *inputs_of(chain)[1:]]
+            got, torchs, exact = run(alone, name, inputs), reference(*inputs), reference(*wider(inputs))
+            for n in range(12):
+                if n == 7 and name in ("layer_norm", "var"):
+                    exact[n] = torchs[n].double()  # overflows in f32 only
+                close(got[n : n + 1], torchs[n : n + 1], exact[n : n + 1])
+
+
+@pytest.mark.parametrize(("rows", "length"), [(1, 1), (7, 15), (33, 70), (16, 64), (100, 17)])
+def test_reductions_over_an_axis_that_is_not_contiguous(rows: int, length: int) -> None:
+    chain, reference = column_softmax(rows, length)
+    made = kernel(chain)
+    assert made.schedule.shape == "columns"
+    inputs = inputs_of(chain)
+    close(run(Alone([made]), "k", inputs), reference(*inputs), reference(*wider(inputs)))
+
+
+def test_two_inputs_and_a_row_result() -> None:
+    chain, reference = cosine_similarity(9, 333)
+    inputs = inputs_of(chain)
+    close(run(Alone([kernel(chain)]), "k", inputs), reference(*inputs), reference(*wider(inputs)))
+
+
+def test_several_axes_are_reduced() -> None:
+    f = Floats()
+    over = ("c", "j")
+    steps = (
+        dataclasses.replace(f.reduce("s", "i", "j", "add", f.x), over=over),
+        f.map("mu", "i", f.op("divf", f.s, f.c(3.0 * 50))),
+        dataclasses.replace(
+            f.reduce("q", "i", "j", "add", f.op("mulf", f.op("subf", f.x, f.mu), f.op("subf", f.x, f.mu))), over=over
+        ),
+        f.map("r", "i", f.op("rsqrt", f.op("addf", f.op("divf", f.q, f.c(3.0 * 50)), f.c(1e-5)))),
+        f.map("y", "icj", f.op("mulf", f.op("mulf", f.op("subf", f.x, f.mu), f.r), f.g)),
+    )
+    axes = (Axis("i", 4), Axis("c", 3), Axis("j", 50))
+    chain = Chain(axes, (Input("x", ("i", "c", "j"), "f32"), Input("g", ("c",), "f32")), steps, ("y",))
+    x, g = inputs_of(chain)
+
+    def reference(x: Tensor, g: Tensor) -> Tensor:
+        return torch.nn.functional.group_norm(x.reshape(1, 12, 50), 4).reshape(4, 3, 50) * g[None, :, None]
+
+    close(run(Alone([kernel(chain)]), "k", [x, g]), reference(x, g), reference(x.double(), g.double()))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("queries", [1, 5, 70])
+def test_attention_agrees_with_torch(variant: str, queries: int) -> None:
+    shapes = [(3, 70, 32, 1), (2, 143, 20, 4), (2, 17, 64, 1), (1, 128, 17, 2)]
+    chains = {
+        f"k{n}": attention(heads, queries, keys, depth, variant, groups=groups)
+        for n, (heads, keys, depth, groups) in enumerate(shapes)
+    }
+    alone = Alone([kernel(chain, name) for name, chain in chains.items()])
+    for name, chain in chains.items():
+        inputs = inputs_of(chain)
+        torchs, exact = plain_attention(variant, *inputs), plain_attention(variant, *wider(inputs))
+        close(run(alone, name, inputs), torchs, exact)
+
+
+@pytest.mark.parametrize("keys", LENGTHS)
+def test_attention_with_any_number_of_keys(keys: int) -> None:
+    chains = {f"k{queries}": attention(2, queries, keys, 16) for queries in (1, 15, 16, 17)}
+    alone = Alone([kernel(chain, name) for name, chain in chains.items()])
+    for name, chain in chains.items():
+        inputs = inputs_of(chain)
+        close(run(alone, name, inputs), plain_attention("global", *inputs), plain_attention("global", *wider(inputs)))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f64"])
+def test_attention_in_other_precisions(dtype: str) -> None:
+    chains = {f"k{queries}": attention(2, queries, 77, 24, "causal", dtype=dtype) for queries in (1, 40)}
+    alone = Alone([kernel(chain, name) for name, chain in chains.items()])
+    for name, chain in chains.items():
+        inputs = inputs_of(chain)
+        close(run(alone, name, inputs), plain_attention("causal", *inputs), plain_attention("causal", *wider(inputs)))
+
+
+@pytest.mark.parametrize("queries", [3, 40])
+def test_attention_with_masked_rows_infinities_and_nan(queries: int) -> None:
+    chain = attention(2, queries, 150, 16, "bias")
+    q, k, v, bias = inputs_of(chain)
+    bias[0, 0] = -math.inf  # nothing is seen
+    bias[0, 1, :140] = -math.inf  # nothing of the first blocks is seen
+    bias[0, 2, 100:] = -math.inf
+    bias[1, 0, 75] = math.nan
+    bias[1, 1, 75] = math.inf
+    bias[1, 2] = -1e9
+    got = run(Alone([kernel(chain)]), "k", [q, k, v, bias])
+    torchs, exact = plain_attention("bias", q, k, v, bias), plain_attention("bias", *wider([q, k, v, bias]))
+    for head in range(2):
+        for row in range(3):
+            at = (slice(head, head + 1), slice(row, row + 1))
+            close(got[at], torchs[at], exact[at])
+
+
+def test_masks_that_compare_positions_bound_the_loop() -> None:
+    full, causal = kernel(attention(1, 1024, 1024, 16)), kernel(attention(1, 1024, 1024, 16, "causal"))
+    window = kernel(attention(1, 1024, 1024, 16, "window"))
+    assert causal.flops == pytest.approx(full.flops * 1025 / 2048)
+    assert window.flops < full.flops / 20
+
+
+@pytest.mark.parametrize("changes", [{"vectors": 2, "unroll": 6}, {"vectors": 1, "unroll": 1}, {"block": 20}])
+def test_schedules_do_not_change_what_is_computed(changes: dict[str, int]) -> None:
+    chain = attention(2, 70, 90, 16, "causal")
+    inputs = inputs_of(chain)
+    got = run(Alone([kernel(chain, **changes)]), "k", inputs)
+    close(got, plain_attention("causal", *inputs), plain_attention("causal", *wider(inputs)))
+
+
+def test_narrow_vectors_compute_the_same() -> None:
+    machine = PRESETS["avx2"]
+    chains = {
+        "a": attention(2, 30, 41, 16),
+        "b": attention(2, 1, 41, 16),
+        "c": row_cases(3, 37)["softmax"][0],
+        "d": row_cases(3, 37, "f64")["softmax"][0],
+    }
+    alone = Alone([kernel(chain, name, machine) for name, chain in chains.items()])
+    for name, chain in chains.items():
+        inputs = inputs_of(chain)
+
+        def reference(*x: Tensor) -> Tensor:
+            return plain_attention("global", *x) if len(x) > 1 else torch.softmax(x[0], -1)
+
+        close(run(alone, name, inputs), reference(*inputs), reference(*wider(inputs)))
+
+
+def test_arm_gets_an_object() -> None:
+    machine = PRESETS["neon"]
+    chains = [attention(2, 70, 41, 24, "causal"), attention(2, 1, 41, 24), row_cases(3, 37)["softmax"][0]]
+    target = (
+        "--iree-hal-target-device=local",
+        "--iree-hal-local-target-device-backends=llvm-cpu",
+        "--iree-llvmcpu-target-triple=aarch64-unknown-linux-gnu",
+        "--iree-llvmcpu-target-cpu-features=+neon",
+        "--iree-llvmcpu-stack-allocation-limit=524288",
+        "--iree-llvmcpu-link-embedded=true",
+    )
+    text = program([kernel(chain, f"k{n}", machine) for n, chain in enumerate(chains)])
+    code = compile_text(text, target=target)
+    at = code.find(b"\x7fELF")
+    assert at >= 0
+    assert int.from_bytes(code[at + 18 : at + 20], "little") == 183  # EM_AARCH64
+
+
+def test_refusals_say_why() -> None:
+    f = Floats()
+    unknown = Chain(
+        (Axis("i", None), Axis("j", 4)),
+        (Input("x", ("i", "j"), "f32"),),
+        (f.reduce("s", "i", "j", "add", f.x),),
+        ("s",),
+    )
+    refused = generate(unknown, MACHINE)
+    assert isinstance(refused, Refusal)
+    assert "i are only known at run time" in refused.reason
+    strange = dataclasses.replace(
+        unknown, axes=(Axis("i", 3), Axis("j", 4)), steps=(f.reduce("s", "i", "j", "add", f.op("lgamma", f.x)),)
+    )
+    refused = generate(strange, MACHINE)
+    assert isinstance(refused, Refusal)
+    assert "math.lgamma" in refused.reason
