@@ -95,11 +95,15 @@ _NEUTRAL = {"arith.andi": True, "arith.ori": False}
 
 
 def folded(expr: Apply) -> Expr:
-    """A conversion of a number is a number, and what a mask of one value does not change it does not change."""
+    """The expression, simpler where that changes no bit: conversions of numbers, masks of one value, squares."""
     if expr.dtype == "i1" and expr.op in _NEUTRAL:
         for one, other in (expr.args, expr.args[::-1]):
             if isinstance(one, Const) and one.value is _NEUTRAL[expr.op]:
                 return other
+    if expr.op.startswith("arith.cmpf:") and (narrow := _narrowed(expr)) is not None:
+        return narrow
+    if expr.op in ("math.fpowi", "math.powf") and isinstance(expr.args[1], Const) and expr.args[1].value == 2:
+        return Apply("arith.mulf", (expr.args[0], expr.args[0]), expr.dtype)
     if len(expr.args) != 1 or not isinstance(expr.args[0], Const) or expr.dtype not in ("f32", "f64", "i64", "index"):
         return expr
     value = expr.args[0].value
@@ -108,6 +112,16 @@ def folded(expr: Apply) -> Expr:
     if expr.op in ("arith.index_cast", "arith.extsi"):
         return Const(-int(value) if expr.args[0].dtype == "i1" else int(value), expr.dtype)
     return expr
+
+
+def _narrowed(compare: Apply) -> Apply | None:
+    """A comparison of a widened value with a number that the narrow type has: torch-mlir compares in f64."""
+    wide, number = compare.args
+    if not isinstance(number, Const) or not isinstance(wide, Apply) or wide.op != "arith.extf":
+        return None
+    if wide.args[0].dtype != "f32" or to_f32(float(number.value)) != number.value:
+        return None
+    return Apply(compare.op, (wide.args[0], Const(number.value, "f32")), compare.dtype)
 
 
 def to_f32(value: float) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .prov_locations import TraceReader, results_of
+from .prov_locations import TraceReader, fused_of
 
 _CONSTANT = frozenset(
     {
@@ -118,9 +118,9 @@ class TraceGraph:
         if name == "linalg.generic" and len(ids) > 1:
             outputs = self._yielded(op, ids)
         elif name == "fred.chain":
-            outputs = self._given(op)
-        elif name in _CALLS and (rows := results_of(op.location)) is not None:
-            outputs = [[["compute", row]] for row in rows]
+            outputs, ids = self._steps(op)
+        elif name in _CALLS and (fused := fused_of(op.location)) is not None:
+            outputs, ids = [[["compute", row]] for row in fused[0]], fused[1]
         kind = "transfer" if name in _PIECES else "dispatch"
         row = {"op": name, "kind": kind, "phase": "call", "inputs": inputs, "outputs": outputs, "evidence": ids}
         self.nodes.append(row)
@@ -148,10 +148,13 @@ class TraceGraph:
                     found.append(value)
         return found
 
-    def _given(self, chain: Any) -> list[Any]:
-        """What each result of a chain of reductions is: the location of the step that gives it."""
-        given = [view.operation for view in chain.regions[0].blocks[0] if view.operation.name == "fred.output"]
-        return [[["compute", sorted(self._read.ids(op.operands[0].owner.location))]] for op in given]
+    def _steps(self, chain: Any) -> tuple[list[Any], list[int]]:
+        """What each result of a chain of reductions is, and what its steps compute: views are in its own trace only."""
+        inside = [view.operation for view in chain.regions[0].blocks[0]]
+        given = [op.operands[0].owner for op in inside if op.name == "fred.output"]
+        steps = [op for op in inside if op.name in ("fred.map", "fred.reduce")]
+        computed = frozenset().union(*(self._read.ids(op.location) for op in steps))
+        return [[["compute", sorted(self._read.ids(op.location))]] for op in given], sorted(computed)
 
     def _yielded(self, generic: Any, ids: list[int]) -> list[Any]:
         """What each result of a fused operation is: the location of the operation whose value is yielded."""

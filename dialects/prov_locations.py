@@ -40,22 +40,31 @@ def parse_key(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def results_key(parts: Iterable[Iterable[int]]) -> str:
-    """The name ``results:3,4;7`` of a location: what the operation's results are, one by one, where its trace says
-    only what it performs in all."""
-    return "results:" + ";".join(",".join(map(str, sorted(ids))) for ids in parts)
+def fused_key(results: Iterable[Iterable[int]], performed: Iterable[int]) -> str:
+    """The name ``fused:3,4;7|1,2,3,4,7`` of a location: what the results of an operation are, one by one, and what it
+    computes, where its trace holds views as well."""
+
+    def text(ids: Iterable[int]) -> str:
+        return ",".join(map(str, sorted(ids)))
+
+    return f"fused:{';'.join(map(text, results))}|{text(performed)}"
 
 
-def results_of(location: Location) -> list[list[int]] | None:
-    """For each result the ids that `results_key` names, at any depth; None where nothing does."""
+def fused_of(location: Location) -> tuple[list[list[int]], list[int]] | None:
+    """What `fused_key` says, at any depth: (ids of each result, ids of what is computed); None where nothing does."""
     match type(location).__name__:
         case "NameLoc":
-            if location.name_str.startswith("results:"):
-                rows = location.name_str.removeprefix("results:").split(";")
-                return [[int(id_) for id_ in row.split(",") if id_] for row in rows]
-            return results_of(location.child_loc)
+            if location.name_str.startswith("fused:"):
+                results, performed = (
+                    [[int(id_) for id_ in row.split(",") if id_] for row in part.split(";")]
+                    for part in location.name_str.removeprefix("fused:").split("|")
+                )
+                return results, performed[0]
+            return fused_of(location.child_loc)
         case "FusedLoc":
-            return next((found for member in location.locations if (found := results_of(member)) is not None), None)
+            return next((found for member in location.locations if (found := fused_of(member)) is not None), None)
+        case "CallSiteLoc":
+            return fused_of(location.callee)
     return None
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import iree.compiler.ir as ir
 
-from covan_mlir.dialects.prov_locations import TraceReader, results_of
+from covan_mlir.dialects.prov_locations import TraceReader, fused_of
 from covan_mlir.lowering import marks
 
 # Operations that say nothing about what is computed: their locations name whoever made them, often another action's.
@@ -121,9 +121,9 @@ class DispatchGraph:
             elif name == _DISPATCH:
                 self._node(op, "dispatch", phase, self._outputs(op), performed(op, self._read))
             elif name == "flow.dispatch":  # of an executable that stands ready
-                given = results_of(op.location) or [self._ids(op)] * len(op.results)
+                given, computed = fused_of(op.location) or ([self._ids(op)] * len(op.results), self._ids(op))
                 outputs = [[["compute", ids]] for ids in given]
-                self._node(op, "dispatch", phase, outputs, frozenset(self._ids(op)))
+                self._node(op, "dispatch", phase, outputs, frozenset(computed))
             elif name in VIEWS or name in ("hal.tensor.export", "hal.tensor.alias"):
                 self._values[op.results[0]] = self._value(op.operands[0])
             elif name == "util.return":

@@ -116,19 +116,20 @@ class Fusion:
                     continue
                 rewriter = Rewriter(function)
                 for op in chains:
-                    kernel = self.kernel(read_chain(op))
+                    chain = read_chain(op)
+                    kernel = self.kernel(chain)
                     if isinstance(kernel, Refusal):
                         lower_chain(op, rewriter)
                     else:
-                        self._call_one(op, kernel, rewriter, state)
+                        self._call_one(op, chain, kernel, rewriter, state)
             if self.called:  # traces as names, which every context understands
                 prov_locations.rewrite_locations(state.module.operation, lambda where: prov_locations.lower(where, {}))
 
-    def _call_one(self, op: Any, kernel: Kernel, rewriter: Any, state: State) -> None:
+    def _call_one(self, op: Any, chain: Chain, kernel: Kernel, rewriter: Any, state: State) -> None:
         from torch_mlir import ir
         from torch_mlir.dialects import func
 
-        from covan_mlir.dialects.prov_locations import results_key
+        from covan_mlir.dialects.prov_locations import fused_key
 
         name = kernel.name
         kinds = [value.type for value in op.operands], [value.type for value in op.results]
@@ -136,8 +137,8 @@ class Fusion:
             self.called.append(name)
             with ir.InsertionPoint(state.module.body):
                 func.FuncOp(name, kinds, visibility="private")
-        given = [view.operation for view in op.regions[0].blocks[0] if view.operation.name == "fred.output"]
-        results = results_key(rewriter.reader.ids(output.operands[0].owner.location) for output in given)
+        ids = {step.name: step.trace for step in chain.steps}
+        results = fused_key([ids.get(output, ()) for output in chain.outputs], frozenset().union(*ids.values()))
         with rewriter.replacing(op) as new:
             call = func.CallOp(kinds[1], name, list(op.operands))
             new.results(call)

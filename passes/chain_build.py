@@ -28,7 +28,7 @@ class Built:
         inputs: one per input of the chain.
         outputs: values that somebody outside reads; several may stand for one output.
         sizes: of the pieces by name.
-        sources: by step, the nodes that it is made of.
+        sources: by step, the nodes whose computation it is; views are the chain's as a whole.
         replaced: nodes whose work is now the chain's alone.
         copied: nodes whose work the chain does as well.
     """
@@ -40,15 +40,6 @@ class Built:
     sources: dict[str, frozenset[int]]
     replaced: tuple[int, ...]
     copied: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class _Origin:
-    """Where the elements of a value are: an input or a step, and the axes of its dimensions."""
-
-    name: str
-    dtype: str
-    sources: frozenset[int]
 
 
 def build_chain(cluster: Cluster) -> Built:
@@ -66,8 +57,8 @@ class _Builder:
         self.graph = cluster.graph
         self.names: dict[int, str] = {}
         """Of axes."""
-        self.origins: dict[int, _Origin] = {}
-        """Of values that members give, views and broadcasts among them."""
+        self.origins: dict[int, Read] = {}
+        """Whose elements the values that members give are, views and broadcasts among them."""
         self.inputs: dict[tuple[int, tuple[int, ...]], tuple[Input, Tensor]] = {}
         self.steps: list[Step] = []
         self.sources: dict[str, frozenset[int]] = {}
@@ -117,16 +108,15 @@ class _Builder:
     def _groups(self, dims: Sequence[Dim]) -> tuple[tuple[str, ...], ...]:
         return tuple(tuple(self._axis(leaf) for leaf in self.cluster.axes.leaves(dim)) for dim in dims)
 
-    def _input(self, value: int, dims: Sequence[Dim]) -> _Origin:
+    def _input(self, value: int, dims: Sequence[Dim]) -> Read:
         key = (value, self.cluster.flat(dims))
         if key not in self.inputs:
             name = f"x{len(self.inputs)}"
             dtype = self.graph.dtypes[value]
             self.inputs[key] = (Input(name, self._axes(dims), dtype), Tensor(value, name, self._groups(dims)))
-        name = self.inputs[key][0].name
-        return _Origin(name, self.graph.dtypes[value], frozenset())
+        return Read(self.inputs[key][0].name, self.graph.dtypes[value])
 
-    def _origin(self, node: Node, operand: int, value: int) -> _Origin:
+    def _origin(self, node: Node, operand: int, value: int) -> Read:
         if (node.index, operand) in self.cluster.reads:
             return self._input(*self.cluster.reads[node.index, operand])
         return self.origins[value]
@@ -143,8 +133,7 @@ class _Builder:
             value = node.operands[number].value
         if value in self.graph.constants or value in self.graph.closed:
             return  # its readers have the expression
-        found = self._origin(node, number, value)
-        self.origins[result] = _Origin(found.name, found.dtype, found.sources | {node.index})
+        self.origins[result] = self._origin(node, number, value)
 
     def _step(self, node: Node, part: Part) -> None:
         cluster = self.cluster
@@ -158,12 +147,10 @@ class _Builder:
                 dims = [[] if loop is None else loops[loop] for loop in operand.dims]
                 values[f"#{k}"] = self._positions(self.graph.closed[operand.value], dims)
                 made_by = self.graph.sources[operand.value]
-                sources |= made_by
+                sources |= {i for i in made_by if self.graph.nodes[i].kind == "compute"}
                 self.closed |= made_by
             else:
-                origin = self._origin(node, k, operand.value)
-                values[f"#{k}"] = Read(origin.name, origin.dtype)
-                sources |= origin.sources
+                values[f"#{k}"] = self._origin(node, k, operand.value)
         # First the positions: what is filled in has its own.
         expr = rebuild(self._positions(part.expr, loops), lambda n: values.get(n.name, n) if isinstance(n, Read) else n)
         name = f"v{len(self.steps)}"
@@ -178,7 +165,7 @@ class _Builder:
             over = tuple(self._axis(leaf) for leaf in cluster.flat(loops) if leaf not in kept)
             self.steps.append(Reduce(name, axes, over, part.combine, expr, part.initial, dtype))
         self.sources[name] = frozenset(sources)
-        self.origins[part.value] = _Origin(name, dtype, frozenset())
+        self.origins[part.value] = Read(name, dtype)
 
     def _positions(self, expr: Expr, dims: Sequence[Dim]) -> Expr:
         """The expression with ``Index("@k")`` as the position along dimension k."""
@@ -216,15 +203,16 @@ class _Builder:
         return gone
 
     def _sinks(self) -> set[int]:
-        """Transpositions of results: the chain writes what they give."""
-        found = set()
-        for i in self.cluster.members:
+        """Transpositions of results, and reshapes before them: the chain writes what they give."""
+        found: set[int] = set()
+        for i in sorted(self.cluster.members, reverse=True):
             node = self.graph.nodes[i]
-            if node.kind == "view" and node.source in self.origins and node.op.name == "linalg.transpose":
-                users = self.graph.users.get(node.result, ())
-                step = self.origins[node.source].name in self.sources
-                if step and self.graph.users[node.source] == [i] and not self.cluster.members & set(users):
-                    found.add(i)
+            if node.kind != "view" or node.source not in self.origins or self.graph.users[node.source] != [i]:
+                continue
+            inside = self.cluster.members & set(self.graph.users.get(node.result, ()))
+            ends = node.op.name == "linalg.transpose" and not inside
+            if self.origins[node.source].name in self.sources and (ends or (inside and inside <= found)):
+                found.add(i)
         return found
 
     def _outputs(self, replaced: set[int]) -> list[Tensor]:

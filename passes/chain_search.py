@@ -432,10 +432,20 @@ class _Search:
             for _, (value, _) in list(self.cluster.reads.items()):
                 again = self._absorb_above(value) or again
             for value in list(self.cluster.dims):
-                outside = self.cluster.outside(value)
-                users = self.graph.users.get(value, ())
-                if len(outside) == 1 == len(users) and self.graph.nodes[outside[0]].op.name == "linalg.transpose":
-                    again = self._absorb([self.graph.nodes[outside[0]]]) or again
+                again = self._absorb_below(value) or again
+
+    def _absorb_below(self, value: int) -> bool:
+        """Takes in a transposition that alone reads a result, and the reshapes before it."""
+        below: list[Node] = []
+        while len(users := self.graph.users.get(value, ())) == 1:
+            node = self.graph.nodes[users[0]]
+            if node.kind != "view" or node.index in self.cluster.members:
+                return False
+            below.append(node)
+            if node.op.name == "linalg.transpose":
+                return self._absorb(below)
+            value = node.result
+        return False
 
     def _absorb_above(self, value: int) -> bool:
         """Takes in the views and broadcasts that lead to an input. One that takes an axis apart is better done before

@@ -319,7 +319,11 @@ class ProgramSystem:
             case "leaf":
                 return self._leaf(operand)
             case "given":
-                return self._value(self.given(node).givers(self.source.source.twin(int(name)))[0], int(name))
+                first, *others = self.given(node).givers(self.source.source.twin(int(name)))
+                for giver in others:  # of a value that was cut into pieces, several may be read here
+                    if any(how == "input" for how, _ in self.graph["nodes"][giver[0]]["outputs"][giver[1]]):
+                        self._value(giver, int(name))
+                return self._value(first, int(name))
             case "inside":
                 return self._enter(node, int(name))
             case "assumed":
