@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-import fred_chains as chains
 import numpy as np
+import plain_chains as chains
 import pytest
 
 from covan_mlir.fred.chain import ChainError

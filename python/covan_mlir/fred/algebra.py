@@ -15,6 +15,11 @@ from covan_mlir.fred.scalars import is_float
 CASTS = frozenset({"arith.extf", "arith.truncf"})
 """Changes of precision: the identity on the reals."""
 
+WHOLE_TO_REAL = frozenset(
+    {"arith.sitofp", "arith.uitofp", "arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui"}
+)
+"""Changes of how a whole number is held: the identity on those that fit."""
+
 
 def f(op: str, *args: Expr) -> Apply:
     """An operation whose result has its operands' element type; ``f("addf", a, b)`` is arith, ``f("exp", a)`` math."""
@@ -69,6 +74,12 @@ def rename(expr: Expr, names: Mapping[str, str]) -> Expr:
             )
         made[id(node)] = new
     return made[id(expr)]
+
+
+def are_moments(a: Expr, b: Expr) -> bool:
+    """Whether two expressions are the same one before and after a change: ``m.old`` and ``m.new``."""
+    swap = {n: f"{n[:-4]}{'.new' if n.endswith('.old') else '.old'}" for n in reads(a) if n[-4:] in (".old", ".new")}
+    return bool(swap) and rename(a, swap) == b
 
 
 _INFIX = {"addf": "+", "subf": "-", "mulf": "*", "divf": "/", "andi": "and", "ori": "or"}
@@ -160,7 +171,7 @@ def to_sympy(
             made[id(node)] = symbol(f"{type(node).__name__}_{node.axis}")
         else:
             args = [made[id(arg)] for arg in node.args]
-            if node.op in CASTS:
+            if node.op in CASTS or node.op in WHOLE_TO_REAL:
                 made[id(node)] = args[0]
             elif node.op in _UNARY:
                 made[id(node)] = _UNARY[node.op](args[0])
@@ -221,12 +232,7 @@ def from_sympy(value: sympy.Expr, table: Mapping[sympy.Symbol, Expr], dtype: str
     def is_partner(a: sympy.Expr, b: sympy.Expr) -> bool:
         if not (isinstance(a, sympy.Symbol) and isinstance(b, sympy.Symbol)):
             return False
-        swap = {
-            n: f"{n[:-4]}{'.new' if n.endswith('.old') else '.old'}"
-            for n in reads(table[a])
-            if n[-4:] in (".old", ".new")
-        }
-        return bool(swap) and rename(table[a], swap) == table[b]
+        return are_moments(table[a], table[b])
 
     def go(e: sympy.Expr) -> Expr:
         if isinstance(e, sympy.Symbol):

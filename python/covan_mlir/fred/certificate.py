@@ -118,11 +118,13 @@ class Certificate:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Certificate:
         """The inverse of `to_json`."""
-        proofs = tuple(
-            Proof(**{key: tuple(value) if isinstance(value, list) else value for key, value in proof.items()})
-            for proof in data["proofs"]
-        )
-        return cls(data["claim"], proofs)
+        proofs = []
+        for proof in data["proofs"]:
+            fields: dict[str, Any] = {
+                key: tuple(value) if isinstance(value, list) else value for key, value in proof.items()
+            }
+            proofs.append(Proof(**fields))
+        return cls(data["claim"], tuple(proofs))
 
 
 class NoCertificateError(ValueError):

@@ -27,9 +27,9 @@ from covan_mlir.fred.rolling import Loop, write
 from covan_mlir.fred.run import Env, run_loop
 from covan_mlir.fred.scalars import DTYPES, is_float
 
-SPECIALS = (-np.inf, np.inf, np.nan, 0.0, 1.0, -3.0, -1024.0, 2.0**100)
+SPECIALS = (-np.inf, np.inf, np.nan, 0.0, 1.0, -3.0, 64.0, 128.0, -1024.0, 2.0**100)
 BLOCKS = 3
-CASES = 512
+CASES = len(SPECIALS) ** BLOCKS
 CASE = "case"
 
 
@@ -51,7 +51,9 @@ class Trial:
 
     def _inputs(self, chain: Chain) -> Env:
         statistics = {name for repair in self.loop.repairs.values() for name in repair.statistics}
-        sources = set().union(*(chain.depends(name) for name in statistics))
+        closure = statistics.union(*(chain.depends(name) for name in statistics))
+        first = [r.name for r in self.loop.reductions if self.loop.repairs[r.name].kind == "none" and r.name in closure]
+        sources = set().union(*(chain.depends(name) for name in first))
         rng = np.random.default_rng(7)
         env: Env = {}
         special = [
@@ -98,7 +100,8 @@ class Trial:
         Empty if there is none.
         """
         rolling, split = write(_batched_loop(loop))
-        for parts in (1, BLOCKS):
+        # Three parts for each block: two of them are empty, their states neutral.
+        for parts in (1, 3 * BLOCKS):
             got = run_loop(rolling, split, self.env, self.space, 1, parts)
             if difference := self._compare(got, names):
                 return difference

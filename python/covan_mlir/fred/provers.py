@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import zlib
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import sympy
 import z3
 
-from covan_mlir.fred.algebra import CASTS, compare, text, to_sympy
+from covan_mlir.fred.algebra import CASTS, WHOLE_TO_REAL, compare, text, to_sympy
 from covan_mlir.fred.certificate import Law, Obligation, Result
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, walk
 from covan_mlir.fred.scalars import DTYPES, Array, compute, is_float, is_known
@@ -143,7 +144,7 @@ class _Translation:
             a, b = map(self.truth, node.args)
             return {"andi": z3.And, "ori": z3.Or, "xori": z3.Xor}[name](a, b)
         args = [self.number(arg) for arg in node.args]
-        if node.op in CASTS or name in ("sitofp", "uitofp", "index_cast", "index_castui", "extsi", "extui"):
+        if node.op in CASTS or node.op in WHOLE_TO_REAL:
             return args[0]
         if name in ("cmpf", "cmpi"):
             a, b = args
@@ -185,7 +186,7 @@ class _Translation:
     def law(self, law: Law) -> Any:
         """The instance of a law."""
         args = [self.number(arg) for arg in law.args]
-        exp, log, sqrt, tanh = (lambda x, n=n: self.function(n, x) for n in ("exp", "log", "sqrt", "tanh"))
+        exp, log, sqrt, tanh = (functools.partial(self.function, name) for name in ("exp", "log", "sqrt", "tanh"))
         match law.name, args:
             case "exp-sum", [a, b]:
                 return exp(a + b) == exp(a) * exp(b)

@@ -4,8 +4,8 @@ For ``r(s) = sum over j of f(x, s)`` the derivation writes ``f(x, s.new)`` as ``
 other terms at ``s.old`` (`covan_mlir.fred.transport`); summed over the positions seen so far, each of those terms is
 
 * something times an accumulator of the chain (``sum of exp(x - m)`` is ``l``),
-* a combination of them that cancels (``sum of x - mean`` is zero, because ``mean`` is their mean), or
-* a new accumulator, which needs a repair of its own.
+* a new accumulator, which needs a repair of its own: ``sum of x - mean`` is zero on the reals, because ``mean`` is
+  their mean, but the residue that rounding leaves is what keeps a variance accurate far from zero.
 
 The online softmax (Milakov and Gimelshein 2018, section 3), the merge of variances (Chan, Golub and LeVeque 1979;
 Welford 1962) and the rescaling of FlashAttention (Dao et al. 2022, section 3.1) come out, and so do chains without a
@@ -23,7 +23,7 @@ from covan_mlir.fred.algebra import compare, f, from_sympy, rename, symbol, text
 from covan_mlir.fred.bounds import Bounds
 from covan_mlir.fred.certificate import Certificate, Obligation, certify, prove
 from covan_mlir.fred.chain import Chain, Map, Reduce
-from covan_mlir.fred.expression import Const, Expr, Read, reads, rebuild, substitute, walk
+from covan_mlir.fred.expression import Apply, Const, Expr, Read, reads, rebuild, substitute, walk
 from covan_mlir.fred.forms import Repair, RepairKind
 from covan_mlir.fred.scalars import is_float
 from covan_mlir.fred.transport import NoLawError, Transport
@@ -222,7 +222,7 @@ def _linear(change: Transport, kept: sympy.Expr, acc: Expr, terms: Sequence[_Ter
     """``k * acc + sum of coefficient * total``, without what is known to be zero."""
     acc_symbol = sympy.Symbol("acc")
     table = {**change.coefficients, acc_symbol: acc}
-    value = kept * acc_symbol
+    repaired = sympy.Integer(0)
     for n, term in enumerate(terms):
         if term.total == Const(0.0, change.dtype):
             continue
@@ -230,8 +230,14 @@ def _linear(change: Transport, kept: sympy.Expr, acc: Expr, terms: Sequence[_Ter
         if term.total != Const(1.0, change.dtype):
             place = sympy.Symbol(f"t{n}")
             table[place] = term.total
-        value += term.factor * place
-    return from_sympy(value, table, change.dtype)
+        repaired += term.factor * place
+    # By Horner's rule: d * (2 * r + n * d) has the sign of d * d where r is small, whatever overflows.
+    squared = [
+        s for s in sorted(change.coefficients, key=str) if repaired.is_polynomial(s) and sympy.degree(repaired, s) > 1
+    ]
+    if squared:
+        repaired = sympy.horner(sympy.expand(repaired), wrt=squared[0])
+    return from_sympy(kept * acc_symbol + repaired, table, change.dtype)
 
 
 def _close(
@@ -286,8 +292,9 @@ def _known_sum(chain: Chain, target: Reduce, loop: Sequence[Reduce], element: Ex
         else:
             return None
     raw, simplified = _both(chain, target, loop, value, positive) or (None, None)
-    # A combination of several sums that does not vanish would cancel: better an accumulator of its own.
-    if raw is None or simplified is None or len(sympy.Add.make_args(to_sympy(simplified))) > 1:
+    # A combination of several sums cancels, to zero where a mean is what it should be. Rounding leaves a residue that
+    # repairs multiply by large changes: an accumulator of its own keeps it.
+    if raw is None or simplified is None or len(sympy.Add.make_args(to_sympy(raw))) > 1:
         return None
     return raw, simplified
 
@@ -428,5 +435,6 @@ def _olden(chain: Chain, target: Reduce, expr: Expr) -> Expr:
 def _replace_nodes(expr: Expr, names: Mapping[int, Expr]) -> Expr:
     if id(expr) in names:
         return names[id(expr)]
-    args = getattr(expr, "args", None)
-    return expr if not args else replace(expr, args=tuple(_replace_nodes(arg, names) for arg in args))  # type: ignore[call-arg]
+    if not isinstance(expr, Apply):
+        return expr
+    return replace(expr, args=tuple(_replace_nodes(arg, names) for arg in expr.args))

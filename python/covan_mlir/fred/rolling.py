@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from covan_mlir.fred.algebra import compare, f, rename, select
+from covan_mlir.fred.algebra import are_moments, compare, f, rename, select
 from covan_mlir.fred.chain import Chain, Map, Reduce, Step
 from covan_mlir.fred.expression import Apply, Const, Expr, Read, reads, rebuild, walk
 from covan_mlir.fred.forms import Guard, Local, Repair, Rolling, SplitK, State, Update
@@ -179,11 +179,10 @@ def _repaired(loop: Loop, step: Reduce, guarded: Mapping[str, Guard], side: str)
             names[name] = before.get(plain, f"{plain}.{side}")
         elif moment == "new":
             names[name] = after[plain]
-    update = rename(repair.update, names)
-    if not _divides(repair) or not (guarded.keys() & before.keys() or step.name in loop.careful):
+    careful = step.name in loop.careful
+    update = rename(rebuild(repair.update, _quotient_of_equals) if careful else repair.update, names)
+    if not _divides(repair) or not (guarded.keys() & before.keys() or careful):
         return update
-    if step.name in loop.careful:
-        update = rebuild(update, _quotient_of_equals)
     # A statistic that stays, stays: no infinity is taken from or divided by itself.
     tests = [compare("oeq", Read(before[n], step.dtype), Read(after[n], step.dtype)) for n in before]
     same = functools.reduce(lambda a, b: Apply("arith.andi", (a, b), "i1"), tests)
@@ -191,7 +190,7 @@ def _repaired(loop: Loop, step: Reduce, guarded: Mapping[str, Guard], side: str)
 
 
 def _quotient_of_equals(node: Expr) -> Expr:
-    if isinstance(node, Apply) and node.op == "arith.divf" and not isinstance(node.args[0], Const):
+    if isinstance(node, Apply) and node.op == "arith.divf" and are_moments(*node.args):
         return select(compare("oeq", *node.args), Const(1.0, node.dtype), node)
     return node
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from covan_mlir.fred.algebra import compare, f, rename, select, strip_casts, text, text_of, varies
 from covan_mlir.fred.bounds import Bounds
 from covan_mlir.fred.certificate import Law, Obligation, certify
-from covan_mlir.fred.chain import Chain, Map, Reduce, Step
+from covan_mlir.fred.chain import Chain, Combine, Map, Reduce, Step
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Read, reads, substitute
 from covan_mlir.fred.forms import Rewrite
 from covan_mlir.fred.scalars import is_float
@@ -340,7 +340,9 @@ def _hoist_monotone(chain: Chain, step: Reduce, names: set[str], rewrites: list[
         (Law(laws, (a, b)),) if laws else (),
     )
     certificate = certify(f"{step.combine} of {text(outer)} is taken inside", [law])
-    combine = {"max": "min", "min": "max"}[step.combine] if flip else step.combine
+    combine: Combine = step.combine
+    if flip:
+        combine = "min" if step.combine == "max" else "max"
     sign = -1.0 if flip else 1.0
     raw = fresh(names, f"{step.name}_{combine}")
     inside = replace(step, name=raw, expr=inner, combine=combine, initial=Const(sign * step.initial.value, step.dtype))
@@ -392,5 +394,5 @@ def _hoist_absolute(step: Reduce, inner: Expr, names: set[str], rewrites: list[R
             step.trace,
         ),
     )
-    rewrites.append(Rewrite(step.name, "absolute", "; ".join(map(text_of, steps)), certificate))
+    rewrites.append(Rewrite(step.name, "absolute", "; ".join(text_of(s) for s in steps), certificate))
     return steps
