@@ -82,24 +82,26 @@ class Ceilings:
         self._fma, self._copy = alone["fma"], alone["copy"]
         self._flops = 2.0 * machine.cores * machine.lanes("f32") * _CHAINS * _STEPS
 
+    def run_fma(self) -> object:
+        """Fused multiply-adds on all cores."""
+        return self._fma(self._x)
+
+    def run_copy(self) -> object:
+        """One copy."""
+        return self._copy(self._source)
+
+    def rates(self, fma: float, copy: float) -> tuple[float, float]:
+        """-> (FLOP/s, bytes/s read and written) from the seconds of the two."""
+        return self._flops / fma, 2 * self.copied / copy
+
     def flops(self) -> float:
-        """FLOP/s of one run on all cores."""
+        """FLOP/s of one run."""
         start = time.perf_counter()
-        self._fma(self._x)
-        return self._flops / (time.perf_counter() - start)
+        self.run_fma()
+        return self.rates(time.perf_counter() - start, 1.0)[0]
 
     def bandwidth(self) -> float:
         """Bytes/s of one copy, read and written ones counted."""
         start = time.perf_counter()
-        self._copy(self._source)
-        return 2 * self.copied / (time.perf_counter() - start)
-
-    def torch_copy(self) -> float:
-        """Bytes/s of torch's copy of as much, read and written ones counted."""
-        import torch
-
-        source = torch.ones(self.copied // 4)
-        target = torch.empty_like(source)
-        start = time.perf_counter()
-        target.copy_(source)
-        return 2 * self.copied / (time.perf_counter() - start)
+        self.run_copy()
+        return self.rates(1.0, time.perf_counter() - start)[1]
