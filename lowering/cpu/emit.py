@@ -318,10 +318,9 @@ class Code:
         n = self.index(count) if isinstance(count, int) else count
         return vector.create_mask(self.vector_type("i1"), [n])
 
-    def reduce(self, kind: Any, value: Value) -> Value:
-        """All lanes combined, in any order."""
-        flags = arith.FastMathFlags.reassoc if self.dtype(value)[0] in "fb" else None
-        return vector.reduction(self.type(self.dtype(value)), kind, value, fastmath=flags)
+    def first(self, value: Value) -> Value:
+        """The first lane."""
+        return vector.extract(value, [], [0])
 
     def gather(self, memory: Value, base: Value, offsets: Value, valid: Value | None) -> Value:
         """Elements at ``base + offsets``."""

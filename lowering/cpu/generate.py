@@ -17,7 +17,7 @@ from covan_mlir.lowering.cpu.machine import Machine, bits
 from covan_mlir.lowering.cpu.queries import QueryWriter
 from covan_mlir.lowering.cpu.roles import roles
 from covan_mlir.lowering.cpu.rows import RowWriter
-from covan_mlir.lowering.cpu.schedule import Schedule, contractions, predict
+from covan_mlir.lowering.cpu.schedule import Schedule, contractions, predict, stack
 from covan_mlir.lowering.cpu.schedule import rows as rows_template
 
 
@@ -79,6 +79,8 @@ def generate(
             found = roles(fusion)
             schedule = schedule or contractions(fusion.chain, machine, found)
             code = Code(name, inputs, outputs, schedule.lanes)
+            if (needed := stack(fusion.chain, machine, schedule, found)) > machine.stack:
+                return Refusal(f"its tiles take {needed} bytes of stack, of which there are {machine.stack}")
             made = KeyWriter if schedule.shape == "keys" else QueryWriter
             writer: KeyWriter | QueryWriter = made(code, fusion, sizes, schedule, found)
             workgroups = (writer.workgroups, 1, 1)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from iree.compiler.dialects import arith, vector
+from iree.compiler.dialects import arith
 
 from covan_mlir.fred.chain import Chain, Map, Reduce
 from covan_mlir.fred.expression import Read, reads
@@ -46,20 +46,6 @@ _INTEGER = {
     "and": ("andi", -1),
     "or": ("ori", 0),
 }
-_ACROSS = {
-    "addf": "ADD",
-    "mulf": "MUL",
-    "maximumf": "MAXIMUMF",
-    "minimumf": "MINIMUMF",
-    "maxnumf": "MAXNUMF",
-    "minnumf": "MINNUMF",
-    "addi": "ADD",
-    "muli": "MUL",
-    "maxsi": "MAXSI",
-    "minsi": "MINSI",
-    "andi": "AND",
-    "ori": "OR",
-}
 
 
 def combining(step: Reduce) -> tuple[str, float | int]:
@@ -68,8 +54,12 @@ def combining(step: Reduce) -> tuple[str, float | int]:
 
 
 def across(code: Code, op: str, value: Value) -> Value:
-    """All lanes of a vector combined."""
-    return code.reduce(getattr(vector.CombiningKind, _ACROSS[op]), value)
+    """All lanes of a vector combined, by halves: the compiler's own order for maxima is one lane after the other."""
+    half = code.lanes // 2
+    while half:
+        value = code.op(op, value, code.shuffle(value, value, [n ^ half for n in range(code.lanes)]))
+        half //= 2
+    return code.first(value)
 
 
 def tree(code: Code, op: str, values: Sequence[Value]) -> Value:

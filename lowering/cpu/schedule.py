@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 from typing import Literal
 
@@ -86,28 +87,23 @@ def queries(chain: Chain, machine: Machine, found: Roles) -> Schedule:
     sizes = {axis.name: axis.size or 1 for axis in chain.axes}
     width = lanes(chain, machine)
     lane = max(found.free, key=lambda axis: sizes[axis])
-    features = sizes[found.wide] if found.wide else 0
-    depth = sum(sizes[axis] for step in found.inner for axis in step.over)
-    vectors, together = (4, 4) if machine.registers >= 32 else (2, 4)
-    vectors = min(vectors, -(-sizes[lane] // width))
-    block, size = 128, bits("f64" if width < machine.lanes("f32") else "f32") // 8
-    staged = max(depth, features) if any(bits(value.dtype) == 16 for value in chain.inputs) else 0
-
-    def stack() -> int:
-        return size * (vectors * width * (depth + features + block) + block * staged)
-
-    while vectors > 1 and stack() > machine.stack:
-        vectors, block = (vectors, block // 2) if block > 32 else (vectors // 2, 128)
-    return Schedule(
+    vectors = min(4 if machine.registers >= 32 else 2, -(-sizes[lane] // width))
+    made = Schedule(
         shape="queries",
         lane=lane,
         stream=found.stream,
         parallel=((lane, vectors * width),),
         lanes=width,
         vectors=vectors,
-        unroll=together,
-        block=block,
+        unroll=4,
+        block=128,
     )
+    while vectors > 1 and stack(chain, machine, made, found) > machine.stack:
+        narrower = made.block <= 32
+        vectors = vectors // 2 if narrower else vectors
+        block = 128 if narrower else made.block // 2
+        made = replace(made, vectors=vectors, block=block, parallel=((lane, vectors * width),))
+    return made
 
 
 def keys(chain: Chain, machine: Machine, found: Roles) -> Schedule:
@@ -157,9 +153,51 @@ def predict(chain: Chain, machine: Machine, schedule: Schedule) -> float:
     return max(moved / (machine.bandwidth * cores), instructions / (rate * cores))
 
 
-def variants(schedule: Schedule) -> Iterator[Schedule]:
-    """The neighbours of a schedule that a tuner may try."""
-    for unroll in (1, 2, 4, 6, 8):
-        for vectors in (1, 2, 4, 8):
-            for block in (32, 64, 128, 256):
-                yield replace(schedule, unroll=unroll, vectors=vectors, block=block)
+def legal_schedules(chain: Chain, machine: Machine, found: Roles | None = None) -> Iterator[Schedule]:
+    """Every schedule that the generator takes and the machine can hold; the templates' own choice comes first.
+
+    Args:
+        found: roles of the axes, for chains with contractions.
+    """
+    first = contractions(chain, machine, found) if found else rows(chain, machine)
+    yield first
+    seen = {first}
+    for unroll, vectors, block in product((1, 2, 4, 6, 8, 12), (1, 2, 4, 8), (32, 64, 128, 256)):
+        group = first.parallel
+        if first.shape == "queries":
+            group = ((first.lane, vectors * first.lanes),)
+        if first.shape in ("rows", "columns"):
+            block = first.block
+        made = replace(first, unroll=unroll, vectors=vectors, block=block, parallel=group)
+        if made not in seen and _fits(chain, machine, made, found):
+            seen.add(made)
+            yield made
+
+
+def _fits(chain: Chain, machine: Machine, schedule: Schedule, found: Roles | None) -> bool:
+    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    held = schedule.unroll * schedule.vectors
+    if schedule.shape == "rows":
+        kept = prod(n for a, n in sizes.items() if a not in Sweeps(chain).over)
+        whole = kept % schedule.unroll == 0 and schedule.parallel[0][1] % schedule.unroll == 0
+        return whole and held * len(chain.reductions) <= machine.registers
+    if schedule.shape == "columns" or found is None:
+        return schedule.vectors == 1 and held <= machine.registers // 2
+    if held + schedule.vectors + 1 > machine.registers or schedule.block < schedule.unroll:
+        return False
+    return stack(chain, machine, schedule, found) <= machine.stack
+
+
+def stack(chain: Chain, machine: Machine, schedule: Schedule, found: Roles) -> int:
+    """Bytes of scratch of a chain with contractions, with one value kept per row and position."""
+    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    features = sizes[found.wide] if found.wide else 0
+    depth = sum(sizes[axis] for step in found.inner for axis in step.over)
+    element = bits("f64" if schedule.lanes < machine.lanes("f32") else "f32") // 8
+    if schedule.shape == "keys":
+        return element * prod(sizes[axis] for axis in found.free) * (features + 2 * schedule.block)
+    halves = any(bits(value.dtype) == 16 for value in chain.inputs)
+    width, block = schedule.vectors * schedule.lanes, schedule.block
+    # What a row and a position have to themselves, read from memory, is transposed into one more tile.
+    tiles = 1 + sum({schedule.lane, found.stream} <= set(value.axes) for value in chain.inputs)
+    return element * (width * (depth + features + block * tiles) + (block * max(depth, features) if halves else 0))
