@@ -48,6 +48,11 @@ class Trial:
         self.space = Space({**sizes, CASE: CASES}, {})
         self.rows: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float64]]] = {}
         self.env = self._inputs(chain)
+        own = {step.name for step in (*loop.reductions, *loop.elements)} | loop.maps().keys()
+        wanted = set().union(*(chain.depends(step.name) for step in loop.reductions)) - own
+        for step in self.chain.steps:  # what earlier sweeps have left
+            if step.name in wanted:
+                self.env[step.name] = run_step(step, self.env, self.space)
 
     def _inputs(self, chain: Chain) -> Env:
         statistics = {name for repair in self.loop.repairs.values() for name in repair.statistics}
@@ -156,7 +161,8 @@ def guarded(loop: Loop, before: Loop | None = None) -> Loop:
     done = {r.name for r in before.reductions} if before else set()
     chosen = {guard.statistic: guard for guard in before.guards} if before else {}
     poisoned = dict(before.poisoned or {}) if before else {}
-    loop = replace(loop, careful=before.careful if before else frozenset())
+    if before:
+        loop = replace(loop, guards=before.guards, poisoned=before.poisoned, careful=before.careful)
     trial = Trial(loop.chain, loop)
     for step in loop.reductions:
         done.add(step.name)
