@@ -209,26 +209,28 @@ def find_chains(graph: Graph, accept: Accept | None = None, products: bool = Tru
     reach = Reach(graph)
     taken: set[int] = set()
     refused: set[int] = set()
+    read_through: set[int] = set()
     found = []
     for node in graph.nodes:
         if node.kind != "compute" or not node.reduces or node.contracts or node.index in taken | refused:
             continue
         if all(operand.value in graph.weights or operand.value in graph.constants for operand in node.operands):
             continue  # the compiler evaluates it
-        chain = _grown(node, graph, reach, taken, accept, products)
+        chain = _grown(node, graph, reach, (taken, read_through), accept, products)
         if isinstance(chain, set):
             refused |= chain
             continue
-        # Views and broadcasts may be read through by several chains.
-        own = {i for i in chain.members if not graph.nodes[i].copies}
-        taken |= own
-        reach.contract(own)
+        # Views and broadcasts of what comes from outside may be read through by several chains.
+        free = {i for i in chain.members if is_free(i, chain)}
+        read_through |= free
+        taken |= chain.members - free
+        reach.contract({i for i in chain.members if not graph.nodes[i].copies})
         found.append(chain)
     return found
 
 
 def _grown(
-    seed: Node, graph: Graph, reach: Reach, taken: set[int], accept: Accept | None, products: bool
+    seed: Node, graph: Graph, reach: Reach, taken: tuple[set[int], set[int]], accept: Accept | None, products: bool
 ) -> Cluster | set[int]:
     """The chain around a reduction, or what is not to be tried again."""
     tried = {seed.index}
@@ -245,12 +247,21 @@ def _grown(
     return tried
 
 
+def is_free(index: int, cluster: Cluster) -> bool:
+    """Whether a member is a view of something outside: a copy of it does no harm."""
+    node = cluster.graph.nodes[index]
+    return node.copies and _sources(node)[0] not in cluster.dims
+
+
 class _Search:
-    def __init__(self, graph: Graph, reach: Reach, taken: set[int], cluster: Cluster, products: bool) -> None:
+    def __init__(
+        self, graph: Graph, reach: Reach, taken: tuple[set[int], set[int]], cluster: Cluster, products: bool
+    ) -> None:
         self.products = products
         self.graph = graph
         self.reach = reach
-        self.taken = taken
+        # By other chains: to themselves, and as views that they read their inputs through.
+        self.taken, self.read_through = taken
         self.cluster = cluster
 
     def grow(self) -> Cluster:
@@ -329,7 +340,7 @@ class _Search:
                 return None
         if not _shares_inputs(grown, self.cluster, path):
             return None
-        if not self.reach.convex({i for i in grown.members if not self._is_free(i, grown)}):
+        if not self.reach.convex({i for i in grown.members if not is_free(i, grown)}):
             return None
         if len(grown.reads) > MOST_INPUTS:
             return None
@@ -342,17 +353,11 @@ class _Search:
             fits = self._fits_below(nodes, grown, old)
         return grown if fits else None
 
-    def _is_free(self, index: int, grown: Cluster) -> bool:
-        """Whether a member is a view of something outside: a copy of it does no harm."""
-        node = self.graph.nodes[index]
-        source = node.source if node.kind == "view" else node.operands[0].value if node.copies else -1
-        return node.copies and source not in grown.dims
-
     def _fits_above(self, node: Node, grown: Cluster) -> bool:
         """Whether a node may be computed in the chain that reads it."""
         alone = not any(grown.outside(value) for value in _results(node))
         if node.copies:
-            return alone or self._is_free(node.index, grown)
+            return alone or is_free(node.index, grown)
         if any(value in self.graph.weights for value in _results(node)):
             return False  # the compiler evaluates it
         if not node.reduces:
@@ -439,7 +444,7 @@ class _Search:
         below: list[Node] = []
         while len(users := self.graph.users.get(value, ())) == 1:
             node = self.graph.nodes[users[0]]
-            if node.kind != "view" or node.index in self.cluster.members:
+            if node.kind != "view" or node.index in self.cluster.members | self.taken | self.read_through:
                 return False
             below.append(node)
             if node.op.name == "linalg.transpose":
@@ -453,7 +458,7 @@ class _Search:
         above: list[Node] = []
         while value in self.graph.definition:
             node = self.graph.nodes[self.graph.definition[value]]
-            if not node.copies or node.index in self.cluster.members:
+            if not node.copies or node.index in self.cluster.members | self.taken:
                 break
             above.append(node)
             value = _sources(node)[0]

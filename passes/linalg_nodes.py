@@ -98,7 +98,7 @@ class Node:
     def copies(self) -> bool:
         """Whether it computes nothing: a broadcast, a transposition."""
         return self.kind == "view" or (
-            len(self.parts) == 1
+            len(self.parts) == len(self.operands) == 1
             and self.parts[0] is not None
             and self.parts[0].combine is None
             and isinstance(self.parts[0].expr, Read)

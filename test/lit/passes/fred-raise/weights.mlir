@@ -1,0 +1,29 @@
+// RUN: covan-opt %s -p 'func.func(fred-raise{weights=1})' | FileCheck %s
+
+// A product with a weight is no part of a chain: here only the sum is, and what is done to its input.
+
+// CHECK-LABEL: func.func @main(
+// CHECK: %[[P:.*]] = linalg.matmul
+// CHECK: %[[R:.*]] = "fred.chain"(%[[P]]) ({
+// CHECK: math.exp
+// CHECK: }) {axes = ["i", "j"], {{.*}}sizes = [4, 16]}
+// CHECK: return %[[R]]
+func.func @main(%a: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x16xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4x16xf32>) -> tensor<4x16xf32>
+  %p = linalg.matmul ins(%a, %w : tensor<4x8xf32>, tensor<8x16xf32>) outs(%f : tensor<4x16xf32>) -> tensor<4x16xf32>
+  %x = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%p : tensor<4x16xf32>) outs(%e : tensor<4x16xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %y = math.exp %in : f32
+    linalg.yield %y : f32
+  } -> tensor<4x16xf32>
+  %g = tensor.empty() : tensor<4xf32>
+  %h = linalg.fill ins(%zero : f32) outs(%g : tensor<4xf32>) -> tensor<4xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<4x16xf32>) outs(%h : tensor<4xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %s = arith.addf %in, %out : f32
+    linalg.yield %s : f32
+  } -> tensor<4xf32>
+  return %r : tensor<4xf32>
+}
