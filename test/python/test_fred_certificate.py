@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import plain_chains as chains
 import pytest
@@ -218,3 +219,16 @@ def test_derivation_and_proof_are_quick() -> None:
         start = time.process_time()
         fuse(make(n=61))
         assert time.process_time() - start < 2.0  # half a second on a quiet machine
+
+
+def test_the_document_shows_what_is_printed() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "fused-reductions.md").read_text()
+    fusion = fuse(chains.attention())
+    certificate = next(c for c in fusion.certificates if c.claim.startswith("repair of l ="))
+    assert str(certificate) in page
+    rolling = fusion.stages[0].rolling
+    assert rolling is not None
+    for entry in rolling.repairs[1:]:
+        assert " ".join(f"{entry.target}.new = {text(entry.update)} + {entry.target}.local".split()) in " ".join(
+            page.split()
+        )

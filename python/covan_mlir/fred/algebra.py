@@ -116,7 +116,7 @@ def text_of(step: Map | Reduce) -> str:
     """A step as a definition."""
     if isinstance(step, Map):
         return f"{step.name} = {text(step.expr)}"
-    return f"{step.name} = {step.combine}[{', '.join(step.over)}]({text(step.expr)})"
+    return f"{step.name} = {step.combine}[{', '.join(step.over)}] ({text(step.expr)})"
 
 
 _UNARY: dict[str, Callable[[sympy.Expr], sympy.Expr]] = {

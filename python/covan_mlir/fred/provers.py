@@ -95,17 +95,18 @@ class _Translation:
     """Expressions as Z3 terms; functions are uninterpreted, with facts about them collected on the way."""
 
     def __init__(self) -> None:
+        self.context = z3.Context()  # of its own: the shared one is not safe where several threads compile
         self.facts: list[Any] = []
         self._made: dict[Expr, Any] = {}
 
     def function(self, name: str, *args: Any) -> Any:
         sorts = [arg.sort() for arg in args]
-        return z3.Function(name, *sorts, z3.RealSort())(*args)
+        return z3.Function(name, *sorts, z3.RealSort(self.context))(*args)
 
     def number(self, expr: Expr) -> Any:
         """As a real; truth values as 1 and 0."""
         term = self.term(expr)
-        return z3.If(term, z3.RealVal(1), z3.RealVal(0)) if z3.is_bool(term) else term
+        return z3.If(term, z3.RealVal(1, self.context), z3.RealVal(0, self.context)) if z3.is_bool(term) else term
 
     def truth(self, expr: Expr) -> Any:
         """As a truth value."""
@@ -121,16 +122,16 @@ class _Translation:
     def _node(self, node: Expr) -> Any:
         if isinstance(node, Const):
             if node.dtype == "i1":
-                return z3.BoolVal(bool(node.value))
+                return z3.BoolVal(bool(node.value), self.context)
             value = float(node.value)
             if not np.isfinite(value):
-                return z3.Real(f"constant_{value}")
+                return z3.Real(f"constant_{value}", self.context)
             numerator, denominator = value.as_integer_ratio()
-            return z3.Q(numerator, denominator)
+            return z3.Q(numerator, denominator, self.context)
         if isinstance(node, Read):
-            return z3.Bool(node.name) if node.dtype == "i1" else z3.Real(node.name)
+            return z3.Bool(node.name, self.context) if node.dtype == "i1" else z3.Real(node.name, self.context)
         if isinstance(node, Index | Extent):
-            return z3.Real(f"{type(node).__name__}_{node.axis}")
+            return z3.Real(f"{type(node).__name__}_{node.axis}", self.context)
         return self._apply(node)
 
     def _apply(self, node: Apply) -> Any:
@@ -149,7 +150,7 @@ class _Translation:
         if name in ("cmpf", "cmpi"):
             a, b = args
             if predicate in ("ord", "uno"):
-                return z3.BoolVal(predicate == "ord")
+                return z3.BoolVal(predicate == "ord", self.context)
             return {"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b}[predicate[-2:]]
         if name in ("addf", "addi"):
             return args[0] + args[1]
@@ -177,7 +178,7 @@ class _Translation:
             self.facts.append(z3.Implies(args[0] >= 0, z3.And(root >= 0, root * root == args[0])))
             return root if name == "sqrt" else 1 / root
         if name == "exp2":
-            name, args = "exp", [args[0] * z3.Real("log2")]
+            name, args = "exp", [args[0] * z3.Real("log2", self.context)]
         result = self.function(name, *args)
         if name == "exp":
             self.facts.append(result > 0)
@@ -193,7 +194,7 @@ class _Translation:
             case "exp-positive", [a]:
                 return exp(a) > 0
             case "exp-zero", []:
-                return exp(z3.RealVal(0)) == 1
+                return exp(z3.RealVal(0, self.context)) == 1
             case "exp-monotone", [a, b]:
                 return z3.Implies(a <= b, exp(a) <= exp(b))
             case "log-product", [a, b]:
@@ -217,7 +218,7 @@ def ask_z3(obligation: Obligation, timeout_ms: int = TIMEOUT_MS) -> tuple[Result
     goal = left == right if obligation.relation == "=" else left <= right
     hypotheses = [translation.truth(e) for e in (*obligation.given, *domain(obligation))]
     laws = [translation.law(law) for law in obligation.laws]
-    solver = z3.Solver()
+    solver = z3.Solver(ctx=translation.context)
     solver.set("timeout", timeout_ms)
     solver.add(*hypotheses, *laws, *translation.facts, z3.Not(goal))
     answer = solver.check()

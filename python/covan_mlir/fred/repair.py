@@ -21,7 +21,7 @@ import sympy
 
 from covan_mlir.fred.algebra import compare, f, from_sympy, rename, symbol, text, text_of, to_sympy, varies
 from covan_mlir.fred.bounds import Bounds
-from covan_mlir.fred.certificate import Certificate, Obligation, certify, prove
+from covan_mlir.fred.certificate import Certificate, Law, Obligation, certify, prove
 from covan_mlir.fred.chain import Chain, Map, Reduce
 from covan_mlir.fred.expression import Apply, Const, Expr, Read, reads, rebuild, substitute, walk
 from covan_mlir.fred.forms import Repair, RepairKind
@@ -419,7 +419,9 @@ def _obligations(
 def _unchanged(target: Reduce, statistics: frozenset[str], update: Expr) -> Obligation:
     """Guards rest on this: where a statistic is read as if it had not changed, nothing is repaired."""
     still = rename(update, {f"{name}.new": f"{name}.old" for name in statistics})
-    return Obligation("nothing changes", still, _old(target.name, target.dtype))
+    exponential = any(isinstance(node, Apply) and node.op == "math.exp" for node in walk(still))
+    laws = (Law("exp-zero", ()),) if exponential else ()
+    return Obligation("nothing changes", still, _old(target.name, target.dtype), laws=laws)
 
 
 def _loop_of(chain: Chain, target: Reduce) -> list[Reduce]:
