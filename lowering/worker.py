@@ -27,6 +27,7 @@ def main(parent: int, folder: str | None = None) -> None:
     answers: BinaryIO = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     # Heavy imports come before the greeting: the caller counts the worker as ready then.
+    from covan_mlir.collector import uncollected
     from covan_mlir.lowering.job import JobError, compile_job
     from covan_mlir.lowering.pass_prints import PassPrints
 
@@ -48,7 +49,8 @@ def main(parent: int, folder: str | None = None) -> None:
             messages.send(answers, {"kind": "step", "name": name})
 
         try:
-            result, program = compile_job(blobs[0], job, told, prints)
+            with uncollected():
+                result, program = compile_job(blobs[0], job, told, prints)
         except JobError as error:
             messages.send(answers, {"kind": "error", **error.row})
         except Exception as error:  # a bug of ours must not look like a crash of a compiler

@@ -148,8 +148,7 @@ def ledger(
 
 
 def _plain(value: Any) -> Any:
-    """The JSON form of an argument (`covan_mlir.arguments`) that is neither plain JSON nor an element of the graph; of a
-    tensor, its type."""
+    """The JSON form of an argument (`covan_mlir.arguments`) that JSON lacks; of a tensor, its type."""
     if isinstance(value, Node):
         return {"r": ", ".join(type_strings(value.meta.get("val")))}
     if isinstance(value, float):

@@ -9,6 +9,7 @@ matched.
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import torch
 from torch.fx import Graph, Node
@@ -46,7 +47,8 @@ def _slice(node: object) -> tuple[Node, int, int, int, int, int] | None:
     """(tensor, dimension, its size, start, end, step) of a slice."""
     if not isinstance(node, Node) or node.target is not _aten.slice.Tensor:
         return None
-    whole, dim, start, end, step = (*node.args, *(0, 0, sys.maxsize, 1)[len(node.args) - 1 :])
+    args: list[Any] = [*node.args, *(0, 0, sys.maxsize, 1)[len(node.args) - 1 :]]
+    whole, dim, start, end, step = args
     value = whole.meta.get("val") if isinstance(whole, Node) else None
     if not isinstance(whole, Node) or not isinstance(value, torch.Tensor):
         return None
