@@ -442,7 +442,7 @@ class _Search:
     def _absorb_below(self, value: int) -> bool:
         """Takes in a transposition that alone reads a result, and the reshapes before it."""
         below: list[Node] = []
-        while len(users := self.graph.users.get(value, ())) == 1:
+        while len(users := self.graph.users.get(value, [])) == 1:
             node = self.graph.nodes[users[0]]
             if node.kind != "view" or node.index in self.cluster.members | self.taken | self.read_through:
                 return False

@@ -320,8 +320,8 @@ class ProgramSystem:
                 return self._leaf(operand)
             case "given":
                 first, *others = self.given(node).givers(self.source.source.twin(int(name)))
-                for giver in others:  # of a value that was cut into pieces, several may be read here
-                    if any(how == "input" for how, _ in self.graph["nodes"][giver[0]]["outputs"][giver[1]]):
+                if len(self.source.parts[int(name)].types) > 1:
+                    for giver in others:  # each may be another of its results
                         self._value(giver, int(name))
                 return self._value(first, int(name))
             case "inside":
