@@ -12,7 +12,7 @@ source shares them: an action state per part and node instead of one per path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -23,7 +23,8 @@ from covan_mlir.lineage import Part
 from covan_mlir.prov import TAU, Coalgebra
 from covan_mlir.relation import Source, hands_on_pieces, states
 
-State = tuple[Hashable, ...]
+State = tuple[Any, ...]
+"""``(kind, ...)``: of either system; see `ProgramSystem`."""
 Rows = dict[int, tuple[list[Operand], str]]
 Aside = tuple[str, int, int, int]
 """``("aside", node, result, part)``: a value that the program computes and does not need, and what it is said to be."""
@@ -131,7 +132,7 @@ class SourceSystem:
                 continue
             seen.add(state)
             if state[0] == "p":
-                steps = self.steps(state[1], lambda operand: operand)  # type: ignore[arg-type]
+                steps = self.steps(state[1], lambda operand: operand)
                 stack += [after for _, after in steps]
                 triples += [(state, label, after) for label, after in steps]
             elif state != _END:
@@ -139,13 +140,13 @@ class SourceSystem:
         return _coalgebra(triples, self._name)
 
     def _name(self, state: State) -> str:
-        return self.operand_name(state) if state[0] in ("p", "a", "w") else str(state[0])  # type: ignore[arg-type]
+        return self.operand_name(state) if state[0] in ("p", "a", "w") else str(state[0])
 
     def operand_name(self, operand: Operand) -> str:
         """``softmax_1``, ``argument 0``, ``weight fc.weight``."""
         kind, name = operand
         if kind == "p":
-            return self.parts[name].name if name in self.parts else f"part {name}"  # type: ignore[index]
+            return self.parts[int(name)].name if name in self.parts else f"part {name}"
         return f"{'argument' if kind == 'a' else 'weight'} {name}"
 
 
@@ -252,7 +253,7 @@ class ProgramSystem:
             self._performed[node] = frozenset(order)
             for part in sorted({*claim.viewed, *claim.folded} - order.keys()):  # as soon as what it reads is there
                 read = [name for kind, name in self.source.row(part)[0] if kind == "p"]
-                order[part] = max((order.get(name, -1) for name in read), default=-1)  # type: ignore[arg-type]
+                order[part] = max((order.get(int(name), -1) for name in read), default=-1)
             self._order[node] = order
         return self._order[node]
 
@@ -380,19 +381,19 @@ class ProgramSystem:
             return self._leaf(operand)
         # As the source has it.
         state: State = ("assumed", name)
-        stack = [] if state in self._values else [name]
+        stack = [] if state in self._values else [int(name)]
         while stack:
             part = stack.pop()
             here: State = ("assumed", part)
             if here in self._values:
                 continue
             self._values.add(here)
-            for label, after in self.source.steps(part, lambda o: o):  # type: ignore[arg-type]
+            for label, after in self.source.steps(part, lambda o: o):
                 if after[0] == "p":
-                    stack.append(after[1])  # type: ignore[arg-type]
+                    stack.append(after[1])
                     after = ("assumed", after[1])
                 elif after != _END:
-                    after = self._leaf(after)  # type: ignore[arg-type]
+                    after = self._leaf(after)
                 self._triples.append((here, label, after))
         return state
 
@@ -400,16 +401,16 @@ class ProgramSystem:
         source = self.source
         match state:
             case ("value", node, _, part):
-                return f"{source.operand_name(('p', part))} as node {node} gives it"  # type: ignore[arg-type]
+                return f"{source.operand_name(('p', part))} as node {node} gives it"
             case ("moment", node, part):
-                where = f"in node {node}" if node >= 0 else "among the results"  # type: ignore[operator]
-                return f"{source.operand_name(('p', part))} {where}"  # type: ignore[arg-type]
+                where = f"in node {node}" if node >= 0 else "among the results"
+                return f"{source.operand_name(('p', part))} {where}"
             case ("lost", node, _, operand):
-                return f"{source.operand_name(operand)}, which node {node} does not have"  # type: ignore[arg-type]
+                return f"{source.operand_name(operand)}, which node {node} does not have"
             case ("assumed", part):
-                return f"{source.operand_name(('p', part))}, assumed"  # type: ignore[arg-type]
+                return f"{source.operand_name(('p', part))}, assumed"
             case ("a" | "w", _):
-                return source.operand_name(state)  # type: ignore[arg-type]
+                return source.operand_name(state)
         return str(state[0])
 
 
