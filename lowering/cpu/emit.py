@@ -121,7 +121,8 @@ class Code:
         with self.context, ir.Location.unknown(), ir.InsertionPoint(terminator):
             body()
             self.module.operation.verify()
-        return str(self.module)
+        # Never shortened, whatever the process was told about printing: the text is compiled.
+        return str(self.module.operation.get_asm(large_elements_limit=1 << 30))
 
     def _count(self, workgroups: tuple[int, int, int]) -> None:
         block = _find(self.module.operation, "hal.executable.export").regions[0].blocks[0]

@@ -11,7 +11,7 @@ import json
 import keyword
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, NoReturn
 
 from covan_mlir.words import is_group, is_tag
@@ -123,7 +123,7 @@ def _below(limit: int) -> Check:
     return check
 
 
-def _among(known: frozenset[int], what: str) -> Check:
+def _among(known: Set[int], what: str) -> Check:
     def check(value: Any, where: str) -> None:
         if type(value) is not int or value not in known:
             _fail(where, f"is {_short(value)}, not the index of {what}")
@@ -378,9 +378,14 @@ def check_lineage(row: Any, form: int) -> None:
     call = _row(_text, text, text, _items(frame), _items(text), _items(action), flag, flag)
     _items(call)(row["actions"], "lineage.json.actions")
     _items(_row(_natural, action, _text, text, _items(text), flag, _int, _text))(row["parts"], "lineage.json.parts")
-    ids = frozenset(part[0] for part in row["parts"])
-    for index, item in enumerate(row["parts"]):
-        _arguments(item[-1], ids, f"lineage.json.parts[{index}]")
+    known: set[int] = set()
+    for id_, *_, twin, called in sorted(row["parts"], key=lambda part: part[0]):  # a part reads earlier ones
+        where = f"lineage.json.parts ({id_})"
+        _arguments(called, known, where)
+        known.add(id_)
+        if twin != -1:
+            _among(known, "a part before")(twin, where)
+    ids = frozenset(known)
     if len(ids) != len(row["parts"]):
         _fail("lineage.json.parts", "gives two parts the same id")
     site, part = _below(len(row["sites"])), _among(ids, "a part")
@@ -405,7 +410,7 @@ def check_lineage(row: Any, form: int) -> None:
             _fail(f"lineage.json.{key}", "gives one name twice")
 
 
-def _arguments(text: str, parts: frozenset[int], where: str) -> None:
+def _arguments(text: str, parts: Set[int], where: str) -> None:
     """Arguments of a part (`covan_mlir.arguments`)."""
     value = loads(text.encode())
     if type(value) is not list or [type(item) for item in value] != [list, list]:
@@ -420,7 +425,7 @@ def _arguments(text: str, parts: frozenset[int], where: str) -> None:
             _operand(item, parts, where)
 
 
-def _operand(item: dict[str, Any], parts: frozenset[int], where: str) -> None:
+def _operand(item: dict[str, Any], parts: Set[int], where: str) -> None:
     kind = next(iter(item), "")
     if kind not in _OPERANDS or item.keys() - {kind, "of"} or type(item.get("of", "")) is not str:
         _fail(where, f"has the argument {_short(item)}")
