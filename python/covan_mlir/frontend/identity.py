@@ -128,4 +128,5 @@ def _draw(dtype: torch.dtype, sizes: list[int], generator: torch.Generator) -> t
     limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
     values = small.abs().to(dtype) if limits.min == 0 else small.to(dtype)
     cut = torch.randint(0, 8, sizes, generator=generator)
-    return values.where(cut > 1, torch.where(cut == 0, limits.min, limits.max).to(dtype))
+    least, most = (torch.tensor(limit, dtype=dtype) for limit in (limits.min, limits.max))
+    return values.where(cut > 1, torch.where(cut == 0, least, most))
