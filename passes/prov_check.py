@@ -35,7 +35,8 @@ class ProvCheck:
 
         %e = math.exp %x : f32 loc("prov:1:exp")
         %n = arith.negf %e : f32 loc("prov:2:neg")
-        %a = math.absf %e : f32 loc("prov:3:abs")
+        %c = math.cos %n : f32 loc("prov:4:cos")
+        %a = math.absf %c : f32 loc("prov:3:abs")
 
     After: the same, and the error ``'math.absf' op reads the value of neg (part 2) for abs (part 3), which no operation
     gives it``.

@@ -108,6 +108,8 @@ class _Builder:
         self.region = Region()
         self._seen: set[int] = set()
         self._reachable: dict[int, bool] = {}
+        self._reachable_again: dict[int, bool] = {}
+        self._again: set[int] = set()
 
     def _give(self, graph: Mapping[str, Any], value: Sequence[Any]) -> None:
         match value[0]:
@@ -167,7 +169,11 @@ class _Builder:
                 elif i in self.evidence or (self._passable(i) and self._reaches(i)):
                     stack.append(i)
                 elif not split and not self.open:
-                    self.region.gaps.append((part, i))
+                    if self._reaches(i, again=True):  # somebody else computes it too, but this node is not given it
+                        self._again.add(i)
+                        stack.append(i)
+                    else:
+                        self.region.gaps.append((part, i))
 
     def _passable(self, part: int) -> bool:
         """Whether a part may be done here unnoticed: nobody is known to compute it, or it is a view, which indexing
@@ -176,7 +182,7 @@ class _Builder:
 
     def _place(self, part: int) -> None:
         row = self.source.parts[part]
-        if part in self.evidence and not (row.view and hands_on_pieces(self.node)):
+        if part in self._again or (part in self.evidence and not (row.view and hands_on_pieces(self.node))):
             self.region.performed.add(part)
         elif part in self.owners or row.view or self.identity(part):
             self.region.viewed.add(part)
@@ -192,33 +198,35 @@ class _Builder:
             self.region.folded.add(part)
             stack.extend(self.source.parts[part].inputs)
 
-    def _reaches(self, part: int) -> bool:
-        """Whether a part that left no location comes from what the node is given, through such parts only."""
+    def _reaches(self, part: int, *, again: bool = False) -> bool:
+        """Whether a part comes from what the node is given, through parts that left no location only; ``again``: or
+        through such that others compute as well."""
+        reachable = self._reachable_again if again else self._reachable
         stack = [part]
         while stack:
             part = stack[-1]
-            if part in self._reachable:
+            if part in reachable:
                 stack.pop()
                 continue
             row = self.source.parts[part]
             waiting = [
                 i
                 for i in row.inputs
-                if i not in self._reachable
+                if i not in reachable
                 and not self.source.constant[i]
                 and self.source.twin(i) not in self.given
                 and i not in self.evidence
-                and self._passable(i)
+                and (again or self._passable(i))
             ]
             if waiting:
                 stack += waiting
                 continue
             stack.pop()
-            self._reachable[part] = (self.open or set(row.arguments) <= self.arguments) and all(
+            reachable[part] = (self.open or set(row.arguments) <= self.arguments) and all(
                 self.source.constant[i]
                 or self.source.twin(i) in self.given
                 or i in self.evidence
-                or self._reachable.get(i, False)
+                or reachable.get(i, False)
                 for i in row.inputs
             )
-        return self._reachable[part]
+        return reachable[part]

@@ -78,6 +78,14 @@ def test_producer_computed_twice() -> None:
     assert (first.performed, second.performed) == ({1, 2}, {1, 3})
 
 
+def test_value_that_is_not_given_is_computed_again() -> None:
+    # 2 is given to nobody but computed elsewhere as well: the second dispatch starts from x.
+    parts = [part(1, args=[0]), part(2, 1), part(3, 2), part(4, 2)]
+    first, second = regions(parts, node([1, 2, 3], [X], [3]), node([4], [X], [4]))
+    assert (first.performed, second.performed) == ({1, 2, 3}, {1, 2, 4})
+    assert second.exact
+
+
 def test_twin_is_the_same_state() -> None:
     # 2 computes what 1 computes; the compiler kept 1 and gives its value to the reader of 2.
     parts = [part(1, args=[0]), part(2, args=[0], twin=1), part(3, 2)]

@@ -96,6 +96,11 @@ ODD: dict[str, tuple[Any, tuple[torch.Tensor, ...], Any]] = {
         tuple({2: S} for _ in range(3)),
     ),
     "several results of one operator": (lambda x: torch.topk(x, 3), (torch.randn(4, 8),), None),
+    "steps that two operators share": (
+        lambda x: -(torch.softmax(x, -1) * torch.log_softmax(x, -1)).sum(-1),
+        (torch.randn(4, 8),),
+        None,
+    ),
     "an argument returned": (lambda x: (x, x + 1, x.t()), (torch.randn(4, 8),), None),
     "a constant returned": (lambda x: (torch.ones(3), x * 2), (torch.randn(4, 8),), None),
     "random numbers": (lambda x: x + torch.rand_like(x), (torch.randn(4),), None),

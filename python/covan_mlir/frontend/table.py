@@ -3,7 +3,7 @@
 An operation that torch-mlir lowers keeps its lowering. To torch-mlir's table are added, in this order:
 
 1. for every operation that the torch dialect does not know at all, torch's decomposition where there is one;
-2. torch's decomposition of operations that the dialect names but has no lowering for;
+2. torch's decomposition of operations that the dialect names but has no lowering for, or takes apart too late;
 3. rules of our own (`covan_mlir.frontend.rules`), where torch has nothing either or the lowering is wrong;
 4. a missing axis or batch axis, for operations whose lowering needs one.
 """
@@ -34,6 +34,12 @@ _UNLOWERED = (
 )
 
 
+_SHARED = (
+    # torch-mlir takes it apart, and then shares steps of it with other operations: each step has to have a name.
+    aten._softmax.default,
+)
+
+
 @functools.cache
 def table() -> Mapping[OpOverload, Rule]:
     """Decomposition by operation, for `torch.export.ExportedProgram.run_decompositions`."""
@@ -44,6 +50,7 @@ def table() -> Mapping[OpOverload, Rule]:
         if isinstance(op, OpOverload) and op not in found and _wanted(op, context):
             found[op] = decomposition
     core = core_aten_decompositions()
+    found.update({op: decomposition_table[op] for op in _SHARED})
     for packet in _UNLOWERED:
         found.update({op: core[op] for op in core if getattr(op, "overloadpacket", None) is packet})
     for op, ours in RULES.items():
