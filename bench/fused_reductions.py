@@ -17,6 +17,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -227,17 +228,17 @@ def cases(options: argparse.Namespace) -> Iterator[Callable[[], Case]]:
         for depth in options.depth:
             for variant in options.variants:
                 for size in options.prefill:
-                    yield lambda v=variant, s=size, d=depth: _attention(v, s, s, d)  # type: ignore[misc]
+                    yield partial(_attention, variant, size, size, depth)
                 for size in options.decode:
-                    yield lambda v=variant, s=size, d=depth: _attention(v, 1, s, d)  # type: ignore[misc]
+                    yield partial(_attention, variant, 1, size, depth)
             if options.extras:
-                yield lambda d=depth: _attention("window", 2048, 2048, d)  # type: ignore[misc]
-                yield lambda d=depth: _attention("causal", 1024, 1024, d, torch.bfloat16)  # type: ignore[misc]
-                yield lambda d=depth: _attention("global", 1, 4096, d, torch.bfloat16)  # type: ignore[misc]
+                yield partial(_attention, "window", 2048, 2048, depth)
+                yield partial(_attention, "causal", 1024, 1024, depth, torch.bfloat16)
+                yield partial(_attention, "global", 1, 4096, depth, torch.bfloat16)
     if "rows" in options.kinds:
         for kind in options.rows:
             for rows, length in ROWS:
-                yield lambda k=kind, r=rows, n=length: _row(k, r, n)  # type: ignore[misc]
+                yield partial(_row, kind, rows, length)
 
 
 def main() -> None:
