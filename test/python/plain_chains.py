@@ -5,11 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from covan_mlir.fred.algebra import f, select
+from covan_mlir.fred.algebra import compare, f, select
 from covan_mlir.fred.chain import Axis, Chain, Combine, Input, Map, Reduce, Step
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read
 
-NEUTRAL = {"add": 0.0, "max": -math.inf, "min": math.inf, "maxnum": -math.inf, "minnum": math.inf}
+NEUTRAL = {
+    "add": 0.0,
+    "max": -math.inf,
+    "min": math.inf,
+    "maxnum": -math.inf,
+    "minnum": math.inf,
+    "and": True,
+    "or": False,
+}
 
 
 class Writer:
@@ -277,6 +285,17 @@ def attention(change: Callable[[Writer, Expr], Expr] | None = None, n: int | Non
     s = change(w, s) if change else s
     y = _softmax(w, s, "hi", "j")
     w.reduce("o", "hie", "add", "j", mul(y, v))
+    return w.chain("o")
+
+
+def safe_attention(n: int | None = 40) -> Chain:
+    """Attention with a mask that gives zeros where all is masked, as torch decomposes its own operator."""
+    w = Writer("f32", h=2, i=6, j=n, d=8, e=5)
+    q, k, v = w.input("q", "hid"), w.input("k", "hjd"), w.input("v", "hje")
+    s = masked(w, w.map("scaled", "hij", mul(w.reduce("s", "hij", "add", "d", mul(q, k)), w.number(0.25))))
+    y = _softmax(w, s, "hi", "j")
+    hidden = w.map("hidden", "hij", compare("oeq", s, w.number(-math.inf)))
+    w.reduce("o", "hie", "add", "j", mul(select(w.reduce("all", "hi", "and", "j", hidden), w.number(0.0), y), v))
     return w.chain("o")
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import plain_chains as chains
 import pytest
 
+from covan_mlir.fred.algebra import compare
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.fuse import fuse
 from covan_mlir.fred.interpret import interpret, sizes_of
 from covan_mlir.fred.run import run_fusion
 from covan_mlir.fred.scalars import Array, is_float
+from covan_mlir.fred.simplify import normalise
 
 LENGTHS = (1, 15, 16, 17, 1023)
 NAMES = (
@@ -120,7 +123,40 @@ def test_hard_rows(name: str, length: int) -> None:
 def test_attention_with_hard_masks(
     length: int, change: Callable[[chains.Writer, chains.Expr], chains.Expr] | None
 ) -> None:
-    chain = chains.attention(change, n=length)
+    hard_mask(chains.attention(change, n=length), length)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_attention_that_asks_whether_all_is_masked(length: int) -> None:
+    chain = chains.safe_attention(length)
+    assert len([stage for stage in fuse(chain).stages if stage.axes]) == 1
+    hard_mask(chain, length)
+
+
+@pytest.mark.parametrize(
+    ("combine", "predicate", "bound", "rewritten"),
+    [
+        ("and", "oeq", -math.inf, True),
+        ("and", "oeq", math.inf, True),
+        ("or", "une", -math.inf, True),
+        ("and", "oeq", 3.0, False),
+        ("or", "one", math.inf, False),  # false for NaN, as no extremum is
+    ],
+)
+def test_questions_that_an_extremum_answers(
+    combine: Literal["and", "or"], predicate: str, bound: float, rewritten: bool
+) -> None:
+    w = chains.Writer(i=None, j=16)
+    asked = w.map("asked", "ij", compare(predicate, w.input("x", "ij"), w.number(bound)))
+    w.reduce("answer", "i", combine, "j", asked)
+    chain = w.chain("answer")
+    normal = normalise(chain).chain
+    assert ({step.combine for step in normal.reductions} <= {"max", "min"}) == rewritten
+    arrays = {"x": rows(16, 3)}
+    assert (interpret(normal, arrays)["answer"] == interpret(chain, arrays)["answer"]).all()
+
+
+def hard_mask(chain: Chain, length: int) -> None:
     rng = np.random.default_rng(length)
     arrays = {v.name: rng.normal(size=[chain.sizes[a] or 1 for a in v.axes]).astype(np.float32) for v in chain.inputs}
     if "mask" in arrays:

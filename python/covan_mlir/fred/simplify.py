@@ -14,8 +14,11 @@ from covan_mlir.fred.algebra import compare, f, rename, select, strip_casts, tex
 from covan_mlir.fred.bounds import Bounds
 from covan_mlir.fred.certificate import Law, Obligation, certify
 from covan_mlir.fred.chain import Chain, Combine, Map, Reduce, Step
+from covan_mlir.fred.conditions import condition_of_extremum, hoist_condition
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Read, reads, substitute
 from covan_mlir.fred.forms import Rewrite
+from covan_mlir.fred.names import fresh
+from covan_mlir.fred.products import Product, build, factors
 from covan_mlir.fred.scalars import is_float
 
 
@@ -50,15 +53,6 @@ def normalise(chain: Chain, narrow: bool = True) -> Normal:
 def with_steps(chain: Chain, steps: tuple[Step, ...]) -> Chain:
     """The chain with other steps."""
     return Chain(chain.axes, chain.inputs, steps, chain.outputs)
-
-
-def fresh(chain_names: set[str], base: str) -> str:
-    """A name that is not taken yet; it is from now on."""
-    name, k = base, 1
-    while name in chain_names:
-        name, k = f"{base}{k}", k + 1
-    chain_names.add(name)
-    return name
 
 
 # Precision
@@ -177,44 +171,15 @@ def _share(chain: Chain) -> Chain:
 # Factors
 
 
-@dataclass
-class _Product:
-    """A product, flattened: numerators and denominators."""
-
-    top: list[Expr]
-    bottom: list[Expr]
-
-
-def _factors(expr: Expr, inverse: bool = False) -> _Product:
-    if isinstance(expr, Apply) and expr.op in ("arith.mulf", "arith.divf"):
-        a = _factors(expr.args[0], inverse)
-        b = _factors(expr.args[1], inverse != (expr.op == "arith.divf"))
-        return _Product(a.top + b.top, a.bottom + b.bottom)
-    if isinstance(expr, Apply) and expr.op == "arith.negf":
-        a = _factors(expr.args[0], inverse)
-        return _Product([Const(-1.0, expr.dtype), *a.top], a.bottom)
-    if isinstance(expr, Apply) and expr.op == "math.absf":
-        a = _factors(expr.args[0], inverse)
-        if len(a.top) + len(a.bottom) > 1:
-            return _Product([f("absf", e) for e in a.top], [f("absf", e) for e in a.bottom])
-    return _Product([], [expr]) if inverse else _Product([expr], [])
-
-
-def _build(product: _Product, dtype: str) -> Expr:
-    result: Expr | None = None
-    for factor in product.top:
-        result = factor if result is None else f("mulf", result, factor)
-    for factor in product.bottom:
-        result = f("divf", result or Const(1.0, dtype), factor)
-    return result or Const(1.0, dtype)
-
-
 def _hoist_all(chain: Chain, rewrites: list[Rewrite]) -> Chain:
     steps: list[Step] = []
     names = set(chain.values)
     bounds = Bounds(chain)
     for step in chain.steps:
-        made = _hoist(chain, step, bounds, names, rewrites) if isinstance(step, Reduce) else None
+        made: tuple[Step, ...] | None = None
+        if isinstance(step, Reduce):
+            made = condition_of_extremum(step, names, rewrites) or hoist_condition(chain, step, names, rewrites)
+            made = made or _hoist(chain, step, bounds, names, rewrites)
         steps += made or (step,)
     return with_steps(chain, tuple(steps))
 
@@ -228,9 +193,9 @@ def _hoist(
         return _hoist_monotone(chain, step, names, rewrites)
     if step.combine != "add" or step.initial.value != 0:
         return None
-    product = _factors(step.expr)
-    out = _Product(*([e for e in side if not varies(e, chain, step.over)] for side in (product.top, product.bottom)))
-    stay = _Product(*([e for e in side if varies(e, chain, step.over)] for side in (product.top, product.bottom)))
+    product = factors(step.expr)
+    out = Product(*([e for e in side if not varies(e, chain, step.over)] for side in (product.top, product.bottom)))
+    stay = Product(*([e for e in side if varies(e, chain, step.over)] for side in (product.top, product.bottom)))
     if not stay.top and not stay.bottom:
         return _hoist_constant(chain, step, rewrites)
     if not out.top and not out.bottom:
@@ -239,7 +204,7 @@ def _hoist(
     moderate = all(_is_moderate(e) for e in out.top + out.bottom) or _all_weights(chain, bounds, out)
     if large > 1 and not moderate:
         return None
-    rest, factor = _build(stay, step.dtype), _build(out, step.dtype)
+    rest, factor = build(stay, step.dtype), build(out, step.dtype)
     raw = fresh(names, f"{step.name}_sum")
     a, b = Read("a", step.dtype), Read("b", step.dtype)
     certificate = certify(
@@ -255,7 +220,7 @@ def _hoist(
     outer = Map(
         step.name,
         step.axes,
-        _build(_Product([Read(raw, step.dtype), *out.top], out.bottom), step.dtype),
+        build(Product([Read(raw, step.dtype), *out.top], out.bottom), step.dtype),
         step.dtype,
         step.trace,
     )
@@ -267,7 +232,7 @@ def _is_moderate(expr: Expr) -> bool:
     return isinstance(expr, Const) and 1e-3 <= abs(expr.value) <= 1e3
 
 
-def _all_weights(chain: Chain, bounds: Bounds, out: _Product) -> bool:
+def _all_weights(chain: Chain, bounds: Bounds, out: Product) -> bool:
     """Whether what is taken out only divides, by sums between one and the number of positions."""
     for expr in out.bottom:
         value = chain.values.get(expr.name) if isinstance(expr, Read) else None
@@ -359,12 +324,12 @@ def _waits(chain: Chain, step: Reduce) -> bool:
 
 def _positive_factor(chain: Chain, step: Reduce, expr: Expr) -> tuple[Expr, Expr] | None:
     """A product as what varies and a positive factor that does not."""
-    product, bounds = _factors(expr), Bounds(chain)
-    out = _Product(
+    product, bounds = factors(expr), Bounds(chain)
+    out = Product(
         *([e for e in side if _is_fixed_positive(chain, step, bounds, e)] for side in (product.top, product.bottom))
     )
-    stay = _Product([e for e in product.top if e not in out.top], [e for e in product.bottom if e not in out.bottom])
-    return (_build(stay, step.dtype), _build(out, step.dtype)) if out.top or out.bottom else None
+    stay = Product([e for e in product.top if e not in out.top], [e for e in product.bottom if e not in out.bottom])
+    return (build(stay, step.dtype), build(out, step.dtype)) if out.top or out.bottom else None
 
 
 def _is_fixed_positive(chain: Chain, step: Reduce, bounds: Bounds, expr: Expr) -> bool:
