@@ -48,6 +48,25 @@ def host_generator() -> Generator:
     return _host_kernel
 
 
+@dataclass(frozen=True)
+class Decision:
+    """What was decided about a chain.
+
+    Attributes:
+        what: the chain in a few words.
+        ids: parts of the source that it performs.
+        kernel: symbol of its kernel, or None.
+        reason: why it has none, or None.
+        seconds: predicted time of the kernel.
+    """
+
+    what: str
+    ids: list[int]
+    kernel: str | None = None
+    reason: str | None = None
+    seconds: float = 0.0
+
+
 @dataclass
 class Fusion:
     """The kernels of one compilation.
@@ -56,14 +75,14 @@ class Fusion:
         generate: writes them.
         weights: how many of the last arguments of ``@main`` hold weights.
         kernels: by chain, whatever parts it comes from.
-        refused: reasons, in the order in which chains were looked at.
+        decisions: on chains, in the order in which they were looked at.
         called: symbols of the kernels that the program has.
     """
 
     generate: Generator
     weights: int = 0
     kernels: dict[Chain, Kernel | Refusal] = field(default_factory=dict)
-    refused: list[str] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
     called: list[str] = field(default_factory=list)
 
     def kernel(self, chain: Chain) -> Kernel | Refusal:
@@ -76,12 +95,21 @@ class Fusion:
         return found
 
     def wants(self, chain: Chain) -> bool:
-        """Whether there is a kernel for a chain; logs why not."""
+        """Whether there is a kernel for a chain; remembers and logs why not."""
         found = self.kernel(chain)
+        ids = sorted(frozenset().union(*(step.trace for step in chain.steps)))
         if isinstance(found, Refusal):
-            self.refused.append(found.reason)
-            log.info("%s: not fused into one kernel: %s", describe(chain), found.reason)
-        return isinstance(found, Kernel)
+            self._refuse(Decision(describe(chain), ids, reason=found.reason))
+            return False
+        self.decisions.append(Decision(describe(chain), ids, found.name, seconds=found.seconds))
+        return True
+
+    def _refuse(self, decision: Decision) -> None:
+        self.decisions.append(decision)
+        log.info("%s: not fused into one kernel: %s", decision.what, decision.reason)
+
+    def _unbuildable(self, reason: str, ids: frozenset[int]) -> None:
+        self._refuse(Decision("ops around a reduction", sorted(ids), reason=reason))
 
     def steps(self) -> tuple[Step, Step]:
         """The steps on torch-mlir's side: linalg to chains, chains to calls."""
@@ -97,7 +125,8 @@ class Fusion:
         with state.module.context:
             for function in _functions(state.module):
                 main = function.attributes["sym_name"].value == "main"
-                raise_chains(function, self.weights if main else 0, self.wants)
+                weights = self.weights if main else 0
+                raise_chains(function, weights, self.wants, unbuildable=self._unbuildable)
 
     def _call(self, state: State) -> None:
         from torch_mlir import ir

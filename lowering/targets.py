@@ -16,7 +16,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "--iree-llvmcpu-target-cpu=host",
         # Kernels of fused reductions keep their tiles in the stack frame, 112 KiB at most.
         "--iree-llvmcpu-stack-allocation-limit=524288",
-        "--iree-llvmcpu-stack-allocation-limit=524288",  # our kernels keep tiles on the stack
     ),
 }
 

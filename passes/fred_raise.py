@@ -1,12 +1,13 @@
 """``fred-raise``: chains of reductions, from linalg on tensors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from torch_mlir import ir
 
 from covan_mlir.dialects.fred_chain import write_chain
+from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.fred.chain import Chain
 
 from .chain_build import Built, Unbuildable, build_chain
@@ -56,22 +57,39 @@ class FredRaise:
 
 
 def raise_chains(
-    op: ir.Operation, weights: int = 0, accept: Callable[[Chain], bool] | None = None, products: bool = True
+    op: ir.Operation,
+    weights: int = 0,
+    accept: Callable[[Chain], bool] | None = None,
+    products: bool = True,
+    unbuildable: Callable[[str, frozenset[int]], None] | None = None,
 ) -> None:
-    """What the pass does, for those chains that ``accept`` takes; the others stay as they are."""
+    """What the pass does, for those chains that ``accept`` takes; the others stay as they are.
+
+    Args:
+        accept: is given chains with their traces.
+        unbuildable: is told why ops that belong together cannot be written as a chain, and their traces.
+    """
     blocks = list(op.regions[0].blocks)
     if len(blocks) != 1:
         return  # a declaration, or control flow
     graph = read_block(blocks[0], weights)
     found: list[Built] = []
+    reader = TraceReader()
+
+    def ids(nodes: Iterable[int]) -> frozenset[int]:
+        return frozenset(id_ for i in nodes for id_ in reader.ids(graph.nodes[i].op.location))
 
     def take(cluster: Cluster) -> bool:
         try:
             built = build_chain(cluster)
-        except Unbuildable:
+        except Unbuildable as error:
+            if unbuildable is not None:
+                unbuildable(str(error), ids(cluster.loops))
             return False
-        if accept is not None and not accept(built.chain):
-            return False
+        if accept is not None:
+            traces = {name: ids(nodes) for name, nodes in built.sources.items()}
+            if not accept(_traced(built.chain, traces)):
+                return False
         found.append(built)
         return True
 

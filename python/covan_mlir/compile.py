@@ -91,6 +91,7 @@ def compile_module(
     except pool.WorkerError as error:
         raise _compile_error(error, imported.actions) from None
     _report_frontend(result, imported.actions)
+    _report_fusion(result, imported.actions)
     for step, number in result["unseen"].items():
         log.info("%s: what became of %d parts could not be told pass by pass", step, number)
     tell("load")
@@ -204,3 +205,15 @@ def _report_frontend(result: Mapping[str, Any], actions: tuple[Action, ...]) -> 
             what or " the program",
             reason["message"].strip().splitlines()[0],
         )
+
+
+def _report_fusion(result: Mapping[str, Any], actions: tuple[Action, ...]) -> None:
+    owner = {part.id: action for action in actions for part in action.parts}
+    for row in result["fusion"]:
+        if row["reason"] is None:
+            continue
+        whole = dict.fromkeys(owner[i] for i in row["ids"] if i in owner)
+        names = ", ".join(f"{action.name} ({action.op})" for action in whole) or "ops that no action names"
+        user = next((frame for action in whole for frame in action.frames if not frame.internal), None)
+        where = f"{user.file}:{user.line}: " if user else ""
+        log.info("%snot fused into one kernel: %s: %s", where, names, row["reason"])
