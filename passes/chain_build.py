@@ -9,7 +9,7 @@ from covan_mlir.fred.chain import Chain, Input, Map, Reduce, Step
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, reads, rebuild
 
 from .axis_groups import Dim
-from .chain_search import Cluster
+from .cluster import Cluster
 from .joined_axes import Joined, Tensor
 from .linalg_nodes import Node, Part
 

@@ -14,143 +14,18 @@ convex: nothing outside lies between two of its ops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 
+from covan_mlir.dialects.fred import MAX_INPUTS, MAX_OUTPUTS
 from covan_mlir.fred.expression import Apply, walk
 
-from .axis_groups import AxisGroups, Dim
+from .cluster import Cluster, results, sources
 from .linalg_nodes import Graph, Node, is_cheap
 
-MOST_INPUTS = 24
-MOST_OUTPUTS = 8
 # The free axes of a product are accumulated side by side, its contracted axis is read again for each block of the
 # other operand: longer ones are for a matrix product proper.
 LONGEST_FREE = 256
 _DEEPEST = 6
-
-
-@dataclass
-class Cluster:
-    """Ops that become one chain, and the axes of their values.
-
-    Attributes:
-        loops: dimensions of the loops of each compute node among the members.
-        dims: of the values that members give.
-        reads: of what a member reads from outside, by (member, operand).
-    """
-
-    graph: Graph
-    axes: AxisGroups = field(default_factory=AxisGroups)
-    members: set[int] = field(default_factory=set)
-    loops: dict[int, list[Dim]] = field(default_factory=dict)
-    dims: dict[int, list[Dim]] = field(default_factory=dict)
-    reads: dict[tuple[int, int], tuple[int, list[Dim]]] = field(default_factory=dict)
-
-    def copy(self) -> Cluster:
-        """An independent copy."""
-        return Cluster(
-            self.graph,
-            self.axes.copy(),
-            self.members.copy(),
-            self.loops.copy(),
-            self.dims.copy(),
-            self.reads.copy(),
-        )
-
-    def add(self, node: Node) -> bool:
-        """Takes a node in; False where its dimensions do not fit, and the cluster is spoiled."""
-        graph, axes = self.graph, self.axes
-        self.members.add(node.index)
-        if node.kind == "view":
-            result = [axes.new(size) for size in graph.shapes[node.result]]
-            source = [axes.new(size) for size in graph.shapes[node.source]]
-            for sources, results in node.groups:
-                if not axes.unify([a for i in sources for a in source[i]], [a for i in results for a in result[i]]):
-                    return False
-            given = [(node.result, result)]
-            taken = [(0, node.source, source)]
-        else:
-            loops = self.loops[node.index] = [axes.new(size) for size in node.loops]
-            given = [
-                (part.value, [[] if loop is None else loops[loop] for loop in part.dims])
-                for part in node.parts
-                if part is not None
-            ]
-            taken = [
-                (k, operand.value, [[] if loop is None else loops[loop] for loop in operand.dims])
-                for k, operand in enumerate(node.operands)
-                if operand.value not in graph.constants and operand.value not in graph.closed
-            ]
-        for k, value, dims in taken:
-            if value in self.dims:
-                if not self._same(self.dims[value], dims):
-                    return False
-            else:
-                self.reads[node.index, k] = (value, dims)
-        for value, dims in given:
-            self.dims[value] = dims
-            for use in [use for use, (read, _) in self.reads.items() if read == value]:
-                if not self._same(self.reads.pop(use)[1], dims):
-                    return False
-        if not self._distinct():
-            return False
-        for k, value, dims in taken:
-            if (node.index, k) in self.reads:
-                self._meet(value, dims)
-        return True
-
-    def _meet(self, value: int, dims: Sequence[Dim]) -> None:
-        """What is read twice is read along the same axes, if it can be."""
-        for other, theirs in self.reads.values():
-            if other == value and theirs is not dims and self.flat(theirs) != self.flat(dims):
-                before = self.axes.copy()
-                if not (self._same(theirs, dims) and self._distinct()):
-                    self.axes = before
-
-    def _same(self, one: Sequence[Dim], other: Sequence[Dim]) -> bool:
-        return all(self.axes.unify(a, b) for a, b in zip(one, other, strict=True))
-
-    def _distinct(self) -> bool:
-        for loops in self.loops.values():
-            leaves = [axis for loop in loops for axis in self.axes.leaves(loop)]
-            if len(set(leaves)) != len(leaves):
-                return False
-        return True
-
-    def flat(self, dims: Sequence[Dim]) -> tuple[int, ...]:
-        """Dimensions as axes."""
-        return tuple(axis for dim in dims for axis in self.axes.leaves(dim))
-
-    def position(self, node: Node) -> set[int]:
-        """The axes of a compute node's loops."""
-        return set(self.flat(self.loops[node.index]))
-
-    def over(self, node: Node) -> set[int]:
-        """The axes that a node reduces."""
-        kept: set[int] = set()
-        for part in node.parts:
-            if part is not None:
-                kept.update(self.flat(self.dims[part.value]))
-        return self.position(node) - kept
-
-    def reduced(self) -> set[int]:
-        """The axes that any member reduces."""
-        return {axis for i in self.loops for axis in self.over(self.graph.nodes[i])}
-
-    def length(self, axes: set[int]) -> int | None:
-        """Number of positions on all these axes; None where unknown."""
-        total = 1
-        for axis in axes:
-            size = self.axes.size(axis)
-            if size is None:
-                return None
-            total *= size
-        return total
-
-    def outside(self, value: int) -> list[int]:
-        """Who reads a value and is no member."""
-        return [user for user in self.graph.users.get(value, ()) if user not in self.members]
 
 
 class Reach:
@@ -214,7 +89,8 @@ def find_chains(graph: Graph, accept: Accept | None = None, products: bool = Tru
     for node in graph.nodes:
         if node.kind != "compute" or not node.reduces or node.contracts or node.index in taken | refused:
             continue
-        if all(operand.value in graph.weights or operand.value in graph.constants for operand in node.operands):
+        known = (graph.weights, graph.constants, graph.closed)
+        if all(any(operand.value in values for values in known) for operand in node.operands):
             continue  # the compiler evaluates it
         chain = _grown(node, graph, reach, (taken, read_through), accept, products)
         if isinstance(chain, set):
@@ -250,7 +126,7 @@ def _grown(
 def is_free(index: int, cluster: Cluster) -> bool:
     """Whether a member is a view of something outside: a copy of it does no harm."""
     node = cluster.graph.nodes[index]
-    return node.copies and _sources(node)[0] not in cluster.dims
+    return node.copies and sources(node)[0] not in cluster.dims
 
 
 class _Search:
@@ -325,7 +201,7 @@ class _Search:
                 continue
             yield further
             if not node.reduces:
-                for result in _results(node):
+                for result in results(node):
                     yield from self._down(result, further)
 
     def _with(self, path: list[int]) -> Cluster | None:
@@ -342,12 +218,10 @@ class _Search:
             return None
         if not self.reach.convex({i for i in grown.members if not is_free(i, grown)}):
             return None
-        if len(grown.reads) > MOST_INPUTS:
+        if grown.inputs() > MAX_INPUTS or grown.outputs() > MAX_OUTPUTS:
             return None
         old = {leaf for axis in axes for leaf in grown.axes.leaves([axis])}
-        if any(
-            user in self.cluster.members for value in _results(nodes[0]) for user in self.graph.users.get(value, ())
-        ):
+        if any(user in self.cluster.members for value in results(nodes[0]) for user in self.graph.users.get(value, ())):
             fits = all(self._fits_above(node, grown) for node in nodes)
         else:
             fits = self._fits_below(nodes, grown, old)
@@ -355,10 +229,10 @@ class _Search:
 
     def _fits_above(self, node: Node, grown: Cluster) -> bool:
         """Whether a node may be computed in the chain that reads it."""
-        alone = not any(grown.outside(value) for value in _results(node))
+        alone = not any(grown.outside(value) for value in results(node))
         if node.copies:
             return alone or is_free(node.index, grown)
-        if any(value in self.graph.weights for value in _results(node)):
+        if any(value in self.graph.weights for value in results(node)):
             return False  # the compiler evaluates it
         if not node.reduces:
             return alone and self._cheap_enough(node, grown)
@@ -373,12 +247,12 @@ class _Search:
     def _cheap_enough(self, node: Node, grown: Cluster) -> bool:
         """What a product reads is computed again for each block of rows: a scale or a conversion, but no bias, which
         the product before it adds for nothing."""
-        values = _results(node)
+        values = results(node)
         for value in values:  # it grows by what is made of these alone
             for user in self.graph.users.get(value, ()):
                 further = self.graph.nodes[user]
                 if user in grown.members and not further.reduces and len(self._tensors(further)) == 1:
-                    values += _results(further)
+                    values += results(further)
         feeds = any(
             self.graph.nodes[i].contracts and any(o.value in values for o in self.graph.nodes[i].operands)
             for i in grown.loops
@@ -393,7 +267,7 @@ class _Search:
 
     def _tensors(self, node: Node) -> set[int]:
         """Values that a node reads, but for numbers and positions."""
-        return set(_sources(node)) - self.graph.constants.keys() - self.graph.closed.keys()
+        return set(sources(node)) - self.graph.constants.keys() - self.graph.closed.keys()
 
     def _fits_below(self, nodes: list[Node], grown: Cluster, old: set[int]) -> bool:
         """Whether the end of a path may be computed in the chain that it reads, or shares inputs with."""
@@ -461,7 +335,7 @@ class _Search:
             if not node.copies or node.index in self.cluster.members | self.taken:
                 break
             above.append(node)
-            value = _sources(node)[0]
+            value = sources(node)[0]
         return any(self._absorb(above[:count]) for count in range(len(above), 0, -1))
 
     def _absorb(self, nodes: list[Node]) -> bool:
@@ -479,20 +353,12 @@ class _Search:
 
 def _shares_inputs(grown: Cluster, before: Cluster, path: list[int]) -> bool:
     """Whether a path that reads nothing of the chain reads its inputs along the same axes."""
-    if any(value in before.dims for i in path for value in _sources(grown.graph.nodes[i])):
+    if any(value in before.dims for i in path for value in sources(grown.graph.nodes[i])):
         return True
     for i in path:
-        for k, value in enumerate(_sources(grown.graph.nodes[i])):
+        for k, value in enumerate(sources(grown.graph.nodes[i])):
             mine = grown.reads.get((i, k))
             theirs = next((dims for read, dims in before.reads.values() if read == value), None)
             if mine is not None and theirs is not None and grown.flat(mine[1]) != grown.flat(theirs):
                 return False
     return True
-
-
-def _results(node: Node) -> list[int]:
-    return [node.result] if node.kind == "view" else [part.value for part in node.parts if part is not None]
-
-
-def _sources(node: Node) -> list[int]:
-    return [node.source] if node.kind == "view" else [operand.value for operand in node.operands]

@@ -11,7 +11,8 @@ from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.fred.chain import Chain
 
 from .chain_build import Built, Unbuildable, build_chain
-from .chain_search import Cluster, find_chains
+from .chain_search import find_chains
+from .cluster import Cluster
 from .joined_axes import Tensor
 from .linalg_nodes import Graph, read_block
 from .reshape import from_axes, to_axes

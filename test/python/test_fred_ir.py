@@ -17,6 +17,7 @@ from torch_mlir import ir
 import covan_mlir
 from covan_mlir import CompileOptions, dialects
 from covan_mlir.dialects import prov
+from covan_mlir.dialects.fred import MAX_INPUTS, MAX_OUTPUTS
 from covan_mlir.dialects.fred_chain import read_chain, write_chain
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.interpret import interpret
@@ -220,6 +221,35 @@ def test_sizes_known_at_run_time() -> None:
     parse_pipeline("builtin.module(func.func(fred-lower))").run(module)
     x = torch.randn(9, 7)
     np.testing.assert_allclose(run_iree(module, (x,)), torch.softmax(x, -1).numpy(), rtol=1e-5)
+
+
+def many_inputs(x: Tensor, *more: Tensor) -> Tensor:
+    y = torch.softmax(x, -1)
+    for term in more:
+        y = y + torch.sigmoid(term)
+    return y
+
+
+def many_outputs(x: Tensor) -> tuple[Tensor, ...]:
+    y = torch.softmax(x, -1)
+    return tuple(torch.sin(y * k) for k in range(12))
+
+
+@pytest.mark.parametrize(("function", "inputs"), [(many_inputs, 32), (many_outputs, 1)])
+def test_chains_are_as_wide_as_the_operation_can_be(function: Callable[..., Any], inputs: int) -> None:
+    module = linalg(Function(function), tuple(torch.randn(ROW) for _ in range(inputs)))
+    parse_pipeline("builtin.module(func.func(fred-raise))").run(module)
+    (op,) = chains(module)
+    chain = read_chain(op)
+    assert len(chain.inputs) == min(inputs, MAX_INPUTS)
+    assert len(chain.outputs) == (1 if inputs > 1 else MAX_OUTPUTS)
+
+
+def test_what_depends_on_positions_only_is_the_compilers() -> None:
+    module = linalg(Function(lambda x: x + torch.arange(7.0).square().sum()), (torch.randn(ROW),))
+    before = str(module)
+    parse_pipeline("builtin.module(func.func(fred-raise))").run(module)
+    assert str(module) == before
 
 
 def test_weights_stay_out() -> None:
