@@ -18,7 +18,9 @@
     operandSegmentSizes = ..., resultSegmentSizes = ...} : (tensor<5x7xf32>) -> tensor<5x7xf32>
 ```
 
-What it means is `covan_mlir.fred.chain`; ``fred_chain`` goes from one to the other.
+What it means is `covan_mlir.fred.chain`; ``fred_chain`` goes from one to the other. A ``fred.fused`` holds a chain and
+the sweeps that compute it, each with a loop over blocks of positions (``fred.rolling``); what it means is
+`covan_mlir.fred.forms`, and ``fred_fused`` goes from one to the other. docs/fred-dialect.md has both.
 """
 
 # ext makes the bases and constructors of these classes at run time, where no type checker sees them.
@@ -32,10 +34,19 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
-from .fred_verify import verify_chain, verify_inside, verify_step
+from .fred_verify import (
+    verify_chain,
+    verify_fused,
+    verify_inside,
+    verify_line,
+    verify_output,
+    verify_step,
+    verify_sweep,
+)
 
 MAX_INPUTS = 24
 MAX_OUTPUTS = 8
+MAX_STATES = 16
 
 
 class FredDialect(ext.Dialect, name="fred"):
@@ -53,29 +64,119 @@ _CHAIN: dict[str, Any] = {
     "inputs": ir.ArrayAttr,
     "body": ext.Region,
 }
+_ROLLING: dict[str, Any] = {
+    **{f"final_{i}": ext.Result[Any] | None for i in range(MAX_STATES)},
+    "axes": ir.ArrayAttr,
+    "states": ir.ArrayAttr,
+    "state_axes": ir.ArrayAttr,
+    "initials": ir.ArrayAttr,
+    "body": ext.Region,
+    "finish": ext.Region,
+    "merge": ext.Region,
+}
 
 
-def _verify_region_invariants(self: Any) -> bool:
-    return verify_chain(self.operation)
+def _op(name: str, traits: list[Any], fields: dict[str, Any], verify: str, check: Any, doc: str) -> Any:
+    """A class of operations whose fields are not all written out."""
+
+    def fill(namespace: dict[str, Any]) -> None:
+        namespace["__annotations__"] = fields
+        namespace["__module__"] = __name__
+        namespace["__doc__"] = doc
+        namespace[verify] = lambda self: check(self.operation)
+
+    bases, keywords = (FredDialect.Operation,), {"name": name, "traits": traits}
+    return types.new_class(f"{name.capitalize()}Op", bases, keywords, fill)
 
 
-def _fill(namespace: dict[str, Any]) -> None:
-    namespace["__annotations__"] = _CHAIN
-    namespace["__module__"] = __name__
-    namespace["__doc__"] = """A chain of reductions: steps in its region, which reads nothing but the block's arguments.
+ChainOp = _op(
+    "chain",
+    [ir.IsIsolatedFromAboveTrait, ir.NoTerminatorTrait, ext.Pure],
+    _CHAIN,
+    "verify_region_invariants",
+    verify_chain,
+    """A chain of reductions: steps in its region, which reads nothing but the block's arguments.
 
     ``axes`` and ``sizes`` name the axes and say their sizes (-1: known at run time only); ``names`` and ``inputs`` are
     name and axes of each operand. Each ``fred.output`` in the region is a result.
-    """
-    namespace["verify_region_invariants"] = _verify_region_invariants
-
-
-ChainOp = types.new_class(
-    "ChainOp",
-    (FredDialect.Operation,),
-    {"name": "chain", "traits": [ir.IsIsolatedFromAboveTrait, ir.NoTerminatorTrait, ext.Pure]},
-    _fill,
+    """,
 )
+
+FusedOp = _op(
+    "fused",
+    [ir.IsIsolatedFromAboveTrait, ir.NoTerminatorTrait, ext.Pure],
+    {**_CHAIN, "sweeps": ext.Region},
+    "verify_region_invariants",
+    verify_fused,
+    """A chain and the sweeps that compute it.
+
+    The first region is the chain, as a ``fred.chain`` has it: what is to be computed. The second one computes it: each
+    ``fred.sweep`` begins a sweep.
+    """,
+)
+
+RollingOp = _op(
+    "rolling",
+    [ir.NoTerminatorTrait],
+    _ROLLING,
+    "verify_invariants",
+    verify_sweep,
+    """One loop over blocks of positions on ``axes``, with states that are carried from block to block.
+
+    A state has a name, axes and the value that it starts from. The body takes each state's ``.old`` value, and
+    ``count.local``, the number of positions in the block, where ``count`` is a state; it computes elements, what the
+    block alone gives (``.local``) and the states' ``.new`` values, of which each ``fred.next`` is one. ``finish`` takes
+    the last ``.new`` values and gives the results; ``merge`` takes the states ``.a`` and ``.b`` of two disjoint parts
+    and gives that of both. It is empty until a pass has written it.
+    """,
+)
+
+
+class SweepOp(FredDialect.Operation, name="sweep"):
+    """From here on: one sweep over ``axes``, which ``why`` is not part of the one before."""
+
+    axes: ir.ArrayAttr
+    why: ir.StringAttr
+
+    def verify_invariants(self) -> bool:
+        """Checks where it stands; the fused form checks the rest."""
+        return verify_sweep(self.operation)
+
+
+class RowsOp(FredDialect.Operation, name="rows"):
+    """From here on: once per row, after the sweep."""
+
+    def verify_invariants(self) -> bool:
+        """Checks where it stands."""
+        return verify_sweep(self.operation)
+
+
+class NextOp(FredDialect.Operation, name="next"):
+    """The next value that a region of a ``fred.rolling`` gives."""
+
+    tensor: ext.Operand[Any]
+
+    def verify_invariants(self) -> bool:
+        """Checks where it stands."""
+        return verify_line(self.operation)
+
+
+class RepairOp(FredDialect.Operation, name="repair"):
+    """How the partial result of ``value`` follows the ``statistics`` that it was computed with; a claim, to be proved.
+
+    The region is the repaired value, over values before the block (``.old``) and after it (``.new``), without guards.
+    ``helpers`` are the other states that it reads. ``fred-certify`` adds the ``certificate``.
+    """
+
+    value: ir.StringAttr
+    kind: ir.StringAttr
+    statistics: ir.ArrayAttr
+    helpers: ir.ArrayAttr
+    body: ext.Region
+
+    def verify_invariants(self) -> bool:
+        """Checks where it stands; the fused form checks the rest."""
+        return verify_line(self.operation)
 
 
 class MapOp(FredDialect.Operation, name="map", traits=[ext.Pure]):
@@ -108,13 +209,13 @@ class ReduceOp(FredDialect.Operation, name="reduce", traits=[ext.Pure]):
 
 
 class OutputOp(FredDialect.Operation, name="output"):
-    """The next result of the chain."""
+    """The next result."""
 
     tensor: ext.Operand[Any]
 
     def verify_invariants(self) -> bool:
         """Checks where it stands."""
-        return verify_step(self.operation)
+        return verify_output(self.operation)
 
 
 class ReadOp(FredDialect.Operation, name="read", traits=[ext.Pure]):

@@ -2,9 +2,11 @@
 
 from torch_mlir import ir
 
-from .fred_chain import MalformedChain, read_chain
+from .fred_chain import read_chain
+from .fred_fused import read_fusion
+from .fred_steps import MalformedChain
 
-_STEPS = ("fred.map", "fred.reduce")
+_EXPRESSIONS = ("fred.map", "fred.reduce", "fred.repair")
 
 
 def _fails(op: ir.Operation, message: str) -> bool:
@@ -13,13 +15,26 @@ def _fails(op: ir.Operation, message: str) -> bool:
     return False
 
 
+def _reported(error: MalformedChain) -> bool:
+    message = str(error)
+    return _fails(error.op, message.removeprefix(f"'{error.op.name}' "))
+
+
 def verify_chain(op: ir.Operation) -> bool:
     """Checks all of a ``fred.chain``, and reports the first fault at the op that has it."""
     try:
         read_chain(op)
     except MalformedChain as error:
-        message = str(error)
-        return _fails(error.op, message.removeprefix(f"'{error.op.name}' "))
+        return _reported(error)
+    return True
+
+
+def verify_fused(op: ir.Operation) -> bool:
+    """Checks all of a ``fred.fused`` but its claims, and reports the first fault at the op that has it."""
+    try:
+        read_fusion(op)
+    except MalformedChain as error:
+        return _reported(error)
     return True
 
 
@@ -28,11 +43,30 @@ def _stands_in(op: ir.Operation, names: tuple[str, ...]) -> bool:
     return parent is not None and parent.operation.name in names
 
 
+def _must_stand_in(op: ir.Operation, names: tuple[str, ...]) -> bool:
+    return _stands_in(op, names) or _fails(op, f"must stand in a {' or a '.join(names)}")
+
+
 def verify_step(op: ir.Operation) -> bool:
-    """Checks that a step stands in a chain, which checks the rest."""
-    return _stands_in(op, ("fred.chain",)) or _fails(op, "must stand in a fred.chain")
+    """Checks that a step stands in a chain, or its fused form, which checks the rest."""
+    return _must_stand_in(op, ("fred.chain", "fred.fused", "fred.rolling"))
+
+
+def verify_output(op: ir.Operation) -> bool:
+    """Checks that an output stands in a chain or its fused form."""
+    return _must_stand_in(op, ("fred.chain", "fred.fused"))
+
+
+def verify_sweep(op: ir.Operation) -> bool:
+    """Checks that a part of a sweep stands in a fused form, which checks the rest."""
+    return _must_stand_in(op, ("fred.fused",))
+
+
+def verify_line(op: ir.Operation) -> bool:
+    """Checks that a part of a loop stands in one."""
+    return _must_stand_in(op, ("fred.rolling",))
 
 
 def verify_inside(op: ir.Operation) -> bool:
     """Checks that a part of an expression stands in a step."""
-    return _stands_in(op, _STEPS) or _fails(op, "must stand in a fred.map or a fred.reduce")
+    return _must_stand_in(op, _EXPRESSIONS)

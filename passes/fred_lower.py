@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg, tensor
 
-from covan_mlir.dialects.fred_chain import read_chain, tensor_type
+from covan_mlir.dialects.fred_chain import read_chain
 from covan_mlir.dialects.fred_scalars import attribute_of, write
+from covan_mlir.dialects.fred_steps import tensor_type
 from covan_mlir.fred.chain import Chain, Reduce, Step
 from covan_mlir.fred.expression import Apply, Expr, Extent, Index, Read, reads
 
@@ -30,6 +31,8 @@ _OUT = "<out>"
 @dataclass(frozen=True)
 class FredLower:
     """Makes each step of each ``fred.chain`` a ``linalg.generic``: plain and unfused, for whoever compiles it next.
+
+    A ``fred.fused`` is lowered as the chain that it computes.
 
     Before::
 
@@ -53,7 +56,7 @@ class FredLower:
         chains: list[ir.Operation] = []
 
         def visit(nested: ir.Operation) -> ir.WalkResult:
-            if nested.name == "fred.chain":
+            if nested.name in ("fred.chain", "fred.fused"):
                 chains.append(nested)
             return ir.WalkResult.ADVANCE
 
@@ -64,7 +67,7 @@ class FredLower:
 
 
 def lower_chain(op: ir.Operation, rewriter: Rewriter) -> None:
-    """Replaces one ``fred.chain``."""
+    """Replaces one ``fred.chain``, or ``fred.fused``."""
     chain = read_chain(op)
     locations = {
         view.operation.attributes["value"].value: view.operation.location

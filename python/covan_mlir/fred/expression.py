@@ -91,3 +91,19 @@ def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
 def substitute(expr: Expr, values: dict[str, Expr]) -> Expr:
     """The expression with reads of some values replaced."""
     return rebuild(expr, lambda node: values.get(node.name, node) if isinstance(node, Read) else node)
+
+
+def numbered(expr: Expr, numbers: dict[object, int]) -> int:
+    """The number of an expression: the same for equal ones, NaN equal to itself, in time linear in its shared size.
+
+    Args:
+        numbers: those given so far; starts empty.
+    """
+    by_node: dict[int, int] = {}
+    for node in walk(expr):
+        # By repr: 0.0 is not -0.0, and NaN is NaN.
+        key: object = (
+            (node.op, node.dtype, *(by_node[id(arg)] for arg in node.args)) if isinstance(node, Apply) else repr(node)
+        )
+        by_node[id(node)] = numbers.setdefault(key, len(numbers))
+    return by_node[id(expr)]

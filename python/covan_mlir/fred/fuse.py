@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from covan_mlir.fred.certificate import Certificate
 from covan_mlir.fred.chain import Chain, Map, Reduce, Step
-from covan_mlir.fred.expression import Apply, Expr, reads, walk
+from covan_mlir.fred.expression import Expr, numbered, reads
 from covan_mlir.fred.forms import Fusion, Refusal, Repair, Stage
 from covan_mlir.fred.guards import NoGuardError, guarded
 from covan_mlir.fred.repair import NoRepairError, derive
@@ -60,19 +60,9 @@ def structure(chain: Chain) -> tuple[object, ...]:
     parts: list[object] = [chain.axes, chain.inputs, chain.outputs]
     numbers: dict[object, int] = {}
     for step in chain.steps:
-        by_node: dict[int, int] = {}
-        for node in walk(step.expr):
-            leaf = (
-                (node.op, node.dtype, *(by_node[id(a)] for a in node.args)) if isinstance(node, Apply) else _leaf(node)
-            )
-            by_node[id(node)] = numbers.setdefault(leaf, len(numbers))
         rest = (step.over, step.combine, repr(step.initial)) if isinstance(step, Reduce) else ()
-        parts += [step.name, step.axes, step.dtype, step.trace, rest, by_node[id(step.expr)]]
+        parts += [step.name, step.axes, step.dtype, step.trace, rest, numbered(step.expr, numbers)]
     return (*parts, tuple(numbers))
-
-
-def _leaf(node: Expr) -> object:
-    return repr(node)
 
 
 class _Planner:

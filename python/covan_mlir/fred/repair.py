@@ -86,23 +86,34 @@ def derive(chain: Chain, target: Reduce, loop: Sequence[Reduce], statistics: fro
         old, new = change.run(target.expr)
     except NoLawError as error:
         raise NoRepairError(str(error)) from None
-    if target.combine in ("max", "min", "maxnum", "minnum"):
-        return _extremum(chain, target, change, old, new)
     if target.combine != "add":
-        raise NoRepairError(f"no repair is known for reductions that combine by {target.combine}")
+        kind, update, obligations = _extremum(chain, target, change, old, new)
+        certificate = certify(_claim(target), obligations)
+        return Derived(Repair(target.name, kind, tuple(sorted(statistics)), (), update, certificate))
     return _sum(chain, target, loop, change, old, new)
 
 
 def verify(
     chain: Chain, target: Reduce, loop: Sequence[Reduce], statistics: frozenset[str], update: Expr
 ) -> Certificate:
-    """Whether a repair that someone claims is right: the certificate of ``update`` for a sum, proved or refuted.
+    """Whether a repair that someone claims is right: the certificate of ``update``, proved or refuted.
+
+    Args:
+        loop: the reductions that it may read: those before the target, and its helpers.
 
     Raises:
         NoRepairError: no repair is known to compare it with.
     """
     change = Transport(chain, target.over, statistics, target.dtype)
-    kept, terms = _decompose(change, *change.run(target.expr))
+    try:
+        old, new = change.run(target.expr)
+    except NoLawError as error:
+        raise NoRepairError(str(error)) from None
+    if target.combine != "add":
+        _, derived, obligations = _extremum(chain, target, change, old, new)
+        obligations[-1:] = [Obligation("the update", derived, update), _unchanged(target, statistics, update)]
+        return prove(_claim(target), obligations)
+    kept, terms = _decompose(change, old, new)
     closed = [_close(chain, target, loop, change, c, m, k) for k, (c, m) in enumerate(terms)]
     return prove(_claim(target), _obligations(chain, target, change, kept, closed, update))
 
@@ -129,7 +140,11 @@ def _facts(chain: Chain, exprs: Sequence[Expr]) -> tuple[Expr, ...]:
 # Extrema
 
 
-def _extremum(chain: Chain, target: Reduce, change: Transport, old: sympy.Expr, new: sympy.Expr) -> Derived:
+def _extremum(
+    chain: Chain, target: Reduce, change: Transport, old: sympy.Expr, new: sympy.Expr
+) -> tuple[RepairKind, Expr, list[Obligation]]:
+    if target.combine not in ("max", "min", "maxnum", "minnum"):
+        raise NoRepairError(f"no repair is known for reductions that combine by {target.combine}")
     acc = _old(target.name, target.dtype)
     a, b = Read("a", target.dtype), Read("b", target.dtype)
     combine = "maximumf" if target.combine.startswith("max") else "minimumf"
@@ -167,8 +182,7 @@ def _extremum(chain: Chain, target: Reduce, change: Transport, old: sympy.Expr, 
     else:
         raise NoRepairError(f"{text(target.expr)} changes neither by a factor nor by a term that all positions share")
     obligations.append(_unchanged(target, change.statistics, update))
-    statistics = tuple(sorted(change.statistics))
-    return Derived(Repair(target.name, kind, statistics, (), update, certify(_claim(target), obligations)))
+    return kind, update, obligations
 
 
 # Sums
