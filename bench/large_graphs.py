@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import covan_mlir
-from covan_mlir.artifact_schema import dumps
+from covan_mlir.json_checks import dumps
 
 DEFAULT = (25, 50, 100, 200, 556)  # 18 actions a layer
 

@@ -2,7 +2,7 @@
 
 A zip file that any zip tool can list, without pickles. Weights and program are stored as they are, at multiples of 64
 bytes, so that reading maps them instead of loading them. The zip itself is `covan_mlir.artifact_zip`; what the JSON
-members must look like is `covan_mlir.artifact_schema`.
+members must look like is `covan_mlir.artifact_schema` and `covan_mlir.lineage_schema`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from covan_mlir import __version__, lineage_json
+from covan_mlir import __version__, json_checks, lineage_json, lineage_schema
 from covan_mlir import artifact_schema as schema
 from covan_mlir import signature as signature_module
 from covan_mlir.artifact_zip import FORMAT, LINEAGE, PROGRAM, SIGNATURE, Refusal, read_archive, write_archive
@@ -154,7 +154,7 @@ def _artifact_errors(name: str, failed: str, advice: str) -> Iterator[None]:
         yield
     except Refusal as error:
         raise ArtifactError(f"{name}: {error.reason}\n{error.advice}") from error
-    except schema.SchemaError as error:
+    except json_checks.SchemaError as error:
         raise ArtifactError(f"{name}: refused: {error}\nCompile the model again.") from error
     except FileNotFoundError as error:
         raise ArtifactError(f"{name}: no such file or folder\nCheck the path.") from error
@@ -191,9 +191,9 @@ def _describe(contents: Contents) -> tuple[dict[str, Any], dict[str, bytes]]:
     lineage = contents.lineage.to_json()
     try:
         schema.check_signature(signature, signature_module.FORMAT)
-        schema.check_lineage(lineage, lineage_json.FORMAT)
-        jsons = {SIGNATURE: schema.dumps(signature), LINEAGE: schema.dumps(lineage)}
-    except schema.SchemaError as error:
+        lineage_schema.check_lineage(lineage, lineage_json.FORMAT)
+        jsons = {SIGNATURE: json_checks.dumps(signature), LINEAGE: json_checks.dumps(lineage)}
+    except json_checks.SchemaError as error:
         advice = "Artifacts hold tensors, numbers and text; take anything else out of the model's arguments."
         raise Refusal(f"cannot be written: {error}", advice) from error
     manifest = {
@@ -238,11 +238,11 @@ def _signature(row: dict[str, Any]) -> Signature:
     try:
         return Signature.from_json(row)
     except RecursionError as error:
-        raise schema.SchemaError("signature.json is nested too deeply") from error
+        raise json_checks.SchemaError("signature.json is nested too deeply") from error
 
 
 def _lineage(row: dict[str, Any]) -> Lineage:
-    schema.check_lineage(row, lineage_json.FORMAT)
+    lineage_schema.check_lineage(row, lineage_json.FORMAT)
     return Lineage.from_json(row)
 
 

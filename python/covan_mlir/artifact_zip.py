@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from covan_mlir import __version__
+from covan_mlir import __version__, json_checks
 from covan_mlir import artifact_schema as schema
 
 FORMAT = 1
@@ -101,8 +101,8 @@ def write_archive(
     manifest = {**manifest, "members": members}
     try:  # before gigabytes are written
         schema.check_manifest(manifest)
-        schema.dumps(manifest, sort_keys=True)
-    except schema.SchemaError as error:
+        json_checks.dumps(manifest, sort_keys=True)
+    except json_checks.SchemaError as error:
         advice = "Artifacts hold tensors, numbers and text; give each tensor the bytes of its shape."
         raise Refusal(f"cannot be written: {error}", advice) from error
     if len(members) > MEMBER_LIMIT:
@@ -120,7 +120,7 @@ def write_archive(
                     out.write(piece)
             stored.append((start, start + array.nbytes))
             members[name]["sha256"] = digest.hexdigest()
-        for name, text in {**jsons, MANIFEST: schema.dumps(manifest, sort_keys=True)}.items():
+        for name, text in {**jsons, MANIFEST: json_checks.dumps(manifest, sort_keys=True)}.items():
             if len(text) > JSON_LIMIT:
                 raise Refusal(f"cannot hold a {name} of {len(text)} bytes", "Compile with provenance=False.")
             archive.writestr(_info(name, len(text)), text, zipfile.ZIP_DEFLATED, 6)
@@ -267,7 +267,7 @@ def _manifest(archive: zipfile.ZipFile) -> dict[str, Any]:
             f"Install covan {writer} or newer, or compile the model with this version.",
         )
     if manifest["format"] < 1:
-        raise schema.SchemaError(f"{MANIFEST} has the format {manifest['format']}")
+        raise json_checks.SchemaError(f"{MANIFEST} has the format {manifest['format']}")
     return manifest
 
 
@@ -287,7 +287,7 @@ def _members(archive: zipfile.ZipFile, manifest: Mapping[str, Any]) -> dict[str,
         members[name] = info
     listed = manifest.get("members")
     if not isinstance(listed, dict) or not all(isinstance(row, dict) for row in listed.values()):
-        raise schema.SchemaError(f"{MANIFEST} lists no members")
+        raise json_checks.SchemaError(f"{MANIFEST} lists no members")
     for name in sorted(members.keys() - {*listed, MANIFEST}):
         raise _hostile(f"it holds {name}, which the manifest does not list")
     for name in sorted({PROGRAM, SIGNATURE, LINEAGE} - listed.keys()):
@@ -335,6 +335,6 @@ def _json(archive: zipfile.ZipFile, info: zipfile.ZipInfo, listed: Mapping[str, 
     if listed and hashlib.sha256(data).hexdigest() != listed["sha256"]:
         raise _damaged(f"{info.filename} does not have the SHA-256 that the manifest gives")
     try:
-        return schema.loads(data)
-    except schema.SchemaError as error:
-        raise schema.SchemaError(f"{info.filename} is {error}") from error
+        return json_checks.loads(data)
+    except json_checks.SchemaError as error:
+        raise json_checks.SchemaError(f"{info.filename} is {error}") from error
