@@ -21,7 +21,7 @@ from covan_mlir.lowering.cpu.errors import UnsupportedError
 _FLOATS = ("f16", "bf16", "f32", "f64")
 _BINARY = ("addf", "subf", "mulf", "divf", "maximumf", "minimumf", "maxnumf", "minnumf", "remf")
 _INTEGER = ("addi", "subi", "muli", "andi", "ori", "xori", "maxsi", "minsi", "divsi", "remsi", "floordivsi")
-_SAME = ("extf", "truncf", "extsi", "index_cast", "trunci", "bitcast_same")
+_SAME = ("extsi", "index_cast", "trunci")
 
 
 @dataclass(frozen=True)
@@ -195,6 +195,8 @@ class Evaluator:
         args = [self.run(arg, place) for arg in expr.args]
         if op in _SAME and expr.dtype != "i1":
             return args[0]
+        if op in ("extf", "truncf") and computed(expr.dtype) == computed(expr.args[0].dtype):
+            return args[0]  # half precision is computed in single
         if op == "cmpi":
             return self._compare_integers(predicate, args[0], args[1])
         affine = op in ("addi", "subi", "muli") and any(isinstance(a, Ramp) for a in args)
@@ -221,7 +223,7 @@ class Evaluator:
                 return functions.compare(code, predicate, *args)
             if op in _BINARY or op in _INTEGER or op in ("negf", "select"):
                 return code.op(op, *args)
-            if op in ("sitofp", "uitofp", "fptosi", "fptoui", "extui"):
+            if op in ("sitofp", "uitofp", "fptosi", "fptoui", "extui", "extf", "truncf"):
                 # integers are computed in 64 bits, whatever they are stored in
                 return code.cast(op, args[0], "i64" if expr.dtype[0] == "i" else computed(expr.dtype))
             if op == "trunci" and expr.dtype == "i1":

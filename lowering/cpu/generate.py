@@ -19,6 +19,7 @@ from covan_mlir.lowering.cpu.roles import roles
 from covan_mlir.lowering.cpu.rows import RowWriter
 from covan_mlir.lowering.cpu.schedule import Schedule, contractions, predict, stack
 from covan_mlir.lowering.cpu.schedule import rows as rows_template
+from covan_mlir.lowering.cpu.twins import without_twins
 
 
 def operands(chain: Chain, sizes: Mapping[str, int]) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
@@ -69,6 +70,7 @@ def generate(
     inputs, outputs = operands(chain, sizes)
     try:
         if len({frozenset(step.over) for step in chain.reductions}) == 1:
+            chain = without_twins(chain)
             schedule = schedule or rows_template(chain, machine)
             workgroups = _row_groups(chain, sizes, schedule)
             code = Code(name, inputs, outputs, schedule.lanes)

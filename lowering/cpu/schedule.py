@@ -47,8 +47,8 @@ class Schedule:
 
 
 def lanes(chain: Chain, machine: Machine) -> int:
-    """Elements per vector: of f32, or of f64 where the chain computes in it."""
-    dtypes = {value.dtype for value in chain.values.values()}
+    """Elements per vector: of f64 where the chain reads it, else of f32; what is then computed in f64 takes two."""
+    dtypes = {value.dtype for value in chain.inputs}
     return machine.lanes("f64" if "f64" in dtypes else "f32")
 
 

@@ -58,6 +58,21 @@ def _row(rows: int, length: int, steps: Sequence[Map | Reduce], output: str, dty
     return Chain(axes, (Input("x", ("i", "j"), dtype), *extra), tuple(steps), (output,))
 
 
+def _moments(f: Floats, size: float) -> list[Map | Reduce]:
+    # The variance as torch-mlir makes it: in f64, whatever the input is.
+    w, x = Floats("f64"), f.x
+    wide: Expr = x if f.dtype == "f64" else Apply("arith.extf", (x,), "f64")
+    variance: Expr = w.op("divf", w.wq, w.c(size))
+    return [
+        w.map("wx", "ij", wide),
+        w.reduce("ws", "i", "j", "add", w.wx),
+        w.map("wmu", "i", w.op("divf", w.ws, w.c(size))),
+        w.map("wd", "ij", w.op("subf", w.wx, w.wmu)),
+        w.reduce("wq", "i", "j", "add", w.op("mulf", w.wd, w.wd)),
+        f.map("v", "i", variance if f.dtype == "f64" else Apply("arith.truncf", (variance,), f.dtype)),
+    ]
+
+
 def row_cases(rows: int, n: int, dtype: str = "f32") -> dict[str, RowCase]:
     """Row reductions by name, with torch's function of the same inputs."""
     f = Floats(dtype)
@@ -72,6 +87,8 @@ def row_cases(rows: int, n: int, dtype: str = "f32") -> dict[str, RowCase]:
     squares = [f.map("d", "ij", f.op("subf", x, f.mu)), f.reduce("q", "i", "j", "add", f.op("mulf", f.d, f.d))]
     power = f.reduce("q", "i", "j", "add", f.op("mulf", x, x))
     root = f.map("r", "i", f.op("rsqrt", f.op("addf", f.op("divf", f.q, size), f.c(1e-5))))
+    moments = _moments(f, float(n))
+    normal = f.op("rsqrt", f.op("addf", f.v, f.c(1e-5)))
     gain, bias = Input("g", ("j",), dtype), Input("b", ("j",), dtype)
     infinite = Apply("arith.cmpf:oeq", (f.op("absf", f.m), f.c(math.inf)), "i1")
     safe = f.map("ms", "i", Apply("arith.select", (infinite, f.c(0.0), f.m), dtype))
@@ -105,9 +122,10 @@ def row_cases(rows: int, n: int, dtype: str = "f32") -> dict[str, RowCase]:
                 rows,
                 n,
                 [
+                    *moments,
                     *mean,
-                    *squares,
-                    root,
+                    f.map("r", "i", normal),
+                    f.map("d", "ij", f.op("subf", x, f.mu)),
                     f.map("y", "ij", f.op("addf", f.op("mulf", f.op("mulf", f.d, f.r), f.g), f.b)),
                 ],
                 "y",
@@ -122,7 +140,7 @@ def row_cases(rows: int, n: int, dtype: str = "f32") -> dict[str, RowCase]:
             lambda x, g: torch.nn.functional.rms_norm(x, (n,), g, 1e-5),
         ),
         "var": (
-            _row(rows, n, [*mean, *squares, f.map("y", "i", f.op("divf", f.q, size))], "y", dtype),
+            _row(rows, n, moments, "v", dtype),
             lambda x: torch.var(x, -1, correction=0),
         ),
         "cross_entropy": (

@@ -26,6 +26,7 @@ from covan_mlir.lowering.cpu.alone import Alone, compile_text, program
 from covan_mlir.lowering.cpu.generate import generate
 from covan_mlir.lowering.cpu.kernel import Kernel, Refusal
 from covan_mlir.lowering.cpu.machine import PRESETS, Machine, host
+from covan_mlir.lowering.cpu.twins import without_twins
 
 MACHINE = dataclasses.replace(host(), cores=2)
 LENGTHS = (1, 15, 16, 17, 1023)
@@ -132,6 +133,26 @@ def test_rows_with_infinities_and_nan() -> None:
                 if n == 7 and name in ("layer_norm", "var"):
                     continue  # overflows in f32, or not, as the order of the sum wants
                 close(got[n : n + 1], torchs[n : n + 1], exact[n : n + 1])
+
+
+def test_variances_are_as_exact_as_torchs() -> None:
+    # A mean far from 0 leaves no bits of f32 for the deviations; equal values have none.
+    x = torch.randn(5, 1000, generator=torch.Generator().manual_seed(2))
+    rows = torch.stack([x[0], x[1] * 1e-3 + 100, x[2] * 1e-2 + 1e4, torch.full((1000,), 0.1), x[4] * 1e18])
+    chain, reference = row_cases(5, 1000)["var"]
+    got, torchs, exact = run(Alone([kernel(chain)]), "k", [rows]), reference(rows), reference(rows.double())
+    for n in range(5):
+        close(got[n : n + 1], torchs[n : n + 1], exact[n : n + 1])
+
+
+def test_a_sum_that_is_taken_in_two_precisions_is_taken_once() -> None:
+    chain = row_cases(3, 40)["layer_norm"][0]
+    once = without_twins(chain)
+    assert [step.name for step in chain.reductions] == ["ws", "wq", "s"]
+    assert [step.name for step in once.reductions] == ["ws", "wq"]
+    late = dataclasses.replace(chain, steps=(chain.steps[6], *chain.steps[:6], *chain.steps[7:]))
+    assert [step.name for step in late.reductions] == ["s", "ws", "wq"]
+    assert [step.name for step in without_twins(late).reductions] == ["ws", "wq"]
 
 
 @pytest.mark.parametrize(("rows", "length"), [(1, 1), (7, 15), (33, 70), (16, 64), (100, 17)])
