@@ -15,7 +15,9 @@ from functools import lru_cache
 from typing import Any
 
 from covan_mlir.fred.chain import Chain
+from covan_mlir.fusion import FusionRecord
 from covan_mlir.lowering.cpu.kernel import Kernel, Refusal
+from covan_mlir.lowering.fusion_record import record
 from covan_mlir.lowering.pipeline import State, Step
 
 log = logging.getLogger(__name__)
@@ -48,25 +50,6 @@ def host_generator() -> Generator:
     return _host_kernel
 
 
-@dataclass(frozen=True)
-class Decision:
-    """What was decided about a chain.
-
-    Attributes:
-        what: the chain in a few words.
-        ids: parts of the source that it performs.
-        kernel: symbol of its kernel, or None.
-        reason: why it has none, or None.
-        seconds: predicted time of the kernel.
-    """
-
-    what: str
-    ids: list[int]
-    kernel: str | None = None
-    reason: str | None = None
-    seconds: float = 0.0
-
-
 @dataclass
 class Fusion:
     """The kernels of one compilation.
@@ -82,7 +65,7 @@ class Fusion:
     generate: Generator
     weights: int = 0
     kernels: dict[Chain, Kernel | Refusal] = field(default_factory=dict)
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[FusionRecord] = field(default_factory=list)
     called: list[str] = field(default_factory=list)
 
     def kernel(self, chain: Chain) -> Kernel | Refusal:
@@ -98,18 +81,16 @@ class Fusion:
         """Whether there is a kernel for a chain; remembers and logs why not."""
         found = self.kernel(chain)
         ids = sorted(frozenset().union(*(step.trace for step in chain.steps)))
-        if isinstance(found, Refusal):
-            self._refuse(Decision(describe(chain), ids, reason=found.reason))
-            return False
-        self.decisions.append(Decision(describe(chain), ids, found.name, seconds=found.seconds))
-        return True
+        return self._decided(record(describe(chain), ids, untraced(chain), found))
 
-    def _refuse(self, decision: Decision) -> None:
+    def _decided(self, decision: FusionRecord) -> bool:
         self.decisions.append(decision)
-        log.info("%s: not fused into one kernel: %s", decision.what, decision.reason)
+        if decision.reason:
+            log.info("%s: not fused into one kernel: %s", decision.what, decision.reason)
+        return not decision.reason
 
     def _unbuildable(self, reason: str, ids: frozenset[int]) -> None:
-        self._refuse(Decision("ops around a reduction", sorted(ids), reason=reason))
+        self._decided(FusionRecord("ops around a reduction", tuple(sorted(ids)), reason=reason))
 
     def steps(self) -> tuple[Step, Step]:
         """The steps on torch-mlir's side: linalg to chains, chains to calls."""

@@ -120,7 +120,7 @@ def _attempt(
         "history": history.steps if history else [],
         "unseen": history.unseen if isinstance(history, PassHistory) else {},
         "phases": phases.phases if phases else [],
-        "fusion": [asdict(decision) for decision in fusion.decisions] if fusion else [],
+        "fusion": [decision.to_json() for decision in fusion.decisions] if fusion else [],
     }
     return result, state.output
 

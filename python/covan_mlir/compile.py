@@ -17,6 +17,7 @@ from covan_mlir.executable import Executable
 from covan_mlir.frontend.capture import Capture, Model, capture
 from covan_mlir.frontend.groups import groups
 from covan_mlir.frontend.importer import Imported, import_program
+from covan_mlir.fusion import FusionRecord
 from covan_mlir.lineage import Action, Lineage
 from covan_mlir.lowering import pool, targets
 from covan_mlir.lowering.request import Job
@@ -143,6 +144,7 @@ def _lineage(imported: Imported, result: Mapping[str, Any], tagged: Lineage) -> 
         tagged.groups,
         tagged.action_tags,
         result["phases"],
+        [FusionRecord.from_json(row) for row in result["fusion"]],
     )
 
 
@@ -210,9 +212,9 @@ def _report_frontend(result: Mapping[str, Any], actions: tuple[Action, ...]) -> 
 def _report_fusion(result: Mapping[str, Any], actions: tuple[Action, ...]) -> None:
     owner = {part.id: action for action in actions for part in action.parts}
     for row in result["fusion"]:
-        if row["reason"] is None:
+        if not row["reason"]:
             continue
-        whole = dict.fromkeys(owner[i] for i in row["ids"] if i in owner)
+        whole = dict.fromkeys(owner[i] for i in row["parts"] if i in owner)
         names = ", ".join(f"{action.name} ({action.op})" for action in whole) or "ops that no action names"
         user = next((frame for action in whole for frame in action.frames if not frame.internal), None)
         where = f"{user.file}:{user.line}: " if user else ""

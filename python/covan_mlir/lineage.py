@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from covan_mlir.bipartite import Edge, Relation
     from covan_mlir.chain import Chain
     from covan_mlir.fates import Fate
+    from covan_mlir.fusion import FusionRecord
     from covan_mlir.phases import Phase
 
 
@@ -166,6 +167,7 @@ class Lineage:
         tags: Mapping[int, frozenset[str]] | None = None,
         results: Iterable[Operand] = (),
         phases: Iterable[Phase] = (),
+        fusions: Iterable[FusionRecord] = (),
     ) -> None:
         self.actions: tuple[Action, ...] = tuple(actions)
         self.sites: tuple[Site, ...] = tuple(sites)
@@ -184,6 +186,8 @@ class Lineage:
         """Calls of composite functions, in order of their first actions."""
         self.action_tags: dict[int, frozenset[str]] = dict(tags or {})
         """The tags of each action that has any, by id."""
+        self.fusions: tuple[FusionRecord, ...] = tuple(fusions)
+        """What was decided about each chain of reductions, in the order in which they were looked at."""
 
     @cached_property
     def _sites_of(self) -> Mapping[int, tuple[Site, ...]]:

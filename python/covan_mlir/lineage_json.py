@@ -7,9 +7,10 @@ from typing import Any
 
 from covan_mlir import arguments, phases
 from covan_mlir.fates import Fate
+from covan_mlir.fusion import FusionRecord
 from covan_mlir.lineage import Action, Frame, Group, Lineage, Part, Site
 
-FORMAT = 1
+FORMAT = 2
 
 
 def dump(lineage: Lineage) -> dict[str, Any]:
@@ -30,6 +31,7 @@ def dump(lineage: Lineage) -> dict[str, Any]:
         "history": [[pool(step), _changes(changed, pool)] for step, changed in lineage.history],
         "groups": [[group.name, group.kind, list(group.actions)] for group in lineage.groups],
         "tags": _tag_rows(lineage),
+        "fusions": [record.to_json() for record in lineage.fusions],
         "pool": pool.rows,
     }
 
@@ -91,6 +93,7 @@ def load(row: Mapping[str, Any]) -> Lineage:
         tags=_tags(row["tags"]),
         results=[(kind, name) for kind, name in row["results"]],
         phases=phases.load(row["phases"], pool),
+        fusions=map(FusionRecord.from_json, row["fusions"]),
     )
 
 

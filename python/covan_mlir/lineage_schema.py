@@ -9,6 +9,42 @@ from covan_mlir import json_checks as want
 from covan_mlir.words import is_group, is_tag
 
 
+def _number(value: Any, where: str) -> None:
+    want.exactly(int, float)(value, where)
+    if value < 0:
+        want.fail(where, f"is {value}, not a number ≥ 0")
+
+
+_TEXTS = want.items(want.text)
+_PROOF = want.mapping(
+    {
+        "title": want.text,
+        "obligation": want.text,
+        "given": _TEXTS,
+        "axioms": _TEXTS,
+        "provers": _TEXTS,
+        "result": want.one_of("proved", "refuted", "unknown"),
+        "counterexample": want.text,
+        "seconds": _number,
+    }
+)
+_FUSION = want.mapping(
+    {
+        "what": want.text,
+        "parts": want.items(want.natural),
+        "kernel": want.text,
+        "reason": want.text,
+        "chain": _TEXTS,
+        "sweeps": want.items(want.mapping({"axes": _TEXTS, "why": want.text, "lines": _TEXTS})),
+        "certificates": want.items(want.mapping({"claim": want.text, "proofs": want.items(_PROOF)})),
+        "refusals": _TEXTS,
+        "guards": _TEXTS,
+        "schedule": want.map_of(want.anything),
+        "seconds": _number,
+    }
+)
+
+
 def check_lineage(row: Any, form: int) -> None:
     """Raises `SchemaError` unless ``row`` is a lineage of format ``form`` whose indices all point at something."""
     want.mapping(
@@ -26,6 +62,7 @@ def check_lineage(row: Any, form: int) -> None:
             "phases": want.items(want.row(want.anything, want.anything)),
             "groups": want.items(want.anything),
             "tags": want.items(want.anything),
+            "fusions": want.items(_FUSION),
         }
     )(row, "lineage.json")
     want.form(row, form, "lineage.json")
@@ -69,6 +106,8 @@ def check_lineage(row: Any, form: int) -> None:
     want.items(want.row(_tag, want.items(action)))(row["tags"], "lineage.json.tags")
     for kind, name in row["results"]:
         _operand({kind: name}, ids, "lineage.json.results")
+    for record in row["fusions"]:
+        want.items(part)(record["parts"], "lineage.json.fusions")
     _phases(row, text)
     for key in ("groups", "tags"):
         if len({name for name, *_ in row[key]}) != len(row[key]):

@@ -7,6 +7,7 @@ from typing import Any
 
 from covan_mlir.arguments import Operand
 from covan_mlir.fates import action_fates, live_parts, part_fates
+from covan_mlir.fusion import FusionRecord
 from covan_mlir.lineage import Action, Group, Lineage, Site
 from covan_mlir.phases import Graph, kept
 from covan_mlir.relation import Region, Source, relate
@@ -25,6 +26,7 @@ def trace_program(
     groups: Sequence[Group] = (),
     tags: Mapping[int, frozenset[str]] | None = None,
     phases: Sequence[tuple[str, Graph]] = (),
+    fusions: Sequence[FusionRecord] = (),
 ) -> Lineage:
     """The lineage of one compilation.
 
@@ -37,6 +39,7 @@ def trace_program(
         history: which operations carried each part after each step (`covan_mlir.lowering.history`).
         groups, tags: see `Lineage`.
         phases: the graphs of the steps before dispatches were formed (`covan_mlir.lowering.phase_graph`).
+        fusions: what was decided about chains of reductions.
     """
     parts = {part.id: part for action in actions for part in action.parts}
     source = Source(parts)
@@ -60,6 +63,7 @@ def trace_program(
         tags=tags,
         results=results,
         phases=kept(phases, graph),
+        fusions=fusions,
     )
 
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from covan_mlir.fred.algebra import text
 from covan_mlir.fred.expression import Expr
 
 Result = Literal["proved", "refuted", "unknown"]
@@ -59,6 +58,8 @@ class Obligation:
     laws: tuple[Law, ...] = ()
 
     def __str__(self) -> str:
+        from covan_mlir.fred.algebra import text  # reading a certificate needs no SymPy
+
         return f"{text(self.left)} {self.relation} {text(self.right)}"
 
 
@@ -168,6 +169,7 @@ def discharge(obligation: Obligation) -> Proof:
 
 def _discharge(obligation: Obligation) -> Proof:
     from covan_mlir.fred import provers
+    from covan_mlir.fred.algebra import text
 
     start = time.perf_counter()
     given = [text(hypothesis) for hypothesis in (*obligation.given, *provers.domain(obligation))]

@@ -55,6 +55,11 @@ def fuse(chain: Chain, repairs: bool = True, narrow: bool = True) -> Fusion:
         return _fused[key]
 
 
+def known(chain: Chain) -> Fusion | None:
+    """What `fuse` has found out about a chain, if it was asked."""
+    return _fused.get((*structure(chain), True, True))
+
+
 def structure(chain: Chain) -> tuple[object, ...]:
     """A key that equal chains share, in time linear in the size of their expressions."""
     parts: list[object] = [chain.axes, chain.inputs, chain.outputs]
