@@ -11,12 +11,13 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fusion import FusionRecord
 from covan_mlir.lowering.cpu.kernel import Kernel, Refusal
+from covan_mlir.lowering.cpu.machine import Machine
 from covan_mlir.lowering.fusion_record import record
 from covan_mlir.lowering.pipeline import State, Step
 
@@ -30,24 +31,23 @@ Generator = Callable[[Chain, str], Kernel | Refusal]
 
 
 @lru_cache(256)
-def _host_kernel(chain: Chain, name: str) -> Kernel | Refusal:
+def _cpu_kernel(machine: Machine, chain: Chain, name: str) -> Kernel | Refusal:
     from covan_mlir.fred.fuse import fuse
     from covan_mlir.lowering.cpu.generate import generate
-    from covan_mlir.lowering.cpu.machine import host
 
     if any(axis.size is None for axis in chain.axes):
         return Refusal("a size is known at run time only")
     try:
         same = len({frozenset(step.over) for step in chain.reductions}) == 1
-        return generate(chain, host(), fusion=None if same else fuse(chain), name=name)
+        return generate(chain, machine, fusion=None if same else fuse(chain), name=name)
     except Exception as error:  # a program can do without, and must not fail for it
         log.warning("%s: code generation failed", describe(chain), exc_info=True)
         return Refusal(f"code generation failed: {error!r}")
 
 
-def host_generator() -> Generator:
-    """The generator for the CPU that this process runs on; it remembers what it wrote."""
-    return _host_kernel
+def cpu_generator(machine: Machine) -> Generator:
+    """The generator for a CPU; it remembers what it wrote."""
+    return partial(_cpu_kernel, machine)
 
 
 @dataclass

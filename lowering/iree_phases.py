@@ -58,8 +58,12 @@ def _diagnostic(severity: int, text: str) -> dict[str, Any]:
     return row | {"message": text.strip()}
 
 
-def enter(flags: tuple[str, ...]) -> Step:
-    """The step that moves the module from torch-mlir's context into a new IREE session, by bytecode."""
+def enter(flags: tuple[str, ...], devices: str = "") -> Step:
+    """The step that moves the module from torch-mlir's context into a new IREE session, by bytecode.
+
+    Args:
+        devices: the element of the module's ``hal.device.targets``; empty: the flags name the device.
+    """
 
     def run(state: State) -> None:
         out = io.BytesIO()
@@ -72,6 +76,8 @@ def enter(flags: tuple[str, ...]) -> Step:
         try:
             with session.context, ir.Location.unknown():
                 state.module = ir.Module.parse(out.getvalue())
+                if devices:
+                    state.module.operation.attributes["hal.device.targets"] = ir.Attribute.parse(f"[{devices}]")
         except ir.MLIRError as error:
             raise StepError(str(error)) from error
         state.session = session
@@ -79,27 +85,40 @@ def enter(flags: tuple[str, ...]) -> Step:
     return Step("iree:import", run)
 
 
+def execute(session: Session, module: Any, start: str, stop: str) -> bytes:
+    """Run the compiler's phases from ``start`` to ``stop`` on a module, in place.
+
+    Returns:
+        the program if ``stop`` is the end; else nothing.
+
+    Raises:
+        StepError: the compiler failed, with what it said.
+    """
+    seen: list[dict[str, Any]] = []
+
+    def told(severity: int, text: Any, size: int, _data: Any) -> None:
+        seen.append(_diagnostic(severity, ctypes.string_at(text, size).decode(errors="replace")))
+
+    callback = _Callback(told)  # lives until the invocation is closed
+    with session.context, ir.Location.unknown(), session.invocation() as invocation:
+        _lib.ireeCompilerInvocationEnableCallbackDiagnostics(invocation._inv_p, 0, callback, None)
+        invocation.import_module(module.operation)
+        _lib.ireeCompilerInvocationSetCompileFromPhase(invocation._inv_p, start.encode())
+        _lib.ireeCompilerInvocationSetCompileToPhase(invocation._inv_p, stop.encode())
+        if not invocation.execute():
+            errors = [row for row in seen if row["severity"] == "error"]
+            message = errors[0]["message"] if errors else "the IREE compiler gave no reason"
+            raise StepError(message, errors or seen)
+        if stop != "end":
+            return b""
+        with Output.open_membuffer() as output:
+            invocation.output_vm_bytecode(output)
+            return bytes(output.map_memory())
+
+
 def _phase(start: str, stop: str) -> Step:
     def run(state: State) -> None:
-        seen: list[dict[str, Any]] = []
-
-        def told(severity: int, text: Any, size: int, _data: Any) -> None:
-            seen.append(_diagnostic(severity, ctypes.string_at(text, size).decode(errors="replace")))
-
-        callback = _Callback(told)  # lives until the invocation is closed
-        with state.session.context, ir.Location.unknown(), state.session.invocation() as invocation:
-            _lib.ireeCompilerInvocationEnableCallbackDiagnostics(invocation._inv_p, 0, callback, None)
-            invocation.import_module(state.module.operation)
-            _lib.ireeCompilerInvocationSetCompileFromPhase(invocation._inv_p, start.encode())
-            _lib.ireeCompilerInvocationSetCompileToPhase(invocation._inv_p, stop.encode())
-            if not invocation.execute():
-                errors = [row for row in seen if row["severity"] == "error"]
-                message = errors[0]["message"] if errors else "the IREE compiler gave no reason"
-                raise StepError(message, errors or seen)
-            if stop == "end":
-                with Output.open_membuffer() as output:
-                    invocation.output_vm_bytecode(output)
-                    state.output = bytes(output.map_memory())
+        state.output = execute(state.session, state.module, start, stop)
 
     return Step(f"iree:{stop}", run)
 

@@ -10,8 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 from covan_mlir.dialects.prov_locations import TraceReader
-from covan_mlir.lowering import externals, iree_phases, torch_to_linalg
-from covan_mlir.lowering.fused import Fusion, host_generator
+from covan_mlir.lowering import externals, generators, iree_phases, torch_to_linalg
+from covan_mlir.lowering.fused import Fusion
 from covan_mlir.lowering.history import HistoryObserver
 from covan_mlir.lowering.pass_history import PassHistory
 from covan_mlir.lowering.pass_prints import PassPrints
@@ -19,6 +19,7 @@ from covan_mlir.lowering.phase_graph import PhaseObserver
 from covan_mlir.lowering.pipeline import State, Step, StepError, instrument, run
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.sites import SiteObserver
+from covan_mlir.lowering.targets.resolve import executable_target
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +70,14 @@ def _attempt(
     from covan_mlir import dialects
     from covan_mlir.dialects import prov
 
+    requires: dict[str, Any] = {}
+    if job.kind == "cpu":
+        told("target")
+        try:
+            requires = executable_target(job.flags).requires()
+        except StepError as error:
+            row = {"message": str(error), "diagnostics": error.diagnostics, "reproducer": None}
+            raise JobError({"phase": "target", **row}) from error
     context = torch_ir.Context()
     dialects.load(context)
     with context:
@@ -78,10 +87,11 @@ def _attempt(
     history = _history(job, observer.read, prints) if observer is not None else None
     phases = PhaseObserver(observer.read) if observer is not None else None
     steps: list[Step] = list(torch_to_linalg.STEPS) if frontend == "linalg" else []
-    fusion = Fusion(host_generator(), len(job.weights)) if job.fuse and frontend == "linalg" else None
+    generator = generators.of(job) if job.fuse and frontend == "linalg" else None
+    fusion = Fusion(generator, len(job.weights)) if generator is not None else None
     if fusion is not None:
         steps += fusion.steps()
-    steps.append(iree_phases.enter(job.flags))
+    steps.append(iree_phases.enter(job.flags, job.devices))
     if job.weights and frontend == "linalg":
         steps.append(externals.externalize(job.weights))
     if fusion is not None:
@@ -120,6 +130,7 @@ def _attempt(
         "history": history.steps if history else [],
         "unseen": history.unseen if isinstance(history, PassHistory) else {},
         "phases": phases.phases if phases else [],
+        "requires": requires,
         "fusion": [decision.to_json() for decision in fusion.decisions] if fusion else [],
     }
     return result, state.output

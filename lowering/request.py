@@ -19,6 +19,9 @@ class Job:
         reproducer: where to keep the IR that entered the failing step, or None.
         trace: after what the history has an entry: ``phases`` or ``passes``.
         fuse: whether chains of reductions become kernels of their own.
+        target: name of the target, for messages.
+        kind: of the target: whose kernels are written for chains.
+        devices: the element of ``hal.device.targets``; empty: the flags say it all.
     """
 
     frontend: str
@@ -28,6 +31,9 @@ class Job:
     reproducer: str | None = None
     trace: str = "phases"
     fuse: bool = False
+    target: str = "cpu"
+    kind: str = "cpu"
+    devices: str = ""
 
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> Job:

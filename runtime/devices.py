@@ -1,18 +1,41 @@
-"""HAL devices, one per driver and process: programs share a device's threads."""
+"""HAL devices: what is here, and one of each for this process, whose memory and threads its programs share."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import re
 import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import iree.runtime as rt
 from iree.runtime._binding import disable_leak_checker
 
-from covan_mlir.errors import TargetError
+from covan_mlir.errors import DeviceError
+from covan_mlir.runtime import vulkan_limits
+from covan_mlir.runtime.requirements import missing
 
+DRIVERS = ("local-task", "local-sync", "vulkan", "cuda")
 _lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that a driver lists.
+
+    Attributes:
+        driver: of IREE's runtime.
+        name: as the driver says it.
+        path: which of several.
+        facts: what programs may require: see `covan_mlir.runtime.requirements.missing`.
+    """
+
+    driver: str
+    name: str
+    path: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @functools.cache
@@ -32,13 +55,114 @@ def _device(driver: str) -> Any:
 
 
 def device(driver: str) -> Any:
-    """The default device of a driver (``local-task``, ``local-sync``).
+    """The default device of a driver (``local-task``, ``local-sync``, ``vulkan``, ``cuda``).
 
     Raises:
-        TargetError: this build of the runtime has no such driver, or the driver finds no device.
+        DeviceError: this build of the runtime has no such driver, or the driver finds no device.
     """
     with _lock:
         try:
             return _device(driver)
         except (RuntimeError, ValueError) as error:
-            raise TargetError(f"the device {driver!r} is not to be had here: {error}") from error
+            raise DeviceError(f"the device {driver!r} is not to be had here: {_why(driver, error)}") from error
+
+
+def discover(driver: str) -> list[Device]:
+    """The devices of a driver; none where the driver does not work.
+
+    Args:
+        driver: of `DRIVERS`.
+    """
+    return _discover(driver)[0]
+
+
+def lacking(requires: Mapping[str, Any]) -> str:
+    """Why this machine cannot run a program, in words; empty: it can.
+
+    Args:
+        requires: see `covan_mlir.runtime.requirements.missing`.
+    """
+    driver = str(requires.get("driver", "local"))
+    if driver == "local":
+        return "; ".join(missing(requires, {}))
+    found = discover(driver)
+    if not found:
+        return trouble(driver)
+    # The runtime opens the driver's default device, which is its first.
+    return "; ".join(missing(requires, found[0].facts))
+
+
+def trouble(driver: str) -> str:
+    """Why a driver lists nothing; empty if it lists something."""
+    return _discover(driver)[1]
+
+
+@functools.cache
+def _discover(driver: str) -> tuple[list[Device], str]:
+    try:
+        it = rt.get_driver(driver)
+        rows = [(row, it.dump_device_info(row["device_id"])) for row in it.query_available_devices()]
+    except (RuntimeError, ValueError) as error:
+        return [], _why(driver, error)
+    if not rows:
+        return [], "the driver is here, and lists no device"
+    read = {"vulkan": _vulkan_facts, "cuda": _cuda_facts}.get(driver, lambda _: {})
+    return [Device(driver, row["name"].partition(" (")[0] or driver, row["path"], read(text)) for row, text in rows], ""
+
+
+def _why(driver: str, error: Exception) -> str:
+    text = " ".join(str(error).split())
+    said = text.rpartition("; ")[2] if "; " in text else text
+    advice = {
+        "vulkan": "install a Vulkan driver and its loader (Debian: libvulkan1, and mesa-vulkan-drivers for the CPU)",
+        "cuda": "install NVIDIA's driver (libcuda.so)",
+    }.get(driver, f"drivers are {', '.join(DRIVERS)}")
+    return f"{said}. To have it, {advice}" if driver in ("vulkan", "cuda") else f"{said}; {advice}"
+
+
+def _vulkan_facts(text: str) -> dict[str, Any]:
+    """From IREE's description of the device, and from the loader where that is silent."""
+
+    def number(key: str) -> int:
+        match = re.search(rf"\b{key}=(\d+)", text)
+        return int(match[1]) if match else 0
+
+    found = re.search(r"^name: (.*)$", text, re.MULTILINE)
+    name = found[1].strip() if found else ""
+    on = set(re.findall(r"(\w+)=yes", text))
+    size = number("size")
+    facts: dict[str, Any] = {
+        "subgroup_size": size,
+        "subgroup_sizes": [number("minSubgroupSize") or size, number("maxSubgroupSize") or size]
+        if "subgroupSizeControl" in on
+        else [size, size],
+        "memory": max((int(n) for n in re.findall(r"^ *\[\d+\] size=(\d+)", text, re.MULTILINE)), default=0),
+        "api": (re.search(r"^api: (\S+)", text, re.MULTILINE) or ["", ""])[1],
+        "driver": (re.search(r"^driver_info: (.*)$", text, re.MULTILINE) or ["", ""])[1].strip(),
+        # What every device has (Vulkan 1.3, table "Required Limits"), unless the loader says more.
+        "shared_memory": 16384,
+        "workgroup_invocations": 128,
+        "workgroup_size": [128, 128, 64],
+        "workgroup_counts": [65535, 65535, 65535],
+    }
+    types = [t for t, needs in (("fp16", "shaderFloat16"), ("int8", "shaderInt8")) if needs in on]
+    same = [it for it in vulkan_limits.limits() if it.name == name]
+    if same:
+        it = same[0]
+        facts |= {
+            "shared_memory": it.shared_memory,
+            "workgroup_invocations": it.workgroup_invocations,
+            "workgroup_size": list(it.workgroup_size),
+            "workgroup_counts": list(it.workgroup_counts),
+        }
+        types += [t for t, has in (("int16", it.int16), ("int64", it.int64), ("fp64", it.float64)) if has]
+    if "storageBuffer16BitAccess" not in on:
+        types = [t for t in types if not t.endswith("16")]
+    if "storageBuffer8BitAccess" not in on:
+        types = [t for t in types if t != "int8"]
+    return facts | {"types": types}
+
+
+def _cuda_facts(text: str) -> dict[str, Any]:
+    match = re.search(r"compute-capability: *(\d+)\.(\d+)", text)
+    return {"capability": [int(match[1]), int(match[2])]} if match else {}

@@ -51,6 +51,11 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
     return np.dtype(_TYPES[dtype][0])
 
 
+def element_type(dtype: str) -> Any:
+    """The runtime's element type for torch's name of a dtype."""
+    return _TYPES[dtype][1]
+
+
 def torch_module() -> Any | None:
     """torch where it is loaded: a value can be its tensor only then."""
     return sys.modules.get("torch")

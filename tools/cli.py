@@ -100,7 +100,7 @@ def compile_(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE.covan", help="Default: the model's name, here.")
     ] = None,
-    target: Annotated[str, typer.Option("--target", help="What to compile for.")] = "cpu",
+    target: Annotated[str, typer.Option("--target", help="What to compile for; several with commas between.")] = "cpu",
     iree_flag: Annotated[
         list[str] | None, typer.Option("--iree-flag", metavar="FLAG", help="Passed to IREE; may be repeated.")
     ] = None,
@@ -161,7 +161,7 @@ def compile_(
                 example.model,
                 example.args,
                 example.kwargs,
-                target=target,
+                target=target.split(","),
                 dynamic_shapes=shapes,
                 provenance=provenance,
                 options=options,
@@ -219,6 +219,11 @@ def run(
         cli_values.save(path, value)
 
 
+OneTarget = Annotated[
+    str | None, typer.Option("--target", help="Of an artifact with programs for several, which; else the first.")
+]
+
+
 @app.command()
 def explain(
     file: Artifact,
@@ -230,6 +235,7 @@ def explain(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/cli.md).")] = False,
     as_dot: Annotated[bool, typer.Option("--dot", help="Print the graph of actions and sites for Graphviz.")] = False,
+    target: OneTarget = None,
     debug: Debug = False,
 ) -> None:
     """Show which kernels perform which operations of the model. Needs neither torch nor a runtime.
@@ -248,7 +254,7 @@ def explain(
     if as_json and as_dot:
         raise CliError("--json and --dot are two forms of one answer", "give one of them", code=2)
     with Progress(f"reading {Path(file).name}"):
-        lineage = artifact.read(file).lineage
+        lineage = artifact.read(file).variant(target).lineage
     if not lineage.actions:
         raise CliError(f"{file} has no lineage", "compile the model again without --no-provenance")
     try:
@@ -282,6 +288,7 @@ def explain(
 def verify(
     file: Artifact,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/cli.md).")] = False,
+    target: OneTarget = None,
     debug: Debug = False,
 ) -> None:
     """Check that the lineage of an artifact is true: the source against every phase and the final program.
@@ -294,7 +301,7 @@ def verify(
     from covan_mlir.checking.verify import verify as check
 
     with Progress(f"reading {Path(file).name}") as tell:
-        lineage = artifact.read(file).lineage
+        lineage = artifact.read(file).variant(target).lineage
         tell("verifying")
         verdict = check(lineage)
     if as_json:
@@ -302,6 +309,21 @@ def verify(
     else:
         print(verdict)
     raise typer.Exit({"yes": 0, "no": 1, "incomplete": 3}[verdict.outcome])
+
+
+@app.command("devices")
+def devices(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/cli.md).")] = False,
+    debug: Debug = False,
+) -> None:
+    """List the devices of this machine, their limits, and which targets' programs they run."""
+    from covan_mlir.lowering.targets import available
+
+    rows = available.rows()
+    if as_json:
+        print(json.dumps(rows, indent=1))
+    else:
+        print(available.text(rows), end="")
 
 
 def _tags(rows: Sequence[str]) -> dict[str, list[str]]:
@@ -319,9 +341,10 @@ def _check_target(target: str) -> None:
     from covan_mlir.lowering import targets
 
     try:
-        targets.flags(target)
+        targets.parse_all(target.split(","))
     except TargetError as error:
-        raise CliError(f"unknown target {target!r}", f"targets are {', '.join(targets.TARGETS)}") from error
+        message, _, hint = str(error).partition("; ")
+        raise CliError(message, hint or "'covan devices' lists what is here") from error
 
 
 def _bytes(size: int) -> str:

@@ -22,10 +22,11 @@ import numpy as np
 from covan_mlir import __version__, json_checks, lineage_json, lineage_schema
 from covan_mlir import artifact_schema as schema
 from covan_mlir import signature as signature_module
-from covan_mlir.artifact_zip import FORMAT, LINEAGE, PROGRAM, SIGNATURE, Refusal, read_archive, write_archive
-from covan_mlir.errors import ArtifactError
+from covan_mlir.artifact_zip import FORMAT, SIGNATURE, Refusal, members_of, read_archive, write_archive
+from covan_mlir.errors import ArtifactError, TargetError
 from covan_mlir.lineage import Lineage
 from covan_mlir.signature import Leaf, Signature
+from covan_mlir.variant import Variant
 
 __all__ = ["FORMAT", "Blob", "Contents", "check_writable", "read", "write"]
 
@@ -52,23 +53,32 @@ class Contents:
     """All that an artifact holds.
 
     Attributes:
-        program: the vmfb.
-        device: ``auto``, ``local-task`` or ``local-sync``.
+        variants: the program for each target, in the order in which they are preferred.
+        device: of the runtime for programs on CPUs: ``auto``, ``local-task`` or ``local-sync``.
         versions: of the tools that made it: ``covan``, ``torch``, ``iree-base-compiler`` ...
-        info: facts about the compilation, as JSON.
         weights: tensors that the program reads from outside, by parameter name.
         states: initial values of mutated buffers, by name.
     """
 
-    program: bytes | memoryview
+    variants: tuple[Variant, ...]
     signature: Signature
-    lineage: Lineage
-    target: str
     device: str
     versions: Mapping[str, str]
-    info: Mapping[str, Any]
     weights: Mapping[str, Blob] = field(default_factory=dict)
     states: Mapping[str, Blob] = field(default_factory=dict)
+
+    def variant(self, target: str | None = None) -> Variant:
+        """The program for a target; for the one that is preferred, if none is named.
+
+        Raises:
+            TargetError: there is none.
+        """
+        for it in self.variants:
+            if target in (None, it.target):
+                return it
+        raise TargetError(
+            f"there is no program for {target!r}; there is one for " + ", ".join(v.target for v in self.variants)
+        )
 
 
 def write(path: str | os.PathLike[str], contents: Contents) -> None:
@@ -81,7 +91,7 @@ def write(path: str | os.PathLike[str], contents: Contents) -> None:
     with _artifact_errors(name, "cannot be written", "Choose another path, or free space."):
         destination = _destination(name)
         manifest, jsons = _describe(contents)
-        binaries = {PROGRAM: _array(contents.program)}
+        binaries = {members_of(index)[0]: _array(it.program) for index, it in enumerate(contents.variants)}
         for folder, blobs in (("weights", contents.weights), ("states", contents.states)):
             binaries |= {f"{folder}/{index}.bin": _array(blob.data) for index, blob in enumerate(blobs.values())}
         # In the same folder, or the final rename could not be atomic.
@@ -129,20 +139,27 @@ def read(path: str | os.PathLike[str]) -> Contents:
             raise Refusal(f"cannot be read: it is {what}", "Give the path of a .covan file.")
         with open(name, "rb", buffering=0) as raw:
             manifest, jsons, binaries = read_archive(raw)
-        signature, lineage = _signature(jsons[SIGNATURE]), _lineage(jsons[LINEAGE])
+        signature = _signature(jsons[SIGNATURE])
+        variants = tuple(
+            Variant(
+                row["target"],
+                binaries[members_of(index)[0]].data,
+                _lineage(jsons[members_of(index)[1]]),
+                row["info"],
+                row["requires"],
+            )
+            for index, row in enumerate(manifest["variants"])
+        )
 
     def blobs(folder: str) -> dict[str, Blob]:
         rows = manifest[folder]
         return {row["name"]: Blob(row["dtype"], tuple(row["shape"]), binaries[row["member"]]) for row in rows}
 
     return Contents(
-        program=binaries[PROGRAM].data,
+        variants=variants,
         signature=signature,
-        lineage=lineage,
-        target=manifest["target"],
         device=manifest["device"],
         versions=manifest["versions"],
-        info=manifest["info"],
         weights=blobs("weights"),
         states=blobs("states"),
     )
@@ -188,23 +205,26 @@ def _describe(contents: Contents) -> tuple[dict[str, Any], dict[str, bytes]]:
     for leaf in _leaves(signature):
         if isinstance(leaf.get("value"), float) and not math.isfinite(leaf["value"]):
             leaf["value"] = {"float": str(leaf["value"])}  # JSON has no infinity, models take -inf
-    lineage = contents.lineage.to_json()
     try:
         schema.check_signature(signature, signature_module.FORMAT)
-        lineage_schema.check_lineage(lineage, lineage_json.FORMAT)
-        jsons = {SIGNATURE: json_checks.dumps(signature), LINEAGE: json_checks.dumps(lineage)}
+        jsons = {SIGNATURE: json_checks.dumps(signature)}
+        for index, variant in enumerate(contents.variants):
+            lineage = variant.lineage.to_json()
+            lineage_schema.check_lineage(lineage, lineage_json.FORMAT)
+            jsons[members_of(index)[1]] = json_checks.dumps(lineage)
     except json_checks.SchemaError as error:
         advice = "Artifacts hold tensors, numbers and text; take anything else out of the model's arguments."
         raise Refusal(f"cannot be written: {error}", advice) from error
     manifest = {
         "format": FORMAT,
         "covan": contents.versions.get("covan", __version__),
-        "target": contents.target,
         "device": contents.device,
         "versions": dict(contents.versions),
         "inputs": [_readable(leaf) for leaf in contents.signature.inputs],
         "outputs": [_readable(leaf) for leaf in contents.signature.outputs],
-        "info": dict(contents.info),
+        "variants": [
+            {"target": it.target, "requires": dict(it.requires), "info": dict(it.info)} for it in contents.variants
+        ],
         "weights": _rows("weights", contents.weights),
         "states": _rows("states", contents.states),
     }

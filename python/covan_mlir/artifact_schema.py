@@ -52,16 +52,18 @@ def _digest(value: Any, where: str) -> None:
 _BLOB = want.mapping(
     {"name": want.text, "member": want.text, "dtype": want.one_of(*ITEM_SIZES), "shape": want.items(want.natural)},
 )
+_VARIANT = want.mapping(
+    {"target": want.text, "requires": want.map_of(want.anything), "info": want.map_of(want.anything)}
+)
 _MANIFEST = want.mapping(
     {
         "format": want.integer,
         "covan": want.text,
-        "target": want.text,
         "device": want.one_of(*DEVICES),
         "versions": want.map_of(want.text),
         "inputs": want.items(want.text),
         "outputs": want.items(want.text),
-        "info": want.map_of(want.anything),
+        "variants": want.items(_VARIANT),
         "members": want.map_of(want.mapping({"size": want.natural, "sha256": _digest})),
         "weights": want.items(_BLOB),
         "states": want.items(_BLOB),
@@ -72,6 +74,8 @@ _MANIFEST = want.mapping(
 def check_manifest(manifest: Any) -> None:
     """Raises `SchemaError` unless it is a manifest whose blobs have the sizes that their dtypes and shapes give."""
     _MANIFEST(manifest, "manifest.json")
+    if not manifest["variants"]:
+        want.fail("manifest.json.variants", "names no program")
     members = manifest["members"]
     for folder in ("weights", "states"):
         rows = manifest[folder]

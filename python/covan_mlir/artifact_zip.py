@@ -27,7 +27,7 @@ from covan_mlir import artifact_schema as schema
 FORMAT = 1
 ALIGNMENT = 64
 
-MANIFEST, SIGNATURE, LINEAGE, PROGRAM = "manifest.json", "signature.json", "lineage.json", "program.vmfb"
+MANIFEST, SIGNATURE = "manifest.json", "signature.json"
 Array = np.ndarray[Any, Any]
 
 # Bounds on what a file may make us hold in memory. Ours are far below.
@@ -36,8 +36,8 @@ MEMBER_LIMIT = 65_000
 _DIRECTORY_LIMIT = 16 << 20
 
 _MEMBER = re.compile(
-    rf"(?P<json>{re.escape(MANIFEST)}|{re.escape(SIGNATURE)}|{re.escape(LINEAGE)})"
-    rf"|{re.escape(PROGRAM)}|(weights|states)/(0|[1-9][0-9]*)\.bin"
+    rf"(?P<json>{re.escape(MANIFEST)}|{re.escape(SIGNATURE)}|lineage(\.[1-9][0-9]*)?\.json)"
+    r"|program(\.[1-9][0-9]*)?\.vmfb|(weights|states)/(0|[1-9][0-9]*)\.bin"
 )
 _SEAL_BYTES = 64
 _CHUNK = 4 << 20
@@ -60,6 +60,12 @@ _CORRUPT = (
 _COPY_AGAIN = "Copy the file again, or compile the model again."
 _COMPILE_AGAIN = "It was changed, or another program made it: compile the model again."
 _PASS_OURS = "Pass a file that 'covan compile' or Executable.save wrote."
+
+
+def members_of(variant: int) -> tuple[str, str]:
+    """Names of the program and of the lineage of a variant, by its index."""
+    number = f".{variant}" if variant else ""
+    return f"program{number}.vmfb", f"lineage{number}.json"
 
 
 class Refusal(Exception):
@@ -246,7 +252,8 @@ def _read(file: _Guarded, archive: zipfile.ZipFile) -> tuple[dict[str, Any], dic
     for name, extent in stored.items():
         if _sha256(file, [extent]) != manifest["members"][name]["sha256"]:
             raise _damaged(f"{name} does not have the SHA-256 that the manifest gives")
-    values = {name: _json(archive, members[name], manifest["members"][name]) for name in (SIGNATURE, LINEAGE)}
+    jsons = [SIGNATURE, *(members_of(index)[1] for index in range(len(manifest["variants"])))]
+    values = {name: _json(archive, members[name], manifest["members"][name]) for name in jsons}
     mapped = np.memmap(file, np.uint8, "r")
     return manifest, values, {name: mapped[start:end] for name, (start, end) in stored.items()}
 
@@ -290,8 +297,13 @@ def _members(archive: zipfile.ZipFile, manifest: Mapping[str, Any]) -> dict[str,
         raise json_checks.SchemaError(f"{MANIFEST} lists no members")
     for name in sorted(members.keys() - {*listed, MANIFEST}):
         raise _hostile(f"it holds {name}, which the manifest does not list")
-    for name in sorted({PROGRAM, SIGNATURE, LINEAGE} - listed.keys()):
+    variants = manifest.get("variants")
+    wanted = [members_of(index) for index in range(len(variants) if isinstance(variants, list) else 0)]
+    known = {SIGNATURE, *members_of(0), *itertools.chain.from_iterable(wanted)}
+    for name in sorted(known - listed.keys()):
         raise _hostile(f"the manifest does not list {name}")
+    for name in sorted(n for n in listed if n.startswith(("program", "lineage")) and n not in known):
+        raise _hostile(f"it holds {name}, which belongs to no target")
     for name in sorted(listed.keys() - members.keys()):
         raise _damaged(f"{name[:80]!r} is missing")
     for name, row in listed.items():

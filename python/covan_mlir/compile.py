@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from covan_mlir.tags import Tags
 from covan_mlir.tags import apply as apply_tags
 from covan_mlir.tags import rules as tag_rules
 from covan_mlir.tracing import trace_program
+from covan_mlir.variant import Variant
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +41,7 @@ def compile_module(
     args: tuple[Any, ...] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
-    target: str = "cpu",
+    target: str | Sequence[str] = "cpu",
     dynamic_shapes: Any = None,
     provenance: bool = True,
     options: CompileOptions | None = None,
@@ -52,7 +54,9 @@ def compile_module(
         model: an ``nn.Module``, a function, a ``torch.export.ExportedProgram``, or the path of a ``.pt2`` file. The
             module's weights are compiled in as they are now; its mutated buffers stay its own.
         args, kwargs: example arguments, any pytree of tensors (torch or numpy), numbers, strings and None.
-        target: ``cpu``: this machine.
+        target: what to compile for: ``cpu`` (this machine), ``cpu:znver4``, ``cpu:aarch64-linux-gnu``, ``vulkan`` (this
+            machine's device), ``vulkan:lavapipe``, ``cuda``, ``cuda:sm_90``; or several, in the order in which they
+            are preferred: the executable, and the artifact that it saves, take the first that a machine can run.
         dynamic_shapes: as `torch.export.export` takes it.
         provenance: record the lineage. Without it the machine code is the same and ``lineage`` is empty.
         options: see `CompileOptions`.
@@ -63,11 +67,12 @@ def compile_module(
     Raises:
         ExportError: the model does not export or import.
         CompileError: the compiler failed or crashed; this process goes on unharmed.
-        InputError, TargetError: wrong arguments.
+        InputError, TargetError: wrong arguments. A target that this machine cannot run is none: the executable can be
+            saved and asked, and only calling it raises `DeviceError`.
         TagError: a tag is malformed, or for something that the model does not have.
     """
     options = options or CompileOptions()
-    flags = (*targets.flags(target), *options.iree_flags)
+    goals = targets.parse_all(target)
     rules = tag_rules(tags)
     if rules and not provenance:
         raise TagError("tags are kept in the lineage: compile with provenance=True")
@@ -85,35 +90,61 @@ def compile_module(
         tagged = Lineage(imported.actions, groups=calls, tags=marks)
     apply_tags(tagged, rules)  # before the compiler's long work: a name may be wrong
     weights = tuple(imported.weights)
-    fuse = options.fuse_reductions and target == "cpu"
-    job = Job(options.frontend, flags, weights, provenance, options.reproducer, trace, fuse)
+    job = Job(
+        frontend=options.frontend,
+        flags=(),
+        weights=weights,
+        provenance=provenance,
+        reproducer=options.reproducer,
+        trace=trace,
+        fuse=options.fuse_reductions,
+    )
+    variants = []
+    for goal in goals:
+        if len(goals) > 1:
+            tell(f"target {goal.name}")
+        flags = (*goal.flags, *options.iree_flags)
+        job = replace(job, flags=flags, target=goal.name, kind=goal.kind, devices=goal.devices)
+        variants.append(_variant(goal, job, imported, tagged, timeout=options.timeout, progress=tell))
+    tell("load")
+    return Executable(
+        variants,
+        imported.signature,
+        device=options.device,
+        weights=imported.weights,
+        states=_ModuleState(captured),
+        versions={"covan": __version__, **{name: importlib.metadata.version(name) for name in _TOOLS}},
+    )
+
+
+def _variant(
+    goal: targets.Target,
+    job: Job,
+    imported: Imported,
+    tagged: Lineage,
+    *,
+    timeout: float | None,
+    progress: Callable[[str], None],
+) -> Variant:
+    """The program for one target."""
     try:
-        result, program = pool.compile_program(imported.bytecode, job, timeout=options.timeout, progress=tell)
+        result, program = pool.compile_program(imported.bytecode, job, timeout=timeout, progress=progress)
     except pool.WorkerError as error:
         raise _compile_error(error, imported.actions) from None
     _report_frontend(result, imported.actions)
     _report_fusion(result, imported.actions)
     for step, number in result["unseen"].items():
         log.info("%s: what became of %d parts could not be told pass by pass", step, number)
-    tell("load")
-    return Executable(
-        program,
-        imported.signature,
-        _lineage(imported, result, tagged),
-        target=target,
-        device=options.device,
-        info={
-            "frontend": result["frontend"],
-            "flags": list(flags),
-            "flops": imported.flops,
-            "elements": imported.elements,
-            "seconds": result["seconds"],
-            "weights": "globals" if result["frontend"] == "linalg" else "arguments",
-        },
-        weights=imported.weights,
-        states=_ModuleState(captured),
-        versions={"covan": __version__, **{name: importlib.metadata.version(name) for name in _TOOLS}},
-    )
+    info = {
+        "frontend": result["frontend"],
+        "flags": list(job.flags),
+        "flops": imported.flops,
+        "elements": imported.elements,
+        "seconds": result["seconds"],
+        "weights": "globals" if result["frontend"] == "linalg" else "arguments",
+    }
+    requires = {**goal.requires, **result["requires"]}
+    return Variant(goal.name, program, _lineage(imported, result, tagged), info, requires)
 
 
 class _ModuleState:

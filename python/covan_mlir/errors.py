@@ -25,6 +25,10 @@ class TargetError(CovanError, ValueError):
     """The requested target or device is unknown or not to be had on this machine."""
 
 
+class DeviceError(TargetError):
+    """A device is not here, does not fit the program, ran out of memory, or failed while it ran the program."""
+
+
 class ArtifactError(CovanError):
     """A ``.covan`` file is truncated, tampered with, foreign, too new, or cannot be written."""
 

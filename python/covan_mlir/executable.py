@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import iree.runtime as rt
 import numpy as np
 
 from covan_mlir import pytree
-from covan_mlir.errors import CovanError, InputError
+from covan_mlir.errors import CovanError, DeviceError, InputError
 from covan_mlir.lineage import Action, Lineage, Site
-from covan_mlir.runtime import values
+from covan_mlir.runtime import devices, remote, values
 from covan_mlir.runtime.program import Program
 from covan_mlir.signature import Leaf, Signature, evaluate
+from covan_mlir.variant import Variant
 
 if TYPE_CHECKING:
     from covan_mlir.checking.verdict import Verification
@@ -42,56 +44,87 @@ class Executable:
     Safe to call from several threads; calls of one executable take turns.
 
     Attributes:
-        lineage: which source action became which site.
         signature: structure, dtypes and shapes of arguments and results.
-        target: what it was compiled for.
-        info: facts about the compilation: ``frontend`` (``linalg`` or ``torch``), ``seconds`` per step, ``flags``,
-            ``flops`` and ``elements`` of one call.
+        variants: the program for each target; the first that this machine can run is the one that is called, asked
+            and shown: ``target``, ``lineage`` and ``info`` are its.
     """
 
     def __init__(
         self,
-        program: bytes | memoryview,
+        variants: Sequence[Variant],
         signature: Signature,
-        lineage: Lineage,
         *,
-        target: str,
         device: str,
-        info: Mapping[str, Any],
         weights: Mapping[str, Any],
         states: StateStore,
         versions: Mapping[str, str],
     ) -> None:
         self.signature = signature
-        self.lineage = lineage
-        self.target = target
-        self.info = info
-        self._bytes = program
+        self.variants = tuple(variants)
+        self._lacking = [(it.target, devices.lacking(it.requires)) for it in self.variants]
+        fits = [it for it, (_, what) in zip(self.variants, self._lacking, strict=True) if not what]
+        self._variant = fits[0] if fits else self.variants[0]
         self._device_name = device
         self._weights = weights
         self._versions = versions
         self._states = states
-        raw = {name: _raw(value) for name, value in weights.items()}
-        self._program = Program(program, signature.function, _driver(device, info), raw)
+        self._program: Program | None = None
+        self._bound: list[Any] = []
         self._readers: dict[str, Callable[[Any], Any]] = {}
         self._writers: dict[tuple[bool, str], Callable[[Any], Any]] = {}
-        # Weights that IREE's torch input takes as arguments, in order; bound once.
-        self._bound = (
-            [self._read(name, value) for name, value in weights.items()] if info.get("weights") == "arguments" else []
-        )
+        if fits:
+            driver = _driver(device, self._variant)
+            raw = {name: _raw(value) for name, value in weights.items()}
+            self._remote = remote.is_remote(driver)
+            self._program = Program(self._variant.program, signature.function, driver, raw)
+            # Weights that IREE's torch input takes as arguments, in order; bound once.
+            if self.info.get("weights") == "arguments":
+                self._bound = [self._read(_dtype(value), value, name) for name, value in weights.items()]
         self._build = pytree.builder(signature.out_tree)
         self._flat = not signature.in_tree.children[1].children and all(
             child.kind == "leaf" for child in signature.in_tree.children[0].children
         )
         self._stateful = threading.RLock()
 
+    @property
+    def target(self) -> str:
+        """What the program was compiled for."""
+        return self._variant.target
+
+    @property
+    def lineage(self) -> Lineage:
+        """Which source action became which site."""
+        return self._variant.lineage
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """Facts about the compilation; see `Variant`."""
+        return self._variant.info
+
+    def check_device(self) -> None:
+        """See whether there is a program that this machine can run.
+
+        Raises:
+            DeviceError: there is none; says for which targets there are programs, and what they miss here.
+        """
+        if self._program is None:
+            raise DeviceError(
+                "no program for this machine: "
+                + "; ".join(f"{name} needs {what}" if what else name for name, what in self._lacking)
+                + ". Compile for one of the devices that 'covan devices' lists"
+            )
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model.
 
         Raises:
             InputError: the arguments do not fit: says which, what was expected, what to do.
+            DeviceError: no device of this machine can run it, or the device failed or ran out of memory.
             CovanError: the program failed while it ran.
         """
+        if self._program is None:
+            self.check_device()
+        assert self._program is not None
         signature = self.signature
         if self._flat and not kwargs and len(args) == len(signature.inputs):
             leaves: Sequence[Any] = args
@@ -154,10 +187,13 @@ class Executable:
         return self._read(leaf.dtype, value, leaf.name)
 
     def _read(self, dtype: str, value: Any, name: str = "") -> Any:
-        if isinstance(value, np.ndarray):
+        assert self._program is not None
+        if isinstance(value, np.ndarray) and not self._remote:
             return values.from_numpy(self._program.device, value, dtype)
-        if value.device.type != "cpu":
-            raise InputError(f"argument {name} is on {value.device}; this program runs on the CPU: pass {name}.cpu()")
+        if not isinstance(value, np.ndarray) and value.device.type != "cpu":
+            raise InputError(f"argument {name} is on {value.device}; pass it on the CPU: {name}.cpu()")
+        if self._remote:
+            return remote.to_device(self._program.device, value, dtype)
         read = self._readers.get("torch")
         if read is None:
             read = self._readers["torch"] = values.torch_reader(self._program.device)
@@ -166,8 +202,15 @@ class Executable:
     def _write(self, dtype: str, as_numpy: bool) -> Callable[[Any], Any]:
         write = self._writers.get((as_numpy, dtype))
         if write is None:
+            assert self._program is not None
             device = self._program.device
-            write = (lambda view: values.to_numpy(view, dtype)) if as_numpy else values.torch_writer(device, dtype)
+            if self._remote:
+                copy = remote.to_numpy if as_numpy else remote.to_torch
+                write = partial(copy, device, dtype=dtype)
+            elif as_numpy:
+                write = partial(values.to_numpy, dtype=dtype)
+            else:
+                write = values.torch_writer(device, dtype)
             self._writers[as_numpy, dtype] = write
         return write
 
@@ -229,7 +272,7 @@ class Executable:
         from covan_mlir import machine_code
 
         kernel = self.lineage.site(site).kernel
-        code = machine_code.kernels(self._bytes).get(kernel)
+        code = machine_code.kernels(self._variant.program).get(kernel)
         if code is None:
             raise CovanError(
                 f"the program does not say where the code of {kernel} is: "
@@ -249,13 +292,10 @@ class Executable:
         artifact.write(
             path,
             artifact.Contents(
-                program=self._bytes,
+                variants=self.variants,
                 signature=self.signature,
-                lineage=self.lineage,
-                target=self.target,
                 device=self._device_name,
                 versions=self._versions,
-                info=self.info,
                 weights={name: _blob(value) for name, value in self._weights.items()},
                 states={name: _blob(value) for name, value in states.items()},
             ),
@@ -265,10 +305,16 @@ class Executable:
         return f"<Executable for {self.target}: {len(self.signature.inputs)} inputs, {self.lineage!r}>"
 
 
-def _driver(device: str, info: Mapping[str, Any]) -> str:
-    """Threads cost tens of microseconds a call: programs that take about as long on one core run on the caller's."""
+def _driver(device: str, variant: Variant) -> str:
+    """Which driver runs a program.
+
+    Threads cost tens of microseconds a call: programs that take about as long on one core run on the caller's."""
+    driver = str(variant.requires.get("driver", "local"))
+    if driver != "local":
+        return driver
     if device != "auto":
         return device
+    info = variant.info
     seconds = info.get("flops", 0) / _FLOPS_PER_SECOND + info.get("elements", 0) / _ELEMENTS_PER_SECOND
     return "local-sync" if seconds < _WORTH_THREADS else "local-task"
 
@@ -281,10 +327,14 @@ def _raw(value: Any) -> np.ndarray[Any, Any]:
     return flat
 
 
+def _dtype(value: Any) -> str:
+    return str(value.dtype).removeprefix("torch.")
+
+
 def _blob(value: Any) -> Any:
     from covan_mlir import artifact
 
-    return artifact.Blob(str(value.dtype).removeprefix("torch."), tuple(value.shape), _raw(value))
+    return artifact.Blob(_dtype(value), tuple(value.shape), _raw(value))
 
 
 def _overwrite(old: Any, new: Any) -> None:

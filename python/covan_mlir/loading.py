@@ -31,21 +31,20 @@ def load(path: str | os.PathLike[str]) -> Executable:
 
     Raises:
         ArtifactError: the file is damaged, foreign, or from a newer version; nothing was changed.
-        TargetError: the device it runs on is not to be had here.
+        DeviceError: it has no program for a device of this machine; says for which targets it has.
     """
     it = artifact.read(path)
     states = {name: _array(path, name, blob).copy() for name, blob in it.states.items()}
-    return Executable(
-        it.program,
+    exe = Executable(
+        it.variants,
         it.signature,
-        it.lineage,
-        target=it.target,
         device=it.device,
-        info=it.info,
         weights={name: _array(path, name, blob) for name, blob in it.weights.items()},
         states=_HeldState(states),
         versions=it.versions,
     )
+    exe.check_device()
+    return exe
 
 
 def _array(path: str | os.PathLike[str], name: str, blob: artifact.Blob) -> np.ndarray[Any, Any]:

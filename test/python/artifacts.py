@@ -23,6 +23,7 @@ from covan_mlir.fates import Fate
 from covan_mlir.lineage import Action, Frame, Group, Lineage, Part, Site
 from covan_mlir.pytree import LEAF, Tree
 from covan_mlir.signature import Leaf, Signature, State
+from covan_mlir.variant import Variant
 
 # Written files make examples slow, and the folder of a module serves them all.
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -63,6 +64,17 @@ def lineage() -> Lineage:
     )
 
 
+def variant(**changes: Any) -> Variant:
+    whole = Variant(
+        target="cpu",
+        program=b"vmfb" * 50,
+        lineage=lineage(),
+        info={"frontend": "linalg", "seconds": {"export": 0.25}},
+        requires={"driver": "local", "features": ["avx2"]},
+    )
+    return replace(whole, **changes)
+
+
 def contents(**changes: Any) -> Contents:
     signature = Signature(
         in_tree=ONE_LEAF,
@@ -75,13 +87,10 @@ def contents(**changes: Any) -> Contents:
         symbols={"s0": (2, None)},
     )
     whole = Contents(
-        program=b"vmfb" * 50,
+        variants=(variant(), variant(target="vulkan:lavapipe", program=b"spir" * 3)),
         signature=signature,
-        lineage=lineage(),
-        target="cpu",
         device="auto",
         versions={"covan": "0.1.0", "torch": "2.13.0"},
-        info={"frontend": "linalg", "seconds": {"export": 0.25}},
         weights={"w": Blob("bfloat16", (3, 2), b"0123456789ab"), "empty": Blob("int64", (0, 5), b"")},
         states={"running_mean": Blob("float32", (3,), np.arange(3, dtype=np.float32))},
     )
@@ -89,11 +98,13 @@ def contents(**changes: Any) -> Contents:
 
 
 def assert_equal(actual: Contents, expected: Contents) -> None:
-    assert bytes(actual.program) == bytes(expected.program)
+    assert len(actual.variants) == len(expected.variants)
+    for got, put in zip(actual.variants, expected.variants, strict=True):
+        assert (got.target, bytes(got.program)) == (put.target, bytes(put.program))
+        assert got.lineage.to_json() == put.lineage.to_json()
+        assert (dict(got.info), dict(got.requires)) == (dict(put.info), dict(put.requires))
     assert repr(actual.signature) == repr(expected.signature)  # repr: nan is not equal to itself
-    assert actual.lineage.to_json() == expected.lineage.to_json()
-    assert (actual.target, actual.device) == (expected.target, expected.device)
-    assert (dict(actual.versions), dict(actual.info)) == (dict(expected.versions), dict(expected.info))
+    assert (actual.device, dict(actual.versions)) == (expected.device, dict(expected.versions))
     for held, wanted in ((actual.weights, expected.weights), (actual.states, expected.states)):
         assert list(held) == list(wanted)
         for name, blob in wanted.items():

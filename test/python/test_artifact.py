@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from artifacts import ONE_LEAF, RELAXED, assert_equal, contents
+from artifacts import ONE_LEAF, RELAXED, assert_equal, contents, variant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +27,7 @@ from covan_mlir.errors import ArtifactError
 from covan_mlir.lineage import Action, Frame, Lineage, Part, Site
 from covan_mlir.pytree import LEAF, Tree
 from covan_mlir.signature import Leaf, Signature
+from covan_mlir.variant import Variant
 
 
 @pytest.fixture(scope="module")
@@ -131,13 +132,21 @@ json_values = st.recursive(
 )
 all_contents = st.builds(
     Contents,
-    program=st.binary(max_size=200),
+    variants=st.lists(
+        st.builds(
+            Variant,
+            target=text,
+            program=st.binary(max_size=200),
+            lineage=lineages(),
+            info=st.dictionaries(text, json_values, max_size=3),
+            requires=st.dictionaries(text, json_values, max_size=2),
+        ),
+        min_size=1,
+        max_size=3,
+    ).map(tuple),
     signature=signatures(),
-    lineage=lineages(),
-    target=text,
     device=st.sampled_from(artifact_schema.DEVICES),
     versions=st.dictionaries(text, text, max_size=3),
-    info=st.dictionaries(text, json_values, max_size=3),
     weights=st.dictionaries(text, blobs(), max_size=3),
     states=st.dictionaries(text, blobs(), max_size=2),
 )
@@ -153,7 +162,10 @@ def test_round_trip(folder: Path, original: Contents) -> None:
 
 def test_blobs_are_mapped_and_aligned(path: Path) -> None:
     back = artifact.read(path)
-    for data in (*(b.data for b in (*back.weights.values(), *back.states.values())), np.asarray(back.program)):
+    for data in (
+        *(b.data for b in (*back.weights.values(), *back.states.values())),
+        np.asarray(back.variants[0].program),
+    ):
         assert isinstance(data, np.ndarray)
         assert not data.flags.writeable
         assert not data.size or data.__array_interface__["data"][0] % artifact_zip.ALIGNMENT == 0
@@ -181,7 +193,7 @@ def test_arrays_of_any_layout(tmp_path: Path, array: np.ndarray[Any, Any]) -> No
 def test_any_zip_tool_reads_it(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
-        names = {"program.vmfb", "signature.json", "lineage.json", "manifest.json"}
+        names = {"program.vmfb", "program.1.vmfb", "signature.json", "lineage.json", "lineage.1.json", "manifest.json"}
         assert set(archive.namelist()) == names | {"weights/0.bin", "weights/1.bin", "states/0.bin"}
         manifest = json.loads(archive.read("manifest.json"))
         assert manifest["inputs"] == ["x: float32[2, s0]"]
@@ -201,16 +213,17 @@ def test_saves_of_the_same_contents_are_the_same_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"info": {"x": math.nan}}, "JSON"),
-        ({"info": {"x": object()}}, "object"),
-        ({"info": {1: 2}}, "key"),
+        ({"variants": (variant(info={"x": math.nan}),)}, "JSON"),
+        ({"variants": (variant(info={"x": object()}),)}, "object"),
+        ({"variants": (variant(info={1: 2}),)}, "key"),
         ({"device": "gpu"}, "device"),
         ({"weights": {"w": Blob("float32", (2,), b"12345")}}, "'w'"),
         ({"weights": {"w": Blob("quaternion", (2,), b"12345678")}}, "quaternion"),
         ({"weights": {"w": Blob("int8", (-2,), b"12")}}, "shape"),
         ({"signature": Signature(Tree("dict", (LEAF,), ((1, 2),)), LEAF, (Leaf("scalar", "int"),), ())}, "(1, 2)"),
         ({"signature": Signature(ONE_LEAF, LEAF, (), ())}, "leaves"),
-        ({"lineage": Lineage([], [Site(0, "k", "call", (5,))])}, "index"),
+        ({"variants": (variant(lineage=Lineage([], [Site(0, "k", "call", (5,))])),)}, "index"),
+        ({"variants": ()}, "no program"),
     ],
 )
 def test_what_cannot_be_read_back_is_not_written(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
@@ -238,16 +251,16 @@ def test_a_failed_save_leaves_the_old_file(path: Path, error: str, monkeypatch: 
     else:
         monkeypatch.setattr(os, "fsync" if error == "disk" else "replace", full)
     with pytest.raises(expected):
-        artifact.write(path, contents(target="other"))
+        artifact.write(path, contents(versions={"covan": "other"}))
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_saving_over_a_mapped_artifact(path: Path) -> None:
     back = artifact.read(path)
-    artifact.write(path, contents(target="other", weights={}))
+    artifact.write(path, contents(versions={"covan": "other"}, weights={}))
     assert_equal(back, contents())
-    assert artifact.read(path).target == "other"
+    assert artifact.read(path).versions["covan"] == "other"
 
 
 def test_permissions_follow_the_umask(tmp_path: Path) -> None:
@@ -316,7 +329,10 @@ def blocker() -> str:
 
 
 def test_reading_needs_numpy_only(path: Path, blocker: str) -> None:
-    code = blocker + "from covan_mlir import artifact; print(artifact.read(sys.argv[1]).lineage.explain('linear'))"
+    code = (
+        blocker
+        + "from covan_mlir import artifact; print(artifact.read(sys.argv[1]).variant().lineage.explain('linear'))"
+    )
     run = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert "main_dispatch_0" in run.stdout

@@ -272,7 +272,7 @@ def test_compile_what_a_file_holds(here: Path, capsys: pytest.CaptureFixture[str
     assert artifact.read("scaled.covan").signature.outputs[0].shape == (2, 8)
     compile_(capsys, "models.py:make_function", "-i", "3xbf16", "--iree-flag=--iree-opt-level=O1")
     assert artifact.read("models.covan").signature.inputs[0].dtype == "bfloat16"
-    assert "--iree-opt-level=O1" in artifact.read("models.covan").info["flags"]
+    assert "--iree-opt-level=O1" in artifact.read("models.covan").variant().info["flags"]
 
 
 def test_compile_with_open_dimensions(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from artifacts import contents
+from artifacts import contents, variant
 from command_line import fails
 
 from covan_mlir import artifact
@@ -53,7 +53,7 @@ def test_explain_tags_and_groups(stub: str, capsys: pytest.CaptureFixture[str], 
 def test_compile_with_tags(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tags = ("--tag", "softmax=audit:pii", "--tag", "softmax=hot", "--tag", "models.py:11=line")
     assert cli.main(["compile", "models.py:make", "-o", "m.covan", *tags]) == 0
-    lineage = artifact.read("m.covan").lineage
+    lineage = artifact.read("m.covan").variant().lineage
     assert lineage.tags("softmax") == {"audit:pii", "hot", "line"}
     assert lineage.tags("linear") == {"line"}
     assert fails(capsys, "compile", "models.py:make", "-o", "m.covan", "--tag", "softmex=hot") == (
@@ -91,7 +91,7 @@ def test_explain_errors(stub: str, tmp_path: Path, capsys: pytest.CaptureFixture
     assert "no such file" in fails(capsys, "explain", str(tmp_path / "absent.covan"))[0]
     (tmp_path / "foreign.covan").write_bytes(b"hello")
     assert "no covan artifact" in fails(capsys, "explain", str(tmp_path / "foreign.covan"))[0]
-    artifact.write(stub, contents(lineage=Lineage()))
+    artifact.write(stub, contents(variants=(variant(lineage=Lineage()),)))
     assert "--no-provenance" in fails(capsys, "explain", stub)[1]
 
 

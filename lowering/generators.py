@@ -1,0 +1,31 @@
+"""Who writes the kernels of fused reductions for a target."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from covan_mlir.lowering.cpu.machine import PRESETS, Machine, host
+from covan_mlir.lowering.fused import Generator, cpu_generator
+from covan_mlir.lowering.request import Job
+from covan_mlir.lowering.targets.resolve import ExecutableTarget, executable_target
+
+_HOST = "--iree-llvmcpu-target-cpu=host"
+
+
+def of(job: Job) -> Generator | None:
+    """The generator of a job's target; None: reductions are left to IREE's own code generation."""
+    if job.kind == "cpu":
+        return cpu_generator(host() if _HOST in job.flags else machine(executable_target(job.flags)))
+    return None
+
+
+def machine(target: ExecutableTarget) -> Machine:
+    """What is known of a CPU that is not here: its vectors, and the rest from the preset of its kind.
+
+    A CPU without any of the presets' vectors takes the narrowest one: LLVM splits what is too wide for it.
+    """
+    if target.architecture == "x86_64":
+        preset = PRESETS["avx512" if target.vector_bytes >= 64 else "avx2"]
+    else:
+        preset = PRESETS["neon"]
+    return replace(preset, name=target.cpu or preset.name)

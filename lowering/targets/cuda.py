@@ -1,0 +1,86 @@
+"""NVIDIA GPUs by compute capability (CUDA C++ Programming Guide, table of technical specifications)."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+from covan_mlir.errors import TargetError
+from covan_mlir.lowering.targets.target import Target
+
+_F16_F32 = "<NV_MMA_SYNC_F32_16x8x16_F16>, <NV_MMA_SYNC_F16_16x8x16_F16>"
+
+# PTX of ISA 8.0 is read by drivers from CUDA 12.0 (end of 2022) on; sm_90a needs no more.
+PTX = 80
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A compute capability.
+
+    Attributes:
+        capability: major and minor.
+        shared_memory: bytes that a block can have (opt-in maximum, dynamic).
+        block_shared_memory: bytes that a block can have without opting in, which is what IREE's own kernels use.
+        registers: 32-bit registers of a multiprocessor.
+        warps: resident at the same time on a multiprocessor.
+        wgmma: has the asynchronous matrix instructions of Hopper (only under the name that ends in ``a``).
+        tf32, bf16: matrix instructions on these types.
+    """
+
+    name: str
+    capability: tuple[int, int]
+    shared_memory: int
+    warps: int
+    wgmma: bool = False
+    block_shared_memory: int = 48 << 10
+    registers: int = 65536
+    tf32: bool = True
+    bf16: bool = True
+
+    def requires(self) -> dict[str, Any]:
+        """What a device must offer, as `covan_mlir.runtime.requirements` reads it."""
+        # What is named with an ``a`` runs on this compute capability only; else newer devices run it, too.
+        return {"driver": "cuda", "capability": list(self.capability), "exact": self.name.endswith("a")}
+
+
+ARCHITECTURES: dict[str, Architecture] = {
+    a.name: a
+    for a in (
+        Architecture("sm_80", (8, 0), 163 << 10, 64),
+        Architecture("sm_86", (8, 6), 99 << 10, 48),
+        Architecture("sm_89", (8, 9), 99 << 10, 48),
+        Architecture("sm_90", (9, 0), 227 << 10, 64),
+        Architecture("sm_90a", (9, 0), 227 << 10, 64, wgmma=True),
+    )
+}
+
+
+def attribute(architecture: Architecture) -> str:
+    """The ``hal.device.targets`` element: all that IREE's code generator asks about the device."""
+    features = f"+ptx{PTX}"
+    return (
+        '#hal.device.target<"cuda", [#hal.executable.target<"cuda", "cuda-nvptx-fb", {iree_codegen.target_info = '
+        f'#iree_gpu.target<arch = "{architecture.name}", features = "{features}", wgp = <'
+        "compute = fp64|fp32|fp16|int64|int32|int16|int8, storage = b64|b32|b16|b8, "
+        f"subgroup = shuffle|arithmetic, dot = dp4xi8toi32, mma = [{_F16_F32}], subgroup_size_choices = [32], "
+        "max_workgroup_sizes = [1024, 1024, 1024], max_thread_count_per_workgroup = 1024, "
+        f"max_workgroup_memory_bytes = {architecture.block_shared_memory}, "
+        "max_workgroup_counts = [2147483647, 65535, 65535]>>}>]> : !hal.device"
+    )
+
+
+def cuda(rest: str, common: tuple[str, ...]) -> Target:
+    """``sm_80`` and so on.
+
+    Raises:
+        TargetError: the architecture is unknown or not given.
+    """
+    if rest not in ARCHITECTURES:
+        near = difflib.get_close_matches(rest, ARCHITECTURES, n=1)
+        hint = f"did you mean 'cuda:{near[0]}'? " if near else ""
+        said = f"unknown CUDA architecture {rest!r}" if rest else "no CUDA device is here to compile for: name one"
+        raise TargetError(f"{said}; {hint}known: {', '.join(f'cuda:{name}' for name in ARCHITECTURES)}")
+    architecture = ARCHITECTURES[rest]
+    return Target(f"cuda:{rest}", "cuda", common, attribute(architecture), architecture.requires())

@@ -1,0 +1,29 @@
+"""One model, compiled for one target: an artifact may hold several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from covan_mlir.lineage import Lineage
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """A program and its history.
+
+    Attributes:
+        target: what it was compiled for.
+        program: the vmfb.
+        lineage: which source action became which of its sites.
+        info: facts about the compilation, as JSON: ``frontend`` (``linalg`` or ``torch``), ``seconds`` per step,
+            ``flags``, ``flops`` and ``elements`` of one call.
+        requires: what a device must offer to run it; see `covan_mlir.runtime.requirements`.
+    """
+
+    target: str
+    program: bytes | memoryview
+    lineage: Lineage
+    info: Mapping[str, Any]
+    requires: Mapping[str, Any] = field(default_factory=dict)
