@@ -80,15 +80,15 @@ def _linear(expr: Expr, sizes: Mapping[str, int]) -> tuple[dict[str, int], int] 
     return None
 
 
-def _conditions(expr: Expr, wanted: bool, sizes: Mapping[str, int]) -> Iterator[Bound]:
+def conditions(expr: Expr, wanted: bool, sizes: Mapping[str, int]) -> Iterator[Bound]:
     """Bounds that hold wherever a condition has the wanted value."""
     if not isinstance(expr, Apply):
         return
     if expr.op == ("arith.andi" if wanted else "arith.ori"):
         for arg in expr.args:
-            yield from _conditions(arg, wanted, sizes)
+            yield from conditions(arg, wanted, sizes)
     elif expr.op == "arith.xori" and isinstance(expr.args[1], Const) and expr.args[1].value:
-        yield from _conditions(expr.args[0], not wanted, sizes)
+        yield from conditions(expr.args[0], not wanted, sizes)
     elif expr.op.startswith("arith.cmpi:"):
         predicate = expr.op.partition(":")[2]
         if predicate not in _NEGATED:
@@ -125,7 +125,7 @@ def bounds(fusion: Fusion, found: Roles, sizes: Mapping[str, int]) -> tuple[Boun
             values = [_value(expr, {select: branch}) for expr in exprs]
             pairs = zip(values, accumulated, strict=True)
             if all(value is not None and value == _NEUTRAL.get(step.combine) for value, step in pairs):
-                result += _conditions(names.inlined(condition), wanted, sizes)
+                result += conditions(names.inlined(condition), wanted, sizes)
     return tuple(bound for bound in dict.fromkeys(result) if abs(dict(bound.factors).get(found.stream, 0)) == 1)
 
 
