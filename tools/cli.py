@@ -235,6 +235,9 @@ def explain(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/cli.md).")] = False,
     as_dot: Annotated[bool, typer.Option("--dot", help="Print the graph of actions and sites for Graphviz.")] = False,
+    fusion: Annotated[
+        bool, typer.Option("--fusion", help="Show which chains of reductions were fused, with proofs, or why not.")
+    ] = False,
     target: OneTarget = None,
     debug: Debug = False,
 ) -> None:
@@ -247,12 +250,13 @@ def explain(
     covan explain model.covan model.py:42 --json
     covan explain model.covan tag:audit:pii
     covan explain model.covan --dot | dot -Tsvg > lineage.svg
+    covan explain model.covan blocks.0.attn --fusion
     """
     from covan_mlir import artifact, bipartite
     from covan_mlir.explain import fates_json, fates_text, table, table_json, unperformed
 
-    if as_json and as_dot:
-        raise CliError("--json and --dot are two forms of one answer", "give one of them", code=2)
+    if as_dot and (as_json or fusion):
+        raise CliError(f"{'--fusion' if fusion else '--json'} and --dot cannot both be", "give one of them", code=2)
     with Progress(f"reading {Path(file).name}"):
         lineage = artifact.read(file).variant(target).lineage
     if not lineage.actions:
@@ -262,6 +266,15 @@ def explain(
     except KeyError as error:
         message, _, near = str(error.args[0]).partition("; ")
         raise CliError(message, near or "'covan explain FILE.covan' lists all that there is") from error
+    if fusion:
+        from covan_mlir.explain_fusion import fusions, fusions_json, fusions_text
+
+        records = lineage.fusions if what is None else fusions(lineage, found)
+        if as_json:
+            print(json.dumps(fusions_json(lineage, records), indent=1))
+        else:
+            print(fusions_text(lineage, records), end="")
+        return
     sites = lineage.sites if what is None else lineage.where(what)
     lost = set(unperformed(lineage)).intersection(found)
     if as_json:

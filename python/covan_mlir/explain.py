@@ -22,7 +22,7 @@ def table(lineage: Lineage, sites: Sequence[Site]) -> str:
     Plain text, at most 110 columns, the same for the same lineage. A table of all sites (or of none) ends with the
     actions that no site performs, and what became of them.
     """
-    short = _short_files(frame.file for action in lineage.actions for frame in action.frames if not frame.internal)
+    short = short_files(frame.file for action in lineage.actions for frame in action.frames if not frame.internal)
     blocks = [(site, _rows(lineage, site, short)) for site in sites]
     widths = [
         min(limit, max((len(row[column]) for _, rows in blocks for row in rows), default=0))
@@ -131,7 +131,7 @@ def _fate(lineage: Lineage, action: Action) -> Fate | None:
 
 
 def _action_json(lineage: Lineage, action: Action) -> dict[str, Any]:
-    frame = _user_frame(action)
+    frame = user_frame(action)
     return {
         "id": action.id,
         "name": action.name,
@@ -144,7 +144,8 @@ def _action_json(lineage: Lineage, action: Action) -> dict[str, Any]:
     }
 
 
-def _user_frame(action: Action) -> Frame | None:
+def user_frame(action: Action) -> Frame | None:
+    """The line of the user's code that an action stands for."""
     return next((frame for frame in action.frames if not frame.internal), None)
 
 
@@ -171,7 +172,7 @@ def _kernels(sites: Iterable[Site]) -> int:
 def _rows(lineage: Lineage, site: Site, short: dict[str, str]) -> list[tuple[str, str, str, str]]:
     groups: dict[tuple[str, str, str], list[str]] = {}
     for action in lineage.why(site):
-        frame = _user_frame(action)
+        frame = user_frame(action)
         line = f"{short[frame.file]}:{frame.line}" if frame else ""
         op = action.op.removesuffix(".default")
         groups.setdefault((op, action.module, line), []).append(action.name)
@@ -218,7 +219,7 @@ def _fit(text: str, width: int) -> str:
     return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
 
 
-def _short_files(files: Iterable[str]) -> dict[str, str]:
+def short_files(files: Iterable[str]) -> dict[str, str]:
     """For each file the shortest end of its path that no other file has."""
     parts = {file: PurePath(file).parts for file in dict.fromkeys(files)}
     short: dict[str, str] = {}
