@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from covan_mlir.lowering.cpu.kernel import Kernel
-from covan_mlir.lowering.targets import flags
+from covan_mlir.lowering.targets import parse
 
 
 def program(kernels: Sequence[Kernel]) -> str:
@@ -47,7 +47,7 @@ def compile_text(text: str, extra: Sequence[str] = (), target: Sequence[str] | N
     from iree.compiler.api import Invocation, Output, Session, Source
 
     session = Session()
-    session.set_flags(*(flags("cpu") if target is None else target), *extra)
+    session.set_flags(*(parse("cpu").flags if target is None else target), *extra)
     invocation: Invocation = session.invocation()
     source = Source.wrap_buffer(session, text.encode() + b"\0")
     if not invocation.parse_source(source) or not invocation.execute():
