@@ -192,7 +192,7 @@ class MapOp(FredDialect.Operation, name="map", traits=[ext.Pure]):
         return verify_step(self.operation)
 
 
-class ReduceOp(FredDialect.Operation, name="reduce", traits=[ext.Pure]):
+class ReduceOp(FredDialect.Operation, name="reduce"):  # not Pure: accumulators that only repairs read must stay
     """``value[axes] = combine over the axes in over of the expression``, starting from ``initial``."""
 
     value: ir.StringAttr

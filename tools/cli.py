@@ -255,8 +255,10 @@ def explain(
     from covan_mlir import artifact, bipartite
     from covan_mlir.explain import fates_json, fates_text, table, table_json, unperformed
 
-    if as_dot and (as_json or fusion):
-        raise CliError(f"{'--fusion' if fusion else '--json'} and --dot cannot both be", "give one of them", code=2)
+    if as_json and as_dot:
+        raise CliError("--json and --dot are two forms of one answer", "give one of them", code=2)
+    if fusion and as_dot:
+        raise CliError("--fusion has no graph", "leave --dot out, or take --json", code=2)
     with Progress(f"reading {Path(file).name}"):
         lineage = artifact.read(file).variant(target).lineage
     if not lineage.actions:

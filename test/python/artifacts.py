@@ -20,6 +20,8 @@ from covan_mlir import artifact, artifact_zip
 from covan_mlir.artifact import Blob, Contents
 from covan_mlir.errors import ArtifactError
 from covan_mlir.fates import Fate
+from covan_mlir.fred.certificate import Certificate, Proof
+from covan_mlir.fusion import FusionRecord, Sweep
 from covan_mlir.lineage import Action, Frame, Group, Lineage, Part, Site
 from covan_mlir.pytree import LEAF, Tree
 from covan_mlir.signature import Leaf, Signature, State
@@ -61,6 +63,24 @@ def lineage() -> Lineage:
         [("torch-to-linalg", {0: {"linalg.matmul": 1}, 1: None})],
         groups=[Group("attention@0", "block", (0, 1)), Group("mlp@0", "function", (0,))],
         tags={0: frozenset({"audit:pii", "hot"}), 1: frozenset({"hot"})},
+        fusions=[fusion(), FusionRecord("a chain of 2 reductions", (1,), reason="its tiles do not fit")],
+    )
+
+
+def fusion() -> FusionRecord:
+    """A chain that became the kernel of site 0."""
+    proof = Proof("one element", "a = b", (), ("exp(0) = 1",), ("z3",), "proved", "", 0.001)
+    return FusionRecord(
+        "a chain of 1 reduction",
+        (0,),
+        "main_dispatch_0",
+        chain=("l[i] = add[j] (x)",),
+        sweeps=(Sweep(("j",), "", ("l.new = l.old + l.local",)),),
+        certificates=(Certificate("repair of l", (proof,)),),
+        refusals=("q cannot follow l: no law",),
+        guards=("m where m.new == -inf: x = [-inf]",),
+        schedule={"shape": "rows", "parallel": [["i", 4]]},
+        seconds=1.5e-6,
     )
 
 

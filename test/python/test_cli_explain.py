@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from artifacts import contents, variant
+from artifacts import contents, fusion, variant
 from command_line import fails
 
 from covan_mlir import artifact
+from covan_mlir.fusion import FusionRecord
 from covan_mlir.lineage import Lineage
 from covan_mlir.tools import cli
 
@@ -79,6 +80,39 @@ def test_explain_as_json(stub: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert value["sites"][0]["actions"][0]["module"] == "mlp.0"
     assert cli.main(["explain", stub, "linear", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["unperformed"] == []
+
+
+def test_explain_fusion(stub: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["explain", stub, "--fusion"]) == 0
+    out = capsys.readouterr().out
+    made, refused = out.split("\n\n")[1:]
+    assert out.startswith("2 chains of reductions found; 1 in a kernel of its own\n")
+    assert made.splitlines() == [
+        "a chain of 1 reduction",
+        "  action linear (aten.linear)  model.py:12",
+        "  kernel main_dispatch_0, site 0",
+        "  chain",
+        "    l[i] = add[j] (x)",
+        "  sweep 0 over j",
+        "    l.new = l.old + l.local",
+        "  1 repair found",
+        "  no repair: q cannot follow l: no law",
+        "  guard on m where m.new == -inf: x = [-inf]",
+        "  certificate: repair of l: proved in 1 ms",
+        "    one element",
+        "      a = b",
+        "      axiom exp(0) = 1",
+        "      proved by z3",
+        "  schedule shape=rows parallel=i,4",
+        "  predicted 1.5 us; not measured",
+    ]
+    assert "  no kernel: its tiles do not fit\n" in refused
+    assert cli.main(["explain", stub, "linear", "--fusion", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["actions"] == [{"name": "linear", "op": "aten.linear.default", "file": "/home/me/model.py", "line": 12}]
+    assert (row["sites"], row["measured_seconds"]) == ([0], None)
+    assert FusionRecord.from_json({k: v for k, v in row.items() if k in fusion().to_json()}) == fusion()
+    assert "has no graph" in fails(capsys, "explain", stub, "--fusion", "--dot", code=2)[0]
 
 
 def test_explain_errors(stub: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

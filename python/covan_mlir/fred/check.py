@@ -146,6 +146,10 @@ def _certificate(chain: Chain, loop: Loop, target: Reduce) -> Certificate:
 
 
 Line = Local | Update | Step
+_SYMMETRIC = ("addf", "mulf", "maximumf", "minimumf", "maxnumf", "minnumf")
+_SYMMETRIC += ("addi", "muli", "maxsi", "minsi", "andi", "ori", "xori")
+_COMMUTATIVE = frozenset(f"arith.{op}" for op in _SYMMETRIC)
+"""Cleaning up puts their constants last; the value is the same, bit for bit."""
 
 
 def _by_name(lines: Sequence[Local | Update]) -> Mapping[str, Line]:
@@ -157,7 +161,7 @@ def _key(line: Line, numbers: dict[object, int]) -> tuple[object, ...]:
     if isinstance(line, Local):
         return _key(line.reduce, numbers)
     rest = (line.over, line.combine, repr(line.initial)) if isinstance(line, Reduce) else ()
-    return (line.name, line.axes, line.dtype, rest, numbered(line.expr, numbers))
+    return (line.name, line.axes, line.dtype, rest, numbered(line.expr, numbers, _COMMUTATIVE))
 
 
 def _same(a: Line, b: Line) -> bool:

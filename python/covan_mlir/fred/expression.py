@@ -8,7 +8,7 @@ for itself what it knows about an operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 
@@ -93,17 +93,20 @@ def substitute(expr: Expr, values: dict[str, Expr]) -> Expr:
     return rebuild(expr, lambda node: values.get(node.name, node) if isinstance(node, Read) else node)
 
 
-def numbered(expr: Expr, numbers: dict[object, int]) -> int:
+def numbered(expr: Expr, numbers: dict[object, int], commutative: Collection[str] = ()) -> int:
     """The number of an expression: the same for equal ones, NaN equal to itself, in time linear in its shared size.
 
     Args:
         numbers: those given so far; starts empty.
+        commutative: operations whose operands may stand in any order.
     """
     by_node: dict[int, int] = {}
     for node in walk(expr):
-        # By repr: 0.0 is not -0.0, and NaN is NaN.
-        key: object = (
-            (node.op, node.dtype, *(by_node[id(arg)] for arg in node.args)) if isinstance(node, Apply) else repr(node)
-        )
+        key: object
+        if isinstance(node, Apply):
+            args = [by_node[id(arg)] for arg in node.args]
+            key = (node.op, node.dtype, *(sorted(args) if node.op in commutative else args))
+        else:
+            key = repr(node)  # not the node: 0.0 equals -0.0, and NaN equals nothing
         by_node[id(node)] = numbers.setdefault(key, len(numbers))
     return by_node[id(expr)]
