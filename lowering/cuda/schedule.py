@@ -94,6 +94,7 @@ def problem(chain: Chain, roles: Roles, share: float = 1.0) -> Problem:
     """What a fused chain asks of a schedule."""
     sizes = {axis.name: axis.size or 1 for axis in chain.axes}
     streamed = [v for v in chain.inputs if set(roles.stream) & set(v.axes)]
+    doubles = any(step.dtype == "f64" for step in chain.reductions)
     deep = [prod(sizes[a] for a in step.over) for step in roles.inner]
     wide = prod(sizes[a] for a in roles.wide)
     return Problem(
@@ -105,7 +106,7 @@ def problem(chain: Chain, roles: Roles, share: float = 1.0) -> Problem:
         max(LEAST, power_of_two(max(deep))) if deep else 0,
         max(LEAST, power_of_two(wide)) if roles.wide else 0,
         max((bits(v.dtype) // 8 for v in streamed), default=4),
-        max(1, sum(set(roles.rows) & set(v.axes) != set() for v in streamed)),
+        max(1, sum(bool(set(roles.rows) & set(v.axes)) for v in streamed)) + 2 * doubles,
         share,
     )
 
@@ -114,14 +115,14 @@ def shared_memory(task: Problem, schedule: Schedule) -> int:
     """Bytes of shared memory of a program, about: operands of matrix instructions, buffered."""
     if not task.products or schedule.block_rows < LEAST:
         return 4 * schedule.num_warps * 32
-    stages = max(1, schedule.num_stages - 1) if schedule.num_stages > 1 else 1
+    stages = max(1, schedule.num_stages)
     streamed = schedule.block_stream * (task.depth + min(task.wide, schedule.block_wide)) * task.bytes
     words = 3 if task.bytes == 4 and schedule.precision == "tf32x3" else 1
     weights = schedule.block_rows * schedule.block_stream * task.bytes if words > 1 else 0
     return streamed * (stages + (words > 1)) + schedule.block_rows * task.depth * task.bytes + weights
 
 
-def registers(task: Problem, schedule: Schedule) -> float:
+def registers(task: Problem, device: Device, schedule: Schedule) -> float:
     """Registers of a thread that tiles take, about."""
     threads = 32 * schedule.num_warps
     if not task.products:
@@ -130,56 +131,78 @@ def registers(task: Problem, schedule: Schedule) -> float:
         return schedule.block_stream * (task.depth + 2 * min(task.wide, schedule.block_wide)) / threads
     rows = schedule.block_rows
     held = rows * min(task.wide, schedule.block_wide) + 1.5 * rows * schedule.block_stream
-    if task.bytes == 4:
-        held += rows * schedule.block_stream + rows * task.depth
+    if task.bytes == 4:  # three products for one, of operands in two pieces each
+        held = (1.4 if rows >= 16 * schedule.num_warps else 2.0) * (held + rows * schedule.block_stream + rows * task.depth)
+    elif not (device.architecture.wgmma and rows >= 64):
+        held += rows * task.depth / 2  # queries stay in registers
     return held / threads
 
 
 def seconds(task: Problem, device: Device, schedule: Schedule) -> float:
-    """Predicted time: the longest of what is computed, and what moves; in whole waves of programs."""
+    """Predicted time: the longest of products, exponentials and what moves, as far as programs fill the device."""
     sizes = {axis.name: axis.size or 1 for axis in task.chain.axes}
-    moved = sum(
-        prod(sizes[a] for a in task.chain.values[name].axes) * bits(task.chain.values[name].dtype) / 8
+    moved: float = sum(
+        prod(sizes[a] for a in task.chain.values[name].axes) * bits(task.chain.values[name].dtype) // 8
         for name in (*(v.name for v in task.chain.inputs), *task.chain.outputs)
     )
     tiled = prod(sizes[a] for a in schedule.rows)
     programs = task.rows // tiled * -(-tiled // schedule.block_rows) * schedule.parts
-    programs *= -(-task.wide // schedule.block_wide) if task.wide else 1
-    resident = min(
-        max(1, device.architecture.warps // schedule.num_warps),
-        max(1, device.architecture.shared_memory // max(1, shared_memory(task, schedule))),
-        max(1, int(device.architecture.registers // (32 * schedule.num_warps * (registers(task, schedule) + 40)))),
+    fits = min(
+        device.architecture.warps // schedule.num_warps,
+        device.architecture.shared_memory // max(1, shared_memory(task, schedule)),
+        int(device.architecture.registers // (32 * schedule.num_warps * (registers(task, device, schedule) + 40))),
     )
-    at_once = device.multiprocessors * resident
-    waves = -(-programs // at_once)
-    fill = programs / (waves * at_once)
-    warps = min(1.0, programs * schedule.num_warps / (device.multiprocessors * 8))
-    memory = moved / device.bandwidth / max(0.05, warps)
+    queue = -(-programs // device.multiprocessors)
+    resident = min(max(1, fits), queue)
+    filled = programs / (queue * device.multiprocessors)
+    # Bytes on their way per multiprocessor: some 40 KB hide the latency of memory (Little's law).
+    width = task.depth + min(task.wide, schedule.block_wide) if task.products else schedule.block_rows * task.live
+    ahead = max(0.5, schedule.num_stages - 1.0) if task.products and schedule.block_rows >= LEAST else 1.0
+    flight = resident * schedule.block_stream * width * task.bytes * ahead
+    if schedule.parts > 1:
+        moved += 2 * 4 * task.rows * schedule.parts * (task.wide + 2)
+    if not task.products:
+        moved *= 0.5 + 0.5 * (1 if schedule.shape == "whole" else _sweeps(task))
+    spread = min(1.0, programs / device.multiprocessors)
+    memory = moved / device.bandwidth / (min(1.0, 0.2 + flight / 50e3) * spread)
     merge = 4e-6 if schedule.parts > 1 else 0.0
     if not task.products:
-        sweeps = 1 if schedule.shape == "whole" else sum(bool(stage.axes) for stage in task.roles.stages)
         held = schedule.block_rows * schedule.block_stream / (32 * schedule.num_warps)
         uneven = abs(math.log2(held / 8)) * 0.03 + (schedule.num_warps > 8) * 0.05
         wasted = power_of_two(task.length) / task.length if schedule.shape == "whole" else 1.0
-        return memory * (0.5 + 0.5 * sweeps) * (1 + uneven) * wasted**0.2 + merge
-    rows = max(schedule.block_rows, 1)
-    work = 2.0 * programs * rows * (task.length / schedule.parts) * task.share * (task.depth + task.wide)
+        return memory * (1 + uneven) * wasted**0.2 + merge
+    rows = schedule.block_rows
+    # Masks end within blocks, and tiles of rows run what any of their rows sees.
+    seen = task.length * task.share + (rows / 2 + schedule.block_stream if task.share < 1 else 0)
+    pairs = programs * rows * min(task.length, seen) / schedule.parts
+    work = 2.0 * pairs * (task.depth + task.wide)
     rate = device.flops * (1.0 if task.bytes == 2 else 0.125)
-    if schedule.block_rows < LEAST:
+    if rows < LEAST:
         rate = device.multiprocessors * 128 * 1.5e9
-    elif device.architecture.wgmma:
-        rate *= 0.8 if rows * schedule.num_warps >= 64 * 4 and rows // schedule.num_warps >= 16 else 0.5
-    # Small tiles read their operands more often, and the exponentials wait for both products.
-    rate *= 1 / (1 + 24 / rows + 24 / schedule.block_stream)
-    rate *= min(1.0, 0.7 + 0.1 * schedule.num_stages) * min(1.0, 0.6 + 0.1 * resident * schedule.num_warps / 2)
-    return max(work / rate / max(fill, 0.05), memory) + merge
+    elif device.architecture.wgmma and task.bytes == 2:
+        rate *= 0.75 if rows * 4 >= 64 * schedule.num_warps and schedule.num_warps >= 4 else 0.3
+    else:
+        rate *= 1 / (1 + 6 * max(1, schedule.num_warps) / rows)  # a warp reads all keys for its own rows
+    rate *= 1 / (1 + 2048 / (rows * schedule.block_stream))
+    rate *= (0.7, 0.7, 0.9, 0.97, 1.0)[schedule.num_stages] * min(1.0, 0.6 + resident * schedule.num_warps / 20)
+    again = pairs / max(rows, 1) * (task.depth + task.wide) * task.bytes / (2 * device.bandwidth)  # from the cache
+    exponentials = pairs / (device.multiprocessors * 16 * 1.5e9)
+    # Each block waits for the one before: products, exponentials and shuffles follow each other.
+    steps = pairs / programs / rows / schedule.block_stream * -(-queue // resident)
+    times = (work / rate / filled + 0.5 * exponentials / filled, again / filled, memory, steps * 0.35e-6)
+    return 0.9 * max(times) + 0.1 * sum(times) + merge
+
+
+def _sweeps(task: Problem) -> int:
+    return sum(bool(stage.axes) for stage in task.roles.stages)
 
 
 def legal(task: Problem, device: Device, schedule: Schedule) -> bool:
     """Whether a schedule fits the device."""
+    most = min(255, device.architecture.registers // (32 * schedule.num_warps)) - (87 if task.products else 28)
     return (
         shared_memory(task, schedule) <= device.architecture.shared_memory
-        and registers(task, schedule) <= (96 if task.products else 64)
+        and registers(task, device, schedule) <= most
         and schedule.num_warps <= 32
         and schedule.block_stream <= 2 * power_of_two(task.length)
     )
