@@ -9,8 +9,9 @@ from covan_mlir.arguments import Operand
 from covan_mlir.fates import action_fates, live_parts, part_fates
 from covan_mlir.fusion import FusionRecord
 from covan_mlir.lineage import Action, Group, Lineage, Site
+from covan_mlir.merged import supplemented
 from covan_mlir.phases import Graph, kept
-from covan_mlir.relation import Region, Source, relate
+from covan_mlir.relation import Region, Source
 
 History = Sequence[tuple[str, Mapping[int, Mapping[str, int] | None]]]
 
@@ -43,7 +44,7 @@ def trace_program(
     """
     parts = {part.id: part for action in actions for part in action.parts}
     source = Source(parts)
-    regions = relate(source, graph, identity)
+    graph, regions = supplemented(source, graph, results, identity)
     commands = _adopted(commands, graph)
     sites_of: dict[int, list[int]] = {}
     for index, row in enumerate(commands):

@@ -275,14 +275,19 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], twins:
     assert cli.main(["verify", path]) == 0
     assert capsys.readouterr().out.startswith("yes: ")
     held = artifact.read(path)
-    site = held.lineage.sites[0]
-    lie = with_site(held.lineage, performing(held.lineage, site, ()))
-    artifact.write(path, replace(held, lineage=lie))
+    lineage = held.variant().lineage
+    site = lineage.sites[0]
+    lie = with_site(lineage, performing(lineage, site, ()))
+    artifact.write(path, _with(held, lie))
     assert cli.main(["verify", path, "--json"]) == 1
     row = json.loads(capsys.readouterr().out)
     (program,) = (check for check in row["checks"] if check["phase"] == "program")
     assert row["outcome"] == program["outcome"] == "no"
     assert next((e["site"], e["actions"]) for e in program["counterexamples"]) == (site.id, ["relu"])
-    nowhere = [replace(site, node=None) for site in held.lineage.sites]
-    artifact.write(path, replace(held, lineage=edited(held.lineage, phases=(), sites=nowhere)))
+    nowhere = [replace(site, node=None) for site in lineage.sites]
+    artifact.write(path, _with(held, edited(lineage, phases=(), sites=nowhere)))
     assert cli.main(["verify", path]) == 3
+
+
+def _with(held: artifact.Contents, lineage: Lineage) -> artifact.Contents:
+    return replace(held, variants=(replace(held.variant(), lineage=lineage),))

@@ -18,6 +18,7 @@ from covan_mlir.checking.fates import check_fates
 from covan_mlir.checking.system import Claim, Loss, ProgramSystem, Rows, SourceSystem
 from covan_mlir.checking.verdict import Check, Counterexample, Outcome, Verification
 from covan_mlir.collector import uncollected
+from covan_mlir.merged import supplemented
 from covan_mlir.phases import PROGRAM, Graph
 from covan_mlir.prov import reflect, weak_bisimulation
 from covan_mlir.relation import Region, Source, relate, states
@@ -79,12 +80,15 @@ class _Examiner:
     def __init__(self, lineage: Lineage, step: str, graph: Graph, identities: Identities | None, rows: Rows) -> None:
         self.lineage = lineage
         self.step = step
-        self.graph = graph
         self.wrong: list[Counterexample] = []
         self.missing: list[str] = []
         parts = lineage.parts
         self.sites = _by_node(lineage.sites) if step == PROGRAM else {}
-        regions = relate(Source(parts), graph, identities or (lambda part: False))
+        identity = identities or (lambda part: False)
+        if step == PROGRAM:  # supplemented when it was traced: its sites are to be checked against that
+            self.graph, regions = graph, relate(Source(parts), graph, identity)
+        else:
+            self.graph, regions = supplemented(Source(parts), graph, lineage.results, identity)
         self.claims = [
             Claim(tuple(sorted(region.performed)), frozenset(region.viewed), frozenset(region.folded))
             for region in regions
