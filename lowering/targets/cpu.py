@@ -22,7 +22,7 @@ FLAGS = (
 )
 
 
-def cpu(rest: str, common: tuple[str, ...]) -> Target:
+def cpu(rest: str) -> Target:
     """``""`` (this machine), ``NAME`` (a CPU of this machine's kind), ``TRIPLE`` or ``TRIPLE:NAME``.
 
     Whether LLVM knows the name is found out by the compiler.
@@ -31,10 +31,10 @@ def cpu(rest: str, common: tuple[str, ...]) -> Target:
         TargetError: the triple's architecture is not one of ours.
     """
     if not rest:
-        return Target("cpu", "cpu", (*common, *FLAGS, "--iree-llvmcpu-target-cpu=host"), requires={"driver": "local"})
+        return Target("cpu", "cpu", (*FLAGS, "--iree-llvmcpu-target-cpu=host"), requires={"driver": "local"})
     first, _, name = rest.partition(":")
     architecture = first.partition("-")[0]
-    flags: tuple[str, ...] = (*common, *FLAGS)
+    flags = FLAGS
     if architecture in ARCHITECTURES:
         flags += (f"--iree-llvmcpu-target-triple={first}",)
     elif name or first.count("-") > 1:

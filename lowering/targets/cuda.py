@@ -71,7 +71,7 @@ def attribute(architecture: Architecture) -> str:
     )
 
 
-def cuda(rest: str, common: tuple[str, ...]) -> Target:
+def cuda(rest: str) -> Target:
     """``sm_80`` and so on.
 
     Raises:
@@ -83,4 +83,4 @@ def cuda(rest: str, common: tuple[str, ...]) -> Target:
         said = f"unknown CUDA architecture {rest!r}" if rest else "no CUDA device is here to compile for: name one"
         raise TargetError(f"{said}; {hint}known: {', '.join(f'cuda:{name}' for name in ARCHITECTURES)}")
     architecture = ARCHITECTURES[rest]
-    return Target(f"cuda:{rest}", "cuda", common, attribute(architecture), architecture.requires())
+    return Target(f"cuda:{rest}", "cuda", (), attribute(architecture), architecture.requires())

@@ -12,8 +12,6 @@ from covan_mlir.lowering.targets.target import Target
 from covan_mlir.lowering.targets.vulkan import derived, of_profile, vulkan
 from covan_mlir.runtime import devices
 
-# f64 stays f64: IREE's default demotes it, and the results come back with the wrong size.
-COMMON = ("--iree-input-demote-f64-to-f32=false",)
 KINDS = ("cpu", "vulkan", "cuda")
 
 
@@ -26,14 +24,14 @@ def parse(name: str) -> Target:
     """
     kind, _, rest = name.partition(":")
     if kind == "cpu":
-        return cpu(rest, COMMON)
+        return cpu(rest)
     if kind == "vulkan":
         found = devices.discover("vulkan") if not rest else []
-        return of_profile("vulkan", derived(found[0].name, found[0].facts), COMMON) if found else vulkan(rest, COMMON)
+        return of_profile("vulkan", derived(found[0].name, found[0].facts)) if found else vulkan(rest)
     if kind == "cuda":
         if not rest and (found := devices.discover("cuda")):
             rest = _architecture(found[0].facts.get("capability"))
-        return cuda(rest, COMMON)
+        return cuda(rest)
     near = difflib.get_close_matches(kind, KINDS, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise TargetError(f"unknown target {name!r}; {hint}known: {', '.join(KINDS)}")

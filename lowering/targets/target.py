@@ -16,7 +16,7 @@ class Target:
     Attributes:
         name: as the user writes it, with what was left to covan filled in: ``vulkan:lavapipe``.
         kind: which driver runs the program, and which of our own code generators applies.
-        flags: of IREE's compiler.
+        flags: of IREE's compiler; `compiler_flags` gives all.
         devices: the element of the module's ``hal.device.targets``; empty: the flags say it all.
         requires: what a device must offer, in JSON; `covan_mlir.runtime.requirements` checks it before a program is
             loaded. For CPUs the compiler adds the instructions that it was allowed to use.
@@ -27,3 +27,20 @@ class Target:
     flags: tuple[str, ...]
     devices: str = ""
     requires: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def has_double(self) -> bool:
+        """Whether the device computes in float64."""
+        return self.kind != "vulkan" or "fp64" in self.requires["types"]
+
+    def compiler_flags(self, double: bool) -> tuple[str, ...]:
+        """Flags of IREE's compiler for a model.
+
+        Args:
+            double: the model computes in float64 somewhere. Where it does not, torch-mlir still takes variances in
+                float64. CPUs do that well, and it stays. GPUs are slow at it or cannot, and IREE's code for them fails
+                on it: there it becomes float32, in which torch's own kernels compute as well.
+        """
+        # Demoting would give results of the wrong size for arguments and results in float64.
+        demoted = self.kind != "cpu" and not double
+        return (f"--iree-input-demote-f64-to-f32={str(demoted).lower()}", *self.flags)

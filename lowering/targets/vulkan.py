@@ -88,7 +88,7 @@ def attribute(profile: Profile) -> str:
     )
 
 
-def vulkan(rest: str, common: tuple[str, ...]) -> Target:
+def vulkan(rest: str) -> Target:
     """A named profile.
 
     Raises:
@@ -99,9 +99,9 @@ def vulkan(rest: str, common: tuple[str, ...]) -> Target:
         hint = f"did you mean 'vulkan:{near[0]}'? " if near else ""
         said = f"unknown Vulkan profile {rest!r}" if rest else "no Vulkan device is here to compile for: name a profile"
         raise TargetError(f"{said}; {hint}known: {', '.join(f'vulkan:{name}' for name in PROFILES)}")
-    return of_profile(f"vulkan:{rest}", PROFILES[rest], common)
+    return of_profile(f"vulkan:{rest}", PROFILES[rest])
 
 
-def of_profile(name: str, profile: Profile, common: tuple[str, ...]) -> Target:
+def of_profile(name: str, profile: Profile) -> Target:
     """The target of a profile."""
-    return Target(name, "vulkan", common, attribute(profile), profile.requires())
+    return Target(name, "vulkan", (), attribute(profile), profile.requires())

@@ -13,11 +13,12 @@ import torch
 
 from covan_mlir import __version__
 from covan_mlir.collector import uncollected
-from covan_mlir.errors import CompileError, Diagnostic, TagError
+from covan_mlir.errors import CompileError, Diagnostic, TagError, TargetError
 from covan_mlir.executable import Executable
 from covan_mlir.frontend.capture import Capture, Model, capture
 from covan_mlir.frontend.groups import groups
 from covan_mlir.frontend.importer import Imported, import_program
+from covan_mlir.frontend.precision import first_double
 from covan_mlir.fusion import FusionRecord
 from covan_mlir.lineage import Action, Lineage
 from covan_mlir.lowering import pool, targets
@@ -90,6 +91,13 @@ def compile_module(
         tagged = Lineage(imported.actions, groups=calls, tags=marks)
     apply_tags(tagged, rules)  # before the compiler's long work: a name may be wrong
     weights = tuple(imported.weights)
+    double = first_double(captured.program.graph)
+    for goal in goals:
+        if double is not None and not goal.has_double:
+            raise TargetError(
+                f"{double} is in float64, and {goal.name} cannot compute in it: use model.float() and float32 "
+                "arguments, or another target"
+            )
     job = Job(
         frontend=options.frontend,
         flags=(),
@@ -103,7 +111,7 @@ def compile_module(
     for goal in goals:
         if len(goals) > 1:
             tell(f"target {goal.name}")
-        flags = (*goal.flags, *options.iree_flags)
+        flags = (*goal.compiler_flags(double is not None), *options.iree_flags)
         job = replace(job, flags=flags, target=goal.name, kind=goal.kind, devices=goal.devices)
         variants.append(_variant(goal, job, imported, tagged, timeout=options.timeout, progress=tell))
     tell("load")
