@@ -10,7 +10,7 @@ from torch_mlir import ir
 
 from covan_mlir.fred.certificate import Certificate, Proof
 from covan_mlir.fred.chain import Chain, ChainError, Map, Reduce, Step
-from covan_mlir.fred.expression import Const, Read
+from covan_mlir.fred.expression import Const, Expr, Read
 from covan_mlir.fred.forms import Fusion, Guard, Local, Repair, RepairKind, Rolling, SplitK, Stage, State, Update
 
 from .fred_chain import OutputReader, create, input_block, read_chain, read_inputs, write_body
@@ -201,7 +201,7 @@ class _Loop:
 
     @staticmethod
     def _guard(step: Map, op: ir.Operation) -> Guard:
-        args = getattr(step.expr, "args", ())
+        args: tuple[Expr, ...] = getattr(step.expr, "args", ())
         statistic = step.name.removesuffix(".safe")
         if len(args) != 3 or not isinstance(args[1], Const) or args[2] != Read(f"{statistic}.new", step.dtype):
             raise MalformedChain(f"guards {step.name} by something else than a choice of a number or its value", op)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from covan_mlir.tools import opt
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,6 +25,30 @@ def test_readme_example_prints_what_readme_says() -> None:
     assert quickstart.read_text() == program[1]
     result = subprocess.run([sys.executable, str(quickstart)], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == printed[1].strip()
+
+
+EXAMPLE = re.compile(r"```sh\n(covan-opt [^\n]*)\n```\n\n```(?:mlir|text)\n(.*?)```", re.DOTALL)
+EXAMPLES = [
+    (page.name, *found) for page in sorted((ROOT / "docs").glob("*.md")) for found in EXAMPLE.findall(page.read_text())
+]
+
+
+def test_pages_have_examples() -> None:
+    assert {page for page, *_ in EXAMPLES} >= {"fused-reductions.md", "fred-dialect.md"}
+
+
+@pytest.mark.parametrize(("command", "shown"), [example[1:] for example in EXAMPLES])
+def test_examples_print_what_the_page_says(command: str, shown: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Line by line in this order; ``...`` in place of a line or of a part of one is anything."""
+    arguments = shlex.split(command)[1:]
+    assert opt.main([str(ROOT / a) if a.startswith("examples/") else a for a in arguments]) == 0
+    printed = "\n".join(line.strip() for text in capfd.readouterr() for line in text.splitlines())
+    at = 0
+    for line in shown.splitlines():
+        pattern = ".*".join(re.escape(piece.strip()) for piece in line.strip().split("..."))
+        found = re.compile(pattern.replace("\\ ", r"\s+")).search(printed, at)
+        assert found is not None, line
+        at = found.end()
 
 
 def test_links_lead_somewhere() -> None:

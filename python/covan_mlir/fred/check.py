@@ -146,9 +146,9 @@ def _certificate(chain: Chain, loop: Loop, target: Reduce) -> Certificate:
 
 
 Line = Local | Update | Step
-_SYMMETRIC = ("addf", "mulf", "maximumf", "minimumf", "maxnumf", "minnumf")
-_SYMMETRIC += ("addi", "muli", "maxsi", "minsi", "andi", "ori", "xori")
-_COMMUTATIVE = frozenset(f"arith.{op}" for op in _SYMMETRIC)
+_FLOATS = ("addf", "mulf", "maximumf", "minimumf", "maxnumf", "minnumf")
+_INTEGERS = ("addi", "muli", "maxsi", "minsi", "andi", "ori", "xori")
+_COMMUTATIVE = frozenset(f"arith.{op}" for op in (*_FLOATS, *_INTEGERS))
 """Cleaning up puts their constants last; the value is the same, bit for bit."""
 
 
