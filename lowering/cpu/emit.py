@@ -319,9 +319,13 @@ class Code:
         n = self.index(count) if isinstance(count, int) else count
         return vector.create_mask(self.vector_type("i1"), [n])
 
-    def first(self, value: Value) -> Value:
-        """The first lane."""
-        return vector.extract(value, [], [0])
+    def lane(self, value: Value, number: int) -> Value:
+        """One lane."""
+        return vector.extract(value, [], [number])
+
+    def any(self, mask: Value) -> Value:
+        """Whether any lane of a mask is set."""
+        return vector.reduction(self.type("i1"), vector.CombiningKind.OR, mask)
 
     def gather(self, memory: Value, base: Value, offsets: Value, valid: Value | None) -> Value:
         """Elements at ``base + offsets``."""

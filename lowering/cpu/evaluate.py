@@ -7,6 +7,7 @@ constant stays a scalar and a step, so that the masks made of positions cost one
 
 from __future__ import annotations
 
+import math as pymath
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -206,7 +207,7 @@ class Evaluator:
             return self._ramp_to_float(args[0], computed(expr.dtype))
         small = op in ("addi", "subi") and all(isinstance(a, Uniform) and a.small for a in args)
         if op == "divf" and isinstance(args[1], Uniform) and not isinstance(args[0], Uniform):
-            return self._divide(args[0], args[1])
+            return self._divide(args[0], args[1], self.moderate(expr.args[1]))
         uniform = all(isinstance(a, Uniform) for a in args)
         if op == "select" and isinstance(args[0], Uniform):
             values = [a.value if uniform else self.lanes(a) for a in args[1:]]  # type: ignore[union-attr]
@@ -239,8 +240,11 @@ class Evaluator:
                 return functions.call(code, op, *args)
         raise UnsupportedError(f"no code for {expr.op}")
 
-    def _divide(self, over: Result, under: Uniform) -> Result:
-        # One division per row and two products per element: a division of vectors takes as long as ten.
+    def _divide(self, over: Result, under: Uniform, moderate: bool) -> Result:
+        # One division per row and a product or two per element: a division of vectors takes as long as ten.
+        if moderate:
+            inverse = arith.divf(self.code.like(1.0, under.value), under.value)
+            return Lanes(arith.mulf(self.lanes(over), self.code.broadcast(inverse)))
         scale, inverse = functions.reciprocal(self.code, under.value)
         scaled = self.code.op("mulf", self.lanes(over), self.code.broadcast(scale))
         return Lanes(arith.mulf(scaled, self.code.broadcast(inverse)))
@@ -295,6 +299,26 @@ class Evaluator:
         if isinstance(left, Read) and left.name in (f"{name}.old", f"{name}.from_old"):
             return moment in ("new", "safe")
         return left == self._inlined(peak.expr)
+
+    def moderate(self, expr: Expr) -> bool:
+        """Whether an expression has a normal reciprocal (or is NaN): a constant, or a sum of ``exp(x - max(x))``.
+
+        Such a sum has the term exp(0), and no term is larger.
+        """
+        expr = self._inlined(expr)
+        if isinstance(expr, Const):
+            return 2.0**-100 < abs(expr.value) < 2.0**100
+        if not isinstance(expr, Read) or not isinstance(step := self.chain.values.get(expr.name), Reduce):
+            return False
+        term = self._inlined(step.expr)
+        if step.combine != "add" or not isinstance(term, Apply) or term.op != "math.exp" or step.initial.value != 0:
+            return False
+        if not self.not_positive(term.args[0]):
+            return False
+        assert isinstance(term.args[0], Apply)
+        assert isinstance(term.args[0].args[1], Read)
+        peak = self.chain.values[term.args[0].args[1].name.partition(".")[0]]
+        return isinstance(peak, Reduce) and peak.over == step.over and peak.initial.value == -pymath.inf
 
     def _inlined(self, expr: Expr) -> Expr:
         for _ in range(64):

@@ -65,11 +65,9 @@ def exp(code: Code, x: Value, *, bounded: bool = False) -> Value:
     bias = p.bias if bounded else p.bias - 1  # 2^n may overflow where the result does not: 2^(n-1), then twice that
     magic = 1.5 * 2.0**p.mantissa + bias  # a float whose last bits are the integer n + bias once n is added to it
     lowest = code.like(-bias * pymath.log(2), x)  # there n + bias is 0, which as an exponent means 0
-    # As a comparison and a selection this is the hardware's maximum, which returns its second operand if one is NaN.
-    clamped = code.op("select", compare(code, "ogt", lowest, x), lowest, x)
+    clamped = larger(code, lowest, x)
     if not bounded:
-        highest = code.like((p.bias + 2) * pymath.log(2), x)
-        clamped = code.op("select", compare(code, "olt", highest, clamped), highest, clamped)
+        clamped = smaller(code, code.like((p.bias + 2) * pymath.log(2), x), clamped)
     shifted = fma(code, clamped, code.like(1 / pymath.log(2), x), code.like(magic, x))
     n = code.op("subf", shifted, code.like(magic, x))
     rest = fma(code, n, code.like(-p.high, x), clamped)
@@ -88,14 +86,23 @@ def compare(code: Code, predicate: str, a: Value, b: Value) -> Value:
     return arith.cmpf(getattr(arith.CmpFPredicate, predicate.upper()), a, b)
 
 
+def larger(code: Code, a: Value, b: Value) -> Value:
+    """The larger of two floats, b if either is NaN: as the hardware's instruction has it."""
+    return code.op("select", compare(code, "ogt", a, b), a, b)
+
+
+def smaller(code: Code, a: Value, b: Value) -> Value:
+    """The smaller of two floats, b if either is NaN."""
+    return code.op("select", compare(code, "olt", a, b), a, b)
+
+
 def tanh(code: Code, x: Value) -> Value:
     """tanh x as a rational function (the coefficients are Eigen's), exact 1 beyond where it rounds to 1."""
     if code.dtype(x) != "f32":
         return math.tanh(x)
     bound = code.like(7.90531110763549805, x)
     least = code.like(-7.90531110763549805, x)
-    clamped = code.op("select", compare(code, "ogt", least, x), least, x)
-    clamped = code.op("select", compare(code, "olt", bound, clamped), bound, clamped)
+    clamped = smaller(code, bound, larger(code, least, x))
     square = code.op("mulf", clamped, clamped)
     over = code.like(-2.76076847742355e-16, x)
     for c in (

@@ -8,6 +8,7 @@ Statistics are scalars, the accumulators of the values vectors of features.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 from math import prod
 
@@ -29,9 +30,9 @@ from covan_mlir.lowering.cpu.evaluate import (
 from covan_mlir.lowering.cpu.masks import Span
 from covan_mlir.lowering.cpu.plan import Pass, counted, plan, row_steps
 from covan_mlir.lowering.cpu.roles import Roles
-from covan_mlir.lowering.cpu.rows import accumulated, across, combining
 from covan_mlir.lowering.cpu.schedule import Schedule
 from covan_mlir.lowering.cpu.tile import padded
+from covan_mlir.lowering.cpu.totals import accumulated, across, combining
 
 Known = list[dict[str, Result]]
 """What is known of the rows, per row."""
@@ -203,7 +204,7 @@ class KeyWriter:
         final = code.loop(0, count, lanes, initial, keys)
         for k, (line, (op, _)) in enumerate(zip(step.narrow, kinds, strict=True)):
             for r, row in enumerate(known):
-                total = across(code, op, final[k * len(self.rows) + r])
+                (total,) = across(code, partial(code.op, op), [final[k * len(self.rows) + r]])
                 start_value = code.like(line.local.reduce.initial.value, total)
                 row[line.local.name] = Uniform(code.op(op, total, start_value))
 

@@ -30,10 +30,10 @@ from covan_mlir.lowering.cpu.hoist import Parts
 from covan_mlir.lowering.cpu.masks import Span
 from covan_mlir.lowering.cpu.plan import Pass, counted, plan, row_steps, transposed
 from covan_mlir.lowering.cpu.roles import Roles
-from covan_mlir.lowering.cpu.rows import accumulated, combining
 from covan_mlir.lowering.cpu.schedule import Schedule
 from covan_mlir.lowering.cpu.staging import Staging
 from covan_mlir.lowering.cpu.tile import Tile, padded
+from covan_mlir.lowering.cpu.totals import accumulated, combining
 
 Reader = Callable[[Value, Value, Value | None], Value]
 Known = list[dict[str, Result]]

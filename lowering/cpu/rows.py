@@ -6,13 +6,13 @@ vector of rows at a time, nothing to combine). Everything else is the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
 from iree.compiler.dialects import arith
 
-from covan_mlir.fred.chain import Chain, Map, Reduce
+from covan_mlir.fred.chain import Chain, Input, Map, Reduce, Step
 from covan_mlir.fred.expression import Read, reads
 from covan_mlir.lowering.cpu.analysis import Sweeps
 from covan_mlir.lowering.cpu.emit import Code, Value, computed
@@ -29,51 +29,13 @@ from covan_mlir.lowering.cpu.evaluate import (
     narrow,
 )
 from covan_mlir.lowering.cpu.schedule import Schedule
+from covan_mlir.lowering.cpu.totals import Total, combining
 
-_FLOAT = {
-    "add": ("addf", 0.0),
-    "mul": ("mulf", 1.0),
-    "max": ("maximumf", float("-inf")),
-    "min": ("minimumf", float("inf")),
-    "maxnum": ("maxnumf", float("-inf")),
-    "minnum": ("minnumf", float("inf")),
-}
-_INTEGER = {
-    "add": ("addi", 0),
-    "mul": ("muli", 1),
-    "max": ("maxsi", -(2**63)),
-    "min": ("minsi", 2**63 - 1),
-    "and": ("andi", -1),
-    "or": ("ori", 0),
-}
+SCRATCH = 1 << 12
+"""Elements of the kept values in the stack frame: with more, recomputing it costs less than the cache misses."""
 
-
-def combining(step: Reduce) -> tuple[str, float | int]:
-    """-> (operation of the arith dialect, its neutral element)."""
-    return (_FLOAT if computed(step.dtype)[0] == "f" else _INTEGER)[step.combine]
-
-
-def across(code: Code, op: str, value: Value) -> Value:
-    """All lanes of a vector combined, by halves: the compiler's own order for maxima is one lane after the other."""
-    half = code.lanes // 2
-    while half:
-        value = code.op(op, value, code.shuffle(value, value, [n ^ half for n in range(code.lanes)]))
-        half //= 2
-    return code.first(value)
-
-
-def tree(code: Code, op: str, values: Sequence[Value]) -> Value:
-    """Several values combined, with as few dependences as possible."""
-    rest = list(values)
-    while len(rest) > 1:
-        pairs = [code.op(op, a, b) for a, b in zip(rest[::2], rest[1::2], strict=False)]
-        rest = pairs + ([rest[-1]] if len(rest) % 2 else [])
-    return rest[0]
-
-
-def accumulated(dtype: str) -> str:
-    """The element type that a reduction is computed in: narrow integers in 64 bits."""
-    return computed(dtype) if computed(dtype)[0] == "f" or dtype == "i1" else "i64"
+Kept = tuple[Value, tuple[str, ...], str]
+"""Where a value is kept: memory, axes, element type."""
 
 
 @dataclass
@@ -99,16 +61,17 @@ class RowWriter:
         self.chain = chain
         self.sizes = sizes
         self.schedule = schedule
-        self.sweeps = Sweeps(chain)
-        self.inner = schedule.lane in self.sweeps.over
+        self.inner = schedule.shape == "rows"
+        self.sweeps = Sweeps(chain, picks=self.inner)
         self.outer = tuple(a.name for a in chain.axes if a.name in self.sweeps.over and a.name != schedule.lane)
         self.kept = tuple(a.name for a in chain.axes if a.name not in self.sweeps.over and a.name != schedule.lane)
-        self.spare = self._places_for_kept()
+        self.spare: dict[str, list[Kept]] = {}
 
-    def _places_for_kept(self) -> dict[str, tuple[Value, tuple[str, ...], str]]:
-        # A kept value goes where an output of later sweeps will be written, if there is one of its shape.
-        free = list(self.sweeps.outputs)
-        found: dict[str, tuple[Value, tuple[str, ...], str]] = {}
+    def _places_for_kept(self) -> dict[str, list[Kept]]:
+        # A kept value goes where an output of later sweeps will be written, if there is one of its shape, or else to
+        # the stack frame: there each row that is computed at the same time has its own.
+        free, room = list(self.sweeps.outputs), SCRATCH
+        found: dict[str, list[Kept]] = {}
         for name in self.schedule.keep:
             step = self.chain.values[name]
             assert isinstance(step, Map)
@@ -118,19 +81,32 @@ class RowWriter:
                 other = self.chain.values[output]
                 if other.axes == step.axes and other.dtype == dtype and self.sweeps.level[output] >= last:
                     free.remove(output)
-                    found[name] = (self.code.memory[output], other.axes, dtype)
+                    found[name] = [(self.code.memory[output], other.axes, dtype)] * self.schedule.unroll
                     break
+            else:
+                axes = tuple(axis for axis in step.axes if axis in self.sweeps.over)
+                size, rows = prod(self.sizes[axis] for axis in axes), range(self.schedule.unroll)
+                if self.inner and size * len(rows) <= room and dtype != "i1":
+                    room -= size * len(rows)
+                    found[name] = [(self.code.scratch(size, dtype), axes, dtype) for _ in rows]
         return found
 
     def write(self) -> None:
         """The whole function."""
         code, schedule = self.code, self.schedule
+        self.spare = self._places_for_kept()
         rows = prod(self.sizes[a] for a in self.kept)
         (_, per_group) = schedule.parallel[0]
         if self.inner:
             start = code.mul(code.workgroup, per_group)
             stop = code.min(code.add(start, per_group), rows)
-            code.loop(start, stop, schedule.unroll, [], lambda n, _: self._rows(n))
+            together = schedule.unroll
+            if rows % together == 0 and per_group % together == 0:
+                code.loop(start, stop, together, [], lambda n, _: self._rows(n, together))
+                return
+            whole = code.add(start, code.mul(code.divmod(arith.subi(stop, start), together)[0], together))
+            code.loop(start, whole, together, [], lambda n, _: self._rows(n, together))
+            code.loop(whole, stop, 1, [], lambda n, _: self._rows(n, 1))
             return
         width = schedule.lanes * schedule.unroll
         blocks = -(-self.sizes[schedule.lane] // width)
@@ -153,8 +129,7 @@ class RowWriter:
         sources: dict[str, Source] = inputs(self.code, self.chain, self.sizes)
         return Row(index, valid, Evaluator(self.code, self.chain, sources))
 
-    def _rows(self, first: Value) -> list[Value]:
-        count = self.schedule.unroll
+    def _rows(self, first: Value, count: int) -> list[Value]:
         self._compute([self._row(self._position(self.code.add(first, r)), None) for r in range(count)])
         return []
 
@@ -184,55 +159,74 @@ class RowWriter:
 
     def _maps(self, row: Row) -> None:
         # What is the same for the whole row is computed once, as soon as it can be.
+        place = Place(row.index, self.schedule.lane, row.valid)
         for step in self.chain.steps:
-            if isinstance(step, Map) and step.name not in row.known and not self.sweeps.element(step.name):
-                names = reads(step.expr)
-                if all(
-                    n in row.known for n in names if not isinstance(self.chain.values[n], type(self.chain.inputs[0]))
-                ):
-                    place = Place(row.index, self.schedule.lane, row.valid)
-                    row.learn(step.name, row.evaluator.run(step.expr, place))
+            if step.name in row.known or self.sweeps.element(step.name) or not self._ready(step, row):
+                continue
+            if isinstance(step, Map):
+                row.learn(step.name, row.evaluator.run(step.expr, place))
+            elif step.name in self.sweeps.picked:
+                row.learn(step.name, self._pick(step, row, place))
+
+    def _ready(self, step: Step, row: Row) -> bool:
+        names = [step.name]
+        while names:
+            value = self.chain.values[names.pop()]
+            if isinstance(value, Input) or value.name in row.known:
+                continue
+            if value.name != step.name and (isinstance(value, Reduce) or not self.sweeps.element(value.name)):
+                return False
+            names += reads(value.expr)
+        return True
+
+    def _pick(self, step: Reduce, row: Row, place: Place) -> Result:
+        code, pick = self.code, self.sweeps.picked[step.name]
+        at = row.evaluator.scalar(pick.at, place)
+        size = code.constant(self.sizes[step.over[0]], "i64")
+        inside = arith.cmpi(arith.CmpIPredicate.ult, at, size)
+        index = code.cast("index_cast", code.op("select", inside, at, code.constant(0, "i64")), "index")
+        value = row.evaluator.scalar(pick.value, Place({**row.index, step.over[0]: index}, None))
+        value = code.op("select", inside, value, code.like(0, value))
+        return Uniform(code.op(combining(step)[0], value, code.like(step.initial.value, value)))
 
     def _sweep(self, sweep: int, rows: list[Row]) -> None:
         code = self.code
-        steps = self.sweeps.reductions(sweep)
         copies = self.schedule.vectors if self.inner else 1
-        kinds = [(step, *combining(step)) for step in steps]
-        initial = [code.splat(n, accumulated(step.dtype)) for _ in rows for step, _, n in kinds for _ in range(copies)]
+        totals = [Total(code, step, copies) for step in self.sweeps.reductions(sweep)]
+        initial = [value for _ in rows for total in totals for value in total.initial()]
         fresh = [name for name in self.spare if self._first(name) == sweep]
 
         def visit(index: dict[str, Value], values: list[Value], length: int) -> list[Value]:
-            result = list(values)
             vectors = -(-length // code.lanes) if self.inner else 1
+            seen: list[list[Value]] = [[] for _ in rows for _ in totals]
             for u in range(vectors):
                 for r, row in enumerate(rows):
                     place = self._place(row, index, u, length)
                     for name in fresh:
-                        self._keep(name, row, place)
-                    for k, (step, op, neutral) in enumerate(kinds):
-                        value = row.evaluator.vector(step.expr, place)
+                        self._keep(name, r, row, place)
+                    for k, total in enumerate(totals):
+                        value = row.evaluator.vector(total.step.expr, place)
                         if self.inner and place.valid is not None:
-                            value = code.op("select", place.valid, value, code.like(neutral, value))
-                        slot = (r * len(kinds) + k) * copies + u
-                        result[slot] = code.op(op, result[slot], value)
+                            value = code.op("select", place.valid, value, code.like(total.neutral, value))
+                        seen[r * len(totals) + k].append(value)
                     for name in self.sweeps.outputs:
                         if self.sweeps.level[name] == sweep:
                             self._store(name, row, row.evaluator.run(Read(name, ""), place), place)
+            rest = iter(values)
+            result: list[Value] = []
+            for n, vector in enumerate(seen):
+                total = totals[n % len(totals)]
+                result += total.add([next(rest) for _ in total.initial()], vector)
             return result
 
-        final = self._nest(list(self.outer), {}, initial, visit)
-        for r, row in enumerate(rows):
-            for k, (step, op, _) in enumerate(kinds):
-                slot = (r * len(kinds) + k) * copies
-                total = tree(code, op, final[slot : slot + copies])
-                if self.inner:
-                    total = across(code, op, total)
-                start = code.like(step.initial.value, total)
-                total = code.op(op, total, start)
-                row.learn(step.name, Uniform(total) if self.inner else Lanes(total))
+        final = iter(self._nest(list(self.outer), {}, initial, visit))
+        parts = [[[next(final) for _ in total.initial()] for total in totals] for _ in rows]
+        for k, total in enumerate(totals):
+            for row, value in zip(rows, total.finish([part[k] for part in parts], self.inner), strict=True):
+                row.learn(total.step.name, Uniform(value) if self.inner else Lanes(value))
         for name in fresh:
-            memory, axes, dtype = self.spare[name]
-            for row in rows:
+            for r, row in enumerate(rows):
+                memory, axes, dtype = self.spare[name][r]
                 row.evaluator.sources[name] = load(code, memory, dtype, axes, self.sizes)
 
     def _first(self, name: str) -> int:
@@ -264,8 +258,8 @@ class RowWriter:
         step = code.lanes * self.schedule.vectors
         return code.spans(0, self.sizes[lane], step, values, lambda n, v, length: visit({**index, lane: n}, v, length))
 
-    def _keep(self, name: str, row: Row, place: Place) -> None:
-        memory, axes, _ = self.spare[name]
+    def _keep(self, name: str, r: int, row: Row, place: Place) -> None:
+        memory, axes, _ = self.spare[name][r]
         value = row.evaluator.lanes(row.evaluator.run(Read(name, ""), place))
         at, _ = address(self.code, axes, self.sizes, place)
         self.code.store(value, memory, at, place.valid)

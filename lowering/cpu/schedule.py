@@ -61,14 +61,19 @@ def rows(chain: Chain, machine: Machine) -> Schedule:
     kept = prod(n for a, n in sizes.items() if a not in sweeps.over and a != lane)
     length = prod(sizes[a] for a in sweeps.over)
     if lane in sweeps.over:
-        vectors = max(1, min(8 // len(chain.reductions) or 1, 4, -(-sizes[lane] // width)))
-        together = next(n for n in (4, 2, 1) if kept % n == 0 and (n == 1 or length <= 32 * width // n))
+        registers = -(-sizes[lane] // width)
+        if length <= 16 * width:
+            # What a row costs beside its elements is paid for several rows together.
+            vectors = min(2, registers)
+            together = min(8 // vectors, kept)
+        else:
+            vectors, together = max(1, min(8 // len(chain.reductions) or 1, 4, registers)), 1
         units, elements = kept, length
     else:
         vectors, together = 1, max(1, min(4, sizes[lane] // width))
         units, elements = kept * -(-sizes[lane] // (width * together)), length * width * together
     group = max(1, min(-(-units // (machine.cores * 8)), -(-(1 << 15) // elements) * 4))
-    group = -(-group // together) * together if lane in sweeps.over else group
+    group = -(-group // together) * together
     return Schedule(
         shape="rows" if lane in sweeps.over else "columns",
         lane=lane,
@@ -179,8 +184,7 @@ def _fits(chain: Chain, machine: Machine, schedule: Schedule, found: Roles | Non
     held = schedule.unroll * schedule.vectors
     if schedule.shape == "rows":
         kept = prod(n for a, n in sizes.items() if a not in Sweeps(chain).over)
-        whole = kept % schedule.unroll == 0 and schedule.parallel[0][1] % schedule.unroll == 0
-        return whole and held * len(chain.reductions) <= machine.registers
+        return schedule.unroll <= kept and held <= machine.registers
     if schedule.shape == "columns" or found is None:
         return schedule.vectors == 1 and held <= machine.registers // 2
     if held + schedule.vectors + 1 > machine.registers or schedule.block < schedule.unroll:

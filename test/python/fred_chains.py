@@ -94,7 +94,7 @@ def row_cases(rows: int, n: int, dtype: str = "f32") -> dict[str, RowCase]:
     safe = f.map("ms", "i", Apply("arith.select", (infinite, f.c(0.0), f.m), dtype))
     picked = Apply("arith.cmpi:eq", (position("j"), Read("t", "i64")), "i1")
     loss = f.reduce("n", "i", "j", "add", Apply("arith.select", (picked, f.lp, f.c(0.0)), dtype))
-    weighted = f.op("mulf", f.op("exp", f.lp), f.lp)
+    weighted = f.op("mulf", f.op("divf", f.e, f.l), f.lp)
     normed = f.op("divf", f.d, f.op("sqrt", f.op("divf", f.q, size)))
     return {
         "softmax": (
@@ -161,7 +161,8 @@ def row_cases(rows: int, n: int, dtype: str = "f32") -> dict[str, RowCase]:
                 [
                     peak,
                     shifted,
-                    total,
+                    f.map("e", "ij", f.op("exp", f.d)),
+                    f.reduce("l", "i", "j", "add", f.e),
                     log,
                     f.reduce("h", "i", "j", "add", weighted),
                     f.map("y", "i", f.op("negf", f.h)),

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from covan_mlir.fred.chain import Axis, Chain, Input
 from covan_mlir.lowering.cpu.alone import Alone, compile_text, program
+from covan_mlir.lowering.cpu.analysis import Sweeps
 from covan_mlir.lowering.cpu.generate import generate
 from covan_mlir.lowering.cpu.kernel import Kernel, Refusal
 from covan_mlir.lowering.cpu.machine import PRESETS, Machine, host
@@ -143,6 +144,17 @@ def test_variances_are_as_exact_as_torchs() -> None:
     got, torchs, exact = run(Alone([kernel(chain)]), "k", [rows]), reference(rows), reference(rows.double())
     for n in range(5):
         close(got[n : n + 1], torchs[n : n + 1], exact[n : n + 1])
+
+
+def test_a_sum_with_one_term_is_that_term() -> None:
+    chain, _ = row_cases(6, 40)["cross_entropy"]
+    assert Sweeps(chain, picks=True).count == Sweeps(chain).count - 1
+    x, t = inputs_of(chain)
+    t[:3] = torch.tensor([0, 39, 17])
+    expected = -torch.log_softmax(x.double(), -1)[torch.arange(6), t]
+    t[3:] = torch.tensor([40, -100, -1])  # no position is any of these: a sum of zeros
+    expected[3:] = 0
+    np.testing.assert_allclose(run(Alone([kernel(chain)]), "k", [x, t]), expected, rtol=1e-6)
 
 
 def test_a_sum_that_is_taken_in_two_precisions_is_taken_once() -> None:
