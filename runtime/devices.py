@@ -6,7 +6,7 @@ import ctypes
 import functools
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,7 +106,7 @@ def _discover(driver: str) -> tuple[list[Device], str]:
         return [], _why(driver, error)
     if not rows:
         return [], "the driver is here, and lists no device"
-    read = {"vulkan": _vulkan_facts, "cuda": _cuda_facts}.get(driver, lambda _: {})
+    read: Callable[[str], dict[str, Any]] = {"vulkan": _vulkan_facts, "cuda": _cuda_facts}.get(driver, lambda _: {})
     return [Device(driver, row["name"].partition(" (")[0] or driver, row["path"], read(text)) for row, text in rows], ""
 
 

@@ -34,7 +34,7 @@ def cpu(rest: str) -> Target:
         return Target("cpu", "cpu", (*FLAGS, "--iree-llvmcpu-target-cpu=host"), requires={"driver": "local"})
     first, _, name = rest.partition(":")
     architecture = first.partition("-")[0]
-    flags = FLAGS
+    flags: tuple[str, ...] = FLAGS
     if architecture in ARCHITECTURES:
         flags += (f"--iree-llvmcpu-target-triple={first}",)
     elif name or first.count("-") > 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -143,16 +144,18 @@ def _variant(
     _report_fusion(result, imported.actions)
     for step, number in result["unseen"].items():
         log.info("%s: what became of %d parts could not be told pass by pass", step, number)
+    start = time.perf_counter()
+    lineage = _lineage(imported, result, tagged)
     info = {
         "frontend": result["frontend"],
         "flags": list(job.flags),
         "flops": imported.flops,
         "elements": imported.elements,
-        "seconds": result["seconds"],
+        "seconds": {**result["seconds"], "lineage": time.perf_counter() - start},
         "weights": "globals" if result["frontend"] == "linalg" else "arguments",
     }
     requires = {**goal.requires, **result["requires"]}
-    return Variant(goal.name, program, _lineage(imported, result, tagged), info, requires)
+    return Variant(goal.name, program, lineage, info, requires)
 
 
 class _ModuleState:
