@@ -18,6 +18,7 @@ from covan_mlir.fred.chain import Chain
 from covan_mlir.fusion import FusionRecord
 from covan_mlir.lowering.cpu.kernel import Kernel, Refusal
 from covan_mlir.lowering.cpu.machine import Machine
+from covan_mlir.lowering.cpu.payoff import does_not_pay
 from covan_mlir.lowering.fusion_record import record
 from covan_mlir.lowering.pipeline import State, Step
 
@@ -39,10 +40,12 @@ def _cpu_kernel(machine: Machine, chain: Chain, name: str) -> Kernel | Refusal:
         return Refusal("a size is known at run time only")
     try:
         same = len({frozenset(step.over) for step in chain.reductions}) == 1
-        return generate(chain, machine, fusion=None if same else fuse(chain), name=name)
+        made = generate(chain, machine, fusion=None if same else fuse(chain), name=name)
     except Exception as error:  # a program can do without, and must not fail for it
         log.warning("%s: code generation failed", describe(chain), exc_info=True)
         return Refusal(f"code generation failed: {error!r}")
+    reason = does_not_pay(chain, machine, made) if isinstance(made, Kernel) else None
+    return Refusal(reason) if reason else made
 
 
 def cpu_generator(machine: Machine) -> Generator:

@@ -14,7 +14,7 @@ from covan_mlir.lowering.pipeline import State
 
 Counts = dict[int, dict[str, int]]
 # Steps that are no pipelines of passes: nothing can be printed there.
-_SINGLE = frozenset({"iree:import", "iree:externalize"})
+SINGLE = frozenset({"iree:import", "iree:externalize", "fred-raise", "fred-kernels", "iree:embed"})
 _INITIALISER = "util.initializer "
 
 
@@ -51,12 +51,12 @@ class PassHistory(HistoryObserver):
     def __call__(self, step: str, state: State) -> None:
         if self.done:
             return
-        if step not in _SINGLE:
+        if step not in SINGLE:
             with contextlib.suppress(PrintError):  # what is left is counted below
                 self._read_passes(step)
         super().__call__(step, state)
         left = len(self.steps[-1][1])
-        if left and step not in _SINGLE:
+        if left and step not in SINGLE:
             self.unseen[step] = left
 
     def _read_passes(self, step: str) -> None:

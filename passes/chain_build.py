@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce, Step
-from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, reads, rebuild
+from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, reads, rebuild, substitute, walk
 
 from .axis_groups import Dim
 from .cluster import Cluster
+from .gathers import picking
 from .joined_axes import Joined, Tensor
 from .linalg_nodes import Node, Part
 
@@ -40,6 +41,23 @@ class Built:
     sources: dict[str, frozenset[int]]
     replaced: tuple[int, ...]
     copied: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Pick:
+    """What a gather does.
+
+    Attributes:
+        axes: of its result.
+        over: the axes that it picks a position from.
+        place: the position along these.
+        at: the one that is picked.
+    """
+
+    axes: tuple[str, ...]
+    over: tuple[str, ...]
+    place: Expr
+    at: Expr
 
 
 def build_chain(cluster: Cluster) -> Built:
@@ -151,13 +169,21 @@ class _Builder:
                 self.closed |= made_by
             else:
                 values[f"#{k}"] = self._origin(node, k, operand.value)
-        # First the positions: what is filled in has its own.
-        expr = rebuild(self._positions(part.expr, loops), lambda n: values.get(n.name, n) if isinstance(n, Read) else n)
-        name = f"v{len(self.steps)}"
+
+        def filled(expr: Expr) -> Expr:
+            # First the positions: what is filled in has its own.
+            return substitute(self._positions(expr, loops), values)
+
+        expr = filled(part.expr)
         dtype = self.graph.dtypes[part.value]
         dims = cluster.dims[part.value]
         axes = self._axes(dims)
-        if part.combine is None:
+        if part.picked is not None:
+            pick = _Pick(axes, self._axes(loops[-1:]), filled(Index(f"@{len(loops) - 1}")), filled(part.picked))
+            expr, inlined = self._picked(expr, pick, node)
+            sources |= inlined
+        name = f"v{len(self.steps)}"
+        if part.combine is None or part.picked is not None:
             self.steps.append(Map(name, axes, expr, dtype))
         else:
             assert part.initial is not None
@@ -166,6 +192,40 @@ class _Builder:
             self.steps.append(Reduce(name, axes, over, part.combine, expr, part.initial, dtype))
         self.sources[name] = frozenset(sources)
         self.origins[part.value] = Read(name, dtype)
+
+    def _picked(self, expr: Expr, pick: _Pick, node: Node) -> tuple[Expr, frozenset[int]]:
+        """-> (the expression at the picked position, whose computation it repeats). An element-wise function of what
+        is picked is picked by nobody: only what it is computed from is read there."""
+        maps = {step.name: step for step in self.steps if isinstance(step, Map) and {*pick.over} & {*step.axes}}
+        repeated: set[int] = set()
+        while inner := reads(expr) & maps.keys():
+            repeated = repeated.union(*(self.sources[name] for name in inner))
+            expr = substitute(expr, {name: maps[name].expr for name in inner})
+        axes = {value.name: value.axes for value in (*self.steps, *(given for given, _ in self.inputs.values()))}
+
+        def change(leaf: Expr) -> Expr:
+            if isinstance(leaf, Index) and leaf.axis in pick.over:
+                if len(pick.over) > 1:
+                    raise Unbuildable("a position is asked for along an axis that is taken apart and picked from")
+                return pick.at
+            if not isinstance(leaf, Read) or not {*pick.over} & {*axes[leaf.name]}:
+                return leaf
+            return self._pick(leaf, axes, pick, node)
+
+        return rebuild(expr, change), frozenset(repeated)
+
+    def _pick(self, leaf: Read, axes: Mapping[str, tuple[str, ...]], pick: _Pick, node: Node) -> Read:
+        """The element of a value at the picked position."""
+        at = {axis for n in walk(pick.at) if isinstance(n, Read) for axis in axes[n.name]}
+        at |= {n.axis for n in walk(pick.at) if isinstance(n, Index)}
+        kept = tuple(axis for axis in pick.axes if axis in {*axes[leaf.name], *at})
+        combine, nothing = picking(leaf.dtype)
+        here = Apply("arith.cmpi:eq", (pick.place, pick.at), "i1")
+        expr = Apply("arith.select", (here, leaf, nothing), leaf.dtype)
+        name = f"v{len(self.steps)}"
+        self.steps.append(Reduce(name, kept, pick.over, combine, expr, nothing, leaf.dtype))
+        self.sources[name] = frozenset({node.index})
+        return Read(name, leaf.dtype)
 
     def _positions(self, expr: Expr, dims: Sequence[Dim]) -> Expr:
         """The expression with ``Index("@k")`` as the position along dimension k."""

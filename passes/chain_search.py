@@ -6,7 +6,7 @@ A chain starts from a reduction and grows, as long as something fits:
   whose result only the chain reads (the scores of attention);
 - what reads its values: element-wise ops over the same axes, reductions over an axis that the chain reduces already,
   products with something that is no weight among them (the values of attention);
-- reductions over the same axes of the same inputs.
+- reductions over the same axes of the same inputs; elements picked along an axis that the chain reduces.
 
 Products with weights stay out: they are large, and the compiler packs constant operands ahead of time. A chain is
 convex: nothing outside lies between two of its ops.
@@ -87,7 +87,9 @@ def find_chains(graph: Graph, accept: Accept | None = None, products: bool = Tru
     read_through: set[int] = set()
     found = []
     for node in graph.nodes:
-        if node.kind != "compute" or not node.reduces or node.contracts or node.index in taken | refused:
+        if node.kind != "compute" or not node.reduces or node.contracts or node.gathers:
+            continue
+        if node.index in taken | refused:
             continue
         known = (graph.weights, graph.constants, graph.closed)
         if all(any(operand.value in values for values in known) for operand in node.operands):

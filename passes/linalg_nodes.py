@@ -14,6 +14,8 @@ from covan_mlir.dialects.fred_scalars import UnreadableError, constant, read_op
 from covan_mlir.fred.chain import Combine
 from covan_mlir.fred.expression import Apply, Const, Expr, Index, Read, rebuild, substitute, walk
 
+from .gathers import SOURCE, picking, read_gather
+
 Dims = tuple[int | None, ...]
 """For each dimension of a tensor the loop that indexes it; None where it has size 1."""
 
@@ -48,6 +50,9 @@ class Part:
     """What one result of a node is: an expression, combined over the loops that do not index it.
 
     Expressions read operand ``k`` of the node as ``Read("#k")``, and the position of loop ``l`` as ``Index("@l")``.
+
+    Attributes:
+        picked: of a gather, which is a sum over the last loop: the only position on it that counts.
     """
 
     value: int
@@ -56,6 +61,7 @@ class Part:
     combine: Combine | None = None
     operation: str = ""
     initial: Const | None = None
+    picked: Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,11 @@ class Node:
         return any(part is not None and part.combine is not None for part in self.parts)
 
     @property
+    def gathers(self) -> bool:
+        """Whether it picks elements by positions that the data tell."""
+        return any(part is not None and part.picked is not None for part in self.parts)
+
+    @property
     def copies(self) -> bool:
         """Whether it computes nothing: a broadcast, a transposition."""
         return self.kind == "view" or (
@@ -131,7 +142,7 @@ class Graph:
         users: nodes that read a value.
         constants: values whose elements are all one number.
         closed: values that depend on positions only, and cheaply: expressions over ``Index("@k")``, k a dimension.
-        weights: values that come from constant tensors or from arguments that hold weights.
+        weights: values that come from constant tensors, from arguments that hold weights, or from nothing at all.
         sources: nodes that a closed value was made by.
     """
 
@@ -282,6 +293,10 @@ class _BlockReader:
         sizes = tuple(loops[i] for i in range(count))
         first = len(operands) - len(op.results)
         yielded = self._body(op, first)
+        if yielded is None or None in yielded:
+            gather = self._gather(index, op, maps, numbers, sizes)
+            if gather is not None:
+                return gather
         if yielded is None:
             return None
         parts: list[Part | None] = []
@@ -298,6 +313,37 @@ class _BlockReader:
         # Operands that no expression reads are dropped: numbers of the others stay.
         reads = tuple(Operand(numbers[k], maps[k]) for k in range(first))
         return Node(index, op, "compute", sizes, reads, tuple(parts))
+
+    def _gather(
+        self, index: int, op: Any, maps: list[Dims], numbers: list[int], sizes: tuple[int | None, ...]
+    ) -> Node | None:
+        first = len(numbers) - 1
+        if len(op.results) != 1 or {dim for dim in maps[first] if dim is not None} != set(range(len(sizes))):
+            return None
+        found = read_gather(op, first, len(sizes), self._number)
+        source = None if found is None else self._numbers.get(found.source)
+        if found is None or source is None:
+            return None
+        shape, dtype = self.graph.shapes[source], self.graph.dtypes[source]
+        for dim, size in zip(found.dims, shape, strict=True):
+            if size != 1 if dim is None else dim != found.picked and size != sizes[dim]:
+                return None
+        length = shape[found.dims.index(found.picked)]
+        if length == 1:
+            return None
+        # A dimension of one position is indexed by a loop of one round.
+        dims = tuple(None if dim is not None and dim != found.picked and sizes[dim] == 1 else dim for dim in found.dims)
+        combine, nothing = picking(dtype)
+        expr = fill(found.expr, {SOURCE: Read(f"#{first}", dtype)})
+        operands = (*(Operand(numbers[k], maps[k]) for k in range(first)), Operand(source, dims))
+        value = self._value(op.results[0])
+        part = Part(value, maps[first], expr, combine, "", nothing, found.at)
+        return Node(index, op, "compute", (*sizes, length), operands, (part,))
+
+    def _number(self, value: Any) -> Expr | None:
+        """A value from outside of a body, where it is known."""
+        number = self._numbers.get(value)
+        return None if number is None else self.graph.constants.get(number)
 
     @staticmethod
     def _maps(op: Any) -> list[Dims] | None:
@@ -350,10 +396,7 @@ class _BlockReader:
         return None
 
     def _scalar(self, value: Any, scalars: dict[Any, Expr | None]) -> Expr | None:
-        if value in scalars:
-            return scalars[value]
-        number = self._numbers.get(value)
-        return None if number is None else self.graph.constants.get(number)
+        return scalars[value] if value in scalars else self._number(value)
 
     def _part(
         self, expr: Expr, out: int, dims: Dims, sizes: tuple[int | None, ...], numbers: list[int], value: int
@@ -390,10 +433,10 @@ class _BlockReader:
                 self._closed_view(node)
         elif node.kind == "compute":
             tensors = [o.value for o in node.operands if o.value not in graph.constants and o.value not in graph.closed]
-            if tensors and all(value in graph.weights for value in tensors):
+            if (tensors and all(value in graph.weights for value in tensors)) or (
+                not tensors and not self._closed_compute(node)
+            ):
                 graph.weights.update(part.value for part in node.parts if part is not None)
-            elif not tensors and len(node.parts) == 1:
-                self._closed_compute(node)
 
     def _closed_view(self, node: Node) -> None:
         graph = self.graph
@@ -408,11 +451,11 @@ class _BlockReader:
         graph.closed[node.result] = place(graph.closed[node.source], [moves[i] for i in range(len(moves))])
         graph.sources[node.result] = graph.sources[node.source] | {node.index}
 
-    def _closed_compute(self, node: Node) -> None:
+    def _closed_compute(self, node: Node) -> bool:
         graph = self.graph
-        (part,) = node.parts
+        part = node.parts[0] if len(node.parts) == 1 else None
         if part is None or part.combine is not None or None in part.dims or not is_cheap(part.expr):
-            return
+            return False
         sources = {node.index}
         values: dict[str, Expr] = {}
         for k, operand in enumerate(node.operands):
@@ -424,6 +467,7 @@ class _BlockReader:
         onto: dict[int, int] = {loop: dim for dim, loop in enumerate(part.dims) if loop is not None}
         graph.closed[part.value] = place(fill(part.expr, values), [onto[i] for i in range(len(node.loops))])
         graph.sources[part.value] = frozenset(sources)
+        return True
 
 
 def fill(expr: Expr, values: dict[str, Expr]) -> Expr:

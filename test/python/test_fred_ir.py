@@ -118,7 +118,7 @@ CASES: dict[str, tuple[Callable[..., Tensor], Callable[[], tuple[Tensor, ...]], 
     "cross_entropy": (
         lambda x, t: F.cross_entropy(x, t),
         lambda: (torch.randn(ROW), torch.tensor([1, 2, 3, -100, 5])),
-        [2, 2],
+        [3, 1, 1],
     ),
     "entropy of a softmax": (entropy, lambda: (torch.randn(ROW),), [3]),
     "weighted variance": (weighted_variance, lambda: (torch.randn(ROW), torch.randn(ROW)), [4]),
@@ -272,7 +272,7 @@ def test_one_kernel_names_all_its_actions(name: str) -> None:
     function, inputs, _ = CASES[name]
     torch.manual_seed(0)
     args = inputs()
-    exe = covan_mlir.compile_module(Function(function), args, options=CompileOptions(fuse_reductions=True))
+    exe = covan_mlir.compile_module(Function(function), args)
     np.testing.assert_allclose(np.asarray(exe(*args)), function(*args).numpy(), rtol=1e-4, atol=1e-5)
     (site,) = exe.lineage.sites
     assert site.kernel.startswith("fred_")
@@ -288,10 +288,23 @@ def test_fusion_can_be_turned_off() -> None:
     assert not any(site.kernel.startswith("fred_") for site in exe.lineage.sites)
 
 
+def test_what_does_not_pay_is_not_fused(caplog: pytest.LogCaptureFixture) -> None:
+    model = Function(lambda x: torch.sin(x).sum(-1))
+    with caplog.at_level(logging.INFO, "covan_mlir"):
+        exe = covan_mlir.compile_module(model, (torch.randn(6),))
+    assert not any(site.kernel.startswith("fred_") for site in exe.lineage.sites)
+    (message,) = [record.getMessage() for record in caplog.records if "not fused" in record.getMessage()]
+    assert "it does not pay: predicted to take" in message
+    assert "sum_1 (aten.sum.dim_IntList)" in message
+    assert "test_fred_ir.py:" in message
+    exe = covan_mlir.compile_module(model, (torch.randn(512, 512),))
+    assert [site.kernel[:5] for site in exe.lineage.sites] == ["fred_"]
+
+
 def test_twins_share_a_kernel() -> None:
     model = Function(lambda x, y: torch.softmax(x, -1) @ torch.softmax(y, -1).T)
     args = (torch.randn(ROW), torch.randn(ROW))
-    exe = covan_mlir.compile_module(model, args, options=CompileOptions(fuse_reductions=True))
+    exe = covan_mlir.compile_module(model, args)
     fused = [site for site in exe.lineage.sites if site.kernel.startswith("fred_")]
     names = {exe.lineage.actions[action].name for site in fused for action in site.trace}
     assert {"softmax", "softmax_1"} <= names

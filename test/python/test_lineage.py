@@ -26,7 +26,7 @@ class Block(nn.Module):
 class Model(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList([Block(16), Block(16)])
+        self.blocks = nn.ModuleList([Block(16), Block(16), Block(16)])
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for block in self.blocks:
@@ -56,8 +56,10 @@ def test_twin_blocks_share_kernels_but_not_sites(exe: covan_mlir.Executable) -> 
 
 
 def test_fused_softmax_is_one_site(exe: covan_mlir.Executable) -> None:
+    """With the sum that only it reads: the last block's product stands alone."""
     (site,) = exe.lineage.where("softmax")
-    assert names(exe.lineage, site.id) == ["softmax"]
+    assert names(exe.lineage, site.id) == ["add_2", "softmax"]
+    assert [names(exe.lineage, other.id) for other in exe.lineage.where("linear_5")] == [["linear_5"]]
 
 
 def test_command_buffers_name_every_site_once_in_order(exe: covan_mlir.Executable) -> None:
@@ -70,9 +72,10 @@ def test_queries(exe: covan_mlir.Executable) -> None:
     relu = lineage.find("relu")[0]
     assert lineage.where(relu) == lineage.where(relu.id) == lineage.where("relu")
     line = inspect.getsourcelines(Block.forward)[1] + 1
-    both = lineage.where(f"test_lineage.py:{line}")
-    assert both == lineage.where(f"{__file__}:{line}") == lineage.where("blocks.0") + lineage.where("blocks.1")
-    assert lineage.where("blocks") == both
+    found = lineage.where(f"test_lineage.py:{line}")
+    every = lineage.where("blocks.0") + lineage.where("blocks.1") + lineage.where("blocks.2")
+    assert found == lineage.where(f"{__file__}:{line}") == every
+    assert lineage.where("blocks") == found
     assert lineage.where("module:blocks.0.up") == lineage.where("linear")
 
 
@@ -92,7 +95,7 @@ def test_unknown_names(exe: covan_mlir.Executable, question: str | int, message:
 
 
 def test_unknown_site(exe: covan_mlir.Executable) -> None:
-    with pytest.raises(KeyError, match="no site 99: the program has 5"):
+    with pytest.raises(KeyError, match="no site 99: the program has 7"):
         exe.lineage.why(99)
 
 

@@ -1,0 +1,145 @@
+"""Plain PyTorch programs around reductions: fused, they compute what eager does, and their lineage holds together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import covan_mlir
+
+
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Tensor) -> Any:
+        return self.function(*args)
+
+
+def affine(norm: nn.Module) -> nn.Module:
+    for parameter in norm.parameters():
+        nn.init.normal_(parameter)
+    return norm
+
+
+def focal(x: Tensor, t: Tensor) -> Tensor:
+    logs = torch.log_softmax(x, -1)
+    return -(F.one_hot(t, x.shape[-1]) * (1 - logs.exp()) ** 2 * logs).sum(-1)
+
+
+def divergence(x: Tensor, y: Tensor) -> Tensor:
+    return (torch.softmax(x, -1) * (torch.log_softmax(x, -1) - torch.log_softmax(y, -1))).sum(-1)
+
+
+def statistics(x: Tensor) -> tuple[Tensor, ...]:
+    mean, var = x.mean(-1), x.var(-1)
+    return mean, var, x.amax(-1), (x - mean[..., None]) / torch.sqrt(var[..., None] + 1e-5)
+
+
+def spread(x: Tensor) -> Tensor:
+    low, high = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
+    return (x - low) / (high - low)
+
+
+def contrastive(a: Tensor, b: Tensor) -> Tensor:
+    return F.cross_entropy(F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).T / 0.07, torch.arange(a.shape[0]))
+
+
+def pooled(x: Tensor, w: Tensor) -> Tensor:
+    return torch.einsum("bs,bsd->bd", torch.softmax(x @ w, -1), x)
+
+
+def temperature(x: Tensor, t: Tensor) -> Tensor:
+    return torch.softmax(-x / t, -1)
+
+
+def standardised(x: Tensor) -> Tensor:
+    return (x - x.mean((1, 2), keepdim=True)) / x.std((1, 2), keepdim=True)
+
+
+sdpa = F.scaled_dot_product_attention
+LABELS = torch.tensor([1, 2, 3, -100, 5, 0])
+
+
+def r(*shape: int) -> Tensor:
+    return torch.randn(*shape)
+
+
+def heads(count: int = 2, length: int = 40, width: int = 8) -> Tensor:
+    return r(1, count, length, width)
+
+
+# name: program, inputs, (kernels of fused reductions, sites of the whole program)
+PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Tensor, ...]], tuple[int, int]]] = {
+    "group norm": (affine(nn.GroupNorm(2, 4)), lambda: (r(2, 4, 3, 3),), (1, 5)),
+    "instance norm": (affine(nn.InstanceNorm2d(4, affine=True)), lambda: (r(2, 4, 5, 5),), (1, 1)),
+    "layer norm over two axes": (affine(nn.LayerNorm((5, 7))), lambda: (r(3, 5, 7),), (1, 1)),
+    "batch norm in training": (lambda x: F.batch_norm(x, None, None, training=True), lambda: (r(4, 3, 5, 5),), (1, 1)),
+    "standardised over two axes": (standardised, lambda: (r(2, 5, 7),), (1, 1)),
+    "softmax over two axes": (lambda x: torch.softmax(x.flatten(1), -1).view_as(x), lambda: (r(2, 5, 7),), (1, 1)),
+    "log-probability of a label": (
+        lambda x, t: torch.log_softmax(x, -1).gather(-1, t[:, None]),
+        lambda: (r(6, 17), LABELS.abs() % 17),
+        (1, 1),
+    ),
+    "cross-entropy": (lambda x, t: F.cross_entropy(x, t, reduction="none"), lambda: (r(6, 17), LABELS), (1, 1)),
+    "cross-entropy of maps": (
+        lambda x, t: F.cross_entropy(x, t, reduction="none"),
+        lambda: (r(2, 17, 6), torch.randint(0, 17, (2, 6))),
+        (1, 1),
+    ),
+    # The mean, and the number of labels that count, over six rows only.
+    "mean cross-entropy": (lambda x, t: F.cross_entropy(x, t), lambda: (r(6, 17), LABELS), (1, 5)),
+    "focal loss": (focal, lambda: (r(6, 17), LABELS.abs() % 17), (1, 1)),
+    "contrastive loss": (contrastive, lambda: (r(8, 16), r(8, 16)), (2, 5)),
+    "cosine similarity": (lambda x, y: F.cosine_similarity(x, y, -1), lambda: (r(5, 7), r(5, 7)), (1, 1)),
+    "divergence": (divergence, lambda: (r(5, 7), r(5, 7)), (1, 1)),
+    "pooling by attention": (pooled, lambda: (r(2, 50, 7), r(7)), (1, 2)),
+    "mean after softmax": (lambda x: torch.softmax(x, -1).mean(1), lambda: (r(2, 5, 7),), (1, 2)),
+    "several outputs": (statistics, lambda: (r(5, 7),), (2, 2)),
+    "between least and largest": (spread, lambda: (r(5, 40),), (1, 1)),
+    "temperature": (temperature, lambda: (r(5, 40), torch.tensor(0.7)), (1, 1)),
+    "bf16": (lambda x: torch.softmax(x, -1), lambda: (r(5, 40).bfloat16(),), (1, 1)),
+    "sdpa": (sdpa, lambda: (heads(), heads(), heads()), (1, 1)),
+    "sdpa, causal": (lambda q, k, v: sdpa(q, k, v, is_causal=True), lambda: (heads(), heads(), heads()), (1, 1)),
+    "sdpa, rows without a key": (
+        lambda q, k, v, m: sdpa(q, k, v, attn_mask=m),
+        lambda: (heads(), heads(), heads(), torch.arange(40)[:, None] % 3 > torch.zeros(40)),
+        (1, 1),
+    ),
+    "sdpa, grouped queries": (
+        lambda q, k, v: sdpa(q, k, v, enable_gqa=True),
+        lambda: (heads(4), heads(), heads()),
+        (1, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_fused_programs_agree_with_eager(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    function, inputs, counts = PROGRAMS[name]
+    torch.manual_seed(0)
+    args = inputs()
+    model = function if isinstance(function, nn.Module) else Function(function)
+    with caplog.at_level(logging.INFO, "covan_mlir"):
+        exe = covan_mlir.compile_module(model, args)
+    sites = [site for site in exe.lineage.sites if site.phase == "call"]
+    fused = [site for site in sites if site.kernel.startswith("fred_")]
+    assert (len(fused), len(sites)) == counts, caplog.text
+    with torch.no_grad():
+        expected = model(*args)
+    got = exe(*args)
+    for a, b in zip(*((x if isinstance(x, tuple) else (x,)) for x in (got, expected)), strict=True):
+        same = {"rtol": 1e-2, "atol": 1e-2} if b.dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-5}
+        np.testing.assert_allclose(np.asarray(a.float()), b.float().numpy(), **same)
+    assert exe.verify(), exe.verify()
