@@ -53,7 +53,7 @@ def _compiled(chain: Chain, machine: Machine, lanes: int) -> float:
         moved = sum(
             prod(sizes[a] for a in chain.values[n].axes) * bits(chain.values[n].dtype) // 8 for n in (name, *read)
         )
-        instructions = prod(sizes[a] for a in axes) * work
+        instructions = float(prod(sizes[a] for a in axes) * work)
         contracts = sum(bool(swept & set(chain.values[n].axes)) and set(chain.values[n].axes) != axes for n in read) > 1
         if isinstance(step, Map) or contracts:
             instructions /= lanes
