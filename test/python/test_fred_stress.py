@@ -9,6 +9,9 @@ from typing import Literal
 import numpy as np
 import plain_chains as chains
 import pytest
+import torch
+from fred_chains import attention, plain_attention, row_cases
+from test_cpu_kernels import inputs_of, kernel, run, wider
 
 from covan_mlir.fred.algebra import compare
 from covan_mlir.fred.chain import Chain
@@ -17,6 +20,7 @@ from covan_mlir.fred.interpret import interpret, sizes_of
 from covan_mlir.fred.run import run_fusion
 from covan_mlir.fred.scalars import Array, is_float
 from covan_mlir.fred.simplify import normalise
+from covan_mlir.lowering.cpu.alone import Alone
 
 LENGTHS = (1, 15, 16, 17, 1023)
 NAMES = (
@@ -179,3 +183,58 @@ def test_a_fully_masked_row_is_nan_and_its_neighbours_are_not() -> None:
     got = run_fusion(fuse(chain), arrays, 16, 2)["o"]
     assert np.isnan(got[:, 3]).all()
     assert np.isfinite(np.delete(got, 3, axis=1)).all()
+
+
+DENORMALS = 10
+"""The row of `rows` that IREE's workers flush to zero."""
+
+
+def agree(got: Array, torchs: torch.Tensor, exact: torch.Tensor, moved: torch.Tensor) -> None:
+    """NaN and infinities where torch has them, and at most four times torch's own error.
+
+    Or four times what half a unit in the last place of each input does (``moved``): torch may be lucky in one row.
+    Where torch itself overflows and f64 does not, that depends on the order of its sums, and is not compared.
+    """
+    a, b, c, d = (np.asarray(x, np.float64) for x in (got, torchs, exact, moved))
+    wrong = np.argwhere(~same_kind(a, b) & same_kind(b, c))
+    assert not wrong.size, f"{wrong[:5].tolist()}: {a[tuple(wrong[0])]} for {b[tuple(wrong[0])]}"
+    finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c) & np.isfinite(d)
+    if finite.any():
+        x, y, z, w = (v[finite] for v in (a, b, c, d))
+        unit = np.abs(z).max() * float(np.finfo(np.float32).eps)
+        own = max(np.abs(y - z).max(), np.abs(w - z).max(), unit, float(np.finfo(np.float32).smallest_normal))
+        assert np.abs(x - z).max() <= 4 * own, f"{np.abs(x - z).max()} against {own}"
+
+
+def half_a_unit(x: torch.Tensor) -> torch.Tensor:
+    """The elements in f64, every other one half a unit in the last place larger, the others smaller."""
+    sign = 1.0 - 2.0 * (torch.arange(x.shape[-1]) % 2)
+    return x.double() * (1 + 2.0**-24 * sign)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_hard_rows_in_generated_kernels(length: int) -> None:
+    hard = torch.from_numpy(rows(length, 3))
+    cases = row_cases(len(hard), length)
+    if length == 1:
+        del cases["norm_of_normalised"]  # 0 / 0, or not, as the rounding of the mean wants
+    alone = Alone([kernel(chain, name) for name, (chain, _) in cases.items()])
+    for name, (chain, reference) in cases.items():
+        rest = inputs_of(chain)[1:]
+        got, torchs = run(alone, name, [hard, *rest]), reference(hard, *rest)
+        exact, moved = (reference(x, *wider(rest)) for x in (hard.double(), half_a_unit(hard)))
+        for row in range(len(hard)):
+            if row != DENORMALS or name not in ("rms_norm", "norm_of_normalised"):  # these multiply by a thousand
+                agree(got[row], torchs[row], exact[row], moved[row])
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_hard_masks_in_generated_kernels(length: int) -> None:
+    chain = attention(2, 27, length, 16, "bias")
+    q, k, v, bias = inputs_of(chain)
+    bias[:] = torch.from_numpy(rows(length, 5))[: bias.shape[1]]
+    got, torchs = run(Alone([kernel(chain)]), "k", [q, k, v, bias]), plain_attention("bias", q, k, v, bias)
+    exact, moved = (plain_attention("bias", *wider([q, k, v]), x) for x in (bias.double(), half_a_unit(bias)))
+    for head in range(2):
+        for row in range(bias.shape[1]):
+            agree(got[head, row], torchs[head, row], exact[head, row], moved[head, row])

@@ -23,7 +23,7 @@ from covan_mlir.fred.chain import Chain, Input, Map, Reduce
 from covan_mlir.fred.expression import Apply, Const, Expr, Read, reads, walk
 from covan_mlir.fred.forms import Guard
 from covan_mlir.fred.interpret import Space, Value, run_step
-from covan_mlir.fred.rolling import Loop, write
+from covan_mlir.fred.rolling import Loop, divides, write
 from covan_mlir.fred.run import Env, run_loop
 from covan_mlir.fred.scalars import DTYPES, is_float
 
@@ -190,7 +190,7 @@ def _search(
         full = replace(loop, guards=tuple(guards.values()), poisoned={**poisoned, target: poison}, careful=careful)
         return full, trial.differs(_up_to(full, checked), checked)
 
-    for careful in (False, True):
+    for careful in (False, True) if divides(loop.repairs[target]) else (False,):
         for combination in _choices(loop, statistics, chosen):
             guards = {**chosen, **{name: guard for name, (guard, _) in combination.items() if guard}}
             poison = tuple(name for name, (guard, poisons) in combination.items() if guard and poisons)

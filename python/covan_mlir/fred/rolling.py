@@ -181,7 +181,7 @@ def _repaired(loop: Loop, step: Reduce, guarded: Mapping[str, Guard], side: str)
             names[name] = after[plain]
     careful = step.name in loop.careful
     update = rename(rebuild(repair.update, _quotient_of_equals) if careful else repair.update, names)
-    if not _divides(repair) or not (guarded.keys() & before.keys() or careful):
+    if not divides(repair) or not (guarded.keys() & before.keys() or careful):
         return update
     # A statistic that stays, stays: no infinity is taken from or divided by itself.
     tests = [compare("oeq", Read(before[n], step.dtype), Read(after[n], step.dtype)) for n in before]
@@ -195,7 +195,7 @@ def _quotient_of_equals(node: Expr) -> Expr:
     return node
 
 
-def _divides(repair: Repair) -> bool:
+def divides(repair: Repair) -> bool:
     """Whether a repair divides: then infinite statistics make NaN of a factor that is one."""
     return any(isinstance(node, Apply) and node.op == "arith.divf" for node in walk(repair.update))
 
