@@ -163,7 +163,7 @@ class Fusion:
 
         if not self.called:
             return
-        texts = {kernel.name: kernel.text for kernel in self.kernels.values() if isinstance(kernel, Kernel)}
+        kernels = {kernel.name: kernel for kernel in self.kernels.values() if isinstance(kernel, Kernel)}
         with state.session.context as context, ir.Location.unknown():
             # An op of a dialect that is not loaded yet would be one of an unknown dialect for ever.
             context.get_dialect_descriptor("flow")
@@ -177,29 +177,37 @@ class Fusion:
                 for block in view.regions[0]:
                     calls = [inner.operation for inner in block if inner.operation.name == "func.call"]
                     for call in calls:
-                        if ir.FlatSymbolRefAttr(call.attributes["callee"]).value in self.called:
-                            _dispatch(call)
+                        if (name := ir.FlatSymbolRefAttr(call.attributes["callee"]).value) in self.called:
+                            _dispatch(call, kernels[name])
             for name in self.called:
-                kernel = ir.Module.parse(texts[name])  # owns what is in it until that is moved
+                kernel = ir.Module.parse(kernels[name].text)  # owns what is in it until that is moved
                 for op in list(kernel.body.operations):
                     op.detach_from_parent()
                     body.append(op)
 
 
-def _dispatch(call: Any) -> None:
+def _dispatch(call: Any, kernel: Kernel) -> None:
     import iree.compiler.ir as ir
 
-    kernel = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
-    operands = list(call.operands)
-    attributes = {
-        "entry_points": ir.ArrayAttr.get([ir.SymbolRefAttr.get([kernel, kernel])]),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, len(operands), 0, 0]),
-    }
-    kinds = [result.type for result in call.results]
-    with call.location, ir.InsertionPoint(call):
-        op = ir.Operation.create("flow.dispatch", kinds, operands, attributes=attributes)
-    for before, after in zip(call.results, op.results, strict=True):
-        before.replace_all_uses_with(after)
+    from covan_mlir.dialects.prov_locations import fused_key, fused_of
+
+    values = dict(zip([operand.name for operand in kernel.inputs], call.operands, strict=True))
+    for step in kernel.dispatches:
+        attributes = {
+            "entry_points": ir.ArrayAttr.get([ir.SymbolRefAttr.get([step.name, step.name])]),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, len(step.inputs), 0, 0]),
+        }
+        kinds = [ir.Type.parse(operand.tensor) for operand in step.outputs]
+        where = call.location
+        if step.outputs != kernel.outputs and (said := fused_of(where)) is not None:
+            # States of a part: partial results of all that the chain performs.
+            where = ir.Location.name(fused_key([said[1]] * len(kinds), said[1]), where)
+        with where, ir.InsertionPoint(call):
+            operands = [values[operand.name] for operand in step.inputs]
+            op = ir.Operation.create("flow.dispatch", kinds, operands, attributes=attributes)
+        values |= dict(zip([operand.name for operand in step.outputs], op.results, strict=True))
+    for before, operand in zip(call.results, kernel.outputs, strict=True):
+        before.replace_all_uses_with(values[operand.name])
     call.erase()
 
 

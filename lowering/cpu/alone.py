@@ -16,7 +16,7 @@ def program(kernels: Sequence[Kernel]) -> str:
     layouts, bodies = [], []
     for kernel in kernels:
         head, _, rest = kernel.text.partition("module {\n")
-        alias = f"#layout_{kernel.name}"
+        alias = f"#layout_{kernel.name}_"
         layouts.append(head.replace("#pipeline_layout", alias).replace("#layout ", alias + " "))
         body = rest.rstrip().removesuffix("}")
         bodies.append(body.replace("#pipeline_layout", alias).replace("(#layout)", f"({alias})") + _call(kernel))
@@ -24,16 +24,24 @@ def program(kernels: Sequence[Kernel]) -> str:
 
 
 def _call(kernel: Kernel) -> str:
-    arguments = ", ".join(f"%a{n}: {operand.tensor}" for n, operand in enumerate(kernel.inputs))
-    types = ", ".join(operand.tensor for operand in kernel.inputs)
+    values = {operand.name: f"%a{n}" for n, operand in enumerate(kernel.inputs)}
+    arguments = ", ".join(f"{values[operand.name]}: {operand.tensor}" for operand in kernel.inputs)
+    lines = []
+    for n, step in enumerate(kernel.dispatches):
+        count = len(step.outputs)
+        names = ", ".join(values[operand.name] for operand in step.inputs)
+        types = ", ".join(operand.tensor for operand in step.inputs)
+        results = ", ".join(operand.tensor for operand in step.outputs)
+        lines.append(
+            f"    %r{n}{f':{count}' if count > 1 else ''} = flow.dispatch @{step.name}::@{step.name}({names}) : "
+            f"({types}) -> {f'({results})' if count > 1 else results}\n"
+        )
+        for k, operand in enumerate(step.outputs):
+            values[operand.name] = f"%r{n}#{k}" if count > 1 else f"%r{n}"
+    returned = ", ".join(values[operand.name] for operand in kernel.outputs)
     results = ", ".join(operand.tensor for operand in kernel.outputs)
-    names = ", ".join(f"%a{n}" for n in range(len(kernel.inputs)))
-    count = len(kernel.outputs)
-    returned = ", ".join(f"%r#{n}" for n in range(count)) if count > 1 else "%r"
     return (
-        f"  func.func @{kernel.name}_main({arguments}) -> ({results}) {{\n"
-        f"    %r{f':{count}' if count > 1 else ''} = flow.dispatch {kernel.dispatch}({names}) : ({types}) -> "
-        f"{f'({results})' if count > 1 else results}\n"
+        f"  func.func @{kernel.name}_main({arguments}) -> ({results}) {{\n{''.join(lines)}"
         f"    return {returned} : {results}\n  }}\n"
     )
 

@@ -85,6 +85,16 @@ def _find(op: Any, name: str) -> Any:
     return None
 
 
+def joined(first: str, second: str) -> str:
+    """Two modules of executables as one."""
+    with ir.Context(), ir.Location.unknown():
+        module, other = ir.Module.parse(first), ir.Module.parse(second)
+        for op in list(other.body.operations):
+            op.detach_from_parent()
+            module.body.append(op)
+        return str(module.operation.get_asm(large_elements_limit=1 << 30))
+
+
 class Code:
     """The function of one kernel, being written.
 

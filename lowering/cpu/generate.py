@@ -9,13 +9,14 @@ from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import reads
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.fred.fuse import fuse
-from covan_mlir.lowering.cpu.emit import Code
+from covan_mlir.lowering.cpu.emit import Code, joined
 from covan_mlir.lowering.cpu.errors import UnsupportedError
-from covan_mlir.lowering.cpu.kernel import Kernel, Operand, Refusal
+from covan_mlir.lowering.cpu.kernel import Dispatch, Kernel, Operand, Refusal
 from covan_mlir.lowering.cpu.keys import KeyWriter
 from covan_mlir.lowering.cpu.machine import Machine, bits
+from covan_mlir.lowering.cpu.merge import MergeWriter, part_operands, read_after
 from covan_mlir.lowering.cpu.queries import QueryWriter
-from covan_mlir.lowering.cpu.roles import roles
+from covan_mlir.lowering.cpu.roles import Roles, roles
 from covan_mlir.lowering.cpu.rows import RowWriter
 from covan_mlir.lowering.cpu.schedule import Schedule, contractions, predict, stack
 from covan_mlir.lowering.cpu.schedule import rows as rows_template
@@ -68,6 +69,7 @@ def generate(
         return Refusal(reason)
     sizes = {axis.name: axis.size or 0 for axis in chain.axes}
     inputs, outputs = operands(chain, sizes)
+    several: tuple[Dispatch, ...] = ()
     try:
         if len({frozenset(step.over) for step in chain.reductions}) == 1:
             chain = without_twins(chain)
@@ -80,19 +82,45 @@ def generate(
             fusion = fusion or fuse(chain)
             found = roles(fusion)
             schedule = schedule or contractions(fusion.chain, machine, found)
-            code = Code(name, inputs, outputs, schedule.lanes)
+            left = part_operands(found, sizes, schedule.split) if schedule.split > 1 else ()
+            code = Code(name, inputs, left or outputs, schedule.lanes)
             if (needed := stack(fusion.chain, machine, schedule, found)) > machine.stack:
                 return Refusal(f"its tiles take {needed} bytes of stack, of which there are {machine.stack}")
             made = KeyWriter if schedule.shape == "keys" else QueryWriter
             writer: KeyWriter | QueryWriter = made(code, fusion, sizes, schedule, found)
             workgroups = (writer.workgroups, 1, 1)
             text = code.write(writer.write, workgroups)
-            flops = int(_flops(fusion.chain, sizes) * writer.span.share(max(found.free, key=lambda a: sizes[a])))
+            if left:
+                text, several = _merged(text, Dispatch(name, inputs, left), outputs, fusion, sizes, schedule, found)
+            flops = int(
+                _flops(fusion.chain, sizes) * writer.span.share(max(found.free, key=lambda a: sizes[a], default=None))
+            )
     except UnsupportedError as error:
         return Refusal(str(error))
     moved = sum(prod(operand.shape) * bits(operand.dtype) // 8 for operand in (*inputs, *outputs))
     seconds = predict(chain, machine, schedule)
-    return Kernel(name, text, workgroups, inputs, outputs, chain, schedule, seconds, flops, moved)
+    return Kernel(name, text, workgroups, inputs, outputs, chain, schedule, seconds, flops, moved, several)
+
+
+def _merged(
+    text: str,
+    first: Dispatch,
+    outputs: tuple[Operand, ...],
+    fusion: Fusion,
+    sizes: Mapping[str, int],
+    schedule: Schedule,
+    found: Roles,
+) -> tuple[str, tuple[Dispatch, ...]]:
+    """The module with a second executable that merges what the first one leaves -> (text, both dispatches)."""
+    split = found.stage.split
+    if split is None:
+        raise UnsupportedError("nobody knows how the states of two parts merge")
+    wanted = read_after(fusion, found)
+    read = (*(value for value in first.inputs if value.name in wanted), *first.outputs)
+    second = Dispatch(f"{first.name}_merge", read, outputs)
+    code = Code(second.name, read, outputs, schedule.lanes)
+    writer = MergeWriter(code, fusion, sizes, schedule, found, split)
+    return joined(text, code.write(writer.write, (writer.workgroups, 1, 1))), (first, second)
 
 
 def _flops(chain: Chain, sizes: Mapping[str, int]) -> int:

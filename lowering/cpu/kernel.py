@@ -28,18 +28,34 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """One dispatch that computes a chain.
+class Dispatch:
+    """One of the dispatches of a kernel.
 
     Attributes:
         name: symbol of the ``hal.executable.source`` and, in it, of its only export.
-        text: a module that holds nothing but that executable source.
-        workgroups: workgroups along x, y, z.
-        inputs: operands of the dispatch, in the order of the chain's inputs.
-        outputs: results of the dispatch, in the order of the chain's outputs.
+        inputs: its operands: inputs of the kernel, and what earlier dispatches give.
+        outputs: its results.
+    """
+
+    name: str
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The code that computes a chain: one dispatch, or, where a loop runs in parts, one more that merges them.
+
+    Attributes:
+        name: symbol of the ``hal.executable.source`` and, in it, of its only export; further ones begin with it.
+        text: a module that holds nothing but the executable sources.
+        workgroups: workgroups of the first dispatch along x, y, z.
+        inputs: what it reads, in the order of the chain's inputs.
+        outputs: what it gives, in the order of the chain's outputs.
         seconds: predicted time.
         flops: floating-point operations of the contractions, those skipped by masks left out.
         bytes: bytes of inputs and outputs.
+        several: its dispatches, where there is more than one.
     """
 
     name: str
@@ -52,11 +68,12 @@ class Kernel:
     seconds: float
     flops: int
     bytes: int
+    several: tuple[Dispatch, ...] = ()
 
     @property
-    def dispatch(self) -> str:
-        """Symbol of the export, as ``flow.dispatch`` names it."""
-        return f"@{self.name}::@{self.name}"
+    def dispatches(self) -> tuple[Dispatch, ...]:
+        """Its dispatches, in order; the last one gives the outputs."""
+        return self.several or (Dispatch(self.name, self.inputs, self.outputs),)
 
 
 @dataclass(frozen=True)

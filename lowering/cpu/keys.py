@@ -28,6 +28,7 @@ from covan_mlir.lowering.cpu.evaluate import (
     narrow,
 )
 from covan_mlir.lowering.cpu.masks import Span
+from covan_mlir.lowering.cpu.merge import PART, part_dtype, part_name
 from covan_mlir.lowering.cpu.plan import Pass, counted, plan, row_steps
 from covan_mlir.lowering.cpu.roles import Roles
 from covan_mlir.lowering.cpu.schedule import Schedule
@@ -72,13 +73,13 @@ class KeyWriter:
 
     @property
     def workgroups(self) -> int:
-        """Workgroups, one per position of the axes that rows do not share keys along."""
-        return prod(self.sizes[axis] for axis in self.batch)
+        """Workgroups, one per position of the axes that rows do not share keys along, and part of the loop."""
+        return self.schedule.split * prod(self.sizes[axis] for axis in self.batch)
 
     def write(self) -> None:
         """The whole function."""
         code = self.code
-        rest = code.workgroup
+        rest, self.part = code.divmod(code.workgroup, self.schedule.split)
         self.position: dict[str, Value] = {}
         for axis in reversed(self.batch):
             rest, self.position[axis] = code.divmod(rest, self.sizes[axis])
@@ -88,7 +89,15 @@ class KeyWriter:
         low, high = self.span.bounds(code, first, last)
         if counted(self.roles.rolling):
             low, high = 0, self.sizes[self.stream]
-        self._finish(self._loop(low, high))
+        self.begin: Value | int = 0
+        if self.schedule.split == 1:
+            self._finish(self._loop(low, high))
+            return
+        length = padded(-(-self.sizes[self.stream] // self.schedule.split), self.block)
+        self.begin = code.mul(self.part, length)
+        low = code.max(self.begin, low)
+        high = code.min(code.min(code.add(self.begin, length), self.sizes[self.stream]), high)
+        self._leave(self._loop(low, high))
 
     def _memory(self) -> None:
         code, rows = self.code, len(self.rows)
@@ -133,7 +142,8 @@ class KeyWriter:
 
         def block(start: Value, values: list[Value], count: Value | int) -> list[Value]:
             known = named(values, "old")
-            for moment, number in (("local", count), ("old", start)):
+            seen = start if isinstance(self.begin, int) else code.op("subi", start, self.begin)
+            for moment, number in (("local", count), ("old", seen)):
                 whole = code.cast("index_cast", code.add(number), "i64")
                 for row in known:
                     row[f"count.{moment}"] = Uniform(code.cast("sitofp", whole, self.dtype))
@@ -286,6 +296,35 @@ class KeyWriter:
                 code.store(value, self.accumulators[state], code.add(e, r * self.features))
 
     # After the loop
+
+    def _leave(self, known: Known) -> None:
+        # The state of this part, for the merge.
+        code, sizes = self.code, {**self.sizes, PART: self.schedule.split}
+        for state in self.states:
+            for r, row in enumerate(known):
+                at, _ = address(code, (PART, *state.axes), sizes, self._place(r, None, {}, **{PART: self.part}))
+                value = row[f"{state.name}.new"]
+                assert isinstance(value, Uniform)
+                code.set_scalar(narrow(code, value.value, part_dtype(state)), code.memory[part_name(state.name)], at)
+        if self.wide is None:
+            return
+        wide = self.wide
+
+        def chunk(e: Value, none: list[Value], length: int) -> list[Value]:
+            valid = None if length == code.lanes else code.prefix(length)
+            for state in self.wide_states:
+                for r in range(len(self.rows)):
+                    place = self._place(r, wide, {}, valid, **{wide: e, PART: self.part})
+                    at, distance = address(code, (PART, *state.axes), sizes, place)
+                    value = code.load(self.accumulators[state.name], code.add(e, r * self.features))
+                    memory = code.memory[part_name(state.name)]
+                    if distance == 1:
+                        code.store(value, memory, at, valid)
+                    else:
+                        code.scatter(value, memory, at, distance, valid)
+            return none
+
+        code.spans(0, self.sizes[wide], code.lanes, [], chunk)
 
     def _finish(self, known: Known) -> None:
         code, wide = self.code, self.wide

@@ -161,15 +161,15 @@ class Span:
                 low = code.max(code.mul(code.divmod(start, self.step)[0], self.step), low)
         return low, high
 
-    def share(self, axis: str) -> float:
-        """Part of all positions that are not masked, where only one of the rows' axes matters."""
-        size, rows = self.sizes[self.stream], self.sizes[axis]
+    def share(self, axis: str | None) -> float:
+        """Part of all positions that are not masked, where only one of the rows' axes matters, or none."""
+        size, rows = self.sizes[self.stream], self.sizes[axis] if axis else 1
         total = 0
         for row in range(rows):
             low, high = 0, size
             for bound in self.limits:
                 factors = dict(bound.factors)
-                rest = factors.get(axis, 0) * row + bound.constant
+                rest = factors.get(axis or "", 0) * row + bound.constant
                 if factors[self.stream] < 0:
                     high = min(high, rest + 1)
                 else:

@@ -16,7 +16,7 @@ class Roles:
     Attributes:
         stream: the axis of the loop: keys.
         rows: axes of the statistics.
-        free: those of them that some streamed input does not have: positions that share it.
+        free: those of them that some streamed input does not have: positions that share it. None: each row is alone.
         wide: axis that some accumulators have besides the rows': features of the values.
         inner: reductions under the loop, for each position of it: the scores.
     """
@@ -52,6 +52,4 @@ def roles(fusion: Fusion) -> Roles:
     # Keys and values, not masks: what has features besides the loop's and the rows' axes.
     streamed = [v for v in fusion.chain.inputs if stream in v.axes and not {stream, *narrow}.issuperset(v.axes)]
     free = tuple(axis for axis in narrow if any(axis not in value.axes for value in streamed))
-    if not free:
-        raise UnsupportedError("no two rows share anything")
     return Roles(stage, rolling, stream, narrow, free, extra.pop() if extra else None, inner)

@@ -32,6 +32,7 @@ class Schedule:
         block: positions of the streamed axis per step; the scratch tiles are this long.
         keep: values that are written to scratch where they are first computed, instead of computed again.
         nontemporal: outputs bypass the caches.
+        split: parts that the streamed axis is cut into, each swept by a workgroup of its own; their states are merged.
     """
 
     shape: Shape
@@ -44,6 +45,7 @@ class Schedule:
     block: int
     keep: tuple[str, ...] = ()
     nontemporal: bool = False
+    split: int = 1
 
 
 def lanes(chain: Chain, machine: Machine) -> int:
@@ -87,12 +89,20 @@ def rows(chain: Chain, machine: Machine) -> Schedule:
     )
 
 
+ROW_GROUP = 32
+"""Rows that are computed together, if registers are few or wide enough."""
+
+
 def queries(chain: Chain, machine: Machine, found: Roles) -> Schedule:
     """Template for chains with contractions and many rows."""
     sizes = {axis.name: axis.size or 1 for axis in chain.axes}
     width = lanes(chain, machine)
     lane = max(found.free, key=lambda axis: sizes[axis])
-    vectors = min(4 if machine.registers >= 32 else 2, -(-sizes[lane] // width))
+    # Half of the registers accumulate; groups of some 32 rows read keys often enough from cache, and leave out what
+    # a causal mask does closely.
+    vectors = max(2, min(ROW_GROUP // width, machine.registers // 8))
+    unroll = machine.registers // 2 // vectors
+    vectors = min(vectors, -(-sizes[lane] // width))
     made = Schedule(
         shape="queries",
         lane=lane,
@@ -100,7 +110,7 @@ def queries(chain: Chain, machine: Machine, found: Roles) -> Schedule:
         parallel=((lane, vectors * width),),
         lanes=width,
         vectors=vectors,
-        unroll=4,
+        unroll=unroll,
         block=128,
     )
     while vectors > 1 and stack(chain, machine, made, found) > machine.stack:
@@ -118,6 +128,7 @@ def keys(chain: Chain, machine: Machine, found: Roles) -> Schedule:
     rows = prod(sizes[axis] for axis in found.free)
     features = sizes[found.wide] if found.wide else 1
     vectors = min(-(-features // width), 8, machine.registers // 4)
+    block = 256 if rows <= 4 else 128
     return Schedule(
         shape="keys",
         lane=found.stream,
@@ -126,8 +137,35 @@ def keys(chain: Chain, machine: Machine, found: Roles) -> Schedule:
         lanes=width,
         vectors=vectors,
         unroll=max(1, min(rows, machine.registers // 2 // vectors)),
-        block=256 if rows <= 4 else 128,
+        block=block,
+        split=parts(chain, machine, found, block),
     )
+
+
+SECOND_DISPATCH = 10e-6
+"""Seconds that it takes to wait for all workgroups and start others."""
+
+
+def parts(chain: Chain, machine: Machine, found: Roles, block: int) -> int:
+    """Into how many parts to cut the loop, so that all cores have as much to do.
+
+    Without enough groups of rows that share their keys, cores would be idle. Reading the streamed inputs is what a
+    group takes; from the last cache it is faster than from memory.
+    """
+    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    groups = prod(sizes[axis] for axis in found.rows if axis not in found.free)
+    longest = -(-sizes[found.stream] // block)
+    if found.stage.split is None or longest == 1:
+        return 1
+    streamed = [value for value in chain.inputs if found.stream in value.axes]
+    moved = sum(prod(sizes[axis] for axis in value.axes) * bits(value.dtype) // 8 for value in streamed)
+    near = 4 if moved <= machine.llc // 2 else 1
+    seconds = moved / groups / (machine.bandwidth * near)
+
+    def predicted(n: int) -> float:
+        return -(-groups * n // machine.cores) / n * seconds + (SECOND_DISPATCH if n > 1 else 0.0)
+
+    return min(range(1, min(longest, 4 * machine.cores) + 1), key=predicted)
 
 
 FEW_ROWS = 8
@@ -174,9 +212,14 @@ def legal_schedules(chain: Chain, machine: Machine, found: Roles | None = None) 
         if first.shape in ("rows", "columns"):
             block = first.block
         made = replace(first, unroll=unroll, vectors=vectors, block=block, parallel=group)
-        if made not in seen and _fits(chain, machine, made, found):
-            seen.add(made)
-            yield made
+        splits = {1, first.split}
+        if found and first.shape == "keys" and found.stage.split:
+            splits |= {n for n in (2, 4, 8, 16) if n * block <= (chain.sizes[found.stream] or 1)}
+        for split in sorted(splits):
+            cut = replace(made, split=split)
+            if cut not in seen and _fits(chain, machine, cut, found):
+                seen.add(cut)
+                yield cut
 
 
 def _fits(chain: Chain, machine: Machine, schedule: Schedule, found: Roles | None) -> bool:

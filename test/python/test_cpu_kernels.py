@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -22,11 +24,14 @@ from fred_chains import (
 from torch import Tensor
 
 from covan_mlir.fred.chain import Axis, Chain, Input
+from covan_mlir.fred.fuse import fuse
 from covan_mlir.lowering.cpu.alone import Alone, compile_text, program
 from covan_mlir.lowering.cpu.analysis import Sweeps
 from covan_mlir.lowering.cpu.generate import generate
 from covan_mlir.lowering.cpu.kernel import Kernel, Refusal
 from covan_mlir.lowering.cpu.machine import PRESETS, Machine, host
+from covan_mlir.lowering.cpu.roles import roles
+from covan_mlir.lowering.cpu.schedule import stack
 from covan_mlir.lowering.cpu.twins import without_twins
 
 MACHINE = dataclasses.replace(host(), cores=2)
@@ -255,6 +260,109 @@ def test_attention_with_masked_rows_infinities_and_nan(queries: int) -> None:
             close(got[at], torchs[at], exact[at])
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_loops_in_parts_are_merged(variant: str) -> None:
+    shapes = [(1, 1, 700, 20, 4, 3), (2, 2, 90, 144, 1, 2)]
+    chains = {
+        f"k{n}": (attention(heads, queries, keys, depth, variant, groups=groups), split)
+        for n, (heads, queries, keys, depth, groups, split) in enumerate(shapes)
+    }
+    # Short blocks, so that there are parts of which a mask leaves nothing.
+    alone = Alone([kernel(chain, name, split=split, block=32) for name, (chain, split) in chains.items()])
+    for name, (chain, _) in chains.items():
+        inputs = inputs_of(chain)
+        torchs, exact = plain_attention(variant, *inputs), plain_attention(variant, *wider(inputs))
+        close(run(alone, name, inputs), torchs, exact)
+
+
+def test_parts_of_masked_rows_infinities_and_nan() -> None:
+    chain = attention(5, 1, 150, 16, "bias")
+    q, k, v, bias = inputs_of(chain)
+    bias[0] = -math.inf
+    bias[1, 0, :140] = -math.inf
+    bias[2, 0, 20:] = -math.inf
+    bias[3, 0, 75] = math.nan
+    bias[4, 0, 75] = math.inf
+    got = run(Alone([kernel(chain, split=4, block=32)]), "k", [q, k, v, bias])
+    torchs, exact = plain_attention("bias", q, k, v, bias), plain_attention("bias", *wider([q, k, v, bias]))
+    for head in range(5):
+        close(got[head : head + 1], torchs[head : head + 1], exact[head : head + 1])
+
+
+def test_few_rows_are_split_over_the_cores() -> None:
+    machine = dataclasses.replace(MACHINE, cores=4)
+    assert kernel(attention(1, 1, 16384, 64), machine=machine).workgroups[0] % 4 == 0
+    assert kernel(attention(1, 1, 16384, 64, groups=8), machine=machine).workgroups[0] % 4 == 0
+    assert kernel(attention(8, 1, 16384, 64), machine=machine).schedule.split == 1
+    assert kernel(attention(1, 1, 128, 64), machine=machine).schedule.split == 1
+
+
+def test_rows_that_share_no_keys() -> None:
+    f = Floats()
+    steps = (
+        f.reduce("s", "hj", "d", "add", f.op("mulf", f.q, f.k)),
+        f.reduce("m", "h", "j", "max", f.s),
+        f.map("p", "hj", f.op("exp", f.op("subf", f.s, f.m))),
+        f.reduce("l", "h", "j", "add", f.p),
+        f.reduce("o", "he", "j", "add", f.op("mulf", f.p, f.v)),
+        f.map("y", "he", f.op("divf", f.o, f.l)),
+    )
+    axes = tuple(Axis(name, size) for name, size in {"h": 3, "j": 70, "d": 20, "e": 20}.items())
+    tensors = (Input("q", ("h", "d"), "f32"), Input("k", ("h", "j", "d"), "f32"), Input("v", ("h", "j", "e"), "f32"))
+    chain = Chain(axes, tensors, steps, ("y",))
+    q, k, v = inputs_of(chain)
+
+    def reference(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (torch.softmax(q[:, None] @ k.transpose(-1, -2), -1) @ v)[:, 0]
+
+    got = run(Alone([kernel(chain)]), "k", [q, k, v])
+    close(got, reference(q, k, v), reference(q.double(), k.double(), v.double()))
+
+
+def growth(call: Callable[[], object]) -> int:
+    """Bytes by which the process' resident memory peaks above what it was. The runtime's statistics leave out
+    transient buffers."""
+
+    def line(name: str) -> int:
+        status = Path("/proc/self/status").read_text().splitlines()
+        return next(int(row.split()[1]) * 1024 for row in status if row.startswith(name))
+
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
+    before = line("VmRSS")
+    result = call()
+    peak = line("VmHWM")
+    del result
+    return peak - before
+
+
+_SCORES = """
+func.func @scores_main(%q: tensor<2048x64xf32>, %k: tensor<64x2048xf32>, %v: tensor<2048x64xf32>)
+    -> tensor<2048x64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %s0 = tensor.splat %zero : tensor<2048x2048xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<2048x64xf32>, tensor<64x2048xf32>)
+    outs(%s0 : tensor<2048x2048xf32>) -> tensor<2048x2048xf32>
+  %o0 = tensor.splat %zero : tensor<2048x64xf32>
+  %o = linalg.matmul ins(%s, %v : tensor<2048x2048xf32>, tensor<2048x64xf32>)
+    outs(%o0 : tensor<2048x64xf32>) -> tensor<2048x64xf32>
+  return %o : tensor<2048x64xf32>
+}
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak of resident memory is read from Linux")
+def test_no_matrix_of_scores_is_allocated() -> None:
+    made, scores = kernel(attention(1, 2048, 2048, 64)), 2048 * 2048 * 4
+    q, k, v = inputs_of(made.chain)
+    alone, other = Alone([made]), Alone([], code=compile_text(_SCORES))
+    ours = [alone.buffer(array(x)) for x in (q, k, v)]
+    plain = [other.buffer(array(x)) for x in (q[0], k[0].T.contiguous(), v[0])]
+    outputs = made.outputs[0].shape[1] * made.outputs[0].shape[2] * 4
+    tiles = MACHINE.cores * stack(fuse(made.chain).chain, MACHINE, made.schedule, roles(fuse(made.chain)))
+    assert growth(lambda: alone["k"](*ours)) <= outputs + 0.2 * made.bytes + tiles + (1 << 20)
+    assert growth(lambda: other["scores"](*plain)) >= scores  # what the measurement shows where there is one
+
+
 def test_masks_that_compare_positions_bound_the_loop() -> None:
     full, causal = kernel(attention(1, 1024, 1024, 16)), kernel(attention(1, 1024, 1024, 16, "causal"))
     window = kernel(attention(1, 1024, 1024, 16, "window"))
@@ -275,6 +383,8 @@ def test_narrow_vectors_compute_the_same() -> None:
     chains = {
         "a": attention(2, 30, 41, 16),
         "b": attention(2, 1, 41, 16),
+        "e": attention(1, 40, 150, 128),
+        "f": attention(1, 1, 20000, 128),
         "c": row_cases(3, 37)["softmax"][0],
         "d": row_cases(3, 37, "f64")["softmax"][0],
     }
@@ -291,6 +401,7 @@ def test_narrow_vectors_compute_the_same() -> None:
 def test_arm_gets_an_object() -> None:
     machine = PRESETS["neon"]
     chains = [attention(2, 70, 41, 24, "causal"), attention(2, 1, 41, 24), row_cases(3, 37)["softmax"][0]]
+    chains += [attention(2, 70, 300, 128), attention(1, 1, 20000, 128)]
     target = (
         "--iree-hal-target-device=local",
         "--iree-hal-local-target-device-backends=llvm-cpu",

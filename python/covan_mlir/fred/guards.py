@@ -20,7 +20,7 @@ import numpy as np
 
 from covan_mlir.fred.algebra import compare
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce
-from covan_mlir.fred.expression import Apply, Const, Expr, Read, reads, walk
+from covan_mlir.fred.expression import Apply, Const, Expr, Index, Read, reads, rebuild, walk
 from covan_mlir.fred.forms import Guard
 from covan_mlir.fred.interpret import Space, Value, run_step
 from covan_mlir.fred.rolling import Loop, divides, write
@@ -41,7 +41,9 @@ class Trial:
     """A loop on rows of special values."""
 
     def __init__(self, chain: Chain, loop: Loop) -> None:
-        self.loop = loop
+        self.masks = _masks(loop)
+        self.loop = loop = _free(loop, self.masks)
+        chain = loop.chain
         self.chain = _batched(chain)
         sizes = {axis.name: 1 for axis in chain.axes}
         sizes[loop.axes[-1]] = BLOCKS
@@ -104,7 +106,7 @@ class Trial:
 
         Empty if there is none.
         """
-        rolling, split = write(_batched_loop(loop))
+        rolling, split = write(_batched_loop(_free(loop, self.masks)))
         # Three parts for each block: two of them are empty, their states neutral.
         for parts in (1, 3 * BLOCKS):
             got = run_loop(rolling, split, self.env, self.space, 1, parts)
@@ -126,6 +128,41 @@ class Trial:
                 row = "; ".join(f"{k} = {[float(x) for x in v[at]]}" for k, v in self.rows.items())
                 return f"{row}: {name} would be {float(a[at, 0]):g}, the chain has {float(b[at, 0]):g}"
         return ""
+
+
+def _masks(loop: Loop) -> dict[Expr, Input]:
+    """Comparisons of positions along the loop, each with an input in its place.
+
+    Which blocks a mask leaves out depends on sizes that a trial of three positions does not have: it tries them all.
+    """
+    found: dict[Expr, Input] = {}
+    for node in (node for step in loop.chain.steps for node in walk(step.expr)):
+        if not (isinstance(node, Apply) and node.op.startswith("arith.cmpi") and not reads(node)):
+            continue
+        indices = {inner.axis for inner in walk(node) if isinstance(inner, Index)}
+        if indices & set(loop.axes) and node not in found:
+            axes = tuple(axis.name for axis in loop.chain.axes if axis.name in indices)
+            found[node] = Input(f"mask.{len(found)}", axes, "i1")
+    return found
+
+
+def _free(loop: Loop, masks: Mapping[Expr, Input]) -> Loop:
+    """The loop with inputs in the place of masks."""
+
+    def freed(expr: Expr) -> Expr:
+        return rebuild(expr, lambda node: Read(masks[node].name, "i1") if node in masks else node)
+
+    chain = loop.chain
+    return replace(
+        loop,
+        chain=replace(
+            chain,
+            inputs=(*chain.inputs, *masks.values()),
+            steps=tuple(replace(step, expr=freed(step.expr)) for step in chain.steps),
+        ),
+        reductions=tuple(replace(step, expr=freed(step.expr)) for step in loop.reductions),
+        elements=tuple(replace(step, expr=freed(step.expr)) for step in loop.elements),
+    )
 
 
 def _batched(chain: Chain) -> Chain:
