@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 ROOMS := python dialects passes lowering runtime tools examples bench test
 
-.PHONY: help setup demo test lint format lit pytest bench clean
+.PHONY: help setup demo test lint format lit pytest vulkan bench clean
 
 help:
 	@echo "make demo    compile two models, compare with eager, print the kernel <-> source tables"
@@ -45,12 +45,16 @@ format: setup
 lit: setup
 	$(BIN)/lit -sv test/lit
 
-pytest: setup
-	$(BIN)/python -m pytest -q test/python
+# What is skipped, and why, is told at the end.
+pytest: setup vulkan
+	$(BIN)/python -m pytest -q -rs test/python
+
+vulkan:
+	@test/vulkan_driver.sh
 
 bench: setup
 	$(BIN)/python bench/compile_overhead.py
 	$(BIN)/python bench/models.py
 
 clean:
-	rm -rf $(VENV) build dist pip.log .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist pip.log apt.log .mypy_cache .ruff_cache .pytest_cache .hypothesis

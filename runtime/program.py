@@ -9,7 +9,7 @@ from typing import Any
 import iree.runtime as rt
 import numpy as np
 
-from covan_mlir.errors import CovanError
+from covan_mlir.errors import CovanError, DeviceError
 from covan_mlir.runtime import devices
 from covan_mlir.signature import PARAMETER_SCOPE
 
@@ -80,5 +80,7 @@ class Program:
             try:
                 self._context.invoke(self._function, packed, out)
             except (RuntimeError, ValueError) as error:
+                if "RESOURCE_EXHAUSTED" in str(error):
+                    raise DeviceError(f"the device is out of memory: {error}\nUse smaller inputs") from error
                 raise CovanError(f"the program failed: {error}") from error
         return out

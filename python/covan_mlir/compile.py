@@ -139,6 +139,11 @@ def _variant(
     try:
         result, program = pool.compile_program(imported.bytecode, job, timeout=timeout, progress=progress)
     except pool.WorkerError as error:
+        if error.phase == "target":  # the compiler knows no such CPU, and ends
+            said = next(
+                (line for line in error.log.splitlines() if "not a recognized processor" in line), error.message
+            )
+            raise TargetError(f"target {goal.name!r}: {said.strip()}") from None
         raise _compile_error(error, imported.actions) from None
     _report_frontend(result, imported.actions)
     _report_fusion(result, imported.actions)
