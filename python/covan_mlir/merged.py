@@ -106,11 +106,35 @@ class _Search:
     def _claim(self, last: int, part: int) -> bool:
         """Have the values between what a part reads and the node where it ends be on the way to it, if nothing else is
         read there."""
-        between = self._between(last, part)
+        between = [] if self._inside(last, part) else self._between(last, part)
         for node, result in between or ():
             if part not in self._known(node, result):
                 self.gives.setdefault((node, result), set()).add(part)
         return between is not None
+
+    def _inside(self, node: int, part: int) -> bool:
+        """Whether a node performs or is given all that a part reads."""
+        inputs = self.nodes[node]["inputs"]
+        arguments = {row[1] for row in inputs if row[0] == "arg"}
+        there = {self.source.twin(p) for p in self.regions[node].performed}
+        there |= {self.source.twin(p) for row in inputs if row[0] == "node" for p in self._known(row[1], row[2])}
+        stack, seen = [part], {part}
+        while stack:
+            row = self.source.parts[stack.pop()]
+            if not arguments.issuperset(row.arguments):
+                return False
+            for i in row.inputs:
+                if i in seen or self.source.constant[i] or self.source.twin(i) in there:
+                    continue
+                if not self._passable(i):
+                    return False
+                seen.add(i)
+                stack.append(i)
+        return True
+
+    def _passable(self, part: int) -> bool:
+        """Whether a part may be done unnoticed: it is lost as well, or no work."""
+        return self._lost(part) or self.source.parts[part].view or self.identity(part)
 
     def _between(self, last: int, part: int) -> list[Value] | None:
         """The values on all ways from what a part reads to a node; None if there is another way in."""
@@ -142,7 +166,7 @@ class _Search:
                     continue
                 seen.add(i)
                 reads.add(self.source.twin(i))
-                if self._lost(i) or self.source.parts[i].view or self.identity(i):
+                if self._passable(i):
                     stack.append(i)
         return arguments, reads
 

@@ -20,6 +20,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
         ("mean", "sub", "var"),
     ),
     "layer norm": (nn.LayerNorm(64).double(), ("layer_norm",)),
+    "layer norm of converted values": (lambda x: nn.functional.layer_norm(x * 2, (64,)), ("mul", "layer_norm")),
     "three times the same": (
         lambda x: (x.std(-1), x.var(-1), (x - x.mean(-1, keepdim=True)).pow(2).sum(-1) / 63),
         ("std", "var", "sum_1"),
