@@ -87,7 +87,7 @@ def lacking(requires: Mapping[str, Any]) -> str:
         return "; ".join(missing(requires, {}))
     found = discover(driver)
     if not found:
-        return trouble(driver)
+        return f"a {driver} device ({trouble(driver)})"
     # The runtime opens the driver's default device, which is its first.
     return "; ".join(missing(requires, found[0].facts))
 
@@ -105,19 +105,21 @@ def _discover(driver: str) -> tuple[list[Device], str]:
     except (RuntimeError, ValueError) as error:
         return [], _why(driver, error)
     if not rows:
-        return [], "the driver is here, and lists no device"
+        return [], f"the driver lists no device; {_ADVICE.get(driver, '')}".rstrip("; ")
     read: Callable[[str], dict[str, Any]] = {"vulkan": _vulkan_facts, "cuda": _cuda_facts}.get(driver, lambda _: {})
     return [Device(driver, row["name"].partition(" (")[0] or driver, row["path"], read(text)) for row, text in rows], ""
 
 
+_STATUS = re.compile(r"[A-Z_]{5,}; ")
+_ADVICE = {
+    "vulkan": "install a Vulkan driver and its loader (Debian: libvulkan1, and mesa-vulkan-drivers for the CPU)",
+    "cuda": "install NVIDIA's driver",
+}
+
+
 def _why(driver: str, error: Exception) -> str:
-    text = " ".join(str(error).split())
-    said = text.rpartition("; ")[2] if "; " in text else text
-    advice = {
-        "vulkan": "install a Vulkan driver and its loader (Debian: libvulkan1, and mesa-vulkan-drivers for the CPU)",
-        "cuda": "install NVIDIA's driver (libcuda.so)",
-    }.get(driver, f"drivers are {', '.join(DRIVERS)}")
-    return f"{said}. To have it, {advice}" if driver in ("vulkan", "cuda") else f"{said}; {advice}"
+    said = _STATUS.split(" ".join(str(error).split()))[-1].partition("; please ensure")[0].rstrip(" .;")
+    return f"{said}; {_ADVICE.get(driver, 'drivers are ' + ', '.join(DRIVERS))}"
 
 
 def _vulkan_facts(text: str) -> dict[str, Any]:

@@ -11,7 +11,6 @@ ARCHITECTURES = {
     "amd64": "x86_64",
     "aarch64": "aarch64",
     "arm64": "aarch64",
-    "riscv64": "riscv64",
 }
 
 FLAGS = (

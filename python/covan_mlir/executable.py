@@ -267,11 +267,13 @@ class Executable:
 
         Raises:
             KeyError: there is no such site.
-            CovanError: the program says nothing of its kernels' code: it was compiled without debug symbols.
+            CovanError: the program says nothing of its kernels' code: it is for a GPU, or without debug symbols.
         """
         from covan_mlir import machine_code
 
         kernel = self.lineage.site(site).kernel
+        if not self.target.startswith("cpu"):
+            raise CovanError(f"{kernel} is for {self.target}: machine code can be told apart for CPUs only")
         code = machine_code.kernels(self._variant.program).get(kernel)
         if code is None:
             raise CovanError(
