@@ -55,7 +55,7 @@ def compile_text(text: str, extra: Sequence[str] = (), target: Sequence[str] | N
     from iree.compiler.api import Invocation, Output, Session, Source
 
     session = Session()
-    session.set_flags(*(parse("cpu").flags if target is None else target), *extra)
+    session.set_flags(*(parse("cpu").compiler_flags(double=True) if target is None else target), *extra)
     invocation: Invocation = session.invocation()
     source = Source.wrap_buffer(session, text.encode() + b"\0")
     if not invocation.parse_source(source) or not invocation.execute():

@@ -333,6 +333,13 @@ class Code:
         """One lane."""
         return vector.extract(value, [], [number])
 
+    def pack(self, values: Sequence[Value]) -> Value:
+        """A vector of some scalars, the first one once more in the lanes that are left."""
+        packed = self.broadcast(values[0])
+        for number, value in enumerate(values[1:], 1):
+            packed = vector.insert(value, packed, [], [number])
+        return packed
+
     def any(self, mask: Value) -> Value:
         """Whether any lane of a mask is set."""
         return vector.reduction(self.type("i1"), vector.CombiningKind.OR, mask)

@@ -13,8 +13,8 @@ from math import prod
 from iree.compiler.dialects import arith
 
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce, Step
-from covan_mlir.fred.expression import Read, reads
-from covan_mlir.lowering.cpu.analysis import Sweeps
+from covan_mlir.fred.expression import Apply, Expr, Extent, Index, Read, reads, walk
+from covan_mlir.lowering.cpu.analysis import Sweeps, cost
 from covan_mlir.lowering.cpu.emit import Code, Value, computed
 from covan_mlir.lowering.cpu.evaluate import (
     Evaluator,
@@ -36,6 +36,12 @@ SCRATCH = 1 << 12
 
 Kept = tuple[Value, tuple[str, ...], str]
 """Where a value is kept: memory, axes, element type."""
+
+
+def shared(expr: Expr) -> bool:
+    """Whether an expression is worth computing for several rows in one vector; divisions stay exact as scalars."""
+    ops = [node.op for node in walk(expr) if isinstance(node, Apply)]
+    return cost(expr) >= 20 and "arith.divf" not in ops and not any(isinstance(n, Index | Extent) for n in walk(expr))
 
 
 @dataclass
@@ -150,6 +156,7 @@ class RowWriter:
     def _compute(self, rows: list[Row]) -> None:
         for sweep in range(self.sweeps.count):
             self._sweep(sweep, rows)
+            self._together(rows)
             for row in rows:
                 self._maps(row)
         for row in rows:
@@ -167,6 +174,24 @@ class RowWriter:
                 row.learn(step.name, row.evaluator.run(step.expr, place))
             elif step.name in self.sweeps.picked:
                 row.learn(step.name, self._pick(step, row, place))
+
+    def _together(self, rows: list[Row]) -> None:
+        # A logarithm of a row's result takes as long as one of a vector: several rows share one.
+        if not self.inner or not 1 < len(rows) <= self.code.lanes:
+            return
+        for step in self.chain.steps:
+            if not isinstance(step, Map) or self.sweeps.element(step.name) or step.name in rows[0].known:
+                continue
+            names = reads(step.expr)
+            if not shared(step.expr) or not names <= rows[0].known.keys():
+                continue
+            given: dict[str, Result] = {}
+            for name in names:
+                values = [row.known[name] for row in rows]
+                given[name] = Lanes(self.code.pack([value.value for value in values if isinstance(value, Uniform)]))
+            vector = rows[0].evaluator.vector(step.expr, Place({}, None, given=given))
+            for n, row in enumerate(rows):
+                row.learn(step.name, Uniform(self.code.lane(vector, n)))
 
     def _ready(self, step: Step, row: Row) -> bool:
         names = [step.name]

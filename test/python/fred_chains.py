@@ -80,7 +80,7 @@ def row_cases(rows: int, n: int, dtype: str = "f32") -> dict[str, RowCase]:
     peak = f.reduce("m", "i", "j", "max", x)
     shifted = f.map("d", "ij", f.op("subf", x, f.m))
     total = f.reduce("l", "i", "j", "add", f.op("exp", f.d))
-    log = f.map("lp", "ij", f.op("subf", f.d, f.op("log", f.l)))
+    log = [f.map("ll", "i", f.op("log", f.l)), f.map("lp", "ij", f.op("subf", f.d, f.ll))]
     exps = [peak, f.map("e", "ij", f.op("exp", f.op("subf", x, f.m))), f.reduce("l", "i", "j", "add", f.e)]
     size = f.c(float(n))
     mean = [f.reduce("s", "i", "j", "add", x), f.map("mu", "i", f.op("divf", f.s, size))]
@@ -101,7 +101,7 @@ def row_cases(rows: int, n: int, dtype: str = "f32") -> dict[str, RowCase]:
             _row(rows, n, [*exps, f.map("y", "ij", f.op("divf", f.e, f.l))], "y", dtype),
             lambda x: torch.softmax(x, -1),
         ),
-        "log_softmax": (_row(rows, n, [peak, shifted, total, log], "lp", dtype), lambda x: torch.log_softmax(x, -1)),
+        "log_softmax": (_row(rows, n, [peak, shifted, total, *log], "lp", dtype), lambda x: torch.log_softmax(x, -1)),
         "logsumexp": (
             _row(
                 rows,
@@ -147,7 +147,7 @@ def row_cases(rows: int, n: int, dtype: str = "f32") -> dict[str, RowCase]:
             _row(
                 rows,
                 n,
-                [peak, shifted, total, log, loss, f.map("y", "i", f.op("negf", f.n))],
+                [peak, shifted, total, *log, loss, f.map("y", "i", f.op("negf", f.n))],
                 "y",
                 dtype,
                 Input("t", ("i",), "i64"),
@@ -163,7 +163,7 @@ def row_cases(rows: int, n: int, dtype: str = "f32") -> dict[str, RowCase]:
                     shifted,
                     f.map("e", "ij", f.op("exp", f.d)),
                     f.reduce("l", "i", "j", "add", f.e),
-                    log,
+                    *log,
                     f.reduce("h", "i", "j", "add", weighted),
                     f.map("y", "i", f.op("negf", f.h)),
                 ],
