@@ -216,7 +216,7 @@ class _Search:
         for node in nodes:
             if not grown.add(node):
                 return None
-        if not _shares_inputs(grown, self.cluster, path):
+        if not self._same_through_views(grown) or not _shares_inputs(grown, self.cluster, path):
             return None
         if not self.reach.convex({i for i in grown.members if not is_free(i, grown)}):
             return None
@@ -228,6 +228,34 @@ class _Search:
         else:
             fits = self._fits_below(nodes, grown, old)
         return grown if fits else None
+
+    def _same_through_views(self, grown: Cluster) -> bool:
+        """Takes in the views by which an input of new members is one that the chain has already in another shape, so
+        that they lie along the same axes; False where they cannot."""
+        known = {value for value, _ in self.cluster.reads.values()}
+        for value in {read for use, (read, _) in grown.reads.items() if use not in self.cluster.reads} - known:
+            for node in self._views_to(value, known):
+                if node.index in self.taken or not grown.add(node):
+                    return False
+        return True
+
+    def _views_to(self, value: int, known: set[int]) -> list[Node]:
+        """The views between a value and one of those known, whichever is made of the other; none if there are none."""
+        above: list[Node] = []
+        at = value
+        while (index := self.graph.definition.get(at)) is not None and self.graph.nodes[index].kind == "view":
+            above.append(self.graph.nodes[index])
+            at = above[-1].source
+            if at in known:
+                return above
+        waiting: list[tuple[int, list[Node]]] = [(value, [])]
+        while waiting:
+            at, below = waiting.pop()
+            if at in known:
+                return below
+            nodes = [self.graph.nodes[i] for i in self.graph.users.get(at, ())]
+            waiting += [(n.result, [*below, n]) for n in nodes if n.kind == "view" and len(below) < _DEEPEST]
+        return []
 
     def _fits_above(self, node: Node, grown: Cluster) -> bool:
         """Whether a node may be computed in the chain that reads it."""

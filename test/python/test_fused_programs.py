@@ -81,7 +81,7 @@ def heads(count: int = 2, length: int = 40, width: int = 8) -> Tensor:
 
 # name: program, inputs, (kernels of fused reductions, sites of the whole program)
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Tensor, ...]], tuple[int, int]]] = {
-    "group norm": (affine(nn.GroupNorm(2, 4)), lambda: (r(2, 4, 3, 3),), (1, 5)),
+    "group norm": (affine(nn.GroupNorm(2, 4)), lambda: (r(2, 4, 3, 3),), (1, 1)),
     "instance norm": (affine(nn.InstanceNorm2d(4, affine=True)), lambda: (r(2, 4, 5, 5),), (1, 1)),
     "layer norm over two axes": (affine(nn.LayerNorm((5, 7))), lambda: (r(3, 5, 7),), (1, 1)),
     "batch norm in training": (lambda x: F.batch_norm(x, None, None, training=True), lambda: (r(4, 3, 5, 5),), (1, 1)),

@@ -31,6 +31,7 @@ from covan_mlir.frontend.cost import work
 from covan_mlir.frontend.decompose import decompose
 from covan_mlir.frontend.describe import Description, describe
 from covan_mlir.frontend.identity import Identities
+from covan_mlir.frontend.strided import view_whole
 from covan_mlir.lineage import Action, Part
 from covan_mlir.signature import Signature
 
@@ -72,6 +73,7 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
         ExportError: an operation or type has no counterpart in the torch dialect; names the user's line.
     """
     decomposed = decompose(captured.program)
+    view_whole(decomposed.graph)
     rewrite_as_strided(decomposed.graph)  # needs the fake tensors' storage, so before anything else
     description = describe(captured, decomposed)
     flops, elements = work(decomposed.graph)
