@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from covan_mlir.dialects.prov_locations import TraceReader
-from covan_mlir.lowering import externals, generators, iree_phases, torch_to_linalg
+from covan_mlir.lowering import externals, extra_steps, generators, iree_phases, torch_to_linalg
 from covan_mlir.lowering.fused import Fusion
 from covan_mlir.lowering.history import HistoryObserver
 from covan_mlir.lowering.pass_history import PassHistory
@@ -97,6 +97,12 @@ def _attempt(
     if fusion is not None:
         steps.append(fusion.embedding())
     steps += iree_phases.STEPS
+    if job.extra:
+        try:
+            steps = extra_steps.insert(steps, job.extra)
+        except StepError as error:
+            row = {"message": str(error), "diagnostics": error.diagnostics, "reproducer": None}
+            raise JobError({"phase": "extra", **row}) from error
     state = State(module)
     keep = _Keeper(job.reproducer, state)
     step_name = ""

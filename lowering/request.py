@@ -22,6 +22,7 @@ class Job:
         target: name of the target, for messages.
         kind: of the target: whose kernels are written for chains.
         devices: the element of ``hal.device.targets``; empty: the flags say it all.
+        extra: steps of the user's own; see `covan_mlir.lowering.extra_steps`.
     """
 
     frontend: str
@@ -34,7 +35,9 @@ class Job:
     target: str = "cpu"
     kind: str = "cpu"
     devices: str = ""
+    extra: tuple[tuple[str, str], ...] = ()
 
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> Job:
-        return Job(**{**row, "flags": tuple(row["flags"]), "weights": tuple(row["weights"])})
+        extra = tuple((after, what) for after, what in row.get("extra", ()))
+        return Job(**{**row, "flags": tuple(row["flags"]), "weights": tuple(row["weights"]), "extra": extra})

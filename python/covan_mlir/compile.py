@@ -25,7 +25,8 @@ from covan_mlir.lineage import Action, Lineage
 from covan_mlir.lowering import pool, targets
 from covan_mlir.lowering.request import Job
 from covan_mlir.options import CompileOptions
-from covan_mlir.tags import Tags
+from covan_mlir.origin import Origin
+from covan_mlir.tags import TagRule, Tags
 from covan_mlir.tags import apply as apply_tags
 from covan_mlir.tags import rules as tag_rules
 from covan_mlir.tracing import trace_program
@@ -79,11 +80,25 @@ def compile_module(
     if rules and not provenance:
         raise TagError("tags are kept in the lineage: compile with provenance=True")
     tell = progress or (lambda step: None)
-    trace = options.trace if provenance else "phases"
-    pool.prepare(trace)
+    pool.prepare(options.trace if provenance else "phases")
     with _export_lock, uncollected():
         tell("export")
         captured = capture(model, args, kwargs, dynamic_shapes)
+    return compile_captured(captured, goals, options, provenance=provenance, rules=rules, tell=tell)
+
+
+def compile_captured(
+    captured: Capture,
+    goals: Sequence[targets.Target],
+    options: CompileOptions,
+    *,
+    provenance: bool = True,
+    rules: Sequence[TagRule] = (),
+    tell: Callable[[str], None] = lambda step: None,
+) -> Executable:
+    """Compile a program that is exported already; see `compile_module`."""
+    trace = options.trace if provenance else "phases"
+    with _export_lock, uncollected():
         tell("import")
         imported = import_program(captured, provenance=provenance, external_weight_bytes=options.external_weight_bytes)
     tagged = Lineage(imported.actions)
@@ -107,6 +122,7 @@ def compile_module(
         reproducer=options.reproducer,
         trace=trace,
         fuse=options.fuse_reductions,
+        extra=options.extra_steps,
     )
     variants = []
     for goal in goals:
@@ -114,7 +130,7 @@ def compile_module(
             tell(f"target {goal.name}")
         flags = (*goal.compiler_flags(double is not None), *options.iree_flags)
         job = replace(job, flags=flags, target=goal.name, kind=goal.kind, devices=goal.devices)
-        variants.append(_variant(goal, job, imported, tagged, timeout=options.timeout, progress=tell))
+        variants.append(_variant(goal, job, imported, tagged, options, tell))
     tell("load")
     return Executable(
         variants,
@@ -123,6 +139,7 @@ def compile_module(
         weights=imported.weights,
         states=_ModuleState(captured),
         versions={"covan": __version__, **{name: importlib.metadata.version(name) for name in _TOOLS}},
+        origin=Origin(captured, options),
     )
 
 
@@ -131,13 +148,12 @@ def _variant(
     job: Job,
     imported: Imported,
     tagged: Lineage,
-    *,
-    timeout: float | None,
+    options: CompileOptions,
     progress: Callable[[str], None],
 ) -> Variant:
     """The program for one target."""
     try:
-        result, program = pool.compile_program(imported.bytecode, job, timeout=timeout, progress=progress)
+        result, program = pool.compile_program(imported.bytecode, job, timeout=options.timeout, progress=progress)
     except pool.WorkerError as error:
         if error.phase == "target":  # the compiler knows no such CPU, and ends
             said = next(
@@ -154,6 +170,7 @@ def _variant(
     info = {
         "frontend": result["frontend"],
         "flags": list(job.flags),
+        "options": options.to_json(),
         "flops": imported.flops,
         "elements": imported.elements,
         "seconds": {**result["seconds"], "lineage": time.perf_counter() - start},

@@ -21,6 +21,7 @@ from covan_mlir.variant import Variant
 
 if TYPE_CHECKING:
     from covan_mlir.checking.verdict import Verification
+    from covan_mlir.origin import Origin
 
 # Of one core of a recent x86 processor, by order of magnitude; measured crossover on two cores.
 _FLOPS_PER_SECOND = 150e9
@@ -58,6 +59,7 @@ class Executable:
         weights: Mapping[str, Any],
         states: StateStore,
         versions: Mapping[str, str],
+        origin: Origin | None = None,
     ) -> None:
         self.signature = signature
         self.variants = tuple(variants)
@@ -68,6 +70,7 @@ class Executable:
         self._weights = weights
         self._versions = versions
         self._states = states
+        self._origin = origin
         self._program: Program | None = None
         self._bound: list[Any] = []
         self._readers: dict[str, Callable[[Any], Any]] = {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 Frontend = Literal["auto", "linalg", "torch"]
 Trace = Literal["phases", "passes"]
@@ -30,6 +32,9 @@ class CompileOptions:
         fuse_reductions: chains of reductions (softmax, norms, attention) become one kernel each, where one can be
             written, is proved to compute the same, and is predicted to pay. What is not fused, and why, is logged at
             INFO level.
+        extra_steps: the user's own steps of the compiler, ``("torch-to-linalg", "/path/to/steps.py:function")``: the
+            function is called after the step of that name, in the compiler's process; see
+            `covan_mlir.lowering.extra_steps`.
     """
 
     iree_flags: tuple[str, ...] = ()
@@ -40,12 +45,17 @@ class CompileOptions:
     device: str = "auto"
     trace: Trace = "phases"
     fuse_reductions: bool = True
+    extra_steps: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         flags: object = self.iree_flags  # callers without a type checker pass one string, or a list
         if isinstance(flags, str):
             raise TypeError("iree_flags is a tuple of flags, not one string: write iree_flags=('--flag',)")
         object.__setattr__(self, "iree_flags", tuple(self.iree_flags))
+        steps: object = self.extra_steps  # as above
+        if isinstance(steps, str) or any(isinstance(pair, str) or len(pair) != 2 for pair in self.extra_steps):
+            raise TypeError("extra_steps is a tuple of pairs: extra_steps=(('torch-to-linalg', 'steps.py:function'),)")
+        object.__setattr__(self, "extra_steps", tuple((after, _absolute(what)) for after, what in self.extra_steps))
         if self.frontend not in ("auto", "linalg", "torch"):
             raise ValueError(f"frontend is 'auto', 'linalg' or 'torch', not {self.frontend!r}")
         if self.external_weight_bytes < 0:
@@ -56,3 +66,21 @@ class CompileOptions:
             raise ValueError(f"device is 'auto', 'local-task' or 'local-sync', not {self.device!r}")
         if self.trace not in ("phases", "passes"):
             raise ValueError(f"trace is 'phases' or 'passes', not {self.trace!r}")
+
+    def to_json(self) -> dict[str, Any]:
+        """What decides on the program; `from_json` gives options that compile the same model to the same program."""
+        row = asdict(self)
+        for name in ("timeout", "reproducer"):
+            del row[name]
+        return row
+
+    @staticmethod
+    def from_json(row: Mapping[str, Any]) -> CompileOptions:
+        """Raises TypeError or ValueError for what `to_json` did not write."""
+        return CompileOptions(**row)
+
+
+def _absolute(what: str) -> str:
+    """The compiler's process may have another folder as its current one."""
+    path, colon, name = what.rpartition(":")
+    return f"{os.path.abspath(path)}{colon}{name}" if path else what

@@ -1,0 +1,64 @@
+"""Steps of the user's own between those of the compiler: experiments, and faults that tests plant.
+
+A step is ``("torch-to-linalg", "/path/to/steps.py:flip")``: after the step of that name, ``flip(state)`` is called with
+the pipeline's `State` and may change ``state.module`` in the bindings of the context it lives in: torch-mlir's up to the
+last step before ``iree:import``, IREE's from there on. It is observed as any other step is: what it does shows in the
+lineage, or in `covan_mlir.Executable.verify` where it is no longer what the model says.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from covan_mlir.lowering.pipeline import State, Step, StepError
+
+ExtraStep = tuple[str, str]
+"""The name of the step that it follows, and ``FILE.py:function``."""
+
+
+def insert(steps: Sequence[Step], extra: Sequence[ExtraStep]) -> list[Step]:
+    """The pipeline with the extra steps in it; those after the same step run in the order given.
+
+    Raises:
+        StepError: there is no step of a name, no such file, or no such function in it.
+    """
+    names = [step.name for step in steps]
+    for after, what in extra:
+        if after not in names:
+            raise StepError(f"extra step {what}: this pipeline has no step {after!r}; it has {', '.join(names)}")
+    found: list[Step] = []
+    for step in steps:
+        found.append(step)
+        for after, what in extra:
+            if after == step.name:
+                name = f"extra:{what.rpartition(':')[2]}"
+                found.append(Step(name, partial(_run, what, _function(what))))
+    return found
+
+
+def _run(what: str, function: Callable[[State], None], state: State) -> None:
+    try:
+        function(state)
+    except Exception as error:
+        raise StepError(f"extra step {what} failed: {type(error).__name__}: {error}") from error
+    if not state.module.operation.verify():
+        raise StepError(f"extra step {what} left a module that is not valid")
+
+
+def _function(what: str) -> Callable[[State], None]:
+    path, _, name = what.rpartition(":")
+    spec = importlib.util.spec_from_file_location("covan_extra_step", path)
+    if spec is None or spec.loader is None:
+        raise StepError(f"extra step {what!r} is no FILE.py:function")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise StepError(f"extra step {what}: {path} cannot be run: {type(error).__name__}: {error}") from error
+    function: Any = getattr(module, name, None)
+    if not callable(function):
+        raise StepError(f"extra step {what}: {path} has no function {name!r}")
+    return function  # type: ignore[no-any-return]

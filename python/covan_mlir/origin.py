@@ -1,0 +1,18 @@
+"""What an executable was compiled from, so that it can be compiled again with something else to look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from covan_mlir.frontend.capture import Capture
+    from covan_mlir.options import CompileOptions
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The exported model, whose tensors are the model's own, and the options of the compilation."""
+
+    captured: Capture
+    options: CompileOptions
