@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "compile_module": "covan_mlir.compile",
     "load": "covan_mlir.loading",
+    "last_compiled": "covan_mlir.dynamo",
     "tag": "covan_mlir.tags",
     "group": "covan_mlir.groups",
     "Executable": "covan_mlir.executable",
@@ -29,6 +30,7 @@ _PUBLIC = {
     "InputError": "covan_mlir.errors",
     "TagError": "covan_mlir.errors",
     "TargetError": "covan_mlir.errors",
+    "DeviceError": "covan_mlir.errors",
     "ArtifactError": "covan_mlir.errors",
     "Diagnostic": "covan_mlir.errors",
 }
@@ -37,9 +39,11 @@ __all__ = ["__version__", *sorted(_PUBLIC)]
 
 if TYPE_CHECKING:
     from covan_mlir.compile import compile_module as compile_module
+    from covan_mlir.dynamo import last_compiled as last_compiled
     from covan_mlir.errors import ArtifactError as ArtifactError
     from covan_mlir.errors import CompileError as CompileError
     from covan_mlir.errors import CovanError as CovanError
+    from covan_mlir.errors import DeviceError as DeviceError
     from covan_mlir.errors import Diagnostic as Diagnostic
     from covan_mlir.errors import ExportError as ExportError
     from covan_mlir.errors import InputError as InputError

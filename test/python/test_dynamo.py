@@ -1,0 +1,72 @@
+"""``torch.compile(backend="covan")``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import covan_mlir
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def test_a_module_and_its_lineage() -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
+    compiled = torch.compile(model, backend="covan")
+    x = torch.randn(3, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x))
+        made = covan_mlir.last_compiled()
+        exe = made[-1]
+        assert exe.lineage.where("relu")
+        assert exe.verify()
+        torch.testing.assert_close(compiled(torch.ones(3, 8)), model(torch.ones(3, 8)))
+        assert covan_mlir.last_compiled() == made  # the same program
+
+
+def test_other_shapes() -> None:
+    compiled = torch.compile(lambda x: x.sum(-1) * x.shape[0], backend="covan")
+    with torch.no_grad():
+        for rows in (2, 3, 5):
+            x = torch.randn(rows, 4)
+            torch.testing.assert_close(compiled(x), x.sum(-1) * rows)
+
+
+def test_graph_breaks() -> None:
+    def program(x: Tensor) -> Tensor:
+        y = torch.softmax(x, -1)
+        if y.max() > 2:  # decided in Python
+            return y
+        return y * 2 + x
+
+    x = torch.randn(4, 8)
+    before = len(covan_mlir.last_compiled())
+    torch.testing.assert_close(torch.compile(program, backend="covan")(x), program(x))
+    assert len(covan_mlir.last_compiled()) == before + 2
+
+
+def test_training_runs_in_eager_mode_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    before = covan_mlir.last_compiled()
+    model = nn.Linear(4, 2)
+    compiled = torch.compile(model, backend="covan")
+    with caplog.at_level(logging.WARNING, logger="covan_mlir.dynamo"):
+        compiled(torch.randn(3, 4)).sum().backward()
+    assert model.weight.grad is not None
+    assert "compiles for inference" in caplog.text
+    assert covan_mlir.last_compiled() == before
+
+
+def test_options() -> None:
+    compiled = torch.compile(torch.relu, backend="covan", options={"device": "local-sync"})
+    torch.testing.assert_close(compiled(torch.tensor([-1.0, 2.0])), torch.tensor([0.0, 2.0]))
+    with pytest.raises(Exception, match="device is 'auto'"):
+        torch.compile(torch.relu, backend="covan", options={"device": "abacus"})(torch.ones(2))
