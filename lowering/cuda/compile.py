@@ -106,7 +106,9 @@ def _translate(
     operands = (*launch.inputs, *launch.outputs)
     signature = {name: _TYPES[operand.dtype] for name, operand in zip(made.arg_names, operands, strict=True)}
     aligned = {(n,): [["tt.divisibility", ALIGNMENT]] for n in range(len(operands))}
-    target = GPUTarget("cuda", device.capability, 32)
+    # For 90 Triton writes sm_90a, which no later device runs; what it writes for 89 runs on 90, and after.
+    wgmma = device.architecture.wgmma
+    target = GPUTarget("cuda", device.capability if wgmma else min(device.capability, 89), 32)
     backend = make_backend(target)
     options = backend.parse_options(
         {
@@ -124,14 +126,15 @@ def _translate(
     module = source.make_ir(
         target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context
     )
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, options, source.language)
+    facts: dict[str, Any] = {}
+    module = stages["ttir"](module, facts)  # which inlines calls
     path = folder / f"{launch.name}.ttir"
     path.write_text(relocated(str(module), launch, str(folder / f"{launch.name}.py"), places))
     module = ir.parse_mlir_module(str(path), context)
     module.context = context
-    stages: dict[str, Any] = {}
-    backend.add_stages(stages, options, source.language)
-    facts: dict[str, Any] = {}
-    for name in ("ttir", "ttgir", "llir", "ptx"):
+    for name in ("ttgir", "llir", "ptx"):
         module = stages[name](module, facts)
     return str(module), facts
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce
-from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, walk
+from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, rebuild, walk
 from covan_mlir.lowering.cpu.errors import UnsupportedError
 from covan_mlir.lowering.cpu.hoist import Names as Axes
 from covan_mlir.lowering.cuda.layout import Layout
@@ -55,6 +55,8 @@ class Evaluator:
         """Steps of the chain whose statements are being written."""
         self.wanted: dict[Expr, str] = {}
         """What to call the values of expressions."""
+        self.origins: dict[Expr, str] = {}
+        """Which step of the chain as it was given computes an expression; fusing writes steps into each other."""
 
     @property
     def chain(self) -> Chain:
@@ -150,7 +152,12 @@ class Evaluator:
             case Read(name):
                 return self._read(name, depth)
             case Apply():
-                return self._apply(expr, depth)
+                before = self.doing
+                if (step := self.origins.get(momentless(self.axes.inlined(expr)))) is not None:
+                    self.doing = frozenset({step})
+                made = self._apply(expr, depth)
+                self.doing = before
+                return made
         raise UnsupportedError(f"no code for {expr}")
 
     def _read(self, name: str, depth: int) -> Tile:
@@ -410,6 +417,25 @@ class Evaluator:
         if dtype[0] == "i" and dtype != "i1" and step.combine not in ("add", "mul", "or"):
             return {"max": str(-(2**63)), "min": str(2**63 - 1), "and": "-1"}[step.combine]
         return literal(NEUTRAL[step.combine], dtype)
+
+
+def momentless(expr: Expr) -> Expr:
+    """The expression with statistics read without a moment."""
+    return rebuild(
+        expr, lambda n: Read(n.name.partition(".")[0], n.dtype) if isinstance(n, Read) and "." in n.name else n
+    )
+
+
+def origins(chain: Chain) -> dict[Expr, str]:
+    """The first map of a chain that computes each expression, its own operands written out."""
+    found: dict[Expr, str] = {}
+    axes = Axes(chain, {})
+    for step in chain.steps:
+        if isinstance(step, Map):
+            for node in walk(axes.inlined(step.expr)):
+                if isinstance(node, Apply):
+                    found.setdefault(momentless(node), step.name)
+    return found
 
 
 def _limits(op: str, args: list[tuple[int, int] | None]) -> tuple[int, int] | None:

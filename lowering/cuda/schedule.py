@@ -204,7 +204,7 @@ def legal(task: Problem, device: Device, schedule: Schedule) -> bool:
         shared_memory(task, schedule) <= device.architecture.shared_memory
         and registers(task, device, schedule) <= most
         and schedule.num_warps <= 32
-        and schedule.block_stream <= 2 * power_of_two(task.length)
+        and schedule.block_stream <= max(LEAST, 2 * power_of_two(task.length))
     )
 
 

@@ -14,6 +14,9 @@ from covan_mlir.fred.expression import Const, Expr
 from covan_mlir.lowering.cuda.layout import Layout
 from covan_mlir.lowering.cuda.operations import TYPES, literal
 
+MOST_PARTS = 1024
+"""Parts that a loop is split into, at most."""
+
 _RESERVED = {"tl", "triton", "libdevice", "pid", "low", "high", "and", "or", "not", "if", "in", "is", "for", "def", "as"}
 
 
@@ -136,7 +139,7 @@ class Text:
             lead: text of a position on one more axis in front.
         """
         strides, total = self._strides(axes)
-        wide = total * (2 if lead else 1) > 2**31 - 1
+        wide = total * (MOST_PARTS if lead else 1) > 2**31 - 1
         scalars: list[str] = []
         terms: list[tuple[str, str]] = []
         n = 0
@@ -156,7 +159,7 @@ class Text:
                 n += 1
             terms.append((dim.name, self._times(self._wide(text, wide), strides[last])))
         if lead:
-            scalars.append(self._times(f"{lead}.to(tl.int64)", total))
+            scalars.append(f"{lead} * tl.full((), {total}, tl.int64)" if wide else self._times(lead, total))
         dims = tuple(dim.name for dim in self.layout.dims if dim.name in {name for name, _ in terms})
         offsets = " + ".join(self.spread(self._atom(text), (name,), dims) for name, text in terms)
         return " + ".join(scalars), offsets, dims

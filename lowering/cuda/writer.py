@@ -12,7 +12,7 @@ from covan_mlir.fred.forms import Fusion, Local, Rolling, State, Update
 from covan_mlir.lowering.cpu.errors import UnsupportedError
 from covan_mlir.lowering.cpu.hoist import Names as Axes
 from covan_mlir.lowering.cpu.kernel import Operand
-from covan_mlir.lowering.cuda.expressions import Evaluator
+from covan_mlir.lowering.cuda.expressions import Evaluator, origins
 from covan_mlir.lowering.cuda.kernel import Launch
 from covan_mlir.lowering.cuda.layout import Layout, Roles, made_dim, power_of_two
 from covan_mlir.lowering.cuda.operations import HELPERS, NEUTRAL
@@ -46,6 +46,7 @@ class Function:
         read: parameters that it reads.
         extra: axes of names that the chain does not define.
         actions: what to call the steps of the chain in comments.
+        source: the chain as it was given.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Function:
         extra: Mapping[str, tuple[str, ...]],
         inner: Iterable[str],
         actions: Mapping[str, str],
+        source: Chain,
     ) -> None:
         self.name, self.layout, self.schedule = name, layout, schedule
         self.read, self.stored, self.actions = read, stored, actions
@@ -71,6 +73,7 @@ class Function:
         self.evaluator = Evaluator(
             self.text, axes, self.names, self.pointers, frozenset(inner), schedule.fold, schedule.precision
         )
+        self.evaluator.origins = origins(source)
         self.tile = ""
         self.part: tuple[str, int] | None = None
         self.programs = 1
@@ -309,6 +312,7 @@ class Writer:
         return Function(
             self.name + suffix, chain, layout, self.schedule, operands["read"], operands["stored"],
             {name: axes for name, axes in extra.items() if name not in chain.values}, inner, self.actions,
+            self.fusion.source,
         )  # fmt: skip
 
     def _whole(self) -> Launch:
@@ -422,6 +426,7 @@ class Writer:
         function = Function(
             f"{self.name}_merge", chain, layout, schedule, read, self.operands(chain, chain.outputs),
             {**moments(rolling), **{line.name: line.axes for line in (*split.merge, *rolling.finish)}}, (), self.actions,
+            self.fusion.source,
         )  # fmt: skip
         function.begin()
         evaluator = function.evaluator

@@ -1,0 +1,311 @@
+"""Kernels for CUDA without a GPU: numbers by Triton's interpreter, code by Triton's own assembler."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fred_chains import CAP, VARIANTS, Floats, attention, column_softmax, cosine_similarity, plain_attention, row_cases
+from test_cpu_kernels import close, inputs_of, wider
+from torch import Tensor
+
+from covan_mlir.fred.chain import Axis, Chain, Input
+from covan_mlir.lowering.cpu.errors import UnsupportedError
+from covan_mlir.lowering.cuda.compile import Binary, Place, assemble, available, compile_kernel, without_hidden
+from covan_mlir.lowering.cuda.device import DEVICES
+from covan_mlir.lowering.cuda.generate import generate, schedules
+from covan_mlir.lowering.cuda.kernel import CudaKernel
+
+pytestmark = pytest.mark.skipif(not available(), reason="Triton is not installed (pip install covan-mlir[cuda])")
+
+HOPPER = DEVICES["sm_90a"]
+HERE = Path(__file__).parent
+Reference = Callable[..., Tensor]
+Case = tuple[CudaKernel, list[Tensor], Reference]
+
+
+def interpreted(folder: Path, cases: Sequence[Case]) -> list[Tensor]:
+    """The first output of every kernel."""
+    given, found = folder / "in.pt", folder / "out.pt"
+    torch.save([(kernel, inputs) for kernel, inputs, _ in cases], given)
+    command = [sys.executable, str(HERE / "triton_interpret.py"), str(given), str(found)]
+    subprocess.run(command, check=True, env={**os.environ, "TRITON_INTERPRET": "1"})
+    return [outputs[0] for outputs in torch.load(found, weights_only=False)]
+
+
+def agree(folder: Path, cases: Sequence[Case], loose: float = 0.0) -> None:
+    """All kernels against torch in the same precision and in double."""
+    for (kernel, inputs, reference), got in zip(cases, interpreted(folder, cases), strict=True):
+        exact = reference(*wider(inputs))
+        if loose:
+            assert torch.allclose(got.double(), exact, atol=loose, rtol=loose), (kernel.schedule, kernel.chain)
+        else:
+            close(got.float().numpy() if got.dtype == torch.bfloat16 else got.numpy(), reference(*inputs), exact)
+
+
+def case(chain: Chain, reference: Reference, **changes: Any) -> Case:
+    """A kernel with its default schedule, changed."""
+    made = generate(chain, HOPPER)
+    if changes:
+        made = generate(chain, HOPPER, dataclasses.replace(made.schedule, **changes))
+    return made, inputs_of(chain), reference
+
+
+def looped(chain: Chain, reference: Reference, block: int = 16, **changes: Any) -> Case:
+    """A kernel that goes over rows in blocks, with repairs."""
+    return case(chain, reference, shape="loop", block_stream=block, **changes)
+
+
+def plain(variant: str) -> Reference:
+    return lambda *inputs: plain_attention(variant, *inputs)
+
+
+def test_rows_agree_with_torch(tmp_path: Path) -> None:
+    found = []
+    for length in (1, 15, 17, 70):
+        for name, (chain, reference) in row_cases(5, length).items():
+            if name != "norm_of_normalised":  # 0/0 in rows of one, or not, as the rounding of the mean wants
+                found += [case(chain, reference, shape="whole", block_stream=128), looped(chain, reference)]
+    agree(tmp_path, found)
+
+
+def test_rows_with_infinities_and_nan(tmp_path: Path) -> None:
+    rows = torch.randn(11, 37, generator=torch.Generator().manual_seed(1))
+    for n, value in enumerate((math.inf, -math.inf, math.nan)):
+        rows[n] = value
+        rows[3 + n, 18] = value
+    rows[6] = 3.0
+    rows[7] *= 1e30
+    rows[8] *= 1e-30
+    rows[9, :20] = -math.inf  # the first block is masked throughout
+    rows[10] = torch.linspace(-200, 200, 37)
+    found = []
+    for name in ("softmax", "log_softmax", "logsumexp", "var", "entropy"):
+        chain, reference = row_cases(11, 37)[name]
+        for made, _, _ in (case(chain, reference), looped(chain, reference)):
+            found.append((made, [rows], reference))
+    for (made, inputs, reference), got in zip(found, interpreted(tmp_path, found), strict=True):
+        torchs, exact = reference(*inputs), reference(*wider(inputs))
+        for n in range(11):
+            if not (n == 7 and torchs.dim() == 1):  # squares overflow in f32, or not, as the order of the sum wants
+                close(got[n : n + 1].numpy(), torchs[n : n + 1], exact[n : n + 1])
+        assert made.launches
+
+
+def test_other_rows(tmp_path: Path) -> None:
+    columns, by_column = column_softmax(33, 70)
+    pair, cosine = cosine_similarity(9, 333)
+    split, by_row = row_cases(2, 1000)["logsumexp"]
+    f = Floats()
+    over = ("c", "j")
+    steps = (
+        dataclasses.replace(f.reduce("s", "i", "j", "add", f.x), over=over),
+        f.map("mu", "i", f.op("divf", f.s, f.c(150.0))),
+        f.map("d", "icj", f.op("subf", f.x, f.mu)),
+        dataclasses.replace(f.reduce("q", "i", "j", "add", f.op("mulf", f.d, f.d)), over=over),
+        f.map("r", "i", f.op("rsqrt", f.op("addf", f.op("divf", f.q, f.c(150.0)), f.c(1e-5)))),
+        f.map("y", "icj", f.op("mulf", f.op("mulf", f.d, f.r), f.g)),
+    )
+    axes = (Axis("i", 4), Axis("c", 3), Axis("j", 50))
+    group = Chain(axes, (Input("x", ("i", "c", "j"), "f32"), Input("g", ("c",), "f32")), steps, ("y",))
+
+    def group_norm(x: Tensor, g: Tensor) -> Tensor:
+        return torch.nn.functional.group_norm(x.reshape(1, 12, 50), 4).reshape(4, 3, 50) * g[None, :, None]
+
+    found = [
+        case(columns, by_column),
+        looped(columns, by_column),
+        case(pair, cosine),
+        looped(pair, cosine, 64, parts=4),
+        looped(split, by_row, 32, parts=7),
+        case(group, group_norm),
+        looped(group, group_norm, 32),
+    ]
+    agree(tmp_path, found)
+
+
+def test_attention_agrees_with_torch(tmp_path: Path) -> None:
+    found = []
+    for variant in VARIANTS:
+        for queries, keys, groups in ((70, 70, 1), (1, 143, 1), (3, 143, 4), (37, 96, 2)):
+            chain = attention(2, queries, keys, 20, variant, groups=groups)
+            found.append(case(chain, plain(variant), block_stream=32))
+        chain = attention(2, 1, 150, 16, variant, groups=4)
+        found.append(case(chain, plain(variant), block_stream=16, parts=3))
+    agree(tmp_path, found)
+
+
+def test_the_benchmarks_of_attention_in_half_precision(tmp_path: Path) -> None:
+    found = []
+    for queries, keys in ((48, 48), (1, 200)):
+        for variant in ("global", "causal", "alibi", "softcap", "gqa"):
+            groups, kind = (4, "global") if variant == "gqa" else (1, variant)
+            chain = attention(2, queries, keys, 32, kind, groups=groups, dtype="f16")
+            found.append(case(chain, plain(kind), block_stream=16, parts=1 if queries > 1 else 3))
+    agree(tmp_path, found, loose=2e-3)
+
+
+def test_attention_with_any_number_of_keys(tmp_path: Path) -> None:
+    found = [
+        case(attention(2, queries, keys, 16), plain("global"))
+        for queries in (1, 17)
+        for keys in (1, 15, 16, 17)
+    ]
+    agree(tmp_path, found)
+
+
+def test_attention_with_masked_rows_infinities_and_nan(tmp_path: Path) -> None:
+    found: list[Case] = []
+    for queries, changes in ((3, {}), (40, {"block_stream": 16}), (3, {"parts": 4, "block_stream": 16})):
+        chain = attention(2, queries, 70, 16, "bias")
+        made, (q, k, v, bias), reference = case(chain, plain("bias"), **changes)
+        bias[0, 0] = -math.inf  # nothing is seen
+        bias[0, 1, :60] = -math.inf  # nothing of the first blocks is seen
+        bias[0, 2, 40:] = -math.inf
+        bias[1, 0, 35] = math.nan
+        bias[1, 1, 35] = math.inf
+        bias[1, 2] = -1e9
+        found.append((made, [q, k, v, bias], reference))
+    for (_, inputs, reference), got in zip(found, interpreted(tmp_path, found), strict=True):
+        torchs, exact = reference(*inputs), reference(*wider(inputs))
+        for head in range(2):
+            for row in range(3):
+                at = (slice(head, head + 1), slice(row, row + 1))
+                close(got[at].numpy(), torchs[at], exact[at])
+
+
+def test_blocks_that_no_mask_touches_have_none() -> None:
+    made = generate(attention(1, 256, 256, 64, "causal", dtype="f16"), HOPPER)
+    source = made.launches[0].source
+    first, second = source.split("for start")[1:]
+    assert "tl.where(cols" not in first
+    assert "<=" not in first
+    assert "<=" in second
+    assert made.flops == pytest.approx(4 * 256 * 256 * 64 * 257 / 512, rel=0.01)
+
+
+def test_statements_say_what_they_do() -> None:
+    chain = attention(2, 64, 64, 64, "softcap", dtype="f16")
+    actions = {"s": "matmul_1", "m": "softmax_1", "p": "softmax_1", "l": "softmax_1", "o": "matmul_2", "x": "tanh_1"}
+    (launch,) = generate(chain, HOPPER, actions=actions).launches
+    lines = launch.source.splitlines()
+    inside = [line for line in lines if line.startswith("        ") and " = tl." in line and "arange" not in line]
+    assert inside
+    assert all("  # " in line for line in inside)
+    assert next(line for line in inside if "tl.dot(q" in line).endswith("# matmul_1")
+    assert next(line for line in lines if " = _tanh(" in line).endswith("# tanh_1")
+    assert all(lines[number - 1].count("#") == 1 for number in launch.lines)
+
+
+# Ahead of time
+
+
+@pytest.fixture(scope="module")
+def hopper() -> Binary:
+    chain = attention(16, 1024, 1024, 64, "causal", dtype="f16")
+    places = {"s": Place("/model/blocks.py", 41), "o": Place("/model/blocks.py", 43)}
+    (binary,) = compile_kernel(generate(chain, HOPPER), places)
+    return binary
+
+
+def spills(binary: Binary, architecture: str) -> int:
+    """Bytes that the assembler spills."""
+    said = assemble(binary, DEVICES[architecture])
+    (stored,) = re.findall(r"(\d+) bytes spill stores", said)
+    return int(stored)
+
+
+def test_hopper_gets_its_matrix_instructions(hopper: Binary) -> None:
+    assert "wgmma.mma_async" in hopper.ptx
+    assert ".target sm_90a" in hopper.ptx
+    assert ".version 8.0" in hopper.ptx
+    assert spills(hopper, "sm_90a") == 0
+    assert f".reqntid {hopper.threads}" in hopper.ptx or f".maxntid {hopper.threads}" in hopper.ptx
+
+
+def test_parameters_are_the_operands(hopper: Binary) -> None:
+    (head,) = re.findall(r"\.entry \w+\(\n(.*?)\n\)", hopper.ptx, re.S)
+    assert head.count(".param") == 4
+    with pytest.raises(UnsupportedError, match="hidden"):
+        without_hidden(hopper.ptx, 3)
+
+
+def test_line_tables_name_the_model(hopper: Binary) -> None:
+    files = dict(re.findall(r'\.file\s+(\d+) "([^"]*)"', hopper.ptx))
+    assert sorted(files.values()) == ["/model/blocks.py", "fred.py"]
+    where, products = ("", ""), set()
+    for line in hopper.ptx.splitlines():
+        if found := re.match(r"\s*\.loc\s+(\d+) (\d+)", line):
+            where = files[found.group(1)], found.group(2)
+        if "wgmma.mma_async" in line:
+            products.add(where)
+    assert products == {("/model/blocks.py", "41"), ("/model/blocks.py", "43")}
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_86", "sm_89", "sm_90"])
+def test_other_architectures_assemble(architecture: str) -> None:
+    device = DEVICES[architecture]
+    attend = {
+        "sm_80": attention(64, 2048, 2048, 128, "alibi", dtype="bf16"),
+        "sm_86": attention(64, 2048, 2048, 64, "softcap", dtype="f16"),
+        "sm_89": attention(4, 1, 8192, 128, groups=8, dtype="f16"),
+        "sm_90": attention(8, 512, 512, 64),
+    }[architecture]
+    rows = {"sm_80": "layer_norm", "sm_86": "softmax", "sm_89": "cross_entropy", "sm_90": "var"}[architecture]
+    for chain in (attend, row_cases(512, 3000)[rows][0]):
+        for binary in compile_kernel(generate(chain, device)):
+            # What runs on the architecture before runs on 9.0, too; sm_90a would run on nothing else.
+            assert f".target {'sm_89' if architecture == 'sm_90' else architecture}" in binary.ptx
+            assert spills(binary, architecture) == 0
+
+
+# Schedules and refusals
+
+
+def test_schedules_can_be_enumerated() -> None:
+    chain = attention(8, 1024, 1024, 128, dtype="f16")
+    found = schedules(chain, HOPPER)
+    assert len(found) == len(set(found)) > 50
+    assert generate(chain, HOPPER).schedule == found[0]
+    smaller = schedules(chain, DEVICES["sm_86"])
+    assert max(s.block_stream * s.num_stages for s in smaller) < max(s.block_stream * s.num_stages for s in found)
+
+
+@pytest.mark.parametrize(
+    ("chain", "schedule", "reason"),
+    [
+        (attention(2, 64, 64, 16, dtype="f64"), None, "s is a matrix product in f64"),
+        (Chain((Axis("i", None), Axis("j", 4)), (Input("x", ("i", "j"), "f32"),),
+               (Floats().reduce("s", "i", "j", "add", Floats().x),), ("s",)), None, "sizes of i are only known"),
+        (Chain((Axis("i", 3), Axis("j", 4)), (Input("x", ("i", "j"), "f32"),),
+               (Floats().reduce("s", "i", "j", "add", Floats().op("lgamma", Floats().x)),), ("s",)), None,
+         "no code for math.lgamma"),
+    ],
+)  # fmt: skip
+def test_refusals_say_why(chain: Chain, schedule: None, reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        generate(chain, HOPPER, schedule)
+
+
+def test_tanh_keeps_its_precision(tmp_path: Path) -> None:
+    f = Floats()
+    chain = Chain(
+        (Axis("i", 4), Axis("j", 512)),
+        (Input("x", ("i", "j"), "f32"),),
+        (f.reduce("y", "i", "j", "max", f.op("tanh", f.x)),),
+        ("y",),
+    )
+    x = torch.stack([torch.full((512,), value) for value in (1e-6, 0.39, CAP / 100, -3.0)])
+    made = generate(chain, HOPPER)
+    (got,) = interpreted(tmp_path, [(made, [x], torch.tanh)])
+    exact = torch.tanh(x.double()).amax(-1)
+    assert ((got.double() - exact).abs() <= 8 * exact.abs() * 2**-24).all()
