@@ -131,33 +131,45 @@ def _translate(
     facts: dict[str, Any] = {}
     module = stages["ttir"](module, facts)  # which inlines calls
     path = folder / f"{launch.name}.ttir"
-    path.write_text(relocated(str(module), launch, str(folder / f"{launch.name}.py"), places))
+    path.write_text(flattened(str(module), str(folder / f"{launch.name}.py"), f"{launch.name}.py"))
     module = ir.parse_mlir_module(str(path), context)
     module.context = context
     for name in ("ttgir", "llir", "ptx"):
         module = stages[name](module, facts)
-    return str(module), facts
+    return placed(str(module), launch, places), facts
 
 
 _CALL = re.compile(r"loc\(callsite\((#?\w+) at (#?\w+)\)\)")
 
 
-def relocated(text: str, launch: Launch, path: str, places: Mapping[str, Place]) -> str:
-    """A module's text with the lines of the generated source replaced by the user's.
+def flattened(text: str, path: str, name: str) -> str:
+    """A module whose locations are lines of the generated source only, named without the folder that it was in.
 
-    What Triton inlined from its own library counts as the line that called it. Where the user's line is not known, the
-    generated source is named, without the folder that it was compiled in.
+    What Triton inlined from its own library counts as the line that called it.
     """
-    text = _CALL.sub(r"loc(\2)", text)
+    return _CALL.sub(r"loc(\2)", text).replace(f'loc("{path}":', f'loc("{name}":')
+
+
+def placed(text: str, launch: Launch, places: Mapping[str, Place]) -> str:
+    """PTX whose line tables name the user's lines, where they are known, instead of the generated ones.
+
+    In PTX, because Triton's passes take every line for one of the function's own file.
+    """
+    (number,) = re.findall(rf'^\s*\.file\s+(\d+) "{launch.name}\.py"', text, re.M)
+    files: dict[str, int] = {}
+    first = 1 + max(int(n) for n in re.findall(r"^\s*\.file\s+(\d+) ", text, re.M))
 
     def replaced(match: re.Match[str]) -> str:
-        line = int(match.group(1))
-        for step in launch.lines.get(line, ()):
+        for step in launch.lines.get(int(match.group(2)), ()):
             if step in places:
-                return f'loc("{places[step].file}":{places[step].line}:{match.group(2)})'
-        return f'loc("{launch.name}.py":{line}:{match.group(2)})'
+                place = places[step]
+                file = files.setdefault(place.file, first + len(files))
+                return f"{match.group(1)}{file} {place.line} {match.group(3)}\t// {os.path.basename(place.file)}:{place.line}"
+        return match.group(0)
 
-    return re.sub(rf'loc\("{re.escape(path)}":(\d+):(\d+)\)', replaced, text)
+    text = re.sub(rf"^(\s*\.loc\s+){number} (\d+) (\d+).*$", replaced, text, flags=re.M)
+    declared = "".join(f'\t.file\t{n} "{file}"\n' for file, n in files.items())
+    return re.sub(r"^(\s*\.file\s)", lambda match: declared + match.group(1), text, count=1, flags=re.M)
 
 
 def without_hidden(text: str, count: int) -> str:
