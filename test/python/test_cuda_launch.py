@@ -1,0 +1,130 @@
+"""What IREE's own CUDA driver launches for generated kernels, told by a libcuda that runs nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import pytest
+from fred_chains import attention, row_cases
+
+from covan_mlir.fred.chain import Chain
+from covan_mlir.lowering.cpu.alone import compile_text
+from covan_mlir.lowering.cuda.compile import Binary, available, compile_kernel
+from covan_mlir.lowering.cuda.device import DEVICES
+from covan_mlir.lowering.cuda.embed import program
+from covan_mlir.lowering.cuda.generate import generate
+
+COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+pytestmark = [
+    pytest.mark.skipif(not available(), reason="Triton is not installed (pip install covan-mlir[cuda])"),
+    pytest.mark.skipif(COMPILER is None, reason="no C compiler for the stub of libcuda"),
+]
+
+# The first four bytes of every input are its number; the first four of the result are what the stub wrote there.
+RUN = """
+import sys
+import numpy as np
+import iree.runtime as rt
+config = rt.Config("cuda")
+module = rt.VmModule.copy_buffer(config.vm_instance, open(sys.argv[1], "rb").read())
+context = rt.VmContext(config.vm_instance, [*config.default_vm_modules, module])
+inputs = []
+for n, (shape, dtype) in enumerate(eval(sys.argv[2])):
+    array = np.zeros(shape, dtype)
+    array.reshape(-1).view(np.int32)[0] = n + 1
+    inputs.append(rt.asdevicearray(config.device, array))
+result = rt.FunctionInvoker(context, config.device, module.lookup_function("main"))(*inputs)
+print(np.asarray(result.to_host()).reshape(-1).view(np.int32)[0])
+"""
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A line of the log: what was launched how, and the addresses of its parameters with the ints that they point to."""
+
+    name: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared: int
+    addresses: tuple[int, ...]
+    first: tuple[int, ...]
+
+
+@pytest.fixture(scope="module")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the stub."""
+    folder = tmp_path_factory.mktemp("stub")
+    source = Path(__file__).with_name("cuda_stub.c")
+    assert COMPILER is not None
+    subprocess.run([COMPILER, "-shared", "-fPIC", "-w", "-o", str(folder / "libcuda.so"), str(source), "-ldl"], check=True)
+    return folder
+
+
+def launched(stub: Path, folder: Path, chain: Chain) -> tuple[tuple[Binary, ...], list[list[str]], list[Launched], int]:
+    """-> (what was compiled, lines of the log, launches, first int of the result)."""
+    kernel = generate(chain, DEVICES["sm_90a"])
+    binaries = compile_kernel(kernel)
+    path, log = folder / "program.vmfb", folder / "log"
+    path.write_bytes(compile_text(program(kernel, binaries), target=()))
+    shapes = [(operand.shape, {"f16": "float16", "f32": "float32"}[operand.dtype]) for operand in kernel.inputs]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, str(path), repr(shapes)],
+        env={**os.environ, "LD_LIBRARY_PATH": str(stub), "COVAN_CUDA_LOG": str(log)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    lines = [line.split() for line in log.read_text().splitlines()]
+    found = []
+    for name, *rest in (line[1:] for line in lines if line[0] == "launch"):
+        numbers = [int(n) for n in rest[:7]]
+        pairs = [pair.split(":") for pair in rest[7:]]
+        found.append(
+            Launched(
+                name,
+                tuple(numbers[:3]),
+                tuple(numbers[3:6]),
+                numbers[6],
+                tuple(int(a, 16) for a, _ in pairs),
+                tuple(int(n) for _, n in pairs),
+            )
+        )
+    return binaries, lines, found, int(done.stdout)
+
+
+def test_one_launch(stub: Path, tmp_path: Path) -> None:
+    (binary,), lines, (launch,), result = launched(stub, tmp_path, attention(4, 512, 512, 64, "causal", dtype="f16"))
+    assert launch.name == binary.launch.name
+    assert launch.grid == (binary.launch.grid, 1, 1)
+    assert launch.block == (binary.threads, 1, 1)
+    assert launch.shared == binary.shared > 48 << 10
+    assert launch.first[:3] == (1, 2, 3)  # q, k, v
+    assert result == 1000
+    # Operands are as aligned as the code assumes, and the shared memory is asked for before the launch.
+    assert all(address % 16 == 0 for address in launch.addresses)
+    assert ["attribute", launch.name, "8", str(binary.shared)] in lines
+
+
+def test_parts_and_their_merge(stub: Path, tmp_path: Path) -> None:
+    chain = attention(4, 1, 8192, 64, groups=8, dtype="f16")
+    binaries, _, (parts, merge), result = launched(stub, tmp_path, chain)
+    assert [parts.name, merge.name] == [binary.launch.name for binary in binaries]
+    assert parts.first[:3] == (1, 2, 3)
+    assert merge.addresses[:3] == parts.addresses[3:]  # the states of the parts
+    assert merge.first[2] == 1000  # written by the first launch
+    assert result == 1001
+    assert parts.grid == (binaries[0].launch.grid, 1, 1)
+    assert parts.grid[0] > prod(chain.sizes[axis] or 1 for axis in ("h",))
+
+
+def test_rows(stub: Path, tmp_path: Path) -> None:
+    (binary,), _, (launch,), result = launched(stub, tmp_path, row_cases(64, 1000)["layer_norm"][0])
+    assert launch.grid == (binary.launch.grid, 1, 1) == (64, 1, 1)
+    assert launch.first[:3] == (1, 2, 3)
+    assert result == 1000
