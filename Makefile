@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt CMakeLists.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (a few minutes the first time)"
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt scikit-build-core 2>pip.log || { cat pip.log; exit 1; }
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[test]' 2>pip.log || { cat pip.log; exit 1; }
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[test,cuda]' 2>pip.log || { cat pip.log; exit 1; }
 	@rm -f pip.log
 	@touch $(STAMP)
 

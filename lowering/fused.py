@@ -19,6 +19,7 @@ from covan_mlir.fusion import FusionRecord
 from covan_mlir.lowering.cpu.kernel import Kernel, Refusal
 from covan_mlir.lowering.cpu.machine import Machine
 from covan_mlir.lowering.cpu.payoff import does_not_pay
+from covan_mlir.lowering.cuda.generator import Executables
 from covan_mlir.lowering.fusion_record import record
 from covan_mlir.lowering.pipeline import State, Step
 
@@ -27,7 +28,7 @@ _PREFIX = "fred_"
 """Of the symbols of kernels."""
 
 
-Generator = Callable[[Chain, str], Kernel | Refusal]
+Generator = Callable[[Chain, str], Kernel | Executables | Refusal]
 """Writes the kernel of a chain under a name."""
 
 
@@ -67,16 +68,16 @@ class Fusion:
 
     generate: Generator
     weights: int = 0
-    kernels: dict[Chain, Kernel | Refusal] = field(default_factory=dict)
+    kernels: dict[Chain, Kernel | Executables | Refusal] = field(default_factory=dict)
     decisions: list[FusionRecord] = field(default_factory=list)
     called: list[str] = field(default_factory=list)
 
-    def kernel(self, chain: Chain) -> Kernel | Refusal:
+    def kernel(self, chain: Chain) -> Kernel | Executables | Refusal:
         """The kernel of a chain, written once for all chains that compute the same."""
         plain = untraced(chain)
         found = self.kernels.get(plain)
         if found is None:
-            name = f"{_PREFIX}{hashlib.sha256(repr(plain).encode()).hexdigest()[:10]}"
+            name = symbol(plain)
             found = self.kernels[plain] = self.generate(plain, name)
         return found
 
@@ -138,7 +139,7 @@ class Fusion:
             if self.called:  # traces as names, which every context understands
                 prov_locations.rewrite_locations(state.module.operation, lambda where: prov_locations.lower(where, {}))
 
-    def _call_one(self, op: Any, chain: Chain, kernel: Kernel, rewriter: Any, state: State) -> None:
+    def _call_one(self, op: Any, chain: Chain, kernel: Kernel | Executables, rewriter: Any, state: State) -> None:
         from torch_mlir import ir
         from torch_mlir.dialects import func
 
@@ -163,7 +164,7 @@ class Fusion:
 
         if not self.called:
             return
-        kernels = {kernel.name: kernel for kernel in self.kernels.values() if isinstance(kernel, Kernel)}
+        kernels = {kernel.name: kernel for kernel in self.kernels.values() if not isinstance(kernel, Refusal)}
         with state.session.context as context, ir.Location.unknown():
             # An op of a dialect that is not loaded yet would be one of an unknown dialect for ever.
             context.get_dialect_descriptor("flow")
@@ -186,7 +187,7 @@ class Fusion:
                     body.append(op)
 
 
-def _dispatch(call: Any, kernel: Kernel) -> None:
+def _dispatch(call: Any, kernel: Kernel | Executables) -> None:
     import iree.compiler.ir as ir
 
     from covan_mlir.dialects.prov_locations import fused_key, fused_of
@@ -226,3 +227,12 @@ def describe(chain: Chain) -> str:
     """A chain in a few words."""
     sizes = " ".join(f"{axis.name}={axis.size or '?'}" for axis in chain.axes)
     return f"a chain of {len(chain.reductions)} reductions in {len(chain.steps)} steps ({sizes})"
+
+
+def symbol(chain: Chain) -> str:
+    """The name of a chain's kernel: its reductions, its sizes, and what tells it from all others:
+    ``fred_max_add_8x128_f32_b5001c``."""
+    kinds = "_".join(dict.fromkeys(step.combine for step in chain.reductions))
+    sizes = "x".join(str(axis.size or "D") for axis in chain.axes)
+    types = "_".join(dict.fromkeys(entry.dtype for entry in chain.inputs))
+    return f"{_PREFIX}{kinds}_{sizes}_{types}_{hashlib.sha256(repr(chain).encode()).hexdigest()[:6]}"

@@ -12,11 +12,12 @@ from covan_mlir.fred.fuse import known
 from covan_mlir.fusion import FusionRecord, Sweep
 from covan_mlir.lowering.cpu.analysis import Sweeps
 from covan_mlir.lowering.cpu.kernel import Kernel, Refusal
+from covan_mlir.lowering.cuda.generator import Executables
 
 _AGAIN = "the rows are in cache: sweeping them again costs less than repairs do"
 
 
-def record(what: str, ids: Iterable[int], chain: Chain, kernel: Kernel | Refusal) -> FusionRecord:
+def record(what: str, ids: Iterable[int], chain: Chain, kernel: Kernel | Executables | Refusal) -> FusionRecord:
     """The record of a chain for which there is a kernel, or a reason why there is none."""
     made = FusionRecord(what, tuple(ids), chain=tuple(map(_line, chain.steps)))
     if isinstance(kernel, Refusal):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from covan_mlir.lowering.cpu.machine import PRESETS, Machine, host
+from covan_mlir.lowering.cuda.generator import cuda_generator
 from covan_mlir.lowering.fused import Generator, cpu_generator
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.targets.resolve import ExecutableTarget, executable_target
@@ -13,9 +15,14 @@ _HOST = "--iree-llvmcpu-target-cpu=host"
 
 
 def of(job: Job) -> Generator | None:
-    """The generator of a job's target; None: reductions are left to IREE's own code generation."""
+    """The generator of a job's target; None: reductions are left to IREE's own code generation.
+
+    LLVM ends the process on a CPU that it does not know.
+    """
     if job.kind == "cpu":
-        return cpu_generator(host() if _HOST in job.flags else machine(executable_target(job.flags)))
+        return cpu_generator(host() if _HOST in job.target_flags else machine(executable_target(job.target_flags)))
+    if job.kind == "cuda" and (found := re.search(r'arch = "(\w+)"', job.devices)):
+        return cuda_generator(found.group(1))
     return None
 
 

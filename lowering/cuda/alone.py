@@ -1,4 +1,4 @@
-"""Generated launches on tensors, by Triton itself: on a GPU, or, with ``TRITON_INTERPRET=1`` in the environment, on numpy."""
+"""Generated launches on tensors, by Triton itself: on a GPU, or, with ``TRITON_INTERPRET=1`` set, on numpy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generated source to PTX, ahead of time: no GPU and no driver are needed, only the optional extra ``cuda`` (Triton)."""
+"""Generated source to PTX, ahead of time: neither a GPU nor a driver is needed, only the optional extra ``cuda``."""
 
 from __future__ import annotations
 
@@ -88,15 +88,17 @@ def compile_launch(launch: Launch, device: Device, places: Mapping[str, Place] |
             raise UnsupportedError(f"Triton refuses {launch.name}: {error}") from error
     if facts["shared"] > device.architecture.shared_memory:
         most = device.architecture.shared_memory
-        raise UnsupportedError(f"{launch.name} takes {facts['shared']} bytes of shared memory, of which there are {most}")
+        raise UnsupportedError(
+            f"{launch.name} takes {facts['shared']} bytes of shared memory, of which there are {most}"
+        )
     if facts["global_scratch_size"] or facts["profile_scratch_size"]:
         raise UnsupportedError(f"{launch.name} wants scratch memory that nobody allocates")
-    return Binary(launch, without_hidden(text, len(launch.inputs) + len(launch.outputs)), 32 * facts["num_warps"], facts["shared"])
+    return Binary(
+        launch, without_hidden(text, len(launch.inputs) + len(launch.outputs)), 32 * facts["num_warps"], facts["shared"]
+    )
 
 
-def _translate(
-    launch: Launch, device: Device, folder: Path, places: Mapping[str, Place]
-) -> tuple[str, dict[str, Any]]:
+def _translate(launch: Launch, device: Device, folder: Path, places: Mapping[str, Place]) -> tuple[str, dict[str, Any]]:
     from triton._C.libtriton import ir
     from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import ASTSource, make_backend
@@ -164,7 +166,8 @@ def placed(text: str, launch: Launch, places: Mapping[str, Place]) -> str:
             if step in places:
                 place = places[step]
                 file = files.setdefault(place.file, first + len(files))
-                return f"{match.group(1)}{file} {place.line} {match.group(3)}\t// {os.path.basename(place.file)}:{place.line}"
+                note = f"{os.path.basename(place.file)}:{place.line}"
+                return f"{match.group(1)}{file} {place.line} {match.group(3)}\t// {note}"
         return match.group(0)
 
     text = re.sub(rf"^(\s*\.loc\s+){number} (\d+) (\d+).*$", replaced, text, flags=re.M)

@@ -87,7 +87,7 @@ class Evaluator:
         return Tile(name, made.dims, made.dtype, limits=made.limits)
 
     def named(self, name: str, expr: Expr, dtype: str, depth: int, step: str) -> Tile:
-        """The value of an expression in a variable with a name, unless it is a variable or a multiple of one already."""
+        """The value of an expression in a variable with a name, unless it is one already, or a multiple of one."""
         before, self.doing = self.doing, frozenset({step}) if step in self.chain.values else self.doing
         self.wanted[expr] = name
         made = self.tile(expr)
@@ -245,10 +245,10 @@ class Evaluator:
             return self._logic(op, args, steps)
         if op in ("addi", "subi", "muli", "cmpi", "maxsi", "minsi", "divsi", "remsi", "floordivsi"):
             return self._integers(expr, op, predicate, args, steps, depth)
-        if self.fold and dtype == "f32" and (made := self._folded(op, args, steps)) is not None:
-            return made
-        if self.fold and op == "exp" and dtype == "f32" and (made := self._exponential(expr, depth)) is not None:
-            return made
+        if self.fold and dtype == "f32":
+            folded = self._exponential(expr, depth) if op == "exp" else self._folded(op, args)
+            if folded is not None:
+                return folded
         wanted = [computed(arg.dtype) for arg in expr.args]
         plain = [self.text.plain(arg, kind) for arg, kind in zip(args, wanted, strict=True)]
         if all(arg.const is not None for arg in plain):
@@ -257,9 +257,7 @@ class Evaluator:
             raise UnsupportedError("no code for math.tanh in f64")
         return self._operation(expr.op, plain, dtype, steps, depth, expr)
 
-    def _operation(
-        self, op: str, plain: list[Tile], dtype: str, steps: frozenset[str], depth: int, of: Expr
-    ) -> Tile:
+    def _operation(self, op: str, plain: list[Tile], dtype: str, steps: frozenset[str], depth: int, of: Expr) -> Tile:
         dims = self.text.union(*plain)
         text, helper = operation(op, [self.text.spread(arg.text, arg.dims, dims) for arg in plain])
         if helper is not None:
@@ -331,7 +329,7 @@ class Evaluator:
         name = "arith.divsi" if op == "floordivsi" else expr.op
         return replace(self._operation(name, plain, dtype, steps, depth, expr), limits=limits if fits else None)
 
-    def _folded(self, op: str, args: list[Tile], steps: frozenset[str]) -> Tile | None:
+    def _folded(self, op: str, args: list[Tile]) -> Tile | None:
         # A positive number as a pending factor of a tile.
         if op == "mulf":
             for this, other in (args, reversed(args)):
@@ -366,7 +364,7 @@ class Evaluator:
         expr = self.axes.inlined(expr)
         if not (isinstance(expr, Apply) and expr.op == "math.exp" and isinstance(expr.args[0], Apply)):
             return False
-        over, under = (expr.args[0].args + (expr, expr))[:2]
+        over, under = (*expr.args[0].args, expr, expr)[:2]
         if expr.args[0].op != "arith.subf" or not isinstance(under, Read):
             return False
         peak = self.chain.values.get(under.name.partition(".")[0])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.cpu.errors import UnsupportedError
-from covan_mlir.lowering.cpu.kernel import Refusal
+from covan_mlir.lowering.cpu.kernel import Dispatch, Operand, Refusal
 from covan_mlir.lowering.cuda.compile import Binary, NoTritonError, available, compile_kernel
 from covan_mlir.lowering.cuda.device import DEVICES
 from covan_mlir.lowering.cuda.embed import module_text
@@ -22,51 +23,31 @@ TRIES = 4
 
 
 @dataclass(frozen=True)
-class Dispatch:
-    """One dispatch of a call.
-
-    Attributes:
-        symbol: of the executable and its only export.
-        operands: numbers of values: the call's operands first, then the results of earlier dispatches, in order.
-        results: types.
-    """
-
-    symbol: str
-    operands: tuple[int, ...]
-    results: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Executables:
-    """A chain as executables, and a call of it as dispatches of them.
+    """A compiled kernel in the form that programs embed.
 
     Attributes:
         name: symbol of the function that calls stand for.
         text: a module that holds nothing but the ``hal.executable.source`` of each dispatch.
-        results: numbers of the values that the call gives, counted as for `Dispatch.operands`.
+        inputs, outputs: operands and results of a call.
+        dispatches: in order; what one writes and a later one reads is named by both.
         seconds: predicted time.
     """
 
     name: str
     text: str
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
     dispatches: tuple[Dispatch, ...]
-    results: tuple[int, ...]
     schedule: Schedule
     seconds: float
 
 
 def executables(kernel: CudaKernel, binaries: tuple[Binary, ...]) -> Executables:
     """A compiled kernel in the form that programs embed."""
-    numbers = {operand.name: n for n, operand in enumerate(kernel.inputs)}
-    dispatches = []
-    for launch in kernel.launches:
-        operands = tuple(numbers[operand.name] for operand in launch.inputs)
-        dispatches.append(Dispatch(launch.name, operands, tuple(operand.tensor for operand in launch.outputs)))
-        for operand in launch.outputs:
-            numbers[operand.name] = len(numbers)
-    results = tuple(numbers[operand.name] for operand in kernel.outputs)
+    dispatches = tuple(Dispatch(launch.name, launch.inputs, launch.outputs) for launch in kernel.launches)
     text = module_text(binaries, kernel.device)
-    return Executables(kernel.name, text, tuple(dispatches), results, kernel.schedule, kernel.seconds)
+    return Executables(kernel.name, text, kernel.inputs, kernel.outputs, dispatches, kernel.schedule, kernel.seconds)
 
 
 @lru_cache(256)
@@ -94,9 +75,9 @@ def _without_triton(chain: Chain, name: str) -> Refusal:
     return Refusal("Triton is not installed: pip install covan-mlir[cuda]")
 
 
-def cuda_generator(architecture: str) -> partial[Executables | Refusal]:
+def cuda_generator(architecture: str) -> Callable[[Chain, str], Executables | Refusal]:
     """The generator for an architecture (``sm_90a``); it remembers what it wrote.
 
     Without Triton every chain is refused, and IREE's own code is used.
     """
-    return partial(_kernel, architecture) if available() else partial(_without_triton)
+    return partial(_kernel, architecture) if available() else _without_triton

@@ -60,13 +60,18 @@ def roles(fusion: Fusion) -> Roles:
     for stage in swept[1:]:
         if frozenset(stage.axes) != stream:
             raise UnsupportedError(f"its sweeps run over different axes: {stage.why}")
-    steps = {e.name: e for stage in swept for e in (*stage.elements, *(stage.rolling.elements if stage.rolling else ()))}
+    steps = {
+        e.name: e for stage in swept for e in (*stage.elements, *(stage.rolling.elements if stage.rolling else ()))
+    }
     inner = tuple(step for step in steps.values() if isinstance(step, Reduce))
     states = [state.axes for loop in loops for state in loop.state if state.name != "count"]
-    narrow = frozenset(min(states, key=len))
+    least = min(states, key=lambda axes: len(tuple(axes)))
+    narrow = frozenset(least)
     wide = frozenset(axis for axes in states for axis in axes) - narrow
     if any(not narrow <= frozenset(axes) for axes in states):
         raise UnsupportedError("its accumulators have axes that do not contain each other")
+    if both := wide & {axis for step in inner for axis in step.over}:
+        raise UnsupportedError(f"the axes {sorted(both)} are contracted under the loop and kept by its accumulators")
     # Keys and values, not masks: what has features besides the loop's and the rows' axes.
     streamed = [v for v in chain.inputs if stream & {*v.axes} and not {*v.axes} <= stream | narrow]
     rows = in_memory_order(chain, narrow)

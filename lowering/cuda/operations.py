@@ -95,18 +95,18 @@ def _tanh(x):
     t = tl.where(y < 0.4, small, large)
     return tl.where(x < 0, -t, tl.where(x == x, t, x))
 ''',
-    "max": '''@triton.jit
+    "max": """@triton.jit
 def _max(a, b):
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
-''',
-    "min": '''@triton.jit
+""",
+    "min": """@triton.jit
 def _min(a, b):
     return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
-''',
-    "mul": '''@triton.jit
+""",
+    "mul": """@triton.jit
 def _mul(a, b):
     return a * b
-''',
+""",
 }
 """Functions that generated modules define if they use them."""
 

@@ -37,7 +37,7 @@ class Span:
     def __init__(
         self, fusion: Fusion, found: Roles, rolling: Rolling, axes: Axes, sizes: Mapping[str, int], whole: bool
     ) -> None:
-        self.sizes, self.limits, self.true = sizes, (), frozenset[Expr]()
+        self.sizes, self.true = sizes, frozenset[Expr]()
         self.limits: tuple[Bound, ...] = ()
         if whole or len(found.stream) != 1:
             return
@@ -47,9 +47,7 @@ class Span:
         one = LoopRoles(stage, rolling, self.stream, found.rows, found.free, wide, found.inner)
         known = {*found.rows, self.stream}
         self.limits = tuple(
-            bound
-            for bound in bounds(fusion, one, sizes)
-            if {axis for axis, factor in bound.factors if factor} <= known
+            bound for bound in bounds(fusion, one, sizes) if {axis for axis, factor in bound.factors if factor} <= known
         )
         self.true = self._certain(rolling, axes)
 
@@ -89,7 +87,8 @@ class Span:
             name, count = part
             chunk = -(-size // (count * block)) * block
             lines = [f"low = {name} * {chunk}", f"high = tl.minimum(low + {chunk}, {size})"]
-        uppers, lowers = [], []
+        uppers: list[tuple[str, str]] = []
+        lowers: list[tuple[str, str]] = []
         for bound in self.limits:
             factors = dict(bound.factors)
             sign = factors.pop(self.stream)

@@ -87,7 +87,9 @@ class Problem:
     @property
     def splits(self) -> bool:
         """Whether the loop may be split: it is all there is."""
-        return sum(bool(stage.axes) for stage in self.roles.stages) == 1 and not any(s.writes for s in self.roles.stages)
+        return sum(bool(stage.axes) for stage in self.roles.stages) == 1 and not any(
+            s.writes for s in self.roles.stages
+        )
 
 
 def problem(chain: Chain, roles: Roles, share: float = 1.0) -> Problem:
@@ -132,7 +134,9 @@ def registers(task: Problem, device: Device, schedule: Schedule) -> float:
     rows = schedule.block_rows
     held = rows * min(task.wide, schedule.block_wide) + 1.5 * rows * schedule.block_stream
     if task.bytes == 4:  # three products for one, of operands in two pieces each
-        held = (1.4 if rows >= 16 * schedule.num_warps else 2.0) * (held + rows * schedule.block_stream + rows * task.depth)
+        held = (1.4 if rows >= 16 * schedule.num_warps else 2.0) * (
+            held + rows * schedule.block_stream + rows * task.depth
+        )
     elif not (device.architecture.wgmma and rows >= 64):
         held += rows * task.depth / 2  # queries stay in registers
     return held / threads
@@ -169,8 +173,8 @@ def seconds(task: Problem, device: Device, schedule: Schedule) -> float:
     if not task.products:
         held = schedule.block_rows * schedule.block_stream / (32 * schedule.num_warps)
         uneven = abs(math.log2(held / 8)) * 0.03 + (schedule.num_warps > 8) * 0.05
-        wasted = power_of_two(task.length) / task.length if schedule.shape == "whole" else 1.0
-        return memory * (1 + uneven) * wasted**0.2 + merge
+        wasted: float = power_of_two(task.length) / task.length if schedule.shape == "whole" else 1.0
+        return memory * (1 + uneven) * float(wasted**0.2) + merge
     rows = schedule.block_rows
     # Masks end within blocks, and tiles of rows run what any of their rows sees.
     seen = task.length * task.share + (rows / 2 + schedule.block_stream if task.share < 1 else 0)

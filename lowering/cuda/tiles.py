@@ -1,4 +1,4 @@
-"""Tiles: values over the dimensions of a layout, as text of Triton's Python, and the blocks of statements that make them.
+"""Tiles: values over the dimensions of a layout, as text of Triton's Python, and the statements that make them.
 
 Half precision is computed in f32. Positions are i32 as long as they are known to fit, other integers i64.
 """
@@ -17,7 +17,23 @@ from covan_mlir.lowering.cuda.operations import TYPES, literal
 MOST_PARTS = 1024
 """Parts that a loop is split into, at most."""
 
-_RESERVED = {"tl", "triton", "libdevice", "pid", "low", "high", "and", "or", "not", "if", "in", "is", "for", "def", "as"}
+_RESERVED = {
+    "tl",
+    "triton",
+    "libdevice",
+    "pid",
+    "low",
+    "high",
+    "and",
+    "or",
+    "not",
+    "if",
+    "in",
+    "is",
+    "for",
+    "def",
+    "as",
+}
 
 
 @dataclass(frozen=True)

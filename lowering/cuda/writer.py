@@ -15,7 +15,7 @@ from covan_mlir.lowering.cpu.kernel import Operand
 from covan_mlir.lowering.cuda.expressions import Evaluator, origins
 from covan_mlir.lowering.cuda.kernel import Launch
 from covan_mlir.lowering.cuda.layout import Layout, Roles, made_dim, power_of_two
-from covan_mlir.lowering.cuda.operations import HELPERS, NEUTRAL
+from covan_mlir.lowering.cuda.operations import HELPERS, NEUTRAL, literal
 from covan_mlir.lowering.cuda.ranges import Span
 from covan_mlir.lowering.cuda.schedule import LEAST, Schedule
 from covan_mlir.lowering.cuda.tiles import Block, Names, Text, Tile, computed
@@ -167,8 +167,6 @@ class Function:
 
     @staticmethod
     def _number(value: Const) -> str:
-        from covan_mlir.lowering.cuda.operations import literal
-
         return literal(value.value, computed(value.dtype))
 
     def lines(self, lines: Iterable[Local | Update], depth: int) -> None:
@@ -266,7 +264,13 @@ class Writer:
     """Writes the launches of a chain."""
 
     def __init__(
-        self, name: str, fusion: Fusion, found: Roles, schedule: Schedule, sizes: dict[str, int], actions: Mapping[str, str]
+        self,
+        name: str,
+        fusion: Fusion,
+        found: Roles,
+        schedule: Schedule,
+        sizes: dict[str, int],
+        actions: Mapping[str, str],
     ) -> None:
         self.name, self.fusion, self.found = name, fusion, found
         self.schedule, self.sizes, self.actions = schedule, sizes, actions
@@ -377,7 +381,9 @@ class Writer:
         assert stage.split is not None
         parts = self.schedule.parts
         states = state_operands(self.name, stage.rolling, parts, self.sizes)
-        loop_reads = self._inputs(chain, (line.reduce.expr if isinstance(line, Local) else line.expr for line in stage.rolling.body))
+        loop_reads = self._inputs(
+            chain, (line.reduce.expr if isinstance(line, Local) else line.expr for line in stage.rolling.body)
+        )
         function = self._function(
             "_parts", chain, self.layout(chain), read=self.operands(chain, loop_reads), stored=states
         )
@@ -420,12 +426,13 @@ class Writer:
             dims.append(made_dim("wide", self.found.wide, self.sizes, min(wide, 1024)))
         known = {axis for dim in dims for axis in dim.axes}
         ones = tuple(a.name for a in chain.axes if a.name not in known)
-        layout = Layout(tuple(dims), ones, {**self.sizes, **{a: 1 for a in ones}}, "")
+        layout = Layout(tuple(dims), ones, {**self.sizes, **dict.fromkeys(ones, 1)}, "")
         read = (*self.operands(chain, self._inputs(chain, exprs)), *states)
         schedule = replace(self.schedule, num_warps=4 if block * wide >= 512 else 1, num_stages=1, backwards=False)
         function = Function(
             f"{self.name}_merge", chain, layout, schedule, read, self.operands(chain, chain.outputs),
-            {**moments(rolling), **{line.name: line.axes for line in (*split.merge, *rolling.finish)}}, (), self.actions,
+            {**moments(rolling), **{line.name: line.axes for line in (*split.merge, *rolling.finish)}}, (),
+            self.actions,
             self.fusion.source,
         )  # fmt: skip
         function.begin()

@@ -155,11 +155,7 @@ def test_the_benchmarks_of_attention_in_half_precision(tmp_path: Path) -> None:
 
 
 def test_attention_with_any_number_of_keys(tmp_path: Path) -> None:
-    found = [
-        case(attention(2, queries, keys, 16), plain("global"))
-        for queries in (1, 17)
-        for keys in (1, 15, 16, 17)
-    ]
+    found = [case(attention(2, queries, keys, 16), plain("global")) for queries in (1, 17) for keys in (1, 15, 16, 17)]
     agree(tmp_path, found)
 
 

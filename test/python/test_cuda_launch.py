@@ -46,7 +46,7 @@ print(np.asarray(result.to_host()).reshape(-1).view(np.int32)[0])
 
 @dataclass(frozen=True)
 class Launched:
-    """A line of the log: what was launched how, and the addresses of its parameters with the ints that they point to."""
+    """A line of the log: what was launched how, the addresses of its parameters, and the ints that are there."""
 
     name: str
     grid: tuple[int, ...]
@@ -62,7 +62,9 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stub")
     source = Path(__file__).with_name("cuda_stub.c")
     assert COMPILER is not None
-    subprocess.run([COMPILER, "-shared", "-fPIC", "-w", "-o", str(folder / "libcuda.so"), str(source), "-ldl"], check=True)
+    subprocess.run(
+        [COMPILER, "-shared", "-fPIC", "-w", "-o", str(folder / "libcuda.so"), str(source), "-ldl"], check=True
+    )
     return folder
 
 

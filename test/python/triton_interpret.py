@@ -1,7 +1,7 @@
 """Runs kernels by Triton's interpreter: ``TRITON_INTERPRET=1 python triton_interpret.py IN OUT``.
 
-IN holds a list of (kernel, inputs), OUT gets a list of outputs; both are written by torch.save. Triton decides at import
-whether functions are compiled or interpreted, so this takes a process of its own.
+IN holds a list of (kernel, inputs), OUT gets a list of outputs; both are written by torch.save. Triton decides at
+import whether functions are compiled or interpreted, so this takes a process of its own.
 """
 
 from __future__ import annotations
