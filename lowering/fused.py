@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -37,8 +37,6 @@ def _cpu_kernel(machine: Machine, chain: Chain, name: str) -> Kernel | Refusal:
     from covan_mlir.fred.fuse import fuse
     from covan_mlir.lowering.cpu.generate import generate
 
-    if any(axis.size is None for axis in chain.axes):
-        return Refusal("a size is known at run time only")
     try:
         same = len({frozenset(step.over) for step in chain.reductions}) == 1
         made = generate(chain, machine, fusion=None if same else fuse(chain), name=name)
@@ -146,7 +144,9 @@ class Fusion:
         from covan_mlir.dialects.prov_locations import fused_key
 
         name = kernel.name
+        extents = kernel.extents if isinstance(kernel, Kernel) else ()
         kinds = [value.type for value in op.operands], [value.type for value in op.results]
+        kinds[0].extend([ir.IndexType.get()] * len(extents))
         if name not in self.called:
             self.called.append(name)
             with ir.InsertionPoint(state.module.body):
@@ -154,7 +154,8 @@ class Fusion:
         ids = {step.name: step.trace for step in chain.steps}
         results = fused_key([ids.get(output, ()) for output in chain.outputs], frozenset().union(*ids.values()))
         with rewriter.replacing(op) as new:
-            call = func.CallOp(kinds[1], name, list(op.operands))
+            sizes = [_extent(axis, chain, op.operands) for axis in extents]
+            call = func.CallOp(kinds[1], name, [*op.operands, *sizes])
             new.results(call)
         # Around the trace that the rewriter has given it.
         call.operation.location = ir.Location.name(results, call.operation.location)
@@ -187,16 +188,32 @@ class Fusion:
                     body.append(op)
 
 
+def _extent(axis: str, chain: Chain, operands: Sequence[Any]) -> Any:
+    """The size of an axis, from an operand that has it."""
+    from torch_mlir import ir
+    from torch_mlir.dialects import arith, tensor
+
+    number, value = next((n, value) for n, value in enumerate(chain.inputs) if axis in value.axes)
+    position = arith.ConstantOp(ir.IndexType.get(), value.axes.index(axis)).result
+    return tensor.DimOp(operands[number], position).result
+
+
 def _dispatch(call: Any, kernel: Kernel | Executables) -> None:
     import iree.compiler.ir as ir
+    from iree.compiler.dialects import arith
 
     from covan_mlir.dialects.prov_locations import fused_key, fused_of
 
-    values = dict(zip([operand.name for operand in kernel.inputs], call.operands, strict=True))
+    extents = kernel.extents if isinstance(kernel, Kernel) else ()
+    names = [*(operand.name for operand in kernel.inputs), *extents]
+    values = dict(zip(names, call.operands, strict=True))
+    sizes = {axis: values[axis] for axis in extents}
     for step in kernel.dispatches:
+        shapes = [[sizes[axis] for operand in side for axis in operand.extents] for side in (step.inputs, step.outputs)]
+        counts = [len(sizes), len(step.inputs) + len(sizes), *map(len, shapes)]
         attributes = {
             "entry_points": ir.ArrayAttr.get([ir.SymbolRefAttr.get([step.name, step.name])]),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, len(step.inputs), 0, 0]),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get(counts),
         }
         kinds = [ir.Type.parse(operand.tensor) for operand in step.outputs]
         where = call.location
@@ -205,7 +222,9 @@ def _dispatch(call: Any, kernel: Kernel | Executables) -> None:
             where = ir.Location.name(fused_key([said[1]] * len(kinds), said[1]), where)
         with where, ir.InsertionPoint(call):
             operands = [values[operand.name] for operand in step.inputs]
-            op = ir.Operation.create("flow.dispatch", kinds, operands, attributes=attributes)
+            numbers = [arith.index_castui(ir.IntegerType.get_signless(32), size) for size in sizes.values()]
+            given = [*sizes.values(), *operands, *numbers, *shapes[0], *shapes[1]]
+            op = ir.Operation.create("flow.dispatch", kinds, given, attributes=attributes)
         values |= dict(zip([operand.name for operand in step.outputs], op.results, strict=True))
     for before, operand in zip(call.results, kernel.outputs, strict=True):
         before.replace_all_uses_with(values[operand.name])

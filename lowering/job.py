@@ -70,14 +70,8 @@ def _attempt(
     from covan_mlir import dialects
     from covan_mlir.dialects import prov
 
-    requires: dict[str, Any] = {}
-    if job.kind == "cpu":
-        told("target")
-        try:
-            requires = executable_target(job.flags).requires()
-        except StepError as error:
-            row = {"message": str(error), "diagnostics": error.diagnostics, "reproducer": None}
-            raise JobError({"phase": "target", **row}) from error
+    told("target")
+    generator = generators.of(job)
     context = torch_ir.Context()
     dialects.load(context)
     with context:
@@ -87,8 +81,8 @@ def _attempt(
     history = _history(job, observer.read, prints) if observer is not None else None
     phases = PhaseObserver(observer.read) if observer is not None else None
     steps: list[Step] = list(torch_to_linalg.STEPS) if frontend == "linalg" else []
-    generator = generators.of(job) if job.fuse and frontend == "linalg" else None
-    fusion = Fusion(generator, len(job.weights)) if generator is not None else None
+    wanted = job.fuse and frontend == "linalg" and generator is not None
+    fusion = Fusion(generator, len(job.weights)) if wanted else None
     if fusion is not None:
         steps += fusion.steps()
     steps.append(iree_phases.enter(job.flags, job.devices))
@@ -136,7 +130,7 @@ def _attempt(
         "history": history.steps if history else [],
         "unseen": history.unseen if isinstance(history, PassHistory) else {},
         "phases": phases.phases if phases else [],
-        "requires": requires,
+        "requires": executable_target(job.flags).requires() if job.kind == "cpu" else {},
         "fusion": [decision.to_json() for decision in fusion.decisions] if fusion else [],
     }
     return result, state.output

@@ -14,6 +14,7 @@ class Job:
     Attributes:
         frontend: ``linalg``, ``torch`` or ``auto`` (linalg, then torch if torch-mlir cannot lower the program).
         flags: of the IREE compiler, target's and user's.
+        target_flags: the target's among them.
         weights: names of the trailing arguments that are read from outside the program.
         provenance: whether the module carries a ledger and sites are to be found.
         reproducer: where to keep the IR that entered the failing step, or None.
@@ -36,8 +37,10 @@ class Job:
     kind: str = "cpu"
     devices: str = ""
     extra: tuple[tuple[str, str], ...] = ()
+    target_flags: tuple[str, ...] = ()
 
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> Job:
         extra = tuple((after, what) for after, what in row.get("extra", ()))
-        return Job(**{**row, "flags": tuple(row["flags"]), "weights": tuple(row["weights"]), "extra": extra})
+        lists = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
+        return Job(**{**row, **lists, "extra": extra})

@@ -128,8 +128,9 @@ def compile_captured(
     for goal in goals:
         if len(goals) > 1:
             tell(f"target {goal.name}")
-        flags = (*goal.compiler_flags(double is not None), *options.iree_flags)
-        job = replace(job, flags=flags, target=goal.name, kind=goal.kind, devices=goal.devices)
+        own = goal.compiler_flags(double is not None)
+        flags = (*own, *options.iree_flags)
+        job = replace(job, flags=flags, target=goal.name, kind=goal.kind, devices=goal.devices, target_flags=own)
         variants.append(_variant(goal, job, imported, tagged, options, tell))
     tell("load")
     return Executable(

@@ -113,7 +113,9 @@ class Oracle:
         own = job.instrument
         job.instrument = lambda steps, observers: own(steps, [*observers, watcher])  # type: ignore[assignment]
         try:
-            result, vmfb = job.compile_job(imported.bytecode, Job("linalg", targets.flags("cpu")), lambda step: None)
+            result, vmfb = job.compile_job(
+                imported.bytecode, Job("linalg", targets.parse("cpu").compiler_flags(False)), lambda step: None
+            )
         finally:
             job.instrument = own
         history = [(step, {int(k): v for k, v in changed.items()}) for step, changed in result["history"]]
