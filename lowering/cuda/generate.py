@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from math import prod
 
@@ -11,8 +11,9 @@ from covan_mlir.fred.expression import reads
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.fred.fuse import fuse
 from covan_mlir.lowering.cpu.errors import UnsupportedError
-from covan_mlir.lowering.cpu.generate import operands, refused
+from covan_mlir.lowering.cpu.generate import extents, operands, refused
 from covan_mlir.lowering.cpu.hoist import Names as Axes
+from covan_mlir.lowering.cpu.kernel import Operand
 from covan_mlir.lowering.cpu.machine import bits
 from covan_mlir.lowering.cpu.twins import without_twins
 from covan_mlir.lowering.cuda.device import Device
@@ -31,6 +32,8 @@ def analysed(chain: Chain, fusion: Fusion | None = None) -> tuple[Fusion, Roles,
     """
     if (reason := refused(chain)) is not None:
         raise UnsupportedError(reason)
+    if unknown := extents(chain):
+        raise UnsupportedError(f"the sizes of {', '.join(unknown)} are only known at run time")
     fusion = fusion or fuse(without_twins(chain) if _same(chain) else chain)
     found = roles(fusion)
     sizes = {axis.name: axis.size or 0 for axis in chain.axes}
@@ -80,7 +83,7 @@ def generate(
             raise UnsupportedError(f"no tiles of it fit {device.name}")
         schedule = known[0]
     sizes = {axis.name: axis.size or 0 for axis in chain.axes}
-    inputs, outputs = operands(chain, sizes)
+    inputs, outputs = operands(chain)
     names = {step.name: step.name for step in (*chain.inputs, *chain.steps, *fusion.chain.steps)} | dict(actions or {})
     launches = Writer(name, fusion, found, schedule, sizes, names).launches()
     moved = sum(prod(operand.shape) * bits(operand.dtype) // 8 for operand in (*inputs, *outputs))
@@ -88,6 +91,11 @@ def generate(
     return CudaKernel(
         name, launches, inputs, outputs, chain, device, schedule, seconds(task, device, schedule), flops, moved
     )
+
+
+def _operands(chain: Chain, names: Iterable[str]) -> tuple[Operand, ...]:
+    values = [chain.values[name] for name in names]
+    return tuple(Operand(v.name, tuple(chain.sizes[axis] or 0 for axis in v.axes), v.dtype) for v in values)
 
 
 @lru_cache(256)

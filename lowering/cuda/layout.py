@@ -80,7 +80,7 @@ def roles(fusion: Fusion) -> Roles:
         tuple(fusion.stages),
         in_memory_order(chain, stream),
         rows,
-        free or rows,
+        free if streamed else rows,
         in_memory_order(chain, wide),
         inner,
         bool(streamed),

@@ -225,6 +225,8 @@ def _candidates(task: Problem, device: Device) -> Iterator[Schedule]:
     halves = task.bytes == 2
     base = Schedule("loop", (), 1, 16, fold=halves, backwards=task.share < 1)
     sizes = {axis.name: axis.size or 1 for axis in task.chain.axes}
+    if not task.roles.free:
+        return
     longest = max(task.roles.free, key=lambda axis: sizes[axis])
     parts = _parts(task, device)
     if task.shared_rows <= 2:
