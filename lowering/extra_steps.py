@@ -1,9 +1,8 @@
 """Steps of the user's own between those of the compiler: experiments, and faults that tests plant.
 
 A step is ``("torch-to-linalg", "/path/to/steps.py:flip")``: after the step of that name, ``flip(state)`` is called with
-the pipeline's `State` and may change ``state.module`` in the bindings of the context it lives in: torch-mlir's up to the
-last step before ``iree:import``, IREE's from there on. It is observed as any other step is: what it does shows in the
-lineage, or in `covan_mlir.Executable.verify` where it is no longer what the model says.
+the pipeline's `State` and may change ``state.module``, in the bindings of the context it lives in: torch-mlir's before
+``iree:import``, IREE's from there on. It is observed as any other step is: what it changes shows in the lineage.
 """
 
 from __future__ import annotations

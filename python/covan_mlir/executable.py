@@ -21,6 +21,8 @@ from covan_mlir.variant import Variant
 
 if TYPE_CHECKING:
     from covan_mlir.checking.verdict import Verification
+    from covan_mlir.comparing.compare import CompareOptions
+    from covan_mlir.comparing.comparison import Comparison
     from covan_mlir.origin import Origin
 
 # Of one core of a recent x86 processor, by order of magnitude; measured crossover on two cores.
@@ -48,6 +50,7 @@ class Executable:
         signature: structure, dtypes and shapes of arguments and results.
         variants: the program for each target; the first that this machine can run is the one that is called, asked
             and shown: ``target``, ``lineage`` and ``info`` are its.
+        origin: the model it was compiled from; None if it comes from a file.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Executable:
     ) -> None:
         self.signature = signature
         self.variants = tuple(variants)
+        self.origin = origin
         self._lacking = [(it.target, devices.lacking(it.requires)) for it in self.variants]
         fits = [it for it, (_, what) in zip(self.variants, self._lacking, strict=True) if not what]
         self._variant = fits[0] if fits else self.variants[0]
@@ -70,7 +74,6 @@ class Executable:
         self._weights = weights
         self._versions = versions
         self._states = states
-        self._origin = origin
         self._program: Program | None = None
         self._bound: list[Any] = []
         self._readers: dict[str, Callable[[Any], Any]] = {}
@@ -264,6 +267,33 @@ class Executable:
         from covan_mlir.checking.verify import verify
 
         return verify(self.lineage)
+
+    def compare(
+        self,
+        *args: Any,
+        model: Any = None,
+        options: CompareOptions | None = None,
+        progress: Callable[[str], None] | None = None,
+        **kwargs: Any,
+    ) -> Comparison:
+        """Compare the compiled program with eager PyTorch on these arguments, tensor by tensor.
+
+        The model is compiled again with all its tensors as results; programs run in processes of their own, so that
+        one that crashes is a finding. Needs torch and the compiler.
+
+        Args:
+            model: what the program was compiled from; needed for an executable from a file.
+            options: see `CompareOptions`.
+            progress: is told the name of each step before it runs.
+
+        Raises:
+            InputError: the arguments do not fit, eager PyTorch fails on them, or the model is another or missing.
+        """
+        from covan_mlir.comparing.compare import compare
+
+        self.check_device()
+        leaves = self._flatten(args, kwargs)
+        return compare(self, leaves, model, (args, kwargs), options, progress or (lambda step: None))
 
     def kernel_code(self, site: Site | int) -> bytes:
         """Machine code of the kernel that a site runs.

@@ -1,0 +1,1 @@
+"""A compiled program against eager PyTorch, tensor by tensor: which action is the first to go wrong."""

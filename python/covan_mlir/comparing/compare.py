@@ -1,0 +1,374 @@
+"""`Executable.compare`: every tensor of the compiled program beside eager's; see docs/comparing.md."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from covan_mlir.comparing.bisect import Answer, first_wrong, shortest_failing
+from covan_mlir.comparing.comparison import Comparison, Result, Row, Suspicion
+from covan_mlir.comparing.eager import Eager, Judged
+from covan_mlir.comparing.measure import Tolerance
+from covan_mlir.comparing.probe import ProbeError, Prober, same_sites
+from covan_mlir.comparing.running import RunError, run
+from covan_mlir.comparing.source import captured_of
+from covan_mlir.executable import Executable
+from covan_mlir.frontend.actions import source_actions
+from covan_mlir.lineage import Action
+
+log = logging.getLogger(__name__)
+_LISTED = 8  # names in a sentence
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """How to compare.
+
+    Attributes:
+        tolerance: what is too far.
+        memory: bytes of tensors that one program may return at once; more are observed by several programs in turn,
+            and a single one that is larger is sampled. None: a quarter of the memory that is free.
+        timeout: seconds that a program may run, or None.
+        compilations: programs to be compiled at most when a fault is searched for that vanishes when it is looked at.
+    """
+
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    memory: int | None = None
+    timeout: float | None = 300.0
+    compilations: int = 32
+
+    def __post_init__(self) -> None:
+        if self.memory is not None and self.memory <= 0:
+            raise ValueError(f"memory is a positive number of bytes or None, not {self.memory}")
+        if self.timeout is not None and self.timeout <= 0:
+            raise ValueError(f"timeout is a positive number of seconds or None, not {self.timeout}")
+        if self.compilations < 0:
+            raise ValueError(f"compilations is a number of programs, not {self.compilations}")
+
+
+def compare(
+    executable: Executable,
+    leaves: Sequence[Any],
+    model: Any = None,
+    arguments: tuple[tuple[Any, ...], Mapping[str, Any]] = ((), {}),
+    options: CompareOptions | None = None,
+    tell: Callable[[str], None] = lambda step: None,
+) -> Comparison:
+    """Compare; see `Executable.compare`.
+
+    Args:
+        leaves: the arguments, flat, in the order of the signature.
+        arguments: the same as the caller gave them, to export a ``model`` with.
+    """
+    options = options or CompareOptions()
+    captured, compiled_with = captured_of(executable, model, arguments)
+    with tempfile.TemporaryDirectory(prefix="covan-compare-") as folder:
+        tell("running eager PyTorch")
+        eager = Eager(captured, leaves, options.tolerance)
+        survey = eager.survey()
+        memory = options.memory or _free() // 4
+        strides = {name: -(-size // memory) for name, size in survey.sizes.items() if size > memory}
+        prober = Prober(
+            captured, compiled_with, executable.target, leaves, Path(folder), strides, options.timeout, tell
+        )
+        return _Search(executable, eager, survey.sizes, survey.random, survey.undefined, memory, prober, options).run()
+
+
+def _free() -> int:
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+class _Search:
+    """One comparison as it goes on."""
+
+    def __init__(
+        self,
+        executable: Executable,
+        eager: Eager,
+        sizes: Mapping[str, int],
+        random: set[str],
+        undefined: set[str],
+        memory: int,
+        prober: Prober,
+        options: CompareOptions,
+    ) -> None:
+        self._executable = executable
+        self._lineage = executable.lineage
+        self._eager = eager
+        self._sizes = sizes
+        self._random, self._undefined = random, undefined
+        self._memory = memory
+        self._prober = prober
+        self._options = options
+        graph = prober.captured.program.graph
+        self._nodes: dict[str, Node] = {node.name: node for node in graph.nodes}
+        known = {action.name: action for action in self._lineage.actions}
+        self._actions: dict[str, Action] = known or source_actions(graph)
+        self._notes: list[str] = []
+        self._crashes: tuple[str, str] | None = None
+        self._unobserved: dict[str, str] = {}
+
+    def run(self) -> Comparison:
+        results, crash = self._as_it_is()
+        wanted = [name for name in self._sizes if self._why_not(name) is None]
+        judged = self._full_taps(wanted)
+        rows = tuple(self._row(name, judged.get(name)) for name in self._sizes if self._actions[name].live)
+        first = next((row for row in rows if row.status in ("beyond", "crash")), None)
+        inherited = [row for row in rows if row.status == "inherited"]
+        off = [result for result in results if result.measured.beyond and self._comparable(result.name)]
+        persists: bool | None = None
+        suspicion = None
+        if first is not None:
+            persists = self._persists(first, off, crash)
+        elif off and inherited and all(self._row(r.name, judged.get(r.name)).status == "inherited" for r in off):
+            self._notes.append(
+                "the results are beyond tolerance because a comparison or a choice among nearly equal values went the "
+                f"other way: {inherited[0].action.name} is the first that differs, and is right for its inputs"
+            )
+        elif off or crash:
+            persists = True
+            self._notes.append(
+                "with all tensors observed nothing is wrong: the fault is in what the compiler makes of them together; "
+                "it was searched for with one tensor observed at a time"
+            )
+            first, suspicion = self._hidden(off[0].name if off else "", bool(crash))
+        return Comparison(
+            rows, tuple(results), crash, first, suspicion, persists, tuple(self._notes), self._prober.compilations
+        )
+
+    def _as_it_is(self) -> tuple[list[Result], str]:
+        """Run the program itself, with nothing observed."""
+        self._prober.tell("running the program")
+        try:
+            outputs = run(self._executable, self._prober.leaves, self._prober.new_folder(), self._options.timeout)
+        except RunError as error:
+            return [], str(error)
+        judged = self._eager.outputs([output.read() if output else None for output in outputs])
+        nodes = self._eager.output_nodes()
+        return [
+            Result(index, node.name, it.measured)
+            for index, (node, it) in enumerate(zip(nodes, judged, strict=True))
+            if it is not None
+        ], ""
+
+    def _why_not(self, name: str) -> str | None:
+        """Why a tensor is not observed."""
+        if name in self._unobserved:
+            return self._unobserved[name]
+        if not self._actions[name].live:
+            return "the results do not need it"
+        if name in self._random:
+            return "its values are drawn at random, or depend on such values"
+        if name in self._undefined:
+            return "its elements have no defined values"
+        return None
+
+    def _comparable(self, name: str) -> bool:
+        return name not in self._random and name not in self._undefined
+
+    def _full_taps(self, wanted: list[str]) -> dict[str, Judged]:
+        """Observe all tensors: by one program, or by several in turn where they are too large together."""
+        groups = self._groups(wanted)
+        if len(groups) > 1:
+            self._notes.append(
+                f"the tensors take {_bytes(sum(self._sizes[name] for name in wanted))}: they were observed by "
+                f"{len(groups)} programs in turn, each with some of them"
+            )
+        for name, stride in self._prober.strides.items():
+            if name in wanted:
+                size = _bytes(self._sizes[name])
+                self._notes.append(f"{name} takes {size}: one in {stride} of its elements was compared")
+        observed: dict[str, Callable[[], torch.Tensor]] = {}
+        for group in groups:
+            found, complete = self._group(group)
+            observed |= found
+            if not complete:
+                break
+        self._prober.tell("comparing")
+        judged = self._eager.judge(observed, self._prober.strides)
+        narrow = [name for name, it in judged.items() if not it.measured.exact]
+        if narrow:
+            self._notes.append(f"without a float64 reference, for eager does not run there: {_listed(narrow)}")
+        return judged
+
+    def _groups(self, wanted: Sequence[str]) -> list[list[str]]:
+        groups: list[list[str]] = []
+        held = 0
+        for name in wanted:
+            size = self._sizes[name] // self._prober.strides.get(name, 1)
+            if not groups or held + size > self._memory:
+                groups.append([])
+                held = 0
+            groups[-1].append(name)
+            held += size
+        return groups
+
+    def _group(self, names: list[str]) -> tuple[dict[str, Callable[[], torch.Tensor]], bool]:
+        """-> (the tensors, whether all were observed). Where the program crashes, those before that."""
+        try:
+            return dict(self._prober.observe(names).values), True
+        except ProbeError as error:
+            self._notes.append(f"with all tensors observed: {error}")
+        best: dict[str, Callable[[], torch.Tensor]] = {}
+        said = ""
+
+        def fails(count: int) -> bool:
+            nonlocal best, said
+            try:
+                values = self._prober.observe(names[:count], keep=False).values
+            except ProbeError as error:
+                said = str(error)
+                return True
+            if len(values) > len(best):
+                best = dict(values)
+            return False
+
+        count = shortest_failing(len(names), fails)
+        if count is None:
+            self._notes.append("what is computed after the last tensor that is observed makes it fail")
+            return best, True
+        self._crashes = (names[count - 1], said)
+        for name in names[count:]:
+            self._unobserved[name] = f"it comes after {names[count - 1]}"
+        return best, False
+
+    def _row(self, name: str, judged: Judged | None) -> Row:
+        action = self._actions[name]
+        sites = self._lineage.where(action) if self._lineage.sites else ()
+        stride = self._prober.strides.get(name, 1)
+        if judged is None:
+            if self._crashes is not None and name == self._crashes[0]:
+                return Row(action, "crash", sites, why=self._crashes[1])
+            why = self._why_not(name) or "the program failed before"
+            return Row(action, "unobserved", sites, why=why)
+        if not judged.beyond:
+            return Row(action, "agrees", sites, judged.measured, sampled=stride)
+        return Row(action, "inherited" if judged.inherited else "beyond", sites, judged.measured, sampled=stride)
+
+    def _persists(self, first: Row, off: list[Result], crash: str) -> bool:
+        """Whether a fault that full taps show is there without them; says how that is known."""
+        name = first.action.name
+        if first.status == "crash":
+            self._notes.append(
+                "the program as it is crashes as well" if crash else "the program as it is runs: only observing crashes"
+            )
+            return bool(crash)
+        alone, same = self._alone(name)
+        if alone == "wrong":
+            code = "in the same sites as before" if same else "though the program is cut into other sites then"
+            self._notes.append(f"the fault persists with {name} alone observed, {code}")
+        elif off or crash:
+            self._notes.append(f"with {name} alone observed it is right, and the program's results are wrong")
+        else:
+            self._notes.append(
+                f"the fault shows only with all tensors observed: with {name} alone observed it is right"
+            )
+        if off:
+            self._notes.append("the results of the program as it is are wrong as well")
+        elif not crash:
+            self._notes.append("the results of the program as it is are within tolerance")
+        return alone == "wrong" or bool(off) or bool(crash)
+
+    def _alone(self, name: str) -> tuple[Answer, bool]:
+        """What observing one tensor alone says, and whether the program was cut into the same sites."""
+        try:
+            seen = self._prober.observe([name])
+        except ProbeError:
+            try:
+                seen = self._prober.observe([name], keep=False)
+            except ProbeError:
+                return "wrong", False
+        same = same_sites(self._lineage, seen.lineage)
+        if self._eager.judge(seen.values, self._prober.strides)[name].beyond:
+            return "wrong", same
+        if not seen.outputs:
+            return "right", same
+        outputs = self._eager.outputs([output.read() if output else None for output in seen.outputs])
+        return ("right" if any(it is not None and it.beyond for it in outputs) else "hidden"), same
+
+    def _hidden(self, wrong: str, crash: bool) -> tuple[Row | None, Suspicion | None]:
+        """Search for a fault that vanishes when everything is observed."""
+        nodes = [it for it in self._eager.output_nodes() if isinstance(it, Node)]
+        ends = [self._nodes[wrong]] if wrong else nodes
+        before = _ancestors(ends)
+        values = [name for name in self._sizes if self._nodes[name] in before and self._why_not(name) is None]
+        if not values:
+            return None, None
+        left = self._options.compilations
+
+        def ask(name: str) -> Answer | None:
+            nonlocal left
+            if left <= 0:
+                return None
+            left -= 1
+            return self._alone(name)[0]
+
+        edges = [name for name in values[:-1] if self._leaves_site(name)]
+        found = first_wrong([*edges, values[-1]], ask)
+        start = values.index(found.before) + 1 if found.before in values else 0
+        inner = values[start : values.index(found.first) + 1]
+        found = first_wrong(inner, ask, found.before)
+        culprit = self._actions[found.first]
+        if not found.hidden and found.complete:
+            sites = self._lineage.where(culprit) if self._lineage.sites else ()
+            judged = None if crash else self._first_measured(found.first)
+            row = Row(culprit, "crash" if crash else "beyond", sites, judged.measured if judged else None)
+            if found.before:
+                self._notes.append(f"{found.before}, the last before it, is right when it alone is observed")
+            return row, None
+        if found.hidden:
+            self._notes.append(
+                f"observing any of {', '.join(found.hidden)} hides the fault: it is in how they are computed together"
+            )
+        if not found.complete:
+            self._notes.append("the search ended early: give CompareOptions(compilations=...) more to find it")
+        low = values.index(found.before) + 1 if found.before in values else 0
+        actions = tuple(self._actions[name] for name in values[low : values.index(found.first) + 1])
+        sites = tuple(
+            site for site in self._lineage.sites if not {action.id for action in actions}.isdisjoint(site.trace)
+        )
+        return None, Suspicion(actions, sites, found.complete)
+
+    def _first_measured(self, name: str) -> Judged | None:
+        try:
+            return self._eager.judge(self._prober.observe([name]).values, self._prober.strides)[name]
+        except ProbeError:
+            return None
+
+    def _leaves_site(self, name: str) -> bool:
+        """Whether the compiled program has this tensor in memory: some site that reads it does not compute it."""
+        action = self._actions[name]
+        own = {site.id for site in self._lineage.where(action)} if self._lineage.sites else set[int]()
+        readers = [self._actions[user.name] for user in self._nodes[name].users if user.name in self._actions]
+        return bool(own) and any(site.id not in own for reader in readers for site in self._lineage.where(reader))
+
+
+def _ancestors(nodes: Sequence[Node]) -> set[Node]:
+    found: set[Node] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack += node.all_input_nodes
+    return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
+
+
+def _bytes(size: int) -> str:
+    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 1 << shift:
+            return f"{size / (1 << shift):.1f} {unit}"
+    return f"{size} bytes"

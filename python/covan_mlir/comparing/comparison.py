@@ -1,0 +1,228 @@
+"""The result of a comparison, and how people read it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from covan_mlir.comparing.measure import Measured
+from covan_mlir.lineage import Action, Site
+
+Status = Literal["agrees", "beyond", "inherited", "crash", "unobserved"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One action's tensor.
+
+    Attributes:
+        status: ``agrees``: within tolerance; ``beyond``; ``inherited``: beyond, but right for what the compiled program
+            had computed before (a near tie decided the other way); ``crash``: the program fails as soon as it is
+            computed; ``unobserved``: see ``why``.
+        sites: that perform the action in the compiled program.
+        measured: None unless it was observed.
+        sampled: of how many elements along the longest dimension one was looked at; 1: all.
+    """
+
+    action: Action
+    status: Status
+    sites: tuple[Site, ...] = ()
+    measured: Measured | None = None
+    why: str = ""
+    sampled: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        row: dict[str, Any] = {
+            "action": self.action.name,
+            "op": self.action.op,
+            "module": self.action.module,
+            "line": self.action.line,
+            "status": self.status,
+            "why": self.why,
+            "sites": [site.id for site in self.sites],
+            "kernels": [site.kernel for site in self.sites],
+            "sampled": self.sampled,
+        }
+        return row | (_json(self.measured) if self.measured else {})
+
+
+@dataclass(frozen=True)
+class Result:
+    """One result of the compiled program, as it is, with nothing observed; ``index`` counts tensors and others."""
+
+    index: int
+    name: str
+    measured: Measured
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """Where a fault is that vanishes when the tensors around it are observed.
+
+    Attributes:
+        actions: it is in what is computed for these.
+        sites: that perform them.
+        complete: whether the search came to its end.
+    """
+
+    actions: tuple[Action, ...]
+    sites: tuple[Site, ...]
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The compiled program against eager PyTorch. True if it agrees.
+
+    Attributes:
+        rows: one per action that the results need and whose tensor is one, in source order.
+        results: of the program as it is.
+        crash: how the program as it is ended, if not with results.
+        first: the first action that is wrong, or at which the program crashes; None: none is, or see ``suspicion``.
+        suspicion: where the fault is if observing hides it.
+        persists: whether the fault shows in the program as it is, or with the first wrong tensor alone observed;
+            None: there is none.
+        notes: what was found out about it, and what could not be looked at; sentences.
+        compilations: how many programs were compiled for this.
+    """
+
+    rows: tuple[Row, ...]
+    results: tuple[Result, ...] = ()
+    crash: str = ""
+    first: Row | None = None
+    suspicion: Suspicion | None = None
+    persists: bool | None = None
+    notes: tuple[str, ...] = ()
+    compilations: int = 0
+
+    def __bool__(self) -> bool:
+        return self.first is None and self.suspicion is None and not self.crash
+
+    def row(self, name: str) -> Row:
+        """The row of an action.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for row in self.rows:
+            if row.action.name == name:
+                return row
+        raise KeyError(f"no tensor of an action {name!r} was compared")
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as JSON (docs/comparing.md)."""
+        suspicion = None
+        if self.suspicion:
+            suspicion = {
+                "actions": [action.name for action in self.suspicion.actions],
+                "sites": [site.id for site in self.suspicion.sites],
+                "complete": self.suspicion.complete,
+            }
+        return {
+            "agrees": bool(self),
+            "first": self.first.to_json() if self.first else None,
+            "suspicion": suspicion,
+            "persists": self.persists,
+            "crash": self.crash,
+            "notes": list(self.notes),
+            "compilations": self.compilations,
+            "results": [{"index": r.index, "name": r.name, **_json(r.measured)} for r in self.results],
+            "rows": [row.to_json() for row in self.rows],
+        }
+
+    def __str__(self) -> str:
+        return "\n".join([*self.verdict(), "", *self.table()]) + "\n"
+
+    def verdict(self) -> list[str]:
+        """What was found, in lines of text."""
+        counts = {status: sum(row.status == status for row in self.rows) for status in _WORDS}
+        said = ", ".join(f"{count} {_WORDS[status]}" for status, count in counts.items() if count)
+        lines = [f"{len(self.rows)} tensors: {said or 'none'}"]
+        if self.first is not None:
+            lines += _told(self.first)
+        if self.suspicion is not None:
+            names = ", ".join(f"{a.name} ({a.op}){f' at {a.line}' if a.line else ''}" for a in self.suspicion.actions)
+            lines.append(f"the fault is in what is computed for {names}")
+            lines += [f"  site {site.id}, kernel {site.kernel}" for site in self.suspicion.sites]
+        for result in self.results:
+            it = result.measured
+            state = "beyond tolerance" if it.beyond else "within tolerance"
+            lines.append(f"result {result.index} ({result.name}) of the program as it is: {state}, {_errors(it)}")
+        if self.crash:
+            lines.append(f"the program as it is gives no results: {self.crash}")
+        return [*lines, *self.notes]
+
+    def table(self) -> list[str]:
+        """The tensors in source order."""
+        head = ("action", "op", "line", "max abs", "max rel", "ulp", "eager's abs", "of allowed", "sites", "")
+        cells = [head, *(_cells(row) for row in self.rows)]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+        return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+_WORDS: dict[Status, str] = {
+    "agrees": "within tolerance",
+    "beyond": "beyond tolerance",
+    "inherited": "beyond tolerance, but right for their inputs",
+    "crash": "crash the program",
+    "unobserved": "not observed",
+}
+
+
+def _told(row: Row) -> list[str]:
+    action = row.action
+    where = f" at {action.line}" if action.line else ""
+    module = f", in {action.module}" if action.module else ""
+    what = "crashes the program" if row.status == "crash" else "is the first that is beyond tolerance"
+    lines = [f"{action.name} ({action.op}){where}{module} {what}{f': {row.why}' if row.why else ''}"]
+    if row.measured is not None:
+        it = row.measured
+        got, eager, truth = it.values
+        lines.append(f"  {_errors(it)}")
+        lines.append(
+            f"  worst at {list(it.worst)}: {got:.9g}; eager gives {eager:.9g}, "
+            + (f"in float64 {truth:.17g}" if it.exact else "and does not run in float64")
+        )
+    return [*lines, *(f"  site {site.id}, kernel {site.kernel}" for site in row.sites)]
+
+
+def _errors(it: Measured) -> str:
+    odd = f", {it.error.wrong} elements wrong altogether" if it.error.wrong else ""
+    return (
+        f"error {_number(it.error.abs)} (relative {_number(it.error.rel)}, {_number(it.error.ulp)} ulp{odd}), "
+        f"{_number(it.excess)} of what is allowed; eager's own {_number(it.eager.abs)}"
+    )
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    action, it = row.action, row.measured
+    line = action.line.rpartition("/")[2]
+    sites = ",".join(str(site.id) for site in row.sites)
+    if it is None:
+        return (action.name, action.op, line, "", "", "", "", "", sites, f"{row.status}: {row.why}")
+    mark: str = "" if row.status == "agrees" else row.status
+    if row.sampled > 1:
+        mark = f"{mark} sampled 1:{row.sampled}".strip()
+    error = it.error
+    numbers = (_number(error.abs), _number(error.rel), _number(error.ulp), _number(it.eager.abs), _number(it.excess))
+    return (action.name, action.op, line, *numbers, sites, mark)
+
+
+def _number(value: float) -> str:
+    return f"{value:.2g}"
+
+
+def _json(it: Measured) -> dict[str, Any]:
+    def plain(value: float) -> float | str:
+        return value if math.isfinite(value) else str(value)
+
+    return {
+        "error": it.error.to_json(),
+        "eager": it.eager.to_json(),
+        "difference": it.difference.to_json(),
+        "excess": plain(it.excess),
+        "worst": list(it.worst),
+        "values": [plain(value) for value in it.values],
+        "exact": it.exact,
+    }

@@ -1,0 +1,55 @@
+"""The model behind an executable: what it was compiled from, or what the caller says it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from covan_mlir.errors import InputError
+from covan_mlir.executable import Executable
+from covan_mlir.frontend.actions import source_actions
+from covan_mlir.frontend.capture import Capture, capture
+from covan_mlir.options import CompileOptions
+
+
+def captured_of(
+    executable: Executable, model: Any, arguments: tuple[tuple[Any, ...], Mapping[str, Any]]
+) -> tuple[Capture, CompileOptions]:
+    """The exported model and the options of the compilation.
+
+    Args:
+        model: for an executable from a file, the model that it was compiled from.
+        arguments: (args, kwargs) to export it with.
+
+    Raises:
+        InputError: a model is needed and not given; or the one that is given is another.
+    """
+    origin = executable.origin
+    if model is None:
+        if origin is None:
+            raise InputError(
+                "an executable from a file does not hold the model: give it, exe.compare(..., model=model), or "
+                "'covan compare FILE.covan --model FILE.py:FACTORY'"
+            )
+        return origin.captured, origin.options
+    captured = capture(model, *arguments, None)
+    mine = list(source_actions(captured.program.graph).values())
+    theirs = executable.lineage.actions
+    for one, other in zip(mine, theirs, strict=False):
+        if (one.name, one.op) != (other.name, other.op):
+            where = f" at {one.line}" if one.line else ""
+            raise InputError(
+                f"this is not the model that was compiled: it calls {one.op} ({one.name}){where}, "
+                f"where the program has {other.op} ({other.name})"
+            )
+    if theirs and len(mine) != len(theirs):
+        raise InputError(f"this is not the model that was compiled: it has {len(mine)} actions, not {len(theirs)}")
+    if origin is not None:
+        return captured, origin.options
+    row = executable.info.get("options")
+    if not isinstance(row, dict):
+        raise InputError("the artifact does not say with which options it was compiled: compile it again")
+    try:
+        return captured, CompileOptions.from_json(row)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the artifact was compiled with options that are not known here: {error}") from error

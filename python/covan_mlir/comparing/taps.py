@@ -1,0 +1,104 @@
+"""The exported program with some of its tensors as results."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+
+from covan_mlir.frontend.dtypes import NAMES
+
+
+def observable(node: Node) -> bool:
+    """Whether a node's value can be a result: a dense tensor of a type that programs return."""
+    value = node.meta.get("val")
+    return (
+        node.op == "call_function"
+        and isinstance(value, torch.Tensor)
+        and value.layout is torch.strided
+        and value.dtype in NAMES
+        and not value.dtype.is_complex
+    )
+
+
+def mutates(graph: torch.fx.Graph) -> bool:
+    """Whether some call writes to its arguments."""
+    return any(isinstance(n.target, torch._ops.OpOverload) and n.target._schema.is_mutable for n in graph.nodes)
+
+
+def tapped(
+    program: ExportedProgram, names: Sequence[str], *, keep: bool = True, strides: Mapping[str, int] | None = None
+) -> ExportedProgram:
+    """The program with the values of nodes as results, a flat tuple; the given program is left as it is.
+
+    Args:
+        names: of `observable` nodes.
+        keep: return the program's own results as well, before the others. Without, all that the taps do not need is
+            dead code; what the program writes to buffers and arguments is not.
+        strides: of nodes that are too large: only every n-th element along the longest dimension is returned.
+    """
+    module = copy.deepcopy(program.graph_module)
+    graph = module.graph
+    by_name = {node.name: node for node in graph.nodes}
+    # A tensor that is written to later is returned as it was when it was made.
+    copies = mutates(graph)
+    taps = [_sampled(by_name[name], (strides or {}).get(name, 1), copies) for name in names]
+    output = graph.output_node()
+    results = list(output.args[0])
+    specs = list(program.graph_signature.output_specs)
+    if not keep:
+        kept = [pair for pair in zip(results, specs, strict=True) if pair[1].kind not in (OutputKind.USER_OUTPUT,)]
+        results, specs = [pair[0] for pair in kept], [pair[1] for pair in kept]
+    results += taps
+    specs += [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(name=node.name), None) for node in taps]
+    output.args = (tuple(results),)
+    module.recompile()
+    user = sum(spec.kind in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT) for spec in specs)
+    root, *calls = program.module_call_graph
+    assert root.signature is not None
+    flat = pytree.tree_structure(tuple(range(user)))
+    signature = dataclasses.replace(
+        root.signature,
+        outputs=[spec.arg for spec in specs if spec.kind in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)],
+        out_spec=flat,
+    )
+    return ExportedProgram(
+        root=module,
+        graph=graph,
+        graph_signature=dataclasses.replace(program.graph_signature, output_specs=specs),
+        state_dict=program.state_dict,
+        range_constraints=dict(program.range_constraints),
+        module_call_graph=[dataclasses.replace(root, signature=signature), *calls],
+        example_inputs=program.example_inputs,
+        constants=program.constants,
+        verifiers=program.verifiers,
+    )
+
+
+def _sampled(node: Node, stride: int, copies: bool) -> Node:
+    graph, value = node.graph, node.meta["val"]
+    made = node
+    with graph.inserting_after(node):
+        if stride > 1:
+            axis = longest(value.shape)
+            arguments = (node, axis, 0, torch.iinfo(torch.int64).max, stride)
+            made = graph.call_function(torch.ops.aten.slice.Tensor, arguments)
+            made.meta = dict(node.meta) | {"val": torch.ops.aten.slice.Tensor(value, *arguments[1:])}
+    if copies:
+        with graph.inserting_after(made):
+            copied = graph.call_function(torch.ops.aten.clone.default, (made,))
+        copied.meta = dict(node.meta) | {"val": torch.ops.aten.clone.default(made.meta["val"])}
+        made = copied
+    return made
+
+
+def longest(shape: Sequence[int]) -> int:
+    """The dimension along which a tensor is sampled."""
+    sizes = [int(size) for size in shape]
+    return sizes.index(max(sizes))
