@@ -225,14 +225,14 @@ def _candidates(task: Problem, device: Device) -> Iterator[Schedule]:
     halves = task.bytes == 2
     base = Schedule("loop", (), 1, 16, fold=halves, backwards=task.share < 1)
     sizes = {axis.name: axis.size or 1 for axis in task.chain.axes}
-    if not task.roles.free:
-        return
-    longest = max(task.roles.free, key=lambda axis: sizes[axis])
     parts = _parts(task, device)
     if task.shared_rows <= 2:
         # A row or two do not fill matrix instructions.
         for block, warps, count in product((16, 32, 64, 128), (1, 2, 4, 8), parts):
             yield replace(base, block_stream=block, block_wide=task.wide, num_warps=warps, parts=count)
+    if not task.roles.free:
+        return
+    longest = max(task.roles.free, key=lambda axis: sizes[axis])
     alone = sizes[longest] >= 64 or len(task.roles.free) == 1
     rows = (longest,) if alone else task.roles.free
     size = prod(sizes[a] for a in rows)
