@@ -22,7 +22,7 @@ def to_device(device: Any, value: Any, dtype: str) -> Any:
     Raises:
         DeviceError: the device has not enough memory.
     """
-    array = value if isinstance(value, np.ndarray) else _bits(value, dtype)
+    array = value if isinstance(value, np.ndarray) else values.host_array(value, dtype)
     try:
         return device.allocator.allocate_buffer_copy(
             memory_type=rt.MemoryType.DEVICE_LOCAL,
@@ -68,13 +68,6 @@ def to_torch(device: Any, view: Any, dtype: str) -> Any:
         source = to_numpy(device, view, "uint16")
         return torch.from_numpy(source).view(torch.bfloat16)
     return torch.from_numpy(to_numpy(device, view, dtype))
-
-
-def _bits(tensor: Any, dtype: str) -> np.ndarray[Any, Any]:
-    torch: Any = values.torch_module()
-    tensor = tensor.detach().contiguous().resolve_neg()
-    array: np.ndarray[Any, Any] = (tensor.view(torch.uint16) if dtype == "bfloat16" else tensor).numpy()
-    return array
 
 
 def _words(error: Exception) -> str:

@@ -92,6 +92,16 @@ def to_numpy(view: Any, dtype: str) -> np.ndarray[Any, Any]:
     return array
 
 
+def host_array(value: Any, dtype: str) -> np.ndarray[Any, Any]:
+    """An array of a tensor's elements, which may share its memory; of bfloat16 the bits, as uint16."""
+    if not isinstance(value, np.ndarray | np.generic):
+        torch: Any = torch_module()
+        value = value.detach().contiguous().resolve_neg()
+        value = (value.view(torch.uint16) if dtype == "bfloat16" else value).numpy()
+    array = np.asarray(value)
+    return array.view(np.uint16) if dtype == "bfloat16" else array
+
+
 def torch_reader(device: Any) -> Callable[[Any], Any]:
     """A function from a CPU tensor to a buffer view over its memory, or over an aligned copy of it."""
     torch: Any = torch_module()

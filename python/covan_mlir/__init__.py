@@ -32,6 +32,8 @@ _PUBLIC = {
     "TargetError": "covan_mlir.errors",
     "DeviceError": "covan_mlir.errors",
     "ArtifactError": "covan_mlir.errors",
+    "ProfileError": "covan_mlir.errors",
+    "Profile": "covan_mlir.profiling.profile",
     "Diagnostic": "covan_mlir.errors",
 }
 
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from covan_mlir.errors import Diagnostic as Diagnostic
     from covan_mlir.errors import ExportError as ExportError
     from covan_mlir.errors import InputError as InputError
+    from covan_mlir.errors import ProfileError as ProfileError
     from covan_mlir.errors import TagError as TagError
     from covan_mlir.errors import TargetError as TargetError
     from covan_mlir.executable import Executable as Executable
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from covan_mlir.lineage import Site as Site
     from covan_mlir.loading import load as load
     from covan_mlir.options import CompileOptions as CompileOptions
+    from covan_mlir.profiling.profile import Profile as Profile
     from covan_mlir.tags import tag as tag
 
 

@@ -29,6 +29,11 @@ class DeviceError(TargetError):
     """A device is not here, does not fit the program, ran out of memory, or failed while it ran the program."""
 
 
+class ProfileError(CovanError):
+    """There are no times, or they do not belong to the program: the device gives none, what ran is not what the
+    lineage lists, a saved profile is of another program."""
+
+
 class ArtifactError(CovanError):
     """A ``.covan`` file is truncated, tampered with, foreign, too new, or cannot be written."""
 

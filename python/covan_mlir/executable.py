@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from covan_mlir.comparing.compare import CompareOptions
     from covan_mlir.comparing.comparison import Comparison
     from covan_mlir.origin import Origin
+    from covan_mlir.profiling.profile import Profile
 
 # Of one core of a recent x86 processor, by order of magnitude; measured crossover on two cores.
 _FLOPS_PER_SECOND = 150e9
@@ -79,7 +80,7 @@ class Executable:
         self._readers: dict[str, Callable[[Any], Any]] = {}
         self._writers: dict[tuple[bool, str], Callable[[Any], Any]] = {}
         if fits:
-            driver = _driver(device, self._variant)
+            driver = self._driver = _driver(device, self._variant)
             raw = {name: _raw(value) for name, value in weights.items()}
             self._remote = remote.is_remote(driver)
             self._program = Program(self._variant.program, signature.function, driver, raw)
@@ -128,9 +129,24 @@ class Executable:
             DeviceError: no device of this machine can run it, or the device failed or ran out of memory.
             CovanError: the program failed while it ran.
         """
+        leaves, arguments, _, as_numpy = self._checked(args, kwargs)
+        assert self._program is not None
+        signature = self.signature
+        if not signature.states and not any(leaf.mutated for leaf in signature.inputs):
+            return self._results(self._program.invoke([*arguments, *self._bound], len(signature.results)), as_numpy)
+        with self._stateful:
+            held = [self._states.read(state.name) for state in signature.states]
+            for state, value in zip(signature.states, held, strict=True):
+                arguments.append(self._read(state.dtype, value))
+            out = self._program.invoke([*arguments, *self._bound], len(signature.results))
+            return self._results(out, as_numpy, leaves, held)
+
+    def _checked(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Sequence[Any], list[Any], dict[str, int], bool]:
+        """-> (leaves of a call's arguments, what the program takes for them, sizes of symbols, results as numpy)."""
         if self._program is None:
             self.check_device()
-        assert self._program is not None
         signature = self.signature
         if self._flat and not kwargs and len(args) == len(signature.inputs):
             leaves: Sequence[Any] = args
@@ -156,15 +172,7 @@ class Executable:
                     "built into the program: compile again for this value"
                 )
         self._check_symbols(symbols)
-        as_numpy = (use_numpy and not use_torch) or values.torch_module() is None
-        if not signature.states and not any(leaf.mutated for leaf in signature.inputs):
-            return self._results(self._program.invoke([*arguments, *self._bound], len(signature.results)), as_numpy)
-        with self._stateful:
-            held = [self._states.read(state.name) for state in signature.states]
-            for state, value in zip(signature.states, held, strict=True):
-                arguments.append(self._read(state.dtype, value))
-            out = self._program.invoke([*arguments, *self._bound], len(signature.results))
-            return self._results(out, as_numpy, leaves, held)
+        return leaves, arguments, symbols, (use_numpy and not use_torch) or values.torch_module() is None
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         args, kwargs = _rebind(self.signature, args, kwargs)
@@ -294,6 +302,49 @@ class Executable:
         self.check_device()
         leaves = self._flatten(args, kwargs)
         return compare(self, leaves, model, (args, kwargs), options, progress or (lambda step: None))
+
+    def profile(self, *args: Any, repeat: int = 50, **kwargs: Any) -> Profile:
+        """Time each site over many calls, and tell which actions, modules and source lines the time goes to.
+
+        The model's state and mutated arguments keep their values. The calls run in another process (docs/profiling.md).
+
+        Args:
+            args, kwargs: as for a call.
+            repeat: how many calls are timed, after a few that are not.
+
+        Raises:
+            InputError, DeviceError: as for a call.
+            ProfileError: the device gives no times, or what ran is not what the lineage lists.
+        """
+        from covan_mlir.profiling import run
+        from covan_mlir.runtime.profile import Argument
+
+        leaves, arguments, symbols, _ = self._checked(args, kwargs)
+        signature, program = self.signature, self._program
+        assert program is not None
+        held = [self._states.read(state.name) for state in signature.states]
+        tensors = [
+            *(
+                (leaf.dtype, value)
+                for leaf, value in zip(signature.inputs, leaves, strict=True)
+                if leaf.kind == "tensor"
+            ),
+            *((state.dtype, value) for state, value in zip(signature.states, held, strict=True)),
+            *((_dtype(value), value) for value in (self._weights.values() if self._bound else ())),
+        ]
+        given = iter([Argument(values.host_array(value, dtype), dtype) for dtype, value in tensors])
+        arguments += [self._read(state.dtype, value) for state, value in zip(signature.states, held, strict=True)]
+        arguments += self._bound
+        return run.measure(
+            self._variant,
+            signature.function,
+            self._driver,
+            [Argument(it) if isinstance(it, int | float) else next(given) for it in arguments],
+            {name: _raw(value) for name, value in self._weights.items()},
+            symbols,
+            lambda: program.invoke(arguments, len(signature.results)),
+            repeat=repeat,
+        )
 
     def kernel_code(self, site: Site | int) -> bytes:
         """Machine code of the kernel that a site runs.

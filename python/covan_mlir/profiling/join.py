@@ -1,0 +1,104 @@
+"""The exact join of what ran with what the lineage lists: each command buffer is the program's, command by command."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from covan_mlir.errors import ProfileError
+from covan_mlir.lineage import Lineage
+from covan_mlir.runtime.profile_events import Call, Command, Submission
+
+_OTHER_COPY = "compile the program and profile the executable that comes of it"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One dispatch of a site.
+
+    Attributes:
+        start: nanoseconds from the start of its call.
+        duration: nanoseconds.
+    """
+
+    site: int
+    start: int
+    duration: int
+
+
+def join(lineage: Lineage, calls: Sequence[Call]) -> list[list[Event]]:
+    """The dispatches of each call, in order of their start, with their sites.
+
+    Raises:
+        ProfileError: what ran is not what the lineage lists: number, kind and entry point of the commands of each
+            command buffer, and a time for each dispatch.
+    """
+    rows = [row for row in lineage.commands if _of_calls(lineage, row)]
+    return [_call(lineage, rows, call) for call in calls]
+
+
+def _of_calls(lineage: Lineage, row: Sequence[int | None]) -> bool:
+    return all(lineage.sites[i].phase == "call" for i in row if i is not None)
+
+
+def _call(lineage: Lineage, rows: Sequence[Sequence[int | None]], call: Call) -> list[Event]:
+    fitting = [
+        [k for k, row in enumerate(rows) if not _difference(lineage, row, it.commands)] for it in call.submissions
+    ]
+    for it, found in zip(call.submissions, fitting, strict=True):
+        if not found:
+            raise ProfileError(_explain(lineage, rows, it))
+    # Like buffers are told apart by their order, if each runs once.
+    often = Counter(tuple(found) for found in fitting)
+    met: Counter[tuple[int, ...]] = Counter()
+    events: list[Event] = []
+    for it, found in zip(call.submissions, fitting, strict=True):
+        key = tuple(found)
+        if len(found) > 1 and often[key] != len(found):
+            raise ProfileError(
+                f"{len(found)} command buffers of the program run the same kernels, and {often[key]} such ran: "
+                "which ones cannot be told"
+            )
+        row = rows[found[met[key] if len(found) > 1 else 0]]
+        met[key] += 1
+        events += _events(lineage, row, it, call.start)
+    return sorted(events, key=lambda event: event.start)
+
+
+def _events(lineage: Lineage, row: Sequence[int | None], it: Submission, origin: int) -> list[Event]:
+    expected = {k: site for k, site in enumerate(row) if site is not None and lineage.sites[site].kind == "dispatch"}
+    if [d.index for d in it.dispatches] != sorted(expected):
+        raise ProfileError(f"{len(expected)} dispatches were submitted, and {len(it.dispatches)} have a time")
+    found = []
+    for dispatch in it.dispatches:
+        site = expected[dispatch.index]
+        if dispatch.kernel != lineage.sites[site].kernel:
+            raise ProfileError(f"site {site} runs {lineage.sites[site].kernel}; {dispatch.kernel} ran in its place")
+        found.append(Event(site, dispatch.start - origin, dispatch.duration))
+    return found
+
+
+def _difference(lineage: Lineage, row: Sequence[int | None], commands: Sequence[Command]) -> str:
+    """Where commands are not those of a row, in words; empty: they are."""
+    recorded = [command.kernel or command.kind for command in commands]
+    for k, (index, command) in enumerate(zip(row, commands, strict=False)):
+        if index is None:  # a barrier, or work that no site stands for: never a kernel
+            if command.kind == "dispatch":
+                return f"command {k} is no dispatch in the lineage; {recorded[k]} ran"
+            continue
+        site = lineage.sites[index]
+        if site.kind == "dispatch" and (command.kind, command.kernel) != ("dispatch", site.kernel):
+            return f"command {k} is {site.kernel} (site {index}) in the lineage; {recorded[k]} ran"
+        if site.kind == "transfer" and command.kind not in ("fill", "copy", "update"):
+            return f"command {k} is a {site.kernel} (site {index}) in the lineage; {recorded[k]} ran"
+    if len(row) != len(commands):
+        return f"the lineage lists {len(row)} commands; {len(commands)} were recorded"
+    return ""
+
+
+def _explain(lineage: Lineage, rows: Sequence[Sequence[int | None]], it: Submission) -> str:
+    if not rows:
+        return f"the lineage lists no command buffer; one of {len(it.commands)} commands ran. {_OTHER_COPY}"
+    near = min(rows, key=lambda row: abs(len(row) - len(it.commands)))
+    return f"what ran is not what the lineage lists: {_difference(lineage, near, it.commands)}; {_OTHER_COPY}"

@@ -1,0 +1,156 @@
+"""From a program and its arguments to a profile: record, join, and divide among kernels that ran at once."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from covan_mlir.errors import InputError, ProfileError
+from covan_mlir.profiling import machine
+from covan_mlir.profiling.join import Event, join
+from covan_mlir.profiling.profile import Profile
+from covan_mlir.profiling.store import checksum
+from covan_mlir.runtime import profile as recorder
+from covan_mlir.runtime.profile import Argument
+from covan_mlir.runtime.profile_events import Call
+from covan_mlir.variant import Variant
+
+
+def measure(
+    variant: Variant,
+    function: str,
+    driver: str,
+    arguments: Sequence[Argument],
+    weights: Mapping[str, np.ndarray[Any, Any]],
+    symbols: Mapping[str, int],
+    call: Callable[[], Any],
+    *,
+    repeat: int,
+) -> Profile:
+    """Profile a program.
+
+    Args:
+        driver: on which the executable runs it; ``local-sync`` is profiled as ``local-task`` with one thread.
+        symbols: what the symbols in types stand for with these arguments.
+        call: runs the program once, without the profiler.
+        repeat: how many calls count.
+
+    Raises:
+        InputError: ``repeat`` is no positive number.
+        ProfileError: there is no lineage; the device gives no times; what ran is not what the lineage lists.
+    """
+    if type(repeat) is not int or repeat < 1:
+        raise InputError(f"repeat={repeat!r}: give the number of calls to be timed, at least 1")
+    if not variant.lineage.commands:
+        raise ProfileError("the program has no lineage: compile it with provenance=True")
+    notes = []
+    workers = None
+    if driver == "local-sync":
+        driver, workers = "local-task", 1
+        notes.append(
+            "when called, the program runs on local-sync, which gives no times: this is local-task with one thread"
+        )
+    unprofiled = _unprofiled(call, repeat)
+    calls = recorder.record(
+        variant.program, function, driver, arguments, weights, repeat=repeat, workers=workers
+    )  # fmt: skip
+    ceilings = None
+    if driver.startswith("local"):
+        ceilings = machine.measured(workers or len(os.sched_getaffinity(0)))
+    else:
+        notes.append(f"the peak and bandwidth of the device of {driver} are not measured: no fractions of them")
+    events = join(variant.lineage, calls)
+    missing = sum(site.phase == "call" and site.kind == "transfer" for site in variant.lineage.sites)
+    if missing:
+        notes.append(
+            f"the device gives no time for {missing} fill{'s' if missing > 1 else ''} or copies: they count as outside"
+        )
+    profile = profile_of(
+        variant, driver, calls, events, symbols=symbols, unprofiled=unprofiled, ceilings=ceilings, notes=notes
+    )
+    if ceilings is not None and any((it.peak or 0.0) > 1.0 for it in map(profile.roofline, profile.times) if it):
+        return replace(profile, machine=machine.measured(ceilings.threads, again=True))
+    return profile
+
+
+def profile_of(
+    variant: Variant,
+    driver: str,
+    calls: Sequence[Call],
+    events: Sequence[Sequence[Event]],
+    *,
+    symbols: Mapping[str, int],
+    unprofiled: float | None,
+    ceilings: machine.Machine | None,
+    notes: Sequence[str] = (),
+) -> Profile:
+    """A profile from joined events.
+
+    Raises:
+        ProfileError: calls differ in which sites run, or kernels ran longer than the calls took.
+    """
+    runs = [Counter(event.site for event in row) for row in events]
+    if any(row != runs[0] for row in runs):
+        raise ProfileError("calls with the same arguments ran different sites")
+    spent = [divided(row) for row in events]
+    totals = tuple(float(call.total) for call in calls)
+    order = sorted(range(len(totals)), key=totals.__getitem__)
+    profile = Profile(
+        lineage=variant.lineage,
+        program=checksum(variant.program),
+        target=variant.target,
+        driver=driver,
+        totals=totals,
+        times={site: tuple(row[site] for row in spent) for site in sorted(runs[0])},
+        runs=dict(runs[0]),
+        timeline=tuple(events[order[len(order) // 2]]),
+        unprofiled=unprofiled,
+        symbols=dict(symbols),
+        machine=ceilings,
+        notes=tuple(notes),
+    )
+    if profile.outside < 0:
+        raise ProfileError(
+            f"kernels ran {-profile.outside / 1e3:.1f} us longer than the calls took: the device's clock is wrong"
+        )
+    return profile
+
+
+def divided(events: Sequence[Event]) -> dict[int, float]:
+    """Nanoseconds by site; an instant in which several kernels run is divided evenly among them.
+
+    So the sum is the time in which any kernel ran.
+    """
+    steps: Counter[int] = Counter()
+    for event in events:
+        steps[event.start] += 1
+        steps[event.start + event.duration] -= 1
+    # An event's share is the difference of the integral of 1 / (kernels running) between its end and its start.
+    integral: dict[int, float] = {}
+    running, before, value = 0, 0, 0.0
+    for at in sorted(steps):
+        if running:
+            value += (at - before) / running
+        integral[at] = value
+        running, before = running + steps[at], at
+    found: dict[int, float] = {}
+    for event in events:
+        found[event.site] = found.get(event.site, 0.0) + integral[event.start + event.duration] - integral[event.start]
+    return found
+
+
+def _unprofiled(call: Callable[[], Any], repeat: int) -> float:
+    """Median nanoseconds of a call."""
+    samples = []
+    for _ in range(recorder.WARM_UP + repeat):
+        start = time.perf_counter_ns()
+        call()
+        samples.append(time.perf_counter_ns() - start)
+    return float(statistics.median(samples[recorder.WARM_UP :]))

@@ -1,0 +1,157 @@
+"""A profile as rows: by source line, as a tree of modules, or by site. What rows own adds up to the call's total."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from covan_mlir.explain import short_files, user_frame
+from covan_mlir.lineage import Action
+from covan_mlir.profiling.profile import By, Profile, Roofline, Statistics
+
+OUTSIDE = "(outside of kernels)"
+NO_ACTION = "(no action of the model)"
+NO_LINE = "(no line of the model's source)"
+MODEL = "(model)"
+
+
+@dataclass
+class Row:
+    """One line, module or site.
+
+    Attributes:
+        name: ``model.py:12``; a module's path; ``site 7``.
+        time: nanoseconds per call, of a module with those below it.
+        own: those without them. Over all rows they add up to the call's total.
+        estimated: how much of ``time`` is of sites shared with other rows, and was divided by estimate.
+        depth: in the tree of modules.
+        actions: ids of the actions performed, in source order.
+        sites: ids of the sites.
+        kernel, statistics, roofline: of a site.
+    """
+
+    name: str
+    time: float = 0.0
+    own: float = 0.0
+    estimated: float = 0.0
+    depth: int = 0
+    actions: list[int] = field(default_factory=list)
+    sites: list[int] = field(default_factory=list)
+    kernel: str = ""
+    statistics: Statistics | None = None
+    roofline: Roofline | None = None
+
+
+def rows(profile: Profile, by: By) -> list[Row]:
+    """The rows, longest first; a module above those below it, longest of them first; time outside of kernels last.
+
+    Raises:
+        ValueError: ``by`` is none of line, module and site.
+    """
+    makers: dict[str, Callable[[Profile], list[Row]]] = {"line": _lines, "module": _modules, "site": _sites}
+    if by not in makers:
+        raise ValueError(f"by={by!r}: profiles are shown by {', '.join(makers)}")
+    outside = profile.outside
+    return [*makers[by](profile), Row(OUTSIDE, outside, outside)]
+
+
+def lines_of(profile: Profile) -> dict[int, str]:
+    """``file:line`` of each action; files by the shortest end of their paths that tells them apart."""
+    frames = {action.id: user_frame(action) for action in profile.lineage.actions}
+    short = short_files(frame.file for frame in frames.values() if frame)
+    return {i: f"{short[frame.file]}:{frame.line}" if frame else NO_LINE for i, frame in frames.items()}
+
+
+def _lines(profile: Profile) -> list[Row]:
+    names = lines_of(profile)
+    found: dict[str, Row] = {}
+    for site, action, time, alone in _portions(profile, lambda action: (names[action.id],)):
+        name = NO_ACTION if action is None else names[action.id]
+        shared = action is not None and not alone
+        _add(found.setdefault(name, Row(name)), site, action, time, time if shared else 0.0)
+    for row in found.values():
+        row.own = row.time
+    return sorted(found.values(), key=lambda row: -row.time)
+
+
+def _modules(profile: Profile) -> list[Row]:
+    found: dict[str, Row] = {}
+    for site, action, time, alone in _portions(profile, lambda action: _above(action.module)):
+        if action is None:
+            row = found.setdefault(NO_ACTION, Row(NO_ACTION))
+            _add(row, site, None, time, 0.0)
+            row.own += time
+            continue
+        path = _above(action.module)
+        for depth, name in enumerate(path):
+            row = found.setdefault(name, Row(name or MODEL, depth=depth))
+            _add(row, site, action, time, time if depth >= alone else 0.0)
+        found[path[-1]].own += time
+    children: dict[str, list[str]] = {}
+    for name, row in found.items():
+        if row.depth:
+            children.setdefault(name.rpartition(".")[0], []).append(name)
+
+    def tree(name: str) -> Iterator[Row]:
+        yield found[name]
+        for child in sorted(children.get(name, ()), key=lambda name: -found[name].time):
+            yield from tree(child)
+
+    roots = [name for name, row in found.items() if not row.depth]
+    return [row for name in sorted(roots, key=lambda name: -found[name].time) for row in tree(name)]
+
+
+def _sites(profile: Profile) -> list[Row]:
+    found = []
+    for site in profile.times:
+        it = profile.lineage.sites[site]
+        time = profile.time(site)
+        row = Row(f"site {site}", time, time, actions=list(it.trace), sites=[site], kernel=it.kernel)
+        row.statistics, row.roofline = profile.statistics(site), profile.roofline(site)
+        found.append(row)
+    return sorted(found, key=lambda row: -row.time)
+
+
+def _above(module: str) -> tuple[str, ...]:
+    """The paths of a module and of those that it is in, outermost (the model) first."""
+    names = module.split(".") if module else []
+    return ("", *(".".join(names[: k + 1]) for k in range(len(names))))
+
+
+def _portions(
+    profile: Profile, keys: Callable[[Action], tuple[str, ...]]
+) -> Iterator[tuple[int, Action | None, float, int]]:
+    """Each action's portion of each site's time, and how many of its leading keys all actions of the site have.
+
+    A site without actions gives its whole time to None.
+    """
+    actions = profile.lineage.actions
+    for site in profile.times:
+        time = profile.time(site)
+        shares = profile.shares(site)
+        if not shares:
+            yield site, None, time, 0
+            continue
+        paths = [keys(actions[i]) for i in shares]
+        common = _common(paths)
+        for i, share in shares.items():
+            yield site, actions[i], time * share, common
+
+
+def _common(paths: Iterable[tuple[str, ...]]) -> int:
+    """Length of the longest common start."""
+    count = 0
+    for column in zip(*paths, strict=False):
+        if len(set(column)) > 1:
+            break
+        count += 1
+    return count
+
+
+def _add(row: Row, site: int, action: Action | None, time: float, estimated: float) -> None:
+    row.time += time
+    row.estimated += estimated
+    if site not in row.sites:
+        row.sites.append(site)
+    if action is not None and action.id not in row.actions:
+        row.actions = sorted([*row.actions, action.id])

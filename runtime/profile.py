@@ -1,0 +1,160 @@
+"""Recording a program's calls with IREE's profiler, in a process of its own.
+
+The runtime's Python bindings have no profiler; its benchmark tool has. It loads the same program, with the same weights
+and arguments, and runs it on the same kind of device.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import iree.runtime as rt
+import numpy as np
+
+from covan_mlir.errors import ProfileError
+from covan_mlir.runtime import profile_events
+from covan_mlir.runtime.profile_events import Call
+from covan_mlir.signature import PARAMETER_SCOPE
+
+WARM_UP = 3
+"""Calls before those that count: the first compiles pipelines (Vulkan) and touches memory."""
+
+# What a driver can record of dispatches.
+_HOST = "queue-events,host-execution,executable-metadata"
+_DEVICE = "queue-events,dispatch-events,executable-metadata"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of the program.
+
+    Attributes:
+        value: a number, or an array of the argument's elements; of bfloat16 their bits, as uint16.
+        dtype: of an array, as torch spells it.
+    """
+
+    value: np.ndarray[Any, Any] | int | float
+    dtype: str = ""
+
+
+def record(
+    program: bytes | memoryview,
+    function: str,
+    driver: str,
+    arguments: Sequence[Argument],
+    weights: Mapping[str, np.ndarray[Any, Any]],
+    *,
+    repeat: int,
+    workers: int | None = None,
+    timeout: float = 600.0,
+) -> list[Call]:
+    """Call a program ``repeat`` times and record when which dispatch ran.
+
+    Args:
+        driver: ``local-task``, ``vulkan`` or ``cuda``; ``local-sync`` records nothing that can be told apart.
+        weights: raw bytes of the tensors that the program reads from outside, by parameter name.
+        workers: threads of ``local-task``; None: as many as the runtime takes.
+        timeout: seconds after which the recording is given up.
+
+    Raises:
+        ProfileError: the device gives no times, the program failed, or it took too long.
+    """
+    with tempfile.TemporaryDirectory(prefix="covan-profile-") as name:
+        folder = Path(name)
+        (folder / "program.vmfb").write_bytes(program)
+        count = repeat + WARM_UP + 1  # nothing tells where the last one ends
+        command = [
+            _tool("iree-benchmark-module"),
+            f"--device={driver}",
+            f"--module={folder / 'program.vmfb'}",
+            f"--function={function}",
+            f"--benchmark_min_time={count}x",
+            "--benchmark_format=json",
+            f"--device_profiling_mode={_HOST if driver.startswith('local') else _DEVICE}",
+            f"--device_profiling_output={folder / 'calls.ireeprof'}",
+        ]
+        if workers is not None:
+            command.append(f"--task_topology_group_count={workers}")
+        if weights:
+            index = rt.ParameterIndex()
+            for key, data in weights.items():
+                index.add_buffer(key, data)
+            index.create_archive_file(str(folder / "weights.irpa"))
+            command.append(f"--parameters={PARAMETER_SCOPE}={folder / 'weights.irpa'}")
+        command += [f"--input={_write(folder, i, argument)}" for i, argument in enumerate(arguments)]
+        _check(_run(command, timeout), driver, count)
+        export = _run(
+            [_tool("iree-profile"), "export", "--format=ireeperf-jsonl", "--output=-", str(folder / "calls.ireeprof")],
+            timeout,
+        )
+        if export.returncode:
+            raise ProfileError(f"the recording cannot be read: {_words(export.stderr)}")
+        return profile_events.calls(export.stdout.splitlines(), count)[WARM_UP:]
+
+
+def _tool(name: str) -> str:
+    for folder in importlib.import_module("iree._runtime_libs").__path__:
+        path = Path(folder) / name
+        if path.exists():
+            return str(path)
+    raise ProfileError(f"this installation of iree-base-runtime has no {name}: install the package from PyPI")
+
+
+def _write(folder: Path, index: int, argument: Argument) -> str:
+    """The tool's spelling of an argument; an array goes through a file."""
+    value = argument.value
+    if not isinstance(value, np.ndarray):
+        return repr(value)
+    if argument.dtype == "bfloat16":  # a type that .npy files do not know
+        path = folder / f"{index}.bin"
+        path.write_bytes(np.ascontiguousarray(value).tobytes())
+        return f"{'x'.join([*map(str, value.shape), 'bf16'])}=@{path}"
+    path = folder / f"{index}.npy"
+    np.save(path, value, allow_pickle=False)
+    return f"@{path}"
+
+
+def _run(command: Sequence[str], timeout: float) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        raise ProfileError(
+            f"profiling took more than {timeout:g} s: repeat less often, or use smaller inputs"
+        ) from None
+    except OSError as error:
+        raise ProfileError(f"{command[0]} cannot be run: {error.strerror or error}") from error
+
+
+def _check(ran: subprocess.CompletedProcess[str], driver: str, count: int) -> None:
+    if ran.returncode:
+        if "UNIMPLEMENTED" in ran.stderr or "profiling" in ran.stderr.lower():
+            raise ProfileError(f"the device of driver {driver!r} gives no times of dispatches: {_words(ran.stderr)}")
+        raise ProfileError(f"the program failed while it was profiled: {_words(ran.stderr)}")
+    try:
+        (row,) = json.loads(ran.stdout)["benchmarks"]
+    except (ValueError, KeyError) as error:
+        raise ProfileError(f"the program failed while it was profiled: {_words(ran.stdout + ran.stderr)}") from error
+    if row.get("error_occurred"):
+        raise ProfileError(f"the program failed while it was profiled: {_words(str(row.get('error_message')))}")
+    if row["iterations"] != count:
+        raise ProfileError(f"the program ran {row['iterations']} times instead of {count}")
+
+
+def _words(text: str) -> str:
+    """The status that matters, without the runtime's stack of source lines."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    said = [
+        line
+        for line in lines
+        if any(
+            word in line for word in ("INVALID", "UNIMPL", "NOT_FOUND", "INTERNAL", "RESOURCE", "UNAVAILABLE", "FAILED")
+        )
+    ]
+    return " ".join(" ".join(said[:1] or lines[-1:] or ["it ended without a word"]).split())[:400]
