@@ -5,7 +5,6 @@ Built from what the lineage holds: the decomposition, the history (`covan_mlir.l
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -77,7 +76,7 @@ def of_action(lineage: Lineage, action: Action) -> Chain:
     fate = lineage.fates[action.id]
     sites = tuple(lineage.sites[i] for i in fate.sites)
     start = {_short(action.op): 1}
-    links = _links(start, action.parts, lineage.history)
+    links = _links(lineage, start, action.parts)
     links = _ended(links, start, fate.decided_by, _end(lineage, action, fate, sites))
     return Chain(action, tuple(links), sites, (action,), fate)
 
@@ -91,29 +90,30 @@ def of_site(lineage: Lineage, site: Site) -> Chain:
     links: list[Link] = []
     if actions:
         start = _sum({_short(action.op): 1} for action in actions)
-        links = _links(start, [lineage.parts[i] for i in site.parts], lineage.history)
+        links = _links(lineage, start, [lineage.parts[i] for i in site.parts])
         links = _ended(links, start, lineage.history[-1][0] if lineage.history else DECOMPOSE, f"site {site.id}")
     return Chain(site, tuple(reversed(links)), (site,), actions)
 
 
-def _links(
-    start: Mapping[str, int],
-    parts: Sequence[Part],
-    history: Iterable[tuple[str, Mapping[int, Mapping[str, int] | None]]],
-) -> list[Link]:
+def _links(lineage: Lineage, start: Mapping[str, int], parts: Sequence[Part]) -> list[Link]:
     """What changed ``start`` and then the parts it was made into."""
     links: list[Link] = []
     now = {part.id: {_short(part.op): 1} for part in parts}
     total: Mapping[str, int] = _sum(now.values())
     if start != total:
         links.append(Link(DECOMPOSE, start, total))
-    for index, (step, changed) in enumerate(history):
-        for part in now:
-            if part in changed or not index:  # the first entry has all that there are
-                now[part] = _own(changed.get(part) or _NOTHING)
+    steps: dict[int, dict[int, Mapping[str, int]]] = {}
+    if lineage.history:  # the first entry has all that there are
+        steps[0] = dict.fromkeys(now, _NOTHING)
+    for part in now:
+        for index, names in lineage.changes.get(part, ()):
+            steps.setdefault(index, {})[part] = names or _NOTHING
+    for index in sorted(steps):
+        for part, names in steps[index].items():
+            now[part] = _own(names)
         before, total = total, _sum(now.values())
         if before != total:
-            links.append(Link(step, before, total))
+            links.append(Link(lineage.history[index][0], before, total))
     return links
 
 
@@ -126,18 +126,15 @@ def _ended(links: Sequence[Link], start: Mapping[str, int], step: str, end: str)
 
 
 def _own(names: Mapping[str, int]) -> dict[str, int]:
-    own: Counter[str] = Counter()
-    for name, count in names.items():
-        if not name.startswith(_CARRIERS):
-            own[_short(name)] += count
-    return dict(own)
+    return _sum({_short(name): count} for name, count in names.items() if not name.startswith(_CARRIERS))
 
 
 def _sum(rows: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
+    total: dict[str, int] = {}
     for row in rows:
-        total.update(row)
-    return dict(total)
+        for name, count in row.items():
+            total[name] = total.get(name, 0) + count
+    return total
 
 
 def _short(name: str) -> str:

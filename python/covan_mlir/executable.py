@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from covan_mlir.comparing.comparison import Comparison
     from covan_mlir.origin import Origin
     from covan_mlir.profiling.profile import Profile
+    from covan_mlir.reporting.report import Compared, Timed
 
 # Of one core of a recent x86 processor, by order of magnitude; measured crossover on two cores.
 _FLOPS_PER_SECOND = 150e9
@@ -344,6 +345,40 @@ class Executable:
             symbols,
             lambda: program.invoke(arguments, len(signature.results)),
             repeat=repeat,
+        )
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        profile: Timed | Mapping[int, float] | None = None,
+        comparison: Compared | Mapping[int, float] | None = None,
+        title: str = "",
+        source: bool = True,
+    ) -> None:
+        """Write source code, source graph and compiled graph side by side, as one HTML file (docs/report.md).
+
+        Args:
+            path: the file, replaced if it exists.
+            profile: what `profile` gave, or seconds by site: colours by time.
+            comparison: what a comparison with eager gave, or errors by action: colours by error.
+            title: of the page.
+            source: show the text of source lines, where their files can be read.
+
+        Raises:
+            InputError: there is no lineage, or the profile or comparison is of another program.
+            CovanError: the file cannot be written.
+        """
+        from covan_mlir.reporting import report
+
+        report.write(
+            path,
+            self.lineage,
+            title=title,
+            target=self.target,
+            profile=profile,
+            comparison=comparison,
+            source=source,
         )
 
     def kernel_code(self, site: Site | int) -> bytes:

@@ -207,6 +207,15 @@ class Lineage:
         return {part.id: part for action in self.actions for part in action.parts}
 
     @cached_property
+    def changes(self) -> Mapping[int, tuple[tuple[int, Mapping[str, int] | None], ...]]:
+        """The history of each part that has any: numbers of the steps that changed it, and what carried it then."""
+        found: dict[int, list[tuple[int, Mapping[str, int] | None]]] = {}
+        for index, (_, changed) in enumerate(self.history):
+            for part, names in changed.items():
+                found.setdefault(part, []).append((index, names))
+        return {part: tuple(rows) for part, rows in found.items()}
+
+    @cached_property
     def edges(self) -> tuple[Edge, ...]:
         """How actions stand to sites: which they are performed by, folded into, merged in, or viewed by."""
         from covan_mlir import bipartite
@@ -373,6 +382,18 @@ class Lineage:
         if isinstance(what, Site):
             return chain.of_site(self, self.site(what))
         return chain.of_action(self, self._one(what))
+
+    def to_graphviz(self) -> str:
+        """The graph of actions and sites in Graphviz's language; `covan_mlir.bipartite.dot` draws parts of it."""
+        from covan_mlir import bipartite
+
+        return bipartite.dot(self, self.actions)
+
+    def to_model_explorer(self) -> dict[str, Any]:
+        """Source graph and compiled graph as JSON that Google's Model Explorer opens (docs/report.md)."""
+        from covan_mlir.reporting import model_explorer
+
+        return model_explorer.collection(self)
 
     def explain(self, what: Action | int | str | None = None) -> str:
         """Text table of the sites and what each performs; of those of ``what`` alone, if given."""

@@ -1,0 +1,169 @@
+"""A program's provenance as one HTML file that needs nothing else: source, source graph and compiled graph.
+
+The page is package data: page.html, into which styles, scripts and the content (`covan_mlir.reporting.content`) are
+put when the file is written. Its content security policy names the hashes of exactly these: nothing else runs,
+whatever the model's names say, and nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Protocol
+
+from covan_mlir.errors import CovanError, InputError
+from covan_mlir.lineage import Lineage
+
+from .content import content
+from .sources import listing
+
+_SCRIPTS = ("model.js", "graph.js", "details.js", "page.js")
+
+
+class Timed(Protocol):
+    """What a report needs of a `covan_mlir.profiling.profile.Profile`."""
+
+    @property
+    def lineage(self) -> Lineage:
+        """Of the program that was timed."""
+
+    @property
+    def times(self) -> Mapping[int, Any]:
+        """By site, for those that have a time."""
+
+    def time(self, site: int) -> float:
+        """Nanoseconds that a call spends in a site."""
+
+
+class Compared(Protocol):
+    """What a report needs of a `covan_mlir.comparing.comparison.Comparison`."""
+
+    @property
+    def rows(self) -> Iterable[Any]:
+        """One per action, with ``action``, ``status``, and ``measured``, which is None or has ``excess``."""
+
+
+def write(
+    path: str | os.PathLike[str],
+    lineage: Lineage,
+    *,
+    title: str = "",
+    target: str = "",
+    profile: Timed | Mapping[int, float] | None = None,
+    comparison: Compared | Mapping[int, float] | None = None,
+    source: bool = True,
+    written: float | None = None,
+) -> None:
+    """Write the report of a program.
+
+    Args:
+        path: the file, replaced if it exists.
+        title, target: of the heading.
+        profile: times of sites, for colours: a profile, or seconds by site.
+        comparison: errors of actions, for colours: a comparison, whose errors are counted in what is allowed, or
+            numbers by action.
+        source: show the text of source lines, where their files can be read.
+        written: see `covan_mlir.reporting.sources.listing`.
+
+    Raises:
+        InputError: there is no lineage, or the profile or comparison is of another program.
+        CovanError: the file cannot be written.
+    """
+    text = page(
+        lineage, title=title, target=target, profile=profile, comparison=comparison, source=source, written=written
+    )
+    save(path, text)
+
+
+def save(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file of a report.
+
+    Raises:
+        CovanError: it cannot be written.
+    """
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CovanError(f"{os.fspath(path)}: the report cannot be written: {reason}") from error
+
+
+def page(
+    lineage: Lineage,
+    *,
+    title: str = "",
+    target: str = "",
+    profile: Timed | Mapping[int, float] | None = None,
+    comparison: Compared | Mapping[int, float] | None = None,
+    source: bool = True,
+    written: float | None = None,
+) -> str:
+    """The text of the report; see `write`."""
+    if not lineage.actions:
+        raise InputError("the program has no lineage: compile it again with provenance=True")
+    errors, unit = _errors(lineage, comparison)
+    value = content(
+        lineage,
+        listing(lineage.actions, read=source, written=written),
+        seconds=_seconds(lineage, profile),
+        errors=errors,
+    )
+    value |= {"title": title or "program", "target": target, "unit": unit}
+    folder = resources.files(__package__)
+    style = folder.joinpath("page.css").read_text(encoding="utf-8")
+    script = "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    pieces = {
+        "title": html.escape(f"{value['title']}: covan report"),
+        "policy": f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'",
+        "style": style,
+        "script": script,
+        "content": _json(value),
+    }
+    template = folder.joinpath("page.html").read_text(encoding="utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: pieces[match[1]], template)
+
+
+def _seconds(lineage: Lineage, profile: Timed | Mapping[int, float] | None) -> Mapping[int, float] | None:
+    if profile is None or isinstance(profile, Mapping):
+        return profile
+    timed = profile.lineage
+    if timed is not lineage and [site.kernel for site in timed.sites] != [site.kernel for site in lineage.sites]:
+        raise InputError("the profile is of another program: its kernels are others")
+    return {site: profile.time(site) * 1e-9 for site in profile.times}
+
+
+def _errors(
+    lineage: Lineage, comparison: Compared | Mapping[int, float] | None
+) -> tuple[Mapping[int, float] | None, str]:
+    """The error of each action, and what it is counted in."""
+    if comparison is None or isinstance(comparison, Mapping):
+        return comparison, ""
+    found: dict[int, float] = {}
+    for row in comparison.rows:
+        action = row.action
+        if action.id >= len(lineage.actions) or lineage.actions[action.id].name != action.name:
+            raise InputError(f"the comparison is of another program: this one has no action {action.id}, {action.name}")
+        if row.status == "crash":
+            found[action.id] = math.inf
+        elif row.measured is not None:
+            found[action.id] = row.measured.excess
+    return found, "of what is allowed"
+
+
+def _json(value: Any) -> str:
+    """JSON that can stand in a script element: no text in it ends the element or opens a comment."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = text.encode("utf-8", "backslashreplace").decode()  # lone surrogates, as of strange file names
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
