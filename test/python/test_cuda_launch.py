@@ -11,10 +11,15 @@ from math import prod
 from pathlib import Path
 
 import pytest
+import torch
 from fred_chains import attention, row_cases
 
+import covan_mlir
+from covan_mlir import CompileOptions
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.cpu.alone import compile_text
+from covan_mlir.lowering.cpu.kernel import Refusal
+from covan_mlir.lowering.cuda import generator
 from covan_mlir.lowering.cuda.compile import Binary, available, compile_kernel
 from covan_mlir.lowering.cuda.device import DEVICES
 from covan_mlir.lowering.cuda.embed import program
@@ -130,3 +135,27 @@ def test_rows(stub: Path, tmp_path: Path) -> None:
     assert launch.grid == (binary.launch.grid, 1, 1) == (64, 1, 1)
     assert launch.first[:3] == (1, 2, 3)
     assert result == 1000
+
+
+class Attention(torch.nn.Module):
+    """Plain attention of one query."""
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(q @ k.transpose(-1, -2) * 0.125, -1) @ v
+
+
+def test_a_program_for_cuda_holds_the_kernels_of_its_chains() -> None:
+    q, k, v = (torch.randn(2, 8, n, 64).half() for n in (1, 4096, 4096))
+    options = CompileOptions(fuse_reductions=True)
+    exe = covan_mlir.compile_module(Attention(), (q, k, v), options=options, target="cuda:sm_90a")
+    sites = exe.lineage.sites
+    assert [site.kernel.rpartition("_")[2] for site in sites] == ["parts", "merge"]
+    names = {exe.lineage.actions[n].name for n in sites[-1].trace}
+    assert {"matmul", "softmax", "matmul_1"} <= names
+
+
+def test_without_triton_reductions_are_left_to_iree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generator, "available", lambda: False)
+    refusal = generator.cuda_generator("sm_80")(row_cases(4, 100)["softmax"][0], "k")
+    assert isinstance(refusal, Refusal)
+    assert "pip install covan-mlir[cuda]" in refusal.reason
