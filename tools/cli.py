@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import json
-import logging
 import os
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,7 +16,9 @@ import typer
 
 from covan_mlir import __version__
 
+from . import cli_profile, cli_report
 from .cli_common import CliError, Progress, describe, torch_is_quiet
+from .cli_options import Artifact, Debug, Inputs, OneTarget, Seed, Session
 
 # What needs numpy, torch or a runtime is imported where it is used: --help is quick, and explain needs numpy only.
 
@@ -33,19 +33,6 @@ app = typer.Typer(
 _TOOLS = ("torch", "torch-mlir", "iree-base-compiler", "iree-base-runtime")
 
 
-@dataclass
-class _Session:
-    """What one command line asked for beside its command."""
-
-    debug: bool = False
-
-
-def _set_debug(context: typer.Context, value: bool) -> None:
-    if value:
-        context.ensure_object(_Session).debug = True
-        logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
-
-
 def _show_version(value: bool) -> None:
     if value:
         print(f"covan {__version__}")
@@ -53,22 +40,6 @@ def _show_version(value: bool) -> None:
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 print(f"  {name} {importlib.metadata.version(name)}")
         raise typer.Exit
-
-
-Debug = Annotated[
-    bool, typer.Option("--debug", callback=_set_debug, is_eager=True, help="Show tracebacks and what compilers said.")
-]
-Inputs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input",
-        "-i",
-        metavar="INPUT",
-        help="SHAPExDTYPE (random), SHAPExDTYPE=VALUE, FILE.npy, or a number; once per tensor, in order.",
-    ),
-]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of random inputs.")]
-Artifact = Annotated[str, typer.Argument(metavar="FILE.covan", help="An artifact that 'covan compile' wrote.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -156,7 +127,7 @@ def compile_(
         shapes = cli_models.dynamic_shapes(example, dynamic or ())
         if cli_models.trains(example.model):
             print("covan: note: the model is in training mode; call eval() on it for inference", file=sys.stderr)
-        with torch_is_quiet(context.ensure_object(_Session).debug):
+        with torch_is_quiet(context.ensure_object(Session).debug):
             executable = covan_mlir.compile_module(
                 example.model,
                 example.args,
@@ -217,11 +188,6 @@ def run(
         print(f"output {index}: {cli_values.summary(value)}")
     for path, value in zip(output or (), leaves, strict=False):
         cli_values.save(path, value)
-
-
-OneTarget = Annotated[
-    str | None, typer.Option("--target", help="Of an artifact with programs for several, which; else the first.")
-]
 
 
 @app.command()
@@ -341,6 +307,10 @@ def devices(
         print(available.text(rows), end="")
 
 
+app.command("profile")(cli_profile.profile)
+app.command("report")(cli_report.report)
+
+
 def _tags(rows: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for row in rows:
@@ -375,7 +345,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         the exit code: 0; 1 after an error; 2 when the command line itself is wrong; 130 after an interrupt.
     """
-    session = _Session()
+    session = Session()
     try:
         code = app(args=argv, prog_name="covan", standalone_mode=False, obj=session)
         sys.stdout.flush()

@@ -10,7 +10,7 @@ from covan_mlir.errors import ProfileError
 from covan_mlir.lineage import Lineage
 from covan_mlir.runtime.profile_events import Call, Command, Submission
 
-_OTHER_COPY = "compile the program and profile the executable that comes of it"
+_OTHER_COPY = "Compile the model again, and profile what comes of it"
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,6 @@ def _difference(lineage: Lineage, row: Sequence[int | None], commands: Sequence[
 
 def _explain(lineage: Lineage, rows: Sequence[Sequence[int | None]], it: Submission) -> str:
     if not rows:
-        return f"the lineage lists no command buffer; one of {len(it.commands)} commands ran. {_OTHER_COPY}"
+        return f"the lineage lists no command buffer; one of {len(it.commands)} commands ran\n{_OTHER_COPY}"
     near = min(rows, key=lambda row: abs(len(row) - len(it.commands)))
-    return f"what ran is not what the lineage lists: {_difference(lineage, near, it.commands)}; {_OTHER_COPY}"
+    return f"what ran is not what the lineage lists: {_difference(lineage, near, it.commands)}\n{_OTHER_COPY}"

@@ -49,7 +49,7 @@ def measure(
     if type(repeat) is not int or repeat < 1:
         raise InputError(f"repeat={repeat!r}: give the number of calls to be timed, at least 1")
     if not variant.lineage.commands:
-        raise ProfileError("the program has no lineage: compile it with provenance=True")
+        raise ProfileError("the program has no lineage\nCompile the model again with provenance")
     notes = []
     workers = None
     if driver == "local-sync":
@@ -75,9 +75,17 @@ def measure(
     profile = profile_of(
         variant, driver, calls, events, symbols=symbols, unprofiled=unprofiled, ceilings=ceilings, notes=notes
     )
-    if ceilings is not None and any((it.peak or 0.0) > 1.0 for it in map(profile.roofline, profile.times) if it):
-        return replace(profile, machine=machine.measured(ceilings.threads, again=True))
+    if ceilings is None or not _beyond(profile):
+        return profile
+    profile = replace(profile, machine=machine.measured(ceilings.threads, again=True))
+    if _beyond(profile):
+        busy = "a site computes faster than the machine's measured peak: the machine was busy when it was measured"
+        profile = replace(profile, notes=(*profile.notes, busy))
     return profile
+
+
+def _beyond(profile: Profile) -> bool:
+    return any((it.peak or 0.0) > 1.0 for it in map(profile.roofline, profile.times) if it)
 
 
 def profile_of(

@@ -71,7 +71,7 @@ def load(path: str | os.PathLike[str], variants: Iterable[Variant]) -> Profile:
     except ValueError as error:
         raise ProfileError(f"{path} is no profile: it is not JSON") from error
     if not isinstance(row, dict) or row.get("kind") != "covan profile":
-        raise ProfileError(f"{path} is no profile: 'covan profile --save' writes them")
+        raise ProfileError(f"{path} is no profile\n'covan profile --save' writes them")
     if row.get("format") != FORMAT:
         raise ProfileError(f"{path} has format {row.get('format')!r}; this version of covan reads {FORMAT}")
     for variant in variants:
@@ -80,7 +80,7 @@ def load(path: str | os.PathLike[str], variants: Iterable[Variant]) -> Profile:
                 return _profile(row, variant.lineage)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise ProfileError(f"{path} is damaged: {error}") from error
-    raise ProfileError(f"{path} is a profile of another program: profile this one anew")
+    raise ProfileError(f"{path} is a profile of another program\nProfile this one anew")
 
 
 def _profile(row: Mapping[str, Any], lineage: Lineage) -> Profile:
