@@ -52,15 +52,13 @@ def record(
     weights: Mapping[str, np.ndarray[Any, Any]],
     *,
     repeat: int,
-    workers: int | None = None,
     timeout: float = 600.0,
 ) -> list[Call]:
     """Call a program ``repeat`` times and record when which dispatch ran.
 
     Args:
-        driver: ``local-task``, ``vulkan`` or ``cuda``; ``local-sync`` records nothing that can be told apart.
+        driver: of `covan_mlir.runtime.devices.DRIVERS`.
         weights: raw bytes of the tensors that the program reads from outside, by parameter name.
-        workers: threads of ``local-task``; None: as many as the runtime takes.
         timeout: seconds after which the recording is given up.
 
     Raises:
@@ -80,8 +78,6 @@ def record(
             f"--device_profiling_mode={_HOST if driver.startswith('local') else _DEVICE}",
             f"--device_profiling_output={folder / 'calls.ireeprof'}",
         ]
-        if workers is not None:
-            command.append(f"--task_topology_group_count={workers}")
         if weights:
             index = rt.ParameterIndex()
             for key, data in weights.items():

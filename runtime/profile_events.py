@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from covan_mlir.errors import ProfileError
+
+_UNKNOWN = 0xFFFFFFFF  # index of a command that the device does not tell
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,18 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class Submission:
-    """One execution of a command buffer: its commands, and the dispatches that ran."""
+    """One execution of a command buffer.
+
+    Attributes:
+        commands: as they were recorded; where ``whole`` is false, the dispatches among them.
+        dispatches: those that ran, in the order of their commands.
+        whole: the device records commands. local-sync does not: it runs them one after the other as they are
+            recorded, so that the order in which dispatches ran is that of their commands.
+    """
 
     commands: tuple[Command, ...]
     dispatches: tuple[Dispatch, ...]
+    whole: bool = True
 
 
 @dataclass(frozen=True)
@@ -115,8 +125,8 @@ def calls(lines: Iterable[str], count: int) -> list[Call]:
     for chunk, following in pairwise(chunks):
         start = chunk[0]["host_time_ns"]
         submissions = tuple(
-            Submission(
-                recorded.get(row["command_buffer_id"], ()),
+            _submission(
+                recorded.get(row["command_buffer_id"]),
                 _dispatches(events.get(row["submission_id"], ()), row["command_buffer_id"], shift),
             )
             for row in chunk
@@ -132,6 +142,16 @@ def _in_order(commands: Mapping[int, Command]) -> tuple[Command, ...]:
     return tuple(commands[index] for index in range(len(commands)))
 
 
+def _submission(commands: tuple[Command, ...] | None, dispatches: tuple[Dispatch, ...]) -> Submission:
+    if commands is not None:
+        return Submission(commands, dispatches)
+    if any(it.index != _UNKNOWN for it in dispatches):
+        raise ProfileError("the profiler did not record a command buffer that ran")
+    ran = sorted(dispatches, key=lambda it: it.start)
+    commands = tuple(Command("dispatch", it.kernel) for it in ran)
+    return Submission(commands, tuple(replace(it, index=i) for i, it in enumerate(ran)), whole=False)
+
+
 def _dispatches(rows: Iterable[Mapping[str, Any]], buffer: int, shift: int) -> tuple[Dispatch, ...]:
     found = []
     for row in rows:
@@ -144,7 +164,9 @@ def _dispatches(rows: Iterable[Mapping[str, Any]], buffer: int, shift: int) -> t
         else:
             raise ProfileError(f"the device's ticks have no unit: no time is known for {row['key']}")
         found.append(Dispatch(row["command_index"], row["key"], start, duration))
-    repeated = [index for index, number in Counter(it.index for it in found).items() if number > 1]
+    repeated = [
+        index for index, number in Counter(it.index for it in found).items() if number > 1 and index != _UNKNOWN
+    ]
     if repeated:
         raise ProfileError(f"command {repeated[0]} ran more than once in one submission")
     return tuple(sorted(found, key=lambda it: it.index))

@@ -326,6 +326,23 @@ def test_what_ran_must_be_what_the_lineage_lists() -> None:
         made(it, [call("k", "s", length=5)])
 
 
+def test_devices_that_record_no_commands() -> None:
+    """local-sync tells dispatches only, in the order in which they ran: that of the commands."""
+    found = [row for row in rows(3) if row["record_type"] != "command_operation"]
+    for row in found:
+        row["command_index"] = 0xFFFFFFFF
+    (one, _) = profile_events.calls(map(json.dumps, found), 3)
+    assert one.submissions == (Submission((Command("dispatch", "k"),), (Dispatch(0, "k", 5, 20),), whole=False),)
+    it = lineage([("k", (0, 1))], [[None, 0, None]])
+    assert join(it, [one]) == [[Event(0, 5, 20)]]
+    with pytest.raises(ProfileError, match="k ran"):
+        join(lineage([("other", (0,))]), [one])
+    exe = covan_mlir.compile_module(lambda x: torch.softmax(x @ x, -1), (torch.randn(8, 8),))
+    profile = exe.profile(torch.randn(8, 8), repeat=5)
+    assert profile.driver == "local-sync"
+    assert set(profile.times) == {site.id for site in exe.lineage.sites}
+
+
 def test_like_command_buffers() -> None:
     it = lineage([("k", (0,)), ("k", (1,))], [[0], [1]])
     once, twice = call("k").submissions[0], call("k", start=50).submissions[0]

@@ -12,6 +12,9 @@ from covan_mlir.runtime.profile_events import Call, Command, Submission
 
 _OTHER_COPY = "Compile the model again, and profile what comes of it"
 
+Row = Sequence[int | None]
+"""The sites of a command buffer's commands (`Lineage.commands`)."""
+
 
 @dataclass(frozen=True)
 class Event:
@@ -38,13 +41,14 @@ def join(lineage: Lineage, calls: Sequence[Call]) -> list[list[Event]]:
     return [_call(lineage, rows, call) for call in calls]
 
 
-def _of_calls(lineage: Lineage, row: Sequence[int | None]) -> bool:
+def _of_calls(lineage: Lineage, row: Row) -> bool:
     return all(lineage.sites[i].phase == "call" for i in row if i is not None)
 
 
-def _call(lineage: Lineage, rows: Sequence[Sequence[int | None]], call: Call) -> list[Event]:
+def _call(lineage: Lineage, rows: Sequence[Row], call: Call) -> list[Event]:
     fitting = [
-        [k for k, row in enumerate(rows) if not _difference(lineage, row, it.commands)] for it in call.submissions
+        [k for k, row in enumerate(rows) if not _difference(lineage, _seen(lineage, row, it), it.commands)]
+        for it in call.submissions
     ]
     for it, found in zip(call.submissions, fitting, strict=True):
         if not found:
@@ -55,18 +59,23 @@ def _call(lineage: Lineage, rows: Sequence[Sequence[int | None]], call: Call) ->
     events: list[Event] = []
     for it, found in zip(call.submissions, fitting, strict=True):
         key = tuple(found)
-        if len(found) > 1 and often[key] != len(found):
+        if it.dispatches and len(found) > 1 and often[key] != len(found):
             raise ProfileError(
                 f"{len(found)} command buffers of the program run the same kernels, and {often[key]} such ran: "
                 "which ones cannot be told"
             )
-        row = rows[found[met[key] if len(found) > 1 else 0]]
+        row = rows[found[met[key] % len(found)]]
         met[key] += 1
-        events += _events(lineage, row, it, call.start)
+        events += _events(lineage, _seen(lineage, row, it), it, call.start)
     return sorted(events, key=lambda event: event.start)
 
 
-def _events(lineage: Lineage, row: Sequence[int | None], it: Submission, origin: int) -> list[Event]:
+def _seen(lineage: Lineage, row: Row, it: Submission) -> Row:
+    """What of a command buffer the device tells: all commands, or the dispatches only."""
+    return row if it.whole else [i for i in row if i is not None and lineage.sites[i].kind == "dispatch"]
+
+
+def _events(lineage: Lineage, row: Row, it: Submission, origin: int) -> list[Event]:
     expected = {k: site for k, site in enumerate(row) if site is not None and lineage.sites[site].kind == "dispatch"}
     if [d.index for d in it.dispatches] != sorted(expected):
         raise ProfileError(f"{len(expected)} dispatches were submitted, and {len(it.dispatches)} have a time")
@@ -79,7 +88,7 @@ def _events(lineage: Lineage, row: Sequence[int | None], it: Submission, origin:
     return found
 
 
-def _difference(lineage: Lineage, row: Sequence[int | None], commands: Sequence[Command]) -> str:
+def _difference(lineage: Lineage, row: Row, commands: Sequence[Command]) -> str:
     """Where commands are not those of a row, in words; empty: they are."""
     recorded = [command.kernel or command.kind for command in commands]
     for k, (index, command) in enumerate(zip(row, commands, strict=False)):
@@ -97,8 +106,8 @@ def _difference(lineage: Lineage, row: Sequence[int | None], commands: Sequence[
     return ""
 
 
-def _explain(lineage: Lineage, rows: Sequence[Sequence[int | None]], it: Submission) -> str:
+def _explain(lineage: Lineage, rows: Sequence[Row], it: Submission) -> str:
     if not rows:
         return f"the lineage lists no command buffer; one of {len(it.commands)} commands ran\n{_OTHER_COPY}"
-    near = min(rows, key=lambda row: abs(len(row) - len(it.commands)))
+    near = min((_seen(lineage, row, it) for row in rows), key=lambda row: abs(len(row) - len(it.commands)))
     return f"what ran is not what the lineage lists: {_difference(lineage, near, it.commands)}\n{_OTHER_COPY}"

@@ -37,7 +37,7 @@ def measure(
     """Profile a program.
 
     Args:
-        driver: on which the executable runs it; ``local-sync`` is profiled as ``local-task`` with one thread.
+        driver: on which the executable runs it.
         symbols: what the symbols in types stand for with these arguments.
         call: runs the program once, without the profiler.
         repeat: how many calls count.
@@ -51,19 +51,11 @@ def measure(
     if not variant.lineage.commands:
         raise ProfileError("the program has no lineage\nCompile the model again with provenance")
     notes = []
-    workers = None
-    if driver == "local-sync":
-        driver, workers = "local-task", 1
-        notes.append(
-            "when called, the program runs on local-sync, which gives no times: this is local-task with one thread"
-        )
     unprofiled = _unprofiled(call, repeat)
-    calls = recorder.record(
-        variant.program, function, driver, arguments, weights, repeat=repeat, workers=workers
-    )  # fmt: skip
+    calls = recorder.record(variant.program, function, driver, arguments, weights, repeat=repeat)
     ceilings = None
     if driver.startswith("local"):
-        ceilings = machine.measured(workers or len(os.sched_getaffinity(0)))
+        ceilings = machine.measured(1 if driver == "local-sync" else len(os.sched_getaffinity(0)))
     else:
         notes.append(f"the peak and bandwidth of the device of {driver} are not measured: no fractions of them")
     events = join(variant.lineage, calls)
