@@ -40,7 +40,8 @@ def insert(steps: Sequence[Step], extra: Sequence[ExtraStep]) -> list[Step]:
 
 def _run(what: str, function: Callable[[State], None], state: State) -> None:
     try:
-        function(state)
+        with state.module.context:
+            function(state)
     except Exception as error:
         raise StepError(f"extra step {what} failed: {type(error).__name__}: {error}") from error
     if not state.module.operation.verify():

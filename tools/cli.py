@@ -16,7 +16,7 @@ import typer
 
 from covan_mlir import __version__
 
-from . import cli_profile, cli_report
+from . import cli_compare, cli_profile, cli_report
 from .cli_common import CliError, Progress, describe, torch_is_quiet
 from .cli_options import Artifact, Debug, Inputs, OneTarget, Seed, Session
 
@@ -308,6 +308,7 @@ def devices(
 
 
 app.command("profile")(cli_profile.profile)
+app.command("compare")(cli_compare.compare)
 app.command("report")(cli_report.report)
 
 

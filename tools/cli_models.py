@@ -64,6 +64,15 @@ def load(path: Path, factory: str, inputs: Sequence[Input], seed: int) -> Exampl
     return example
 
 
+def without_inputs(path: Path, factory: str) -> Example:
+    """The model that ``source`` stands for, with the arguments that the factory gives, if any.
+
+    Raises:
+        CliError: the file or the factory fails, or there is no such factory.
+    """
+    return Example(path) if path.suffix == ".pt2" else _made(path, factory)
+
+
 def dynamic_shapes(example: Example, dynamic: Sequence[str]) -> dict[str, Any] | None:
     """What ``--dynamic NAME_OR_INDEX:DIM`` means, as `torch.export.export` takes it.
 

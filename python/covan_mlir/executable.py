@@ -300,8 +300,7 @@ class Executable:
         """
         from covan_mlir.comparing.compare import compare
 
-        self.check_device()
-        leaves = self._flatten(args, kwargs)
+        leaves, *_ = self._checked(args, kwargs)
         return compare(self, leaves, model, (args, kwargs), options, progress or (lambda step: None))
 
     def profile(self, *args: Any, repeat: int = 50, **kwargs: Any) -> Profile:

@@ -14,7 +14,7 @@ import torch
 from torch.fx import Node
 
 from covan_mlir.comparing.bisect import Answer, first_wrong, shortest_failing
-from covan_mlir.comparing.comparison import Comparison, Result, Row, Suspicion
+from covan_mlir.comparing.comparison import Comparison, Result, Row, Status, Suspicion
 from covan_mlir.comparing.eager import Eager, Judged
 from covan_mlir.comparing.measure import Tolerance
 from covan_mlir.comparing.probe import ProbeError, Prober, same_sites
@@ -22,7 +22,7 @@ from covan_mlir.comparing.running import RunError, run
 from covan_mlir.comparing.source import captured_of
 from covan_mlir.executable import Executable
 from covan_mlir.frontend.actions import source_actions
-from covan_mlir.lineage import Action
+from covan_mlir.lineage import Action, Site
 
 log = logging.getLogger(__name__)
 _LISTED = 8  # names in a sentence
@@ -135,11 +135,17 @@ class _Search:
             )
         elif off or crash:
             persists = True
-            self._notes.append(
-                "with all tensors observed nothing is wrong: the fault is in what the compiler makes of them together; "
-                "it was searched for with one tensor observed at a time"
-            )
-            first, suspicion = self._hidden(off[0].name if off else "", bool(crash))
+            if self._again():
+                self._notes.append(
+                    "with all tensors observed nothing is wrong: the fault is in what the compiler makes of them "
+                    "together; it was searched for with one tensor observed at a time"
+                )
+                first, suspicion = self._hidden(off[0].name if off else "", bool(crash))
+            else:
+                self._notes.append(
+                    "compiled again from the model as it is now, the program is right: the model's weights are others "
+                    "than those compiled in, or another compiler made the program"
+                )
         return Comparison(
             rows, tuple(results), crash, first, suspicion, persists, tuple(self._notes), self._prober.compilations
         )
@@ -242,16 +248,22 @@ class _Search:
 
     def _row(self, name: str, judged: Judged | None) -> Row:
         action = self._actions[name]
-        sites = self._lineage.where(action) if self._lineage.sites else ()
+        sites, fate = self._placed(action)
         stride = self._prober.strides.get(name, 1)
         if judged is None:
             if self._crashes is not None and name == self._crashes[0]:
-                return Row(action, "crash", sites, why=self._crashes[1])
+                return Row(action, "crash", sites, why=self._crashes[1], fate=fate)
             why = self._why_not(name) or "the program failed before"
-            return Row(action, "unobserved", sites, why=why)
-        if not judged.beyond:
-            return Row(action, "agrees", sites, judged.measured, sampled=stride)
-        return Row(action, "inherited" if judged.inherited else "beyond", sites, judged.measured, sampled=stride)
+            return Row(action, "unobserved", sites, why=why, fate=fate)
+        status: Status = "agrees" if not judged.beyond else "inherited" if judged.inherited else "beyond"
+        return Row(action, status, sites, judged.measured, sampled=stride, fate=fate)
+
+    def _placed(self, action: Action) -> tuple[tuple[Site, ...], str]:
+        """The sites that perform an action, or read what became of it; and its fate."""
+        if not self._lineage.fates:
+            return (), ""
+        fate = self._lineage.fate(action)
+        return tuple(self._lineage.site(index) for index in fate.sites), fate.kind
 
     def _persists(self, first: Row, off: list[Result], crash: str) -> bool:
         """Whether a fault that full taps show is there without them; says how that is known."""
@@ -276,6 +288,19 @@ class _Search:
         elif not crash:
             self._notes.append("the results of the program as it is are within tolerance")
         return alone == "wrong" or bool(off) or bool(crash)
+
+    def _again(self) -> bool:
+        """Whether a program compiled anew, with nothing observed, is wrong as well."""
+        try:
+            seen = self._prober.observe([])
+        except ProbeError:
+            return True
+        outputs = self._eager.outputs([output.read() if output else None for output in seen.outputs])
+        nodes = self._eager.output_nodes()
+        return any(
+            it is not None and it.beyond and self._comparable(node.name)
+            for node, it in zip(nodes, outputs, strict=True)
+        )
 
     def _alone(self, name: str) -> tuple[Answer, bool]:
         """What observing one tensor alone says, and whether the program was cut into the same sites."""
@@ -318,9 +343,9 @@ class _Search:
         found = first_wrong(inner, ask, found.before)
         culprit = self._actions[found.first]
         if not found.hidden and found.complete:
-            sites = self._lineage.where(culprit) if self._lineage.sites else ()
+            sites, fate = self._placed(culprit)
             judged = None if crash else self._first_measured(found.first)
-            row = Row(culprit, "crash" if crash else "beyond", sites, judged.measured if judged else None)
+            row = Row(culprit, "crash" if crash else "beyond", sites, judged.measured if judged else None, fate=fate)
             if found.before:
                 self._notes.append(f"{found.before}, the last before it, is right when it alone is observed")
             return row, None

@@ -20,7 +20,8 @@ class Row:
         status: ``agrees``: within tolerance; ``beyond``; ``inherited``: beyond, but right for what the compiled program
             had computed before (a near tie decided the other way); ``crash``: the program fails as soon as it is
             computed; ``unobserved``: see ``why``.
-        sites: that perform the action in the compiled program.
+        sites: that perform the action in the compiled program, or read the constant or the twin that it became.
+        fate: what became of it there; empty if that was not recorded.
         measured: None unless it was observed.
         sampled: of how many elements along the longest dimension one was looked at; 1: all.
     """
@@ -31,6 +32,7 @@ class Row:
     measured: Measured | None = None
     why: str = ""
     sampled: int = 1
+    fate: str = ""
 
     def to_json(self) -> dict[str, Any]:
         row: dict[str, Any] = {
@@ -40,6 +42,7 @@ class Row:
             "line": self.action.line,
             "status": self.status,
             "why": self.why,
+            "fate": self.fate,
             "sites": [site.id for site in self.sites],
             "kernels": [site.kernel for site in self.sites],
             "sampled": self.sampled,
@@ -82,7 +85,7 @@ class Comparison:
         first: the first action that is wrong, or at which the program crashes; None: none is, or see ``suspicion``.
         suspicion: where the fault is if observing hides it.
         persists: whether the fault shows in the program as it is, or with the first wrong tensor alone observed;
-            None: there is none.
+            None: there is none. True without ``first`` and ``suspicion``: it shows in the program's results only.
         notes: what was found out about it, and what could not be looked at; sentences.
         compilations: how many programs were compiled for this.
     """
@@ -97,7 +100,7 @@ class Comparison:
     compilations: int = 0
 
     def __bool__(self) -> bool:
-        return self.first is None and self.suspicion is None and not self.crash
+        return self.first is None and self.suspicion is None and not self.crash and not self.persists
 
     def row(self, name: str) -> Row:
         """The row of an action.
@@ -170,6 +173,9 @@ _WORDS: dict[Status, str] = {
 }
 
 
+_FATES = {"folded": "a constant, read by ", "merged": "computed once for several, in ", "view": "an index of "}
+
+
 def _told(row: Row) -> list[str]:
     action = row.action
     where = f" at {action.line}" if action.line else ""
@@ -184,7 +190,8 @@ def _told(row: Row) -> list[str]:
             f"  worst at {list(it.worst)}: {got:.9g}; eager gives {eager:.9g}, "
             + (f"in float64 {truth:.17g}" if it.exact else "and does not run in float64")
         )
-    return [*lines, *(f"  site {site.id}, kernel {site.kernel}" for site in row.sites)]
+    how = _FATES.get(row.fate, "")
+    return [*lines, *(f"  {how}site {site.id}, kernel {site.kernel}" for site in row.sites)]
 
 
 def _errors(it: Measured) -> str:

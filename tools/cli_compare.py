@@ -1,0 +1,85 @@
+"""``covan compare``: an artifact against the model that it was compiled from, in eager PyTorch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .cli_common import CliError, Progress, torch_is_quiet
+from .cli_options import Artifact, Debug, Inputs, Seed, Session
+
+_MIB = 1 << 20
+
+
+def compare(
+    context: typer.Context,
+    file: Artifact,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", metavar="FILE.py:FACTORY|FILE.pt2", help="What it was compiled from.")
+    ] = None,
+    inputs: Inputs = None,
+    rtol: Annotated[
+        float | None, typer.Option("--rtol", min=0, help="Allow this relative error, and nothing for rounding.")
+    ] = None,
+    atol: Annotated[
+        float | None, typer.Option("--atol", min=0, help="Allow this absolute error, and nothing for rounding.")
+    ] = None,
+    memory: Annotated[
+        int | None, typer.Option("--memory", min=1, metavar="MIB", help="Of tensors observed at once.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/comparing.md).")] = False,
+    seed: Seed = 0,
+    debug: Debug = False,
+) -> None:
+    """Compare every tensor of an artifact with eager PyTorch, and name the first that is wrong.
+
+    Inputs are the factory's own, unless given. Exits with 0 if the artifact agrees, 1 if not.
+
+    \b
+    covan compare model.covan --model model.py:make
+    covan compare model.covan --model model.py:Net -i image.npy
+    covan compare model.covan --model exported.pt2 --rtol 1e-3 --atol 1e-5 --json
+    """
+    if model is None:
+        raise CliError(
+            f"{file} does not hold the model, which is needed to compare with",
+            "give --model FILE.py:FACTORY or --model FILE.pt2",
+            code=2,
+        )
+    import numpy as np
+
+    from . import cli_inputs, cli_models
+
+    parsed = [cli_inputs.parse(text) for text in inputs or ()]
+    path, factory = cli_models.split(model)
+    with Progress("importing torch") as progress:
+        import covan_mlir
+        from covan_mlir.comparing.compare import CompareOptions
+        from covan_mlir.comparing.measure import Tolerance
+
+        tolerance = Tolerance()
+        if rtol is not None or atol is not None:
+            tolerance = Tolerance(eager=0, ulps=0, rtol=rtol or 0, atol=atol or 0)
+        progress(f"loading {Path(file).name}")
+        executable = covan_mlir.load(file)
+        example = cli_models.without_inputs(path, factory)
+        args: Any = example.args
+        kwargs: Any = example.kwargs
+        if parsed or not (args or kwargs):
+            args, kwargs = cli_inputs.arguments(executable.signature, parsed, np.random.default_rng(seed))
+        with torch_is_quiet(context.ensure_object(Session).debug):
+            found = executable.compare(
+                *args,
+                model=example.model,
+                options=CompareOptions(tolerance=tolerance, memory=memory and memory * _MIB),
+                progress=progress,
+                **kwargs,
+            )
+    if as_json:
+        print(json.dumps(found.to_json(), indent=1))
+    else:
+        print(found, end="")
+    raise typer.Exit(0 if found else 1)
