@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 ROOMS := python dialects passes lowering runtime tools examples bench test
 
-.PHONY: help setup demo test lint format lit pytest vulkan bench clean
+.PHONY: help setup demo test lint format lit pytest vulkan chromium bench clean
 
 help:
 	@echo "make demo    compile two models, compare with eager, print the kernel <-> source tables"
@@ -46,11 +46,14 @@ lit: setup
 	$(BIN)/lit -sv test/lit
 
 # What is skipped, and why, is told at the end.
-pytest: setup vulkan
+pytest: setup vulkan chromium
 	$(BIN)/python -m pytest -q -rs test/python
 
 vulkan:
 	@test/vulkan_driver.sh
+
+chromium:
+	@test/chromium.sh
 
 bench: setup
 	$(BIN)/python bench/compile_overhead.py

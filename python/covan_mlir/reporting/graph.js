@@ -41,7 +41,7 @@ class Graph {
         left = Math.min(left, points[i]); right = Math.max(right, points[i]);
         top = Math.min(top, points[i + 1]); bottom = Math.max(bottom, points[i + 1]);
       }
-      routes.push({ from, to, points, left, right, top, bottom });
+      routes.push({ from, to, points, left, right, top, bottom, far: span > 1 && !passed.length });
     }));
     return routes;
   }
@@ -247,6 +247,14 @@ class Graph {
     context.lineWidth = Math.max(lit ? 1.6 : 1, 0.5 / this.scale);
     context.beginPath();
     for (const route of this.routes) {
+      if (route.far && !lit) { // across many layers: only its end, until it is lit
+        const [x, y] = route.points.slice(-2);
+        if (x > view.left && x < view.right && y > view.top && y < view.bottom + DOWN) {
+          context.moveTo(x + 10, y - 16);
+          context.lineTo(x, y);
+        }
+        continue;
+      }
       if (route.bottom < view.top || route.top > view.bottom || route.right < view.left || route.left > view.right) continue;
       if (!lit || (lit.has(route.from) && lit.has(route.to))) this.#edge(context, route.points);
     }

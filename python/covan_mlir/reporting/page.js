@@ -258,7 +258,7 @@ function mark(index) {
 }
 $("query").addEventListener("input", find);
 $("query").addEventListener("focus", () => $("query").value && find());
-$("query").addEventListener("blur", () => setTimeout(close, 150));
+$("query").addEventListener("blur", close);
 $("query").addEventListener("keydown", (event) => {
   if (event.key === "ArrowDown") mark(at + 1);
   else if (event.key === "ArrowUp") mark(at < 0 ? -1 : at - 1);
