@@ -275,8 +275,8 @@ def test_kernels_that_run_at_once_share_their_time() -> None:
 def test_shared_sites_are_divided_by_estimate() -> None:
     it = lineage([("k", (0, 1)), ("s", (2,))])
     profile = made(it, [call("k", "s", start=1000)], ceilings=machine.Machine(1e9, 1e9, 1))
-    # FLOPs of the product 2·8·32·16; moved 4·(8·32 + 32·16 + 8·16) of it, 4·(2·8·16 + 16) by the sum: at 1 G each
-    product, bias = 8192, 1088
+    # at 1 G each: FLOPs of the product 2·8·32·16, for 4·(8·32 + 32·16) bytes; of the bias 8·16, for 4·(16 + 8·16)
+    product, bias = 8192, 576
     assert profile.shares(0) == pytest.approx({0: product / (product + bias), 1: bias / (product + bias)})
     lines = {row.name: row for row in profile.rows("line")}
     assert lines["net.py:10"].time == pytest.approx(10 * product / (product + bias))
@@ -294,8 +294,8 @@ def test_costs_from_types() -> None:
     costs = Costs(it, {"s0": 16})
     assert [costs.flops(it.parts[i]) for i in range(3)] == [2 * 8 * 32 * 16, 8 * 16, 8 * 16]
     # x, weight and bias in, the sum out; and back in, with one result each row
-    assert costs.traffic(it.sites[0]) == 4 * (8 * 32 + 32 * 16 + 16 + 8 * 16)
-    assert costs.traffic(it.sites[1]) == 4 * (8 * 16 + 8)
+    assert costs.traffic(it.sites[0]) == {0: 4 * (8 * 32 + 32 * 16), 1: 4 * (16 + 8 * 16)}
+    assert costs.traffic(it.sites[1]) == {2: 4 * (8 * 16 + 8)}
     one = lineage([])
     for op, args, types, flops in (
         ("aten.convolution.default", ["f32[2, 3, 8, 8]", "f32[4, 3, 3, 3]", "f32[4]"], "f32[2, 4, 6, 6]", 288 * 55),

@@ -46,19 +46,6 @@ _PASSES: Mapping[str, int] = {
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What a piece of work computes and moves.
-
-    Attributes:
-        flops: floating-point (or integer) operations.
-        bytes: read and written.
-    """
-
-    flops: float
-    bytes: float
-
-
-@dataclass(frozen=True)
 class _Tensor:
     shape: tuple[int, ...]
     width: float
@@ -102,29 +89,25 @@ class Costs:
             return float(_PASSES.get(name, 1) * max(out, operands[0].elements))
         return float(out)
 
-    def part(self, part: Part) -> Cost:
-        """Of a part on its own: all its operands read, all its results written."""
-        if part.view or part.sizes:
-            return Cost(0.0, 0.0)
-        moved = sum(t.bytes for t in self._operands(part)) + sum(self._tensor(text).bytes for text in part.types)
-        return Cost(self.flops(part), moved)
+    def traffic(self, site: Site) -> dict[int, float]:
+        """Bytes that a site reads and writes, by the part that does: what stays inside of the site costs nothing.
 
-    def traffic(self, site: Site) -> float:
-        """Bytes that a site reads and writes, each value once, if caches hold nothing between sites."""
+        Each value once, by its first reader, and as if caches held nothing between sites.
+        """
         inside = set(site.parts)
-        parts = self._lineage.parts
+        found = dict.fromkeys(site.parts, 0.0)
         reads: dict[Operand, float] = {}
-        written = 0.0
         for i in site.parts:
-            part = parts[i]
+            part = self._lineage.parts[i]
             types = arguments.operand_types(part.args)
             for operand in arguments.operands(part.args):
                 if not self._inside(operand, inside):
                     base, size = self._base(operand, types)
+                    found[i] += max(0.0, size - reads.get(base, 0.0))
                     reads[base] = max(reads.get(base, 0.0), size)
             if self._leaves(part, inside):
-                written += sum(self._tensor(text).bytes for text in part.types)
-        return sum(reads.values()) + written
+                found[i] += sum(self._tensor(text).bytes for text in part.types)
+        return found
 
     def _inside(self, operand: Operand, inside: set[int]) -> bool:
         """Whether a value is made in the site: by a part of it, or as a view of one."""

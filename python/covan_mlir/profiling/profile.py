@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from covan_mlir.lineage import Lineage, Site
-from covan_mlir.profiling.costs import Cost, Costs
+from covan_mlir.profiling.costs import Costs
 from covan_mlir.profiling.join import Event
 from covan_mlir.profiling.machine import Machine
 
@@ -142,7 +142,7 @@ class Profile:
         runs = self.runs[it.id]
         divided = [part for part in parts if len(self._timed_sites[part.id]) > 1]
         flops = runs * sum(self._costs.flops(part) * self._part_share(part.id, it.id) for part in parts)
-        moved = runs * self._costs.traffic(it)
+        moved = runs * sum(self._costs.traffic(it).values())
         machine = self.machine
         return Roofline(
             flops,
@@ -157,14 +157,15 @@ class Profile:
         """How a site's time is divided among its actions, by id: fractions that add up to 1.
 
         An estimate: in proportion to the least time in which the machine could compute each action's FLOPs and move
-        its bytes. Empty for a site without actions.
+        what it reads and writes across the site's border. Empty for a site without actions.
         """
         it = self.lineage.site(site)
         weights = dict.fromkeys(it.trace, 0.0)
+        moved = self._costs.traffic(it)
         for i in it.parts:
             part = self.lineage.parts[i]
             if part.action in weights:
-                weights[part.action] += self._weight(self._costs.part(part)) * self._part_share(i, it.id)
+                weights[part.action] += self._weight(self._costs.flops(part), moved[i]) * self._part_share(i, it.id)
         whole = sum(weights.values())
         if not whole:
             return dict.fromkeys(weights, 1.0 / len(weights)) if weights else {}
@@ -263,7 +264,7 @@ class Profile:
         whole = sum(self.time(i) for i in sites)
         return self.time(site) / whole if whole else 1.0 / len(sites)
 
-    def _weight(self, cost: Cost) -> float:
+    def _weight(self, flops: float, moved: float) -> float:
         if self.machine is not None:
-            return self.machine.seconds(cost.flops, cost.bytes)
-        return max(cost.flops, cost.bytes * _BALANCE)
+            return self.machine.seconds(flops, moved)
+        return max(flops, moved * _BALANCE)
