@@ -31,6 +31,12 @@ def report(
         str | None,
         typer.Option("--profile", metavar="FILE.json", help="What 'covan profile --save' wrote: colours by time."),
     ] = None,
+    comparison: Annotated[
+        str | None,
+        typer.Option(
+            "--comparison", metavar="FILE.json", help="What 'covan compare --json' printed: colours by error."
+        ),
+    ] = None,
     target: OneTarget = None,
     show: Annotated[bool, typer.Option("--open/--no-open", help="Show it in a browser.")] = False,
     debug: Debug = False,
@@ -42,11 +48,13 @@ def report(
     \b
     covan report model.covan
     covan report model.covan -o out.html --open
-    covan report model.covan --profile profile.json
+    covan report model.covan --profile profile.json --comparison comparison.json
     covan report model.covan --format model-explorer -o model.json
     """
-    if profile is not None and form != "html":
-        raise CliError(f"--profile is for reports; --format {form} has no times", "leave one of them out", code=2)
+    if form != "html" and (profile is not None or comparison is not None):
+        raise CliError(
+            f"--format {form} has neither times nor errors", "leave it or --profile and --comparison out", code=2
+        )
     from covan_mlir import artifact
     from covan_mlir.reporting import report as page
 
@@ -64,6 +72,11 @@ def report(
             from covan_mlir.profiling import store
 
             times = store.load(profile, [variant])
+        errors = None
+        if comparison is not None:
+            from covan_mlir.reporting import saved
+
+            errors = saved.comparison(comparison, lineage)
         tell("writing the report")
         if form == "html":
             page.write(
@@ -72,6 +85,7 @@ def report(
                 title=Path(file).name,
                 target=variant.target,
                 profile=times,
+                comparison=errors,
                 source=source,
                 written=os.stat(file).st_mtime,
             )

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from covan_mlir import InputError, Lineage
 from covan_mlir.fates import Fate
 from covan_mlir.lineage import Action, Frame, Part, Site
-from covan_mlir.reporting import report
+from covan_mlir.reporting import report, saved
 from covan_mlir.reporting.layout import layered
 from covan_mlir.reporting.sources import listing
 from covan_mlir.tools import cli
@@ -221,6 +221,28 @@ def test_report_command_refuses(stub: str, tmp_path: Path, capsys: pytest.Captur
     assert cli.main(["report", stub, "-o", f"{tmp_path}/a.html", "--profile", f"{tmp_path}/p.json"]) == 1
     assert "p.json is no profile" in capsys.readouterr().err
     assert not (tmp_path / "a.html").exists()
+
+
+def test_saved_comparisons_colour_by_what_is_allowed(
+    stub: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {"action": "linear", "op": "aten.linear.default", "status": "beyond", "excess": 12.5},
+        {"action": "view", "op": "aten.view.default", "status": "beyond", "excess": "inf"},
+    ]
+    asked = ["report", stub, "-o", f"{tmp_path}/out.html", "--comparison", f"{tmp_path}/c.json"]
+    (tmp_path / "c.json").write_text(json.dumps({"rows": rows}))
+    assert cli.main(asked) == 0
+    value = content((tmp_path / "out.html").read_text())
+    assert (value["errors"], value["unit"]) == ([12.5, "inf"], "of what is allowed")
+    for text, why in (
+        (json.dumps({"rows": [{**rows[0], "action": "conv"}]}), "no aten.linear.default that is called 'conv'"),
+        ('{"rows": [1]}', "is no comparison"),
+        ("[", "it is not JSON"),
+    ):
+        (tmp_path / "c.json").write_text(text)
+        assert cli.main(asked) == 1
+        assert why in capsys.readouterr().err
 
 
 # --- Model Explorer
@@ -455,6 +477,23 @@ def test_colours_and_themes(page: Any) -> None:
     page.execute_script(choose, "theme", "")
     assert page.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(15, 19, 24)"
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_errors_that_are_allowed_are_cold(chromium: Any, tmp_path: Path) -> None:
+    whole = small("/m.py")
+    rows = [saved.Row(whole.actions[i], "agrees", saved.Measured(value)) for i, value in enumerate((0.001, 0.01, 1.0))]
+    report.write(tmp_path / "out.html", whole, comparison=saved.SavedComparison(tuple(rows)))
+    show(chromium, tmp_path / "out.html")
+    shown = [
+        int(re.findall(r"\d+", chromium.execute_script("return covan.graphs.action.colour(arguments[0])", i))[1])
+        for i in range(3)
+    ]
+    cold, hot = (
+        chromium.execute_script(f"return getComputedStyle(document.documentElement).getPropertyValue('--{name}')")
+        for name in ("cold", "hot")
+    )
+    green = [int(colour[3:5], 16) for colour in (cold, hot)]  # falls from cold to hot
+    assert green[0] > shown[0] > shown[1] > shown[2] == green[1]
 
 
 def test_certificates_of_fused_kernels(page: Any) -> None:

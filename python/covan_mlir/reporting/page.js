@@ -27,7 +27,7 @@ function scaled(values, share) {
   return Object.fromEntries(Object.entries(values).map(([kind, all]) => [kind, (id) => one(all[id])]));
 }
 const largest = (values) => values.reduce((a, b) => (typeof b === "number" && b > a ? b : a), 0);
-const worst = errors && largest(errors.action);
+const worst = errors && Math.max(largest(errors.action), data.unit ? 1 : 0); // an error far below what is allowed is cold
 const least = errors && errors.action.reduce((a, b) => (typeof b === "number" && b > 0 && b < a ? b : a), worst || 1);
 const byError = (value) => {
   if (typeof value === "string") return 1; // nan, inf
