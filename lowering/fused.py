@@ -208,6 +208,8 @@ def _dispatch(call: Any, kernel: Kernel | Executables) -> None:
     names = [*(operand.name for operand in kernel.inputs), *extents]
     values = dict(zip(names, call.operands, strict=True))
     sizes = {axis: values[axis] for axis in extents}
+    with ir.Location.unknown(), ir.InsertionPoint(call):  # no action computes them
+        numbers = [arith.index_castui(ir.IntegerType.get_signless(32), size) for size in sizes.values()]
     for step in kernel.dispatches:
         shapes = [[sizes[axis] for operand in side for axis in operand.extents] for side in (step.inputs, step.outputs)]
         counts = [len(sizes), len(step.inputs) + len(sizes), *map(len, shapes)]
@@ -222,7 +224,6 @@ def _dispatch(call: Any, kernel: Kernel | Executables) -> None:
             where = ir.Location.name(fused_key([said[1]] * len(kinds), said[1]), where)
         with where, ir.InsertionPoint(call):
             operands = [values[operand.name] for operand in step.inputs]
-            numbers = [arith.index_castui(ir.IntegerType.get_signless(32), size) for size in sizes.values()]
             given = [*sizes.values(), *operands, *numbers, *shapes[0], *shapes[1]]
             op = ir.Operation.create("flow.dispatch", kinds, given, attributes=attributes)
         values |= dict(zip([operand.name for operand in step.outputs], op.results, strict=True))

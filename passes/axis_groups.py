@@ -51,43 +51,46 @@ class AxisGroups:
         return tuple(found)
 
     def unify(self, one: Sequence[int], other: Sequence[int]) -> bool:
-        """Makes two dimensions the same; False where they cannot be."""
-        left, right = list(reversed(self.leaves(one))), list(reversed(self.leaves(other)))
+        """Makes two dimensions the same; False where they cannot be, or where the sizes that are known do not tell."""
+        left, right = list(self.leaves(one)), list(self.leaves(other))
+        # Known sizes are matched from both ends; what is left between them has at least one unknown size.
+        return all(self._match(left, right, end) for end in (0, -1)) and self._rest(left, right)
+
+    def _match(self, left: list[int], right: list[int], end: int) -> bool:
+        """Matches axes of known sizes at one end of two dimensions, and takes them away."""
         while left and right:
-            a, b = left[-1], right[-1]
-            if a == b:
-                left.pop()
-                right.pop()
-                continue
+            a, b = left[end], right[end]
             n, m = self._size[a], self._size[b]
-            if n is None or m is None:
-                if len(left) == len(right):
-                    self._join(b, a)
-                    left.pop()
-                    right.pop()
-                elif n is None and len(left) == 1:
-                    self._is[a] = list(reversed(right))
-                    return a not in right
-                elif m is None and len(right) == 1:
-                    self._is[b] = list(reversed(left))
-                    return b not in left
-                else:
-                    return False
+            if a == b:
+                del left[end], right[end]
+            elif n is None or m is None:
+                break
             elif n == m:
                 self._join(b, a)
-                left.pop()
-                right.pop()
+                del left[end], right[end]
             else:
                 if n > m:
                     left, right, a, b, n, m = right, left, b, a, m, n
                 if m % n:
                     return False
                 rest = self.new(m // n)
-                self._is[b] = [a, *rest]
-                left.pop()
-                right[-1:] = rest
+                self._is[b] = [*rest, a] if end else [a, *rest]
+                del left[end]
+                right[end] = rest[0]
             if len(set(left)) != len(left) or len(set(right)) != len(right):
                 return False
+        return True
+
+    def _rest(self, left: list[int], right: list[int]) -> bool:
+        """Two dimensions of equal sizes of which one, if there is more than one, can be the other."""
+        if len(left) == len(right) == 1:
+            self._join(right[0], left[0])
+            return True
+        if len(left) > len(right):
+            left, right = right, left
+        if len(left) == 1 and right and self._size[left[0]] is None:
+            self._is[left[0]] = list(right)
+            return left[0] not in right
         return not left and not right
 
     def _join(self, axis: int, onto: int) -> None:

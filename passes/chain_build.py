@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce, Step
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, reads, rebuild, substitute, walk
@@ -22,6 +23,16 @@ class Unbuildable(Exception):
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where the size of a piece is found at run time: in a dimension of a value, whose other pieces have ``known``
+    positions together."""
+
+    value: int
+    dimension: int
+    known: int
+
+
+@dataclass(frozen=True)
 class Built:
     """A chain and its ties to the graph.
 
@@ -29,6 +40,7 @@ class Built:
         inputs: one per input of the chain.
         outputs: values that somebody outside reads; several may stand for one output.
         sizes: of the pieces by name.
+        extents: where to find the sizes that are known at run time only.
         sources: by step, the nodes whose computation it is; views are the chain's as a whole.
         replaced: nodes whose work is now the chain's alone.
         copied: nodes whose work the chain does as well.
@@ -38,6 +50,7 @@ class Built:
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     sizes: dict[str, int | None]
+    extents: dict[str, Place]
     sources: dict[str, frozenset[int]]
     replaced: tuple[int, ...]
     copied: tuple[int, ...]
@@ -109,6 +122,7 @@ class _Builder:
             tuple(joined.tensor(tensor) for _, tensor in inputs),
             tuple(joined.tensor(tensor) for tensor in outputs),
             sizes,
+            _extents([tensor for _, tensor in inputs], outputs, sizes),
             self.sources,
             tuple(sorted(replaced)),
             tuple(sorted(touched - replaced)),
@@ -308,6 +322,22 @@ class _Builder:
                 steps.append(step)
                 needed |= reads(step.expr)
         return steps[::-1], [pair for pair in self.inputs.values() if pair[0].name in needed]
+
+
+def _extents(inputs: Sequence[Tensor], outputs: Sequence[Tensor], sizes: Mapping[str, int | None]) -> dict[str, Place]:
+    """For each size that is known at run time only an input that tells it."""
+    found: dict[str, Place] = {}
+    for tensor in inputs:
+        for k, group in enumerate(tensor.groups):
+            unknown = [piece for piece in group if sizes[piece] is None]
+            if len(unknown) == 1 and unknown[0] not in found:
+                known = prod(size for piece in group if (size := sizes[piece]) is not None)
+                found[unknown[0]] = Place(tensor.value, k, known)
+    for tensor in (*inputs, *outputs):
+        for piece in (piece for group in tensor.groups for piece in group):
+            if sizes[piece] is None and piece not in found:
+                raise Unbuildable("no input has the size of one of its axes, which is known at run time only")
+    return found
 
 
 def _turned(step: Reduce, axes: tuple[str, ...]) -> Reduce:

@@ -15,7 +15,7 @@ from .chain_search import find_chains
 from .cluster import Cluster
 from .joined_axes import Tensor
 from .linalg_nodes import Graph, read_block
-from .reshape import from_axes, to_axes
+from .reshape import extent, from_axes, to_axes
 from .rewriter import Rewriter
 
 _LEFT_OVER = ("linalg.fill", "tensor.empty", "arith.constant")
@@ -108,7 +108,8 @@ def _replace(built: Built, graph: Graph, rewriter: Rewriter) -> None:
     copies = [graph.nodes[i].op for i in built.copied]
     place = _place(built, graph, ops)
     with rewriter.replacing(*ops, copies=copies, at=ir.InsertionPoint(place)) as new:
-        operands = [to_axes(graph.values[t.value], _sizes(t, built), t.counts) for t in built.inputs]
+        size = _extents(built, graph)
+        operands = [to_axes(graph.values[t.value], _sizes(t, built), t.counts, size) for t in built.inputs]
         locations: dict[str, ir.Location] = {}
         traces: dict[str, frozenset[int]] = {}
         for step in built.chain.steps:
@@ -121,7 +122,7 @@ def _replace(built: Built, graph: Graph, rewriter: Rewriter) -> None:
         values: dict[int, Any] = {}
         for tensor in built.outputs:
             kind = graph.values[tensor.value].type
-            values[tensor.value] = from_axes(given[tensor.name], _sizes(tensor, built), tensor.counts, kind)
+            values[tensor.value] = from_axes(given[tensor.name], _sizes(tensor, built), tensor.counts, kind, size)
         for i in built.replaced:
             node = graph.nodes[i]
             results = [node.result] if node.kind == "view" else [p.value if p else -1 for p in node.parts]
@@ -131,8 +132,21 @@ def _replace(built: Built, graph: Graph, rewriter: Rewriter) -> None:
         graph.values[value] = after
 
 
-def _sizes(tensor: Tensor, built: Built) -> list[list[int | None]]:
-    return [[built.sizes[piece] for piece in group] for group in tensor.groups]
+def _sizes(tensor: Tensor, built: Built) -> list[list[int | str]]:
+    return [[piece if (size := built.sizes[piece]) is None else size for piece in group] for group in tensor.groups]
+
+
+def _extents(built: Built, graph: Graph) -> Callable[[str], ir.Value]:
+    """Gives the sizes of pieces that are known at run time only, each computed once, from an input."""
+    made: dict[str, ir.Value] = {}
+
+    def size(piece: str) -> ir.Value:
+        if piece not in made:
+            place = built.extents[piece]
+            made[piece] = extent(graph.values[place.value], place.dimension, place.known)
+        return made[piece]
+
+    return size
 
 
 def _traced(chain: Chain, traces: dict[str, frozenset[int]]) -> Chain:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from covan_mlir.lowering.cpu.kernel import Kernel
+from covan_mlir.lowering.cpu.kernel import Kernel, Operand
 from covan_mlir.lowering.targets import parse
 
 
@@ -27,14 +27,21 @@ def _call(kernel: Kernel) -> str:
     values = {operand.name: f"%a{n}" for n, operand in enumerate(kernel.inputs)}
     arguments = ", ".join(f"{values[operand.name]}: {operand.tensor}" for operand in kernel.inputs)
     lines = []
+    for axis in kernel.extents:
+        operand = next(operand for operand in kernel.inputs if axis in operand.extents)
+        dimension = [n for n, size in enumerate(operand.shape) if size < 0][operand.extents.index(axis)]
+        lines.append(f"    %c_{axis} = arith.constant {dimension} : index\n")
+        lines.append(f"    %n_{axis} = tensor.dim {values[operand.name]}, %c_{axis} : {operand.tensor}\n")
+        lines.append(f"    %i_{axis} = arith.index_castui %n_{axis} : index to i32\n")
+    workload = f"[{', '.join(f'%n_{axis}' for axis in kernel.extents)}]" if kernel.extents else ""
     for n, step in enumerate(kernel.dispatches):
         count = len(step.outputs)
-        names = ", ".join(values[operand.name] for operand in step.inputs)
-        types = ", ".join(operand.tensor for operand in step.inputs)
-        results = ", ".join(operand.tensor for operand in step.outputs)
+        names = ", ".join([*(values[operand.name] for operand in step.inputs), *(f"%i_{a}" for a in kernel.extents)])
+        types = ", ".join([*map(_shaped, step.inputs), *("i32" for _ in kernel.extents)])
+        results = ", ".join(map(_shaped, step.outputs))
         lines.append(
-            f"    %r{n}{f':{count}' if count > 1 else ''} = flow.dispatch @{step.name}::@{step.name}({names}) : "
-            f"({types}) -> {f'({results})' if count > 1 else results}\n"
+            f"    %r{n}{f':{count}' if count > 1 else ''} = flow.dispatch @{step.name}::@{step.name}{workload}({names})"
+            f" : ({types}) -> {f'({results})' if count > 1 else results}\n"
         )
         for k, operand in enumerate(step.outputs):
             values[operand.name] = f"%r{n}#{k}" if count > 1 else f"%r{n}"
@@ -44,6 +51,11 @@ def _call(kernel: Kernel) -> str:
         f"  func.func @{kernel.name}_main({arguments}) -> ({results}) {{\n{''.join(lines)}"
         f"    return {returned} : {results}\n  }}\n"
     )
+
+
+def _shaped(operand: Operand) -> str:
+    sizes = ", ".join(f"%n_{axis}" for axis in operand.extents)
+    return f"{operand.tensor}{{{sizes}}}" if sizes else operand.tensor
 
 
 def compile_text(text: str, extra: Sequence[str] = (), target: Sequence[str] | None = None) -> bytes:

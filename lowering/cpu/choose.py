@@ -13,7 +13,7 @@ from covan_mlir.lowering.cpu.errors import UnsupportedError
 from covan_mlir.lowering.cpu.generate import refused
 from covan_mlir.lowering.cpu.machine import PRESETS, Machine, host
 from covan_mlir.lowering.cpu.roles import Roles, roles
-from covan_mlir.lowering.cpu.schedule import Schedule, legal_schedules, predict
+from covan_mlir.lowering.cpu.schedule import Schedule, legal_schedules, nominal, predict
 
 
 class IllegalError(ValueError):
@@ -25,7 +25,8 @@ class Choice:
     """A chain with its schedules on a machine.
 
     Attributes:
-        chain: what the schedule is of: the chain itself, or the normal form of it that its fused form computes.
+        chain: what the schedule is of: the chain itself, or the normal form of it that its fused form computes, with
+            nominal sizes where they are known at run time only.
         found: roles of the axes, where there are contractions.
     """
 
@@ -69,10 +70,10 @@ def choice(chain: Chain, machine: Machine, fusion: Fusion | None = None) -> Choi
     if (reason := refused(chain)) is not None:
         return reason
     if len({frozenset(step.over) for step in chain.reductions}) == 1:
-        return Choice(chain, machine, None)
+        return Choice(nominal(chain), machine, None)
     fusion = fusion or fuse(chain)
     try:
-        return Choice(fusion.chain, machine, roles(fusion))
+        return Choice(nominal(fusion.chain), machine, roles(fusion))
     except UnsupportedError as error:
         return str(error)
 

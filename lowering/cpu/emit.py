@@ -6,7 +6,8 @@ operation here assumes the absence of NaN or infinities.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import iree.compiler.ir as ir
@@ -16,6 +17,9 @@ from covan_mlir.lowering.cpu.kernel import Operand
 
 Value = Any
 """An ``ir.Value``; the bindings have no types that a checker could use."""
+
+Size = Any
+"""The size of an axis: an ``int``, or the index value that holds it at run time."""
 
 _CONTRACT = arith.FastMathFlags.contract
 COMPUTE = {"f16": "f32", "bf16": "f32"}
@@ -32,32 +36,44 @@ def storage(dtype: str) -> str:
     return "i8" if dtype == "i1" else dtype
 
 
-def _layout(operands: int, outputs: int) -> str:
+def _layout(operands: int, outputs: int, extents: int) -> str:
     bindings = ["#hal.pipeline.binding<storage_buffer, ReadOnly>"] * (operands - outputs)
     bindings += ["#hal.pipeline.binding<storage_buffer>"] * outputs
-    return f"#hal.pipeline.layout<bindings = [{', '.join(bindings)}]>"
+    constants = f"constants = {extents}, " if extents else ""
+    return f"#hal.pipeline.layout<{constants}bindings = [{', '.join(bindings)}]>"
 
 
-def shell(name: str, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> str:
-    """The executable around a kernel, with an empty function whose last values are the operands' memory."""
+def shell(name: str, inputs: Sequence[Operand], outputs: Sequence[Operand], extents: Sequence[str] = ()) -> str:
+    """The executable around a kernel, with a function that only asks for what it is given.
+
+    Values in the function: workgroup, sizes known at run time, memory of the operands.
+    """
     operands = (*inputs, *outputs)
-    layout = _layout(len(operands), len(outputs))
-
-    def binding(n: int, operand: Operand) -> str:
-        elements = 1
-        for size in operand.shape:
-            elements *= size
+    layout = _layout(len(operands), len(outputs), len(extents))
+    lines = []
+    for n in range(len(extents)):
+        lines.append(f"%s{n} = hal.interface.constant.load layout(#layout) ordinal({n}) : i32")
+    lines += [f"%e{n} = arith.index_castui %s{n} : i32 to index" for n in range(len(extents))]
+    for n, operand in enumerate(operands):
+        fixed = prod(size for size in operand.shape if size >= 0)
+        elements, length = str(fixed), ""
+        if operand.extents:
+            lines.append(f"%n{n}_0 = arith.constant {fixed} : index")
+            for k, axis in enumerate(operand.extents):
+                lines.append(f"%n{n}_{k + 1} = arith.muli %n{n}_{k}, %e{extents.index(axis)} : index")
+            elements, length = "?", f"{{%n{n}_{len(operand.extents)}}}"
         # Two operands of a dispatch are never the same memory, one of them written.
-        return (
+        lines.append(
             f"%b{n} = hal.interface.binding.subspan layout(#layout) binding({n}) alignment(64) offset(%c0)"
-            f"{'' if n >= len(inputs) else ' flags(ReadOnly)'} : memref<{elements}x{storage(operand.dtype)}>"
+            f"{'' if n >= len(inputs) else ' flags(ReadOnly)'} : memref<{elements}x{storage(operand.dtype)}>{length}"
         )
-
-    lines = "\n        ".join(binding(n, operand) for n, operand in enumerate(operands))
+    body = "\n        ".join(lines)
+    workload = "".join(f", %w{n}: index" for n in range(len(extents)))
     return f"""#layout = {layout}
 module {{
   hal.executable.source private @{name} {{
-    hal.executable.export public @{name} ordinal(0) layout(#layout) count(%d: !hal.device) -> (index, index, index) {{
+    hal.executable.export public @{name} ordinal(0) layout(#layout)
+        count(%d: !hal.device{workload}) -> (index, index, index) {{
       %n = arith.constant 1 : index
       hal.return %n, %n, %n : index, index, index
     }}
@@ -65,7 +81,7 @@ module {{
       func.func @{name}() {{
         %c0 = arith.constant 0 : index
         %wx = hal.interface.workgroup.id[0] : index
-        {lines}
+        {body}
         return
       }}
     }}
@@ -102,6 +118,7 @@ class Code:
         lanes: elements per vector; all vectors of a kernel have as many.
         workgroup: number of the workgroup.
         memory: the operands' memory, flat.
+        extents: sizes that are known at run time only, by axis.
     """
 
     def __init__(
@@ -110,38 +127,45 @@ class Code:
         inputs: Sequence[Operand],
         outputs: Sequence[Operand],
         lanes: int,
+        extents: Sequence[str] = (),
     ) -> None:
         self.lanes = lanes
         self.context = ir.Context()
         self._constants: dict[tuple[Any, ...], Value] = {}
         with self.context, ir.Location.unknown():
-            self.module = ir.Module.parse(shell(name, inputs, outputs))
+            self.module = ir.Module.parse(shell(name, inputs, outputs, extents))
             self._block = _find(self.module.operation, "func.func").regions[0].blocks[0]
-            ops = list(self._block)
-            self.workgroup = ops[1].results[0]
-            self.memory = {
-                operand.name: op.results[0]
-                for operand, op in zip([*inputs, *outputs], ops[2 : 2 + len(inputs) + len(outputs)], strict=True)
-            }
+            made: dict[str, list[Value]] = {}
+            for op in self._block:
+                made.setdefault(op.operation.name, []).extend(op.operation.results)
+            (self.workgroup,) = made["hal.interface.workgroup.id"]
+            memory = made["hal.interface.binding.subspan"]
+            self.memory = {value.name: where for value, where in zip([*inputs, *outputs], memory, strict=True)}
+            self.extents = dict(zip(extents, made.get("arith.index_castui", []), strict=True))
 
-    def write(self, body: Callable[[], None], workgroups: tuple[int, int, int]) -> str:
-        """Writes the function with ``body``. -> the module as text."""
-        self._count(workgroups)
+    def write(self, body: Callable[[], None], workgroups: Callable[[Mapping[str, Value]], Size]) -> str:
+        """Writes the function with ``body``. -> the module as text.
+
+        Args:
+            workgroups: the number of workgroups, of the sizes that are known at run time only.
+        """
         terminator = self._block.operations[len(self._block.operations) - 1]
-        with self.context, ir.Location.unknown(), ir.InsertionPoint(terminator):
-            body()
+        with self.context, ir.Location.unknown():
+            with ir.InsertionPoint(terminator):
+                body()
+            self._count(workgroups)
             self.module.operation.verify()
         # Never shortened, whatever the process was told about printing: the text is compiled.
         return str(self.module.operation.get_asm(large_elements_limit=1 << 30))
 
-    def _count(self, workgroups: tuple[int, int, int]) -> None:
-        block = _find(self.module.operation, "hal.executable.export").regions[0].blocks[0]
-        with self.context, ir.Location.unknown():
-            one, returned = list(block)
-            with ir.InsertionPoint(returned):
-                for n, size in enumerate(workgroups):
-                    returned.operation.operands[n] = arith.constant(ir.IndexType.get(), size)
-            one.operation.erase()
+    def _count(self, workgroups: Callable[[Mapping[str, Value]], Size]) -> None:
+        # A function of its own, with constants of its own: what the host asks before it dispatches.
+        self._block = _find(self.module.operation, "hal.executable.export").regions[0].blocks[0]
+        self._constants = {}
+        returned = self._block.operations[len(self._block.operations) - 1]
+        with ir.InsertionPoint(returned):
+            count = workgroups(dict(zip(self.extents, list(self._block.arguments)[1:], strict=True)))
+            returned.operation.operands[0] = self.size(count)
 
     # Types and constants
 
@@ -232,15 +256,34 @@ class Code:
             total = arith.addi(total, value)
         return arith.addi(total, self.index(fixed)) if fixed else total
 
-    def mul(self, value: Value, factor: int) -> Value:
-        """An index times a number."""
-        return value if factor == 1 else arith.muli(value, self.index(factor))
+    def mul(self, value: Size, factor: Size) -> Size:
+        """The product of two indices; numbers are folded."""
+        if isinstance(value, int) and isinstance(factor, int):
+            return value * factor
+        if isinstance(value, int):
+            value, factor = factor, value
+        return value if isinstance(factor, int) and factor == 1 else arith.muli(value, self.size(factor))
 
-    def divmod(self, value: Value, by: int) -> tuple[Value, Value]:
+    def product(self, sizes: Iterable[Size]) -> Size:
+        """The product of some sizes; a number if all of them are."""
+        total: Size = 1
+        for size in sizes:
+            total = self.mul(total, size)
+        return total
+
+    def divmod(self, value: Value, by: Size) -> tuple[Value, Value]:
         """Quotient and remainder of an index that is not negative."""
-        if by == 1:
+        if isinstance(by, int) and by == 1:
             return value, self.index(0)
-        return arith.divui(value, self.index(by)), arith.remui(value, self.index(by))
+        return arith.divui(value, self.size(by)), arith.remui(value, self.size(by))
+
+    def ceildiv(self, value: Size, by: int) -> Size:
+        """How many times ``by`` it takes to hold a size; a number if the size is one."""
+        return -(-value // by) if isinstance(value, int) else self.divmod(self.add(value, by - 1), by)[0]
+
+    def size(self, value: Size) -> Value:
+        """A size as an index."""
+        return self.index(value) if isinstance(value, int) else value
 
     def min(self, value: Value, bound: int | Value) -> Value:
         """The smaller of two indices."""
@@ -291,6 +334,21 @@ class Code:
         if whole < stop:
             values = list(body(self.index(whole), values, stop - whole))
         return values
+
+    def open_spans(
+        self,
+        stop: Value,
+        step: int,
+        initial: Sequence[Value],
+        body: Callable[[Value, list[Value], Size], Sequence[Value]],
+    ) -> list[Value]:
+        """A loop from 0 to a bound known at run time only: whole steps, then one vector after the other.
+
+        ``body`` is also given the length of a whole step, or, as a value, how much is left.
+        """
+        whole = self.mul(self.divmod(stop, step)[0], step)
+        values = self.loop(0, whole, step, initial, lambda n, v: body(n, v, step))
+        return self.loop(whole, stop, self.lanes, values, lambda n, v: body(n, v, arith.subi(stop, n)))
 
     # Memory
 
@@ -350,18 +408,24 @@ class Code:
         mask = valid if valid is not None else self.splat(1, "i1")
         return vector.gather(self.vector_type(dtype), memory, [base], offsets, mask, self.splat(0, dtype))
 
-    def scatter(self, value: Value, memory: Value, base: Value, distance: int, valid: Value | None) -> None:
+    def scatter(self, value: Value, memory: Value, base: Value, distance: Size, valid: Value | None) -> None:
         """Writes elements ``distance`` apart."""
         mask = valid if valid is not None else self.splat(1, "i1")
-        vector.scatter(None, memory, [base], self.iota(distance), mask, value)
+        vector.scatter(None, memory, [base], self.offsets(distance), mask, value)
+
+    def offsets(self, distance: Size) -> Value:
+        """Where elements lie that are ``distance`` apart."""
+        if isinstance(distance, int):
+            return self.iota(distance)
+        return self.op("muli", self.broadcast(distance), self.iota(dtype="index"))
 
     def nonzero(self, value: Value) -> Value:
         """Which integers are not 0."""
         return arith.cmpi(arith.CmpIPredicate.ne, value, self.like(0, value))
 
-    def below(self, value: Value, bound: int) -> Value:
+    def below(self, value: Value, bound: Size) -> Value:
         """Whether an index is below a bound."""
-        return arith.cmpi(arith.CmpIPredicate.slt, value, self.index(bound))
+        return arith.cmpi(arith.CmpIPredicate.slt, value, self.size(bound))
 
     def shuffle(self, a: Value, b: Value, order: Sequence[int]) -> Value:
         """Lanes picked from two vectors."""

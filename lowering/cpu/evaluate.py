@@ -16,7 +16,7 @@ from iree.compiler.dialects import arith
 from covan_mlir.fred.chain import Chain, Map, Reduce
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, reads, substitute
 from covan_mlir.lowering.cpu import functions
-from covan_mlir.lowering.cpu.emit import Code, Value, computed, storage
+from covan_mlir.lowering.cpu.emit import Code, Size, Value, computed, storage
 from covan_mlir.lowering.cpu.errors import UnsupportedError
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
@@ -73,30 +73,31 @@ class Place:
 Source = Callable[[Place], Result]
 
 
-def load(code: Code, memory: Value, dtype: str, axes: tuple[str, ...], sizes: Mapping[str, int]) -> Source:
+def load(code: Code, memory: Value, dtype: str, axes: tuple[str, ...], sizes: Mapping[str, Size]) -> Source:
     """Reads a tensor in memory: a vector where the lane axis is its last, a gather where it is another one."""
 
     def run(place: Place) -> Result:
         at, step = address(code, axes, sizes, place)
-        if not step:
+        if isinstance(step, int) and step == 0:
             return Uniform(widen(code, code.scalar(memory, at), dtype))
-        if step == 1:
+        if isinstance(step, int) and step == 1:
             return Lanes(widen(code, code.load(memory, at, place.valid), dtype))
-        loaded = code.gather(memory, at, code.iota(step), place.valid)
+        loaded = code.gather(memory, at, code.offsets(step), place.valid)
         return Lanes(widen(code, loaded, dtype))
 
     return run
 
 
-def address(code: Code, axes: tuple[str, ...], sizes: Mapping[str, int], place: Place) -> tuple[Value, int]:
+def address(code: Code, axes: tuple[str, ...], sizes: Mapping[str, Size], place: Place) -> tuple[Value, Size]:
     """-> (offset of the first lane's element, distance of the lanes: 0 where the tensor has no lane axis)."""
-    stride, distance = 1, 0
+    stride: Size = 1
+    distance: Size = 0
     terms: list[Value | int] = [0]
     for axis in reversed(axes):
         terms.append(code.mul(place.index[axis], stride))
         if axis == place.lane:
             distance = stride
-        stride *= sizes[axis]
+        stride = code.mul(stride, sizes[axis]) if axis != axes[0] else stride
     return code.add(*terms), distance
 
 
@@ -175,7 +176,7 @@ class Evaluator:
             case Extent(axis):
                 size = self.chain.sizes[axis]
                 if size is None:
-                    raise UnsupportedError(f"the size of {axis} is not known")
+                    return Uniform(code.cast("index_cast", code.extents[axis], "i64"), small=True)
                 return Uniform(code.constant(size, "i64"), small=size < 2**30)
             case Read(name):
                 if name in place.given:
@@ -331,6 +332,6 @@ class Evaluator:
         return expr
 
 
-def inputs(code: Code, chain: Chain, sizes: Mapping[str, int]) -> dict[str, Source]:
+def inputs(code: Code, chain: Chain, sizes: Mapping[str, Size]) -> dict[str, Source]:
     """Sources of a chain's inputs."""
     return {value.name: load(code, code.memory[value.name], value.dtype, value.axes, sizes) for value in chain.inputs}

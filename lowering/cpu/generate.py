@@ -18,26 +18,30 @@ from covan_mlir.lowering.cpu.merge import MergeWriter, part_operands, read_after
 from covan_mlir.lowering.cpu.queries import QueryWriter
 from covan_mlir.lowering.cpu.roles import Roles, roles
 from covan_mlir.lowering.cpu.rows import RowWriter
-from covan_mlir.lowering.cpu.schedule import Schedule, contractions, predict, stack
+from covan_mlir.lowering.cpu.schedule import Schedule, contractions, nominal, predict, stack
 from covan_mlir.lowering.cpu.schedule import rows as rows_template
 from covan_mlir.lowering.cpu.twins import without_twins
 
 
-def operands(chain: Chain, sizes: Mapping[str, int]) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
+def operands(chain: Chain) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
     """-> (inputs, outputs) of the dispatch."""
 
     def made(name: str) -> Operand:
         value = chain.values[name]
-        return Operand(name, tuple(sizes[axis] for axis in value.axes), value.dtype)
+        sizes = {axis: chain.sizes[axis] for axis in value.axes}
+        shape = tuple(-1 if size is None else size for size in sizes.values())
+        return Operand(name, shape, value.dtype, tuple(axis for axis, size in sizes.items() if size is None))
 
     return tuple(made(value.name) for value in chain.inputs), tuple(made(name) for name in chain.outputs)
 
 
+def extents(chain: Chain) -> tuple[str, ...]:
+    """The axes whose sizes are known at run time only."""
+    return tuple(axis.name for axis in chain.axes if axis.size is None)
+
+
 def refused(chain: Chain) -> str | None:
     """Why no shape of code can hold a chain, or None."""
-    unknown = [axis.name for axis in chain.axes if axis.size is None]
-    if unknown:
-        return f"the sizes of {', '.join(unknown)} are only known at run time"
     if any(axis.size == 0 for axis in chain.axes):
         return "an axis is empty"
     if not chain.reductions:
@@ -61,23 +65,29 @@ def generate(
     """Code for a chain.
 
     Args:
+        chain: sizes that are known at run time only are operands of the kernel's dispatches.
         schedule: one of `legal_schedules`; None for the one that the cost model likes best.
         fusion: the chain's sweeps with their repairs, if they are already known; only contractions need them.
         name: symbol of the executable and its export.
     """
     if (reason := refused(chain)) is not None:
         return Refusal(reason)
-    sizes = {axis.name: axis.size or 0 for axis in chain.axes}
-    inputs, outputs = operands(chain, sizes)
+    unknown = extents(chain)
+    typical = nominal(chain)
+    sizes = {axis.name: axis.size or 0 for axis in typical.axes}
+    inputs, outputs = operands(chain)
     several: tuple[Dispatch, ...] = ()
     try:
         if len({frozenset(step.over) for step in chain.reductions}) == 1:
-            chain = without_twins(chain)
-            schedule = schedule or rows_template(chain, machine)
-            workgroups = _row_groups(chain, sizes, schedule)
-            code = Code(name, inputs, outputs, schedule.lanes)
-            text = code.write(RowWriter(code, chain, sizes, schedule).write, workgroups)
+            chain, typical = without_twins(chain), without_twins(typical)
+            schedule = schedule or rows_template(typical, machine)
+            code = Code(name, inputs, outputs, schedule.lanes, unknown)
+            rows = RowWriter(code, chain, {**sizes, **code.extents}, schedule)
+            text = code.write(rows.write, lambda found: rows.workgroups({**sizes, **found}))
+            workgroups = 0 if unknown else rows.workgroups(sizes)
             flops = 0
+        elif unknown:
+            return Refusal(f"the sizes of {', '.join(unknown)} are only known at run time")
         else:
             fusion = fusion or fuse(chain)
             found = roles(fusion)
@@ -88,8 +98,8 @@ def generate(
                 return Refusal(f"its tiles take {needed} bytes of stack, of which there are {machine.stack}")
             made = KeyWriter if schedule.shape == "keys" else QueryWriter
             writer: KeyWriter | QueryWriter = made(code, fusion, sizes, schedule, found)
-            workgroups = (writer.workgroups, 1, 1)
-            text = code.write(writer.write, workgroups)
+            workgroups = writer.workgroups
+            text = code.write(writer.write, lambda _: workgroups)
             if left:
                 text, several = _merged(text, Dispatch(name, inputs, left), outputs, fusion, sizes, schedule, found)
             flops = int(
@@ -97,9 +107,11 @@ def generate(
             )
     except UnsupportedError as error:
         return Refusal(str(error))
-    moved = sum(prod(operand.shape) * bits(operand.dtype) // 8 for operand in (*inputs, *outputs))
-    seconds = predict(chain, machine, schedule)
-    return Kernel(name, text, workgroups, inputs, outputs, chain, schedule, seconds, flops, moved, several)
+    values = [chain.values[operand.name] for operand in (*inputs, *outputs)]
+    moved = sum(prod(sizes[axis] for axis in value.axes) * bits(value.dtype) // 8 for value in values)
+    seconds = predict(typical, machine, schedule)
+    groups = (workgroups, 1, 1)
+    return Kernel(name, text, groups, inputs, outputs, chain, schedule, seconds, flops, moved, several, unknown)
 
 
 def _merged(
@@ -120,7 +132,7 @@ def _merged(
     second = Dispatch(f"{first.name}_merge", read, outputs)
     code = Code(second.name, read, outputs, schedule.lanes)
     writer = MergeWriter(code, fusion, sizes, schedule, found, split)
-    return joined(text, code.write(writer.write, (writer.workgroups, 1, 1))), (first, second)
+    return joined(text, code.write(writer.write, lambda _: writer.workgroups)), (first, second)
 
 
 def _flops(chain: Chain, sizes: Mapping[str, int]) -> int:
@@ -131,11 +143,3 @@ def _flops(chain: Chain, sizes: Mapping[str, int]) -> int:
         if any(axes - set(chain.values[name].axes) for name in reads(step.expr)):
             total += 2 * prod(sizes[axis] for axis in axes)
     return total
-
-
-def _row_groups(chain: Chain, sizes: Mapping[str, int], schedule: Schedule) -> tuple[int, int, int]:
-    over = {axis for step in chain.reductions for axis in step.over}
-    units = prod(n for axis, n in sizes.items() if axis not in over and axis != schedule.lane)
-    if schedule.shape == "columns":
-        units *= -(-sizes[schedule.lane] // (schedule.lanes * schedule.unroll))
-    return -(-units // schedule.parallel[0][1]), 1, 1

@@ -13,18 +13,21 @@ class Operand:
     """A tensor that a kernel reads or writes.
 
     Attributes:
-        shape: sizes of its dimensions.
+        shape: sizes of its dimensions; -1 stands for one that is known at run time only.
         dtype: element type as chains call it (``f32``, ``i1``).
+        extents: the axes whose sizes these are, in order.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+    extents: tuple[str, ...] = ()
 
     @property
     def tensor(self) -> str:
         """Its type on the side of the program."""
-        return f"tensor<{'x'.join([*map(str, self.shape), self.dtype])}>"
+        sizes = ["?" if size < 0 else str(size) for size in self.shape]
+        return f"tensor<{'x'.join([*sizes, self.dtype])}>"
 
 
 @dataclass(frozen=True)
@@ -49,13 +52,15 @@ class Kernel:
     Attributes:
         name: symbol of the ``hal.executable.source`` and, in it, of its only export; further ones begin with it.
         text: a module that holds nothing but the executable sources.
-        workgroups: workgroups of the first dispatch along x, y, z.
+        workgroups: workgroups of the first dispatch along x, y, z; 0 where sizes known at run time only decide.
         inputs: what it reads, in the order of the chain's inputs.
         outputs: what it gives, in the order of the chain's outputs.
         seconds: predicted time.
         flops: floating-point operations of the contractions, those skipped by masks left out.
         bytes: bytes of inputs and outputs.
         several: its dispatches, where there is more than one.
+        extents: axes whose sizes each dispatch is given, in order, as its workload and as 32-bit operands after all
+            others.
     """
 
     name: str
@@ -69,6 +74,7 @@ class Kernel:
     flops: int
     bytes: int
     several: tuple[Dispatch, ...] = ()
+    extents: tuple[str, ...] = ()
 
     @property
     def dispatches(self) -> tuple[Dispatch, ...]:

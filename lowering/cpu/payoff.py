@@ -14,6 +14,7 @@ from covan_mlir.fred.expression import reads
 from covan_mlir.lowering.cpu.analysis import cost
 from covan_mlir.lowering.cpu.kernel import Kernel
 from covan_mlir.lowering.cpu.machine import Machine, bits
+from covan_mlir.lowering.cpu.schedule import nominal
 
 DISPATCH = 1e-6
 """Seconds that a dispatch takes besides its work."""
@@ -23,7 +24,8 @@ LEAST = 0.5e-6
 
 
 def does_not_pay(chain: Chain, machine: Machine, kernel: Kernel) -> str | None:
-    """Why a kernel is not worth it, or None. All sizes are static."""
+    """Why a kernel is not worth it, or None: with nominal sizes, where they are known at run time only."""
+    chain = nominal(chain)
     own = DISPATCH + kernel.seconds
     theirs = _compiled(chain, machine, kernel.schedule.lanes)
     if theirs - own >= LEAST:

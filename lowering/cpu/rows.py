@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import prod
 
 from iree.compiler.dialects import arith
 
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce, Step
 from covan_mlir.fred.expression import Apply, Expr, Extent, Index, Read, reads, walk
 from covan_mlir.lowering.cpu.analysis import Sweeps, cost
-from covan_mlir.lowering.cpu.emit import Code, Value, computed
+from covan_mlir.lowering.cpu.emit import Code, Size, Value, computed
 from covan_mlir.lowering.cpu.evaluate import (
     Evaluator,
     Lanes,
@@ -62,7 +61,7 @@ class Row:
 class RowWriter:
     """Writes the code of a workgroup."""
 
-    def __init__(self, code: Code, chain: Chain, sizes: Mapping[str, int], schedule: Schedule) -> None:
+    def __init__(self, code: Code, chain: Chain, sizes: Mapping[str, Size], schedule: Schedule) -> None:
         self.code = code
         self.chain = chain
         self.sizes = sizes
@@ -91,23 +90,31 @@ class RowWriter:
                     break
             else:
                 axes = tuple(axis for axis in step.axes if axis in self.sweeps.over)
-                size, rows = prod(self.sizes[axis] for axis in axes), range(self.schedule.unroll)
-                if self.inner and size * len(rows) <= room and dtype != "i1":
+                size, rows = self.code.product(self.sizes[axis] for axis in axes), range(self.schedule.unroll)
+                if self.inner and isinstance(size, int) and size * len(rows) <= room and dtype != "i1":
                     room -= size * len(rows)
                     found[name] = [(self.code.scratch(size, dtype), axes, dtype) for _ in rows]
         return found
+
+    def workgroups(self, sizes: Mapping[str, Size]) -> Size:
+        """Workgroups, of sizes that may be others than the writer's own."""
+        code, schedule = self.code, self.schedule
+        units = code.product(sizes[axis] for axis in self.kept)
+        if not self.inner:
+            units = code.mul(units, code.ceildiv(sizes[schedule.lane], schedule.lanes * schedule.unroll))
+        return code.ceildiv(units, schedule.parallel[0][1])
 
     def write(self) -> None:
         """The whole function."""
         code, schedule = self.code, self.schedule
         self.spare = self._places_for_kept()
-        rows = prod(self.sizes[a] for a in self.kept)
+        rows = code.product(self.sizes[a] for a in self.kept)
         (_, per_group) = schedule.parallel[0]
         if self.inner:
             start = code.mul(code.workgroup, per_group)
             stop = code.min(code.add(start, per_group), rows)
             together = schedule.unroll
-            if rows % together == 0 and per_group % together == 0:
+            if isinstance(rows, int) and rows % together == 0 and per_group % together == 0:
                 code.loop(start, stop, together, [], lambda n, _: self._rows(n, together))
                 return
             whole = code.add(start, code.mul(code.divmod(arith.subi(stop, start), together)[0], together))
@@ -115,9 +122,9 @@ class RowWriter:
             code.loop(whole, stop, 1, [], lambda n, _: self._rows(n, 1))
             return
         width = schedule.lanes * schedule.unroll
-        blocks = -(-self.sizes[schedule.lane] // width)
+        blocks = code.ceildiv(self.sizes[schedule.lane], width)
         start = code.mul(code.workgroup, per_group)
-        stop = code.min(code.add(start, per_group), rows * blocks)
+        stop = code.min(code.add(start, per_group), code.mul(rows, blocks))
 
         def block(n: Value, _: list[Value]) -> list[Value]:
             row, column = code.divmod(n, blocks)
@@ -141,13 +148,14 @@ class RowWriter:
 
     def _columns(self, row: Value, column: Value) -> list[Value]:
         code, lane, lanes = self.code, self.schedule.lane, self.schedule.lanes
+        size = self.sizes[lane]
         position = self._position(row)
         rows = []
         for u in range(self.schedule.unroll):
             at = code.add(column, u * lanes)
             valid = None
-            if self.sizes[lane] % (lanes * self.schedule.unroll):
-                left = arith.subi(code.index(self.sizes[lane]), at)
+            if not isinstance(size, int) or size % (lanes * self.schedule.unroll):
+                left = arith.subi(code.size(size), at)
                 valid = code.prefix(code.min(code.max(left, 0), lanes))
             rows.append(self._row({**position, lane: at}, valid))
         self._compute(rows)
@@ -207,7 +215,7 @@ class RowWriter:
     def _pick(self, step: Reduce, row: Row, place: Place) -> Result:
         code, pick = self.code, self.sweeps.picked[step.name]
         at = row.evaluator.scalar(pick.at, place)
-        size = code.constant(self.sizes[step.over[0]], "i64")
+        size = code.cast("index_cast", code.size(self.sizes[step.over[0]]), "i64")
         inside = arith.cmpi(arith.CmpIPredicate.ult, at, size)
         index = code.cast("index_cast", code.op("select", inside, at, code.constant(0, "i64")), "index")
         value = row.evaluator.scalar(pick.value, Place({**row.index, step.over[0]: index}, None))
@@ -221,8 +229,8 @@ class RowWriter:
         initial = [value for _ in rows for total in totals for value in total.initial()]
         fresh = [name for name in self.spare if self._first(name) == sweep]
 
-        def visit(index: dict[str, Value], values: list[Value], length: int) -> list[Value]:
-            vectors = -(-length // code.lanes) if self.inner else 1
+        def visit(index: dict[str, Value], values: list[Value], length: Size) -> list[Value]:
+            vectors = -(-length // code.lanes) if self.inner and isinstance(length, int) else 1
             seen: list[list[Value]] = [[] for _ in rows for _ in totals]
             for u in range(vectors):
                 for r, row in enumerate(rows):
@@ -257,12 +265,15 @@ class RowWriter:
     def _first(self, name: str) -> int:
         return min(s for s in range(self.sweeps.count) if name in self.sweeps.needed(s))
 
-    def _place(self, row: Row, index: Mapping[str, Value], u: int, length: int) -> Place:
+    def _place(self, row: Row, index: Mapping[str, Value], u: int, length: Size) -> Place:
         code, lane = self.code, self.schedule.lane
         if not self.inner:
             return Place({**row.index, **index}, lane, row.valid)
-        left = length - u * code.lanes
-        valid = None if left >= code.lanes else code.prefix(left)
+        if isinstance(length, int):
+            left = length - u * code.lanes
+            valid = None if left >= code.lanes else code.prefix(left)
+        else:
+            valid = code.prefix(code.min(length, code.lanes))
         return Place({**row.index, **index, lane: code.add(index[lane], u * code.lanes)}, lane, valid)
 
     def _nest(
@@ -270,7 +281,7 @@ class RowWriter:
         axes: list[str],
         index: dict[str, Value],
         values: list[Value],
-        visit: Callable[[dict[str, Value], list[Value], int], list[Value]],
+        visit: Callable[[dict[str, Value], list[Value], Size], list[Value]],
     ) -> list[Value]:
         code = self.code
         if axes:
@@ -280,8 +291,16 @@ class RowWriter:
         if not self.inner:
             return visit(index, values, 0)
         lane = self.schedule.lane
-        step = code.lanes * self.schedule.vectors
-        return code.spans(0, self.sizes[lane], step, values, lambda n, v, length: visit({**index, lane: n}, v, length))
+        step, size = code.lanes * self.schedule.vectors, self.sizes[lane]
+
+        def span(n: Value, carried: list[Value], length: Size) -> list[Value]:
+            return visit({**index, lane: n}, carried, length)
+
+        return (
+            code.spans(0, size, step, values, span)
+            if isinstance(size, int)
+            else code.open_spans(size, step, values, span)
+        )
 
     def _keep(self, name: str, r: int, row: Row, place: Place) -> None:
         memory, axes, _ = self.spare[name][r]
@@ -295,10 +314,10 @@ class RowWriter:
         memory = code.memory[name]
         where = place or Place(row.index, self.schedule.lane, row.valid)
         at, distance = address(code, step.axes, self.sizes, where)
-        if not distance:
+        if isinstance(distance, int) and distance == 0:
             assert isinstance(value, Uniform)
             code.set_scalar(narrow(code, value.value, step.dtype), memory, at)
-        elif distance == 1:
+        elif isinstance(distance, int) and distance == 1:
             lanes = narrow(code, row.evaluator.lanes(value), step.dtype)
             code.store(lanes, memory, at, where.valid, self.schedule.nontemporal)
         else:

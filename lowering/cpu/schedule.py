@@ -8,7 +8,7 @@ from itertools import product
 from math import prod
 from typing import Literal
 
-from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.chain import Axis, Chain
 from covan_mlir.lowering.cpu.analysis import Sweeps, cost
 from covan_mlir.lowering.cpu.machine import Machine, bits
 from covan_mlir.lowering.cpu.roles import Roles
@@ -46,6 +46,16 @@ class Schedule:
     keep: tuple[str, ...] = ()
     nontemporal: bool = False
     split: int = 1
+
+
+NOMINAL = 1024
+"""What schedules and predictions take a size for that is known at run time only."""
+
+
+def nominal(chain: Chain) -> Chain:
+    """The chain with a size for every axis."""
+    axes = tuple(Axis(axis.name, NOMINAL if axis.size is None else axis.size) for axis in chain.axes)
+    return chain if axes == chain.axes else replace(chain, axes=axes)
 
 
 def lanes(chain: Chain, machine: Machine) -> int:

@@ -1,0 +1,90 @@
+"""Fused reductions whose sizes are known at run time only: compiled once, they compute what eager does at any size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+from torch.nn import functional as F
+
+import covan_mlir
+
+SIZES = (1, 2, 15, 16, 17, 1023)
+Row = Callable[[Tensor], Tensor]
+
+
+class Rows(nn.Module):
+    """Each function of an input of its own, so that none of them shares a kernel."""
+
+    def __init__(self, functions: Sequence[Row]) -> None:
+        super().__init__()
+        self.functions = functions
+
+    def forward(self, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+        return tuple(function(x) for function, x in zip(self.functions, inputs, strict=True))
+
+
+def entropy(x: Tensor) -> Tensor:
+    logs = torch.log_softmax(x, -1)
+    return -(logs.exp() * logs).sum(-1)
+
+
+def layer_norm(x: Tensor) -> Tensor:
+    return F.layer_norm(x, x.shape[-1:])
+
+
+def spread(x: Tensor) -> Tensor:
+    low, high = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
+    return (x - low) / (high - low + 1)
+
+
+def softmax(x: Tensor) -> Tensor:
+    return torch.softmax(x, -1)
+
+
+def over_rows(x: Tensor) -> Tensor:
+    return torch.softmax(x, -2)
+
+
+def norm(x: Tensor) -> Tensor:
+    return x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+
+
+def loss(x: Tensor) -> Tensor:
+    return F.cross_entropy(x, x.argmin(-1), reduction="none")
+
+
+def check(
+    model: nn.Module, example: Sequence[Tensor], dynamic: Any, calls: Sequence[Sequence[Tensor]], kernels: int
+) -> covan_mlir.Executable:
+    exe = covan_mlir.compile_module(model, (list(example),), dynamic_shapes=([dynamic] * len(example),))
+    sites = [site for site in exe.lineage.sites if site.phase == "call"]
+    assert sum(site.kernel.startswith("fred_") for site in sites) == kernels, [site.kernel for site in sites]
+    for inputs in calls:
+        with torch.no_grad():
+            expected = model(list(inputs))
+        for n, (a, b) in enumerate(zip(exe(list(inputs)), expected, strict=True)):
+            np.testing.assert_allclose(np.asarray(a), b.numpy(), rtol=1e-4, atol=1e-5, err_msg=f"{n} {tuple(b.shape)}")
+    assert exe.verify(), exe.verify()
+    return exe
+
+
+def normal(count: int, *shape: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(shape, generator=generator) for _ in range(count)]
+
+
+def test_number_of_rows() -> None:
+    functions = [softmax, layer_norm, norm, entropy, spread, loss]
+    calls = [normal(len(functions), n, 100) for n in SIZES]
+    check(Rows(functions), normal(len(functions), 8, 100), {0: Dim("n")}, calls, len(functions))
+
+
+def test_length_of_rows() -> None:
+    functions = [softmax, layer_norm, norm, entropy, spread, loss]
+    calls = [normal(len(functions), 30, n) for n in SIZES]
+    check(Rows(functions), normal(len(functions), 30, 8), {1: Dim("n")}, calls, len(functions))
