@@ -100,7 +100,6 @@ def _site(
     named = set(row["ids"]) & parts.keys()
     data = {part for part in named if source.constant[part]}
     region = regions[node] if node is not None else Region(performed=named - data, folded=data)
-    producers = {value[1] for value in graph["nodes"][node]["inputs"] if value[0] == "node"} if node is not None else ()
     return Site(
         id=index,
         kernel=row["kernel"],
@@ -108,8 +107,23 @@ def _site(
         trace=tuple(sorted({parts[part].action for part in region.performed})),
         parts=tuple(sorted(region.performed)),
         kind=row["kind"],
-        inputs=tuple(sorted({site for producer in producers for site in sites_of.get(producer, ())})),
+        inputs=read_sites(graph, node, sites_of) if node is not None else (),
         views=tuple(sorted(region.viewed)),
         folds=tuple(sorted(region.folded)),
         node=node,
     )
+
+
+def read_sites(graph: Graph, node: int, sites_of: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
+    """The sites whose results a node reads: also through moves that became part of how it is read."""
+    found: set[int] = set()
+    seen: set[int] = set()
+    stack = [node]
+    while stack:
+        for kind, *rest in graph["nodes"][stack.pop()]["inputs"]:
+            if kind == "node" and rest[0] not in seen:
+                seen.add(rest[0])
+                found.update(sites_of.get(rest[0], ()))
+                if not sites_of.get(rest[0]):
+                    stack.append(rest[0])
+    return tuple(sorted(found))

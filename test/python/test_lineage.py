@@ -11,6 +11,7 @@ from torch import nn
 
 import covan_mlir
 from covan_mlir import Lineage
+from covan_mlir.tracing import read_sites
 
 
 class Block(nn.Module):
@@ -115,3 +116,11 @@ def test_printing_is_the_table(exe: covan_mlir.Executable) -> None:
     assert str(exe.lineage) == exe.explain()
     assert exe.lineage.where("relu")[0].kernel in exe.explain("relu")
     assert exe.lineage.where("softmax")[0].kernel not in exe.explain("relu")
+
+
+def test_sites_read_through_moves_that_are_no_sites() -> None:
+    inputs = [[["arg", 0]], [["node", 0, 0]], [["node", 1, 0]], [["node", 2, 0], ["node", 0, 0], ["const", []]]]
+    graph = {"nodes": [{"inputs": row} for row in inputs]}
+    assert read_sites(graph, 3, {0: [0], 3: [1]}) == (0,)
+    assert read_sites(graph, 3, {0: [0], 1: [1, 2], 3: [3]}) == (0, 1, 2)
+    assert read_sites(graph, 0, {0: [0]}) == ()
