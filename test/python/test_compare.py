@@ -20,6 +20,7 @@ from covan_mlir.comparing.comparison import Comparison
 from covan_mlir.comparing.measure import Tolerance, measure
 from covan_mlir.comparing.taps import tapped
 from covan_mlir.errors import CompileError, InputError
+from covan_mlir.frontend.decompose import decompose
 from covan_mlir.tools import cli
 
 DEFAULT = Tolerance()
@@ -146,6 +147,16 @@ def test_taps_return_values_as_they_were_made() -> None:
     assert len(tapped(program, ["add"], keep=False).module()(x)) == 1
     assert torch.equal(tapped(program, ["add"], keep=False, strides={"add": 2}).module()(x)[0], (x + 1)[:, ::2])
     assert torch.equal(program.module()(x), own)
+
+
+def test_tapped_programs_decompose() -> None:
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        values, indices = (x + 1).relu_().topk(2, -1)
+        return values, indices
+
+    program = torch.export.export(_Wrapped(model), (torch.randn(2, 8),))
+    decomposed = decompose(tapped(program, ["add", "relu_", "getitem", "getitem_1"]))
+    assert len(decomposed.graph.output_node().args[0]) == 6
 
 
 class _Wrapped(torch.nn.Module):

@@ -63,11 +63,8 @@ def tapped(
     root, *calls = program.module_call_graph
     assert root.signature is not None
     flat = pytree.tree_structure(tuple(range(user)))
-    signature = dataclasses.replace(
-        root.signature,
-        outputs=[spec.arg for spec in specs if spec.kind in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)],
-        out_spec=flat,
-    )
+    # Names of results, which torch leaves out as well: decompositions rename them, and torch's check then fails.
+    signature = dataclasses.replace(root.signature, outputs=[], out_spec=flat)
     return ExportedProgram(
         root=module,
         graph=graph,
