@@ -56,6 +56,7 @@ def covan(
     covan compile model.py:make -i 1x3x224x224xf32 -o model.covan
     covan run model.covan
     covan explain model.covan blocks.0.attn
+    covan profile model.covan --by module
     covan verify model.covan
     """
     if context.invoked_subcommand is None:

@@ -67,7 +67,8 @@ def measured(threads: int, *, again: bool = False) -> Machine:
 
 def _measure(threads: int) -> Machine:
     limits = {f"{library}_NUM_THREADS": "1" for library in _LIBRARIES}
-    command = [sys.executable, probe.__file__, str(threads)]
+    # -P: modules next to the probe have names of the standard library's
+    command = [sys.executable, "-P", probe.__file__, str(threads)]
     try:
         ran = subprocess.run(
             command, env={**os.environ, **limits}, capture_output=True, text=True, timeout=120, check=True
