@@ -207,9 +207,9 @@ def test_the_phase_has_nothing_left_when_all_passes_were_seen(passes: covan_mlir
 
 
 def test_the_machine_code_is_the_same(phases: covan_mlir.Executable, passes: covan_mlir.Executable) -> None:
-    code = machine_code.text_sections(phases._bytes)
+    code = machine_code.text_sections(phases._variant.program)
     assert code
-    assert machine_code.text_sections(passes._bytes) == code
+    assert machine_code.text_sections(passes._variant.program) == code
 
 
 def test_iree_torch_input_is_traced_too() -> None:
