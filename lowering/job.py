@@ -81,8 +81,9 @@ def _attempt(
     history = _history(job, observer.read, prints) if observer is not None else None
     phases = PhaseObserver(observer.read) if observer is not None else None
     steps: list[Step] = list(torch_to_linalg.STEPS) if frontend == "linalg" else []
-    wanted = job.fuse and frontend == "linalg" and generator is not None
-    fusion = Fusion(generator, len(job.weights)) if wanted else None
+    fusion = None
+    if job.fuse and frontend == "linalg" and generator is not None:
+        fusion = Fusion(generator, len(job.weights))
     if fusion is not None:
         steps += fusion.steps()
     steps.append(iree_phases.enter(job.flags, job.devices))
