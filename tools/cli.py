@@ -58,6 +58,7 @@ def covan(
     covan explain model.covan blocks.0.attn
     covan profile model.covan --by module
     covan verify model.covan
+    covan report model.covan
     """
     if context.invoked_subcommand is None:
         print(context.get_help())
