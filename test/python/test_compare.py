@@ -150,8 +150,8 @@ def test_taps_return_values_as_they_were_made() -> None:
 
 
 def test_tapped_programs_decompose() -> None:
-    def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        values, indices = (x + 1).relu_().topk(2, -1)
+    def model(input: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        values, indices = (input + 1).relu_().topk(2, -1)
         return values, indices
 
     program = torch.export.export(_Wrapped(model), (torch.randn(2, 8),))

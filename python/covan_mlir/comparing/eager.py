@@ -238,12 +238,40 @@ class _Run(Interpreter):
             args, kwargs = pytree.tree_map_only(torch.dtype, _wide_type, (args, kwargs))
         with torch.no_grad():
             value = getattr(self, node.op)(node.target, args, kwargs)
+        if self._wide and isinstance(value, torch.fx.GraphModule):
+            return _Inner(value)
         return _widened(value) if self._wide else value
 
     def forget(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
             if node.op == "call_function":
                 self.env.pop(node, None)
+
+
+class _Inner(torch.nn.Module):
+    """A graph that an operator is given, in float64."""
+
+    def __init__(self, module: torch.fx.GraphModule) -> None:
+        super().__init__()
+        self._held = [module]  # in a list: not a submodule of this one
+
+    def forward(self, *args: Any) -> Any:
+        return _InnerRun(self._held[0]).run(*args)
+
+
+class _InnerRun(Interpreter):
+    def run_node(self, n: Node) -> Any:
+        if n.op == "call_function" and n.target is torch.ops.aten._assert_tensor_metadata.default:
+            return None  # it asks for the model's precision
+        return super().run_node(n)
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        value = super().get_attr(target, args, kwargs)
+        return _Inner(value) if isinstance(value, torch.fx.GraphModule) else _widened(value)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        args, kwargs = pytree.tree_map_only(torch.dtype, _wide_type, (args, kwargs))
+        return _widened(super().call_function(target, args, kwargs))
 
 
 def _wide_type(dtype: torch.dtype) -> torch.dtype:

@@ -45,6 +45,8 @@ def tapped(
     """
     module = copy.deepcopy(program.graph_module)
     graph = module.graph
+    for old, new in zip(program.graph.nodes, graph.nodes, strict=True):
+        new.name = old.name  # copying renames what is called as a builtin is, such as "input"
     by_name = {node.name: node for node in graph.nodes}
     # A tensor that is written to later is returned as it was when it was made.
     copies = mutates(graph)
