@@ -86,20 +86,20 @@ def generate(
             text = code.write(rows.write, lambda found: rows.workgroups({**sizes, **found}))
             workgroups = 0 if unknown else rows.workgroups(sizes)
             flops = 0
-        elif unknown:
-            return Refusal(f"the sizes of {', '.join(unknown)} are only known at run time")
         else:
             fusion = fusion or fuse(chain)
             found = roles(fusion)
-            schedule = schedule or contractions(fusion.chain, machine, found)
-            left = part_operands(found, sizes, schedule.split) if schedule.split > 1 else ()
-            code = Code(name, inputs, left or outputs, schedule.lanes)
-            if (needed := stack(fusion.chain, machine, schedule, found)) > machine.stack:
+            schedule = schedule or contractions(nominal(fusion.chain), machine, found)
+            if (reason := _not_laid_out(chain, found, schedule)) is not None:
+                return Refusal(reason)
+            left = part_operands(found, chain.sizes, schedule.split) if schedule.split > 1 else ()
+            code = Code(name, inputs, left or outputs, schedule.lanes, unknown)
+            if (needed := stack(nominal(fusion.chain), machine, schedule, found)) > machine.stack:
                 return Refusal(f"its tiles take {needed} bytes of stack, of which there are {machine.stack}")
             made = KeyWriter if schedule.shape == "keys" else QueryWriter
-            writer: KeyWriter | QueryWriter = made(code, fusion, sizes, schedule, found)
-            workgroups = writer.workgroups
-            text = code.write(writer.write, lambda _: workgroups)
+            writer: KeyWriter | QueryWriter = made(code, fusion, {**sizes, **code.extents}, schedule, found)
+            text = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))
+            workgroups = 0 if unknown else writer.workgroups(sizes)
             if left:
                 text, several = _merged(text, Dispatch(name, inputs, left), outputs, fusion, sizes, schedule, found)
             flops = int(
@@ -112,6 +112,15 @@ def generate(
     seconds = predict(typical, machine, schedule)
     groups = (workgroups, 1, 1)
     return Kernel(name, text, groups, inputs, outputs, chain, schedule, seconds, flops, moved, several, unknown)
+
+
+def _not_laid_out(chain: Chain, found: Roles, schedule: Schedule) -> str | None:
+    """Why code with contractions cannot be written: its tiles and loops are of sizes that are known beforehand."""
+    needed = {schedule.lane, found.stream, *(axis for step in found.inner for axis in step.over)}
+    needed |= {found.wide} if found.wide else set()
+    needed |= {*found.free} if schedule.shape == "keys" else set()
+    unknown = [axis for axis in extents(chain) if axis in needed]
+    return f"the sizes of {', '.join(unknown)} are only known at run time" if unknown else None
 
 
 def _merged(
@@ -130,9 +139,10 @@ def _merged(
     wanted = read_after(fusion, found)
     read = (*(value for value in first.inputs if value.name in wanted), *first.outputs)
     second = Dispatch(f"{first.name}_merge", read, outputs)
-    code = Code(second.name, read, outputs, schedule.lanes)
-    writer = MergeWriter(code, fusion, sizes, schedule, found, split)
-    return joined(text, code.write(writer.write, lambda _: writer.workgroups)), (first, second)
+    code = Code(second.name, read, outputs, schedule.lanes, extents(fusion.chain))
+    writer = MergeWriter(code, fusion, {**sizes, **code.extents}, schedule, found, split)
+    merging = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))
+    return joined(text, merging), (first, second)
 
 
 def _flops(chain: Chain, sizes: Mapping[str, int]) -> int:

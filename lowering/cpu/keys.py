@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
-from math import prod
 
 from covan_mlir.fred.chain import Map, Reduce
 from covan_mlir.fred.expression import Read
 from covan_mlir.fred.forms import Fusion, Update
-from covan_mlir.lowering.cpu.emit import Code, Value, computed
+from covan_mlir.lowering.cpu.emit import Code, Size, Value, computed
 from covan_mlir.lowering.cpu.errors import UnsupportedError
 from covan_mlir.lowering.cpu.evaluate import (
     Evaluator,
@@ -57,7 +56,7 @@ def sums(code: Code, op: str, vectors: Sequence[Value]) -> Value:
 class KeyWriter:
     """Writes the code of a workgroup: all rows that share their keys."""
 
-    def __init__(self, code: Code, fusion: Fusion, sizes: Mapping[str, int], schedule: Schedule, found: Roles) -> None:
+    def __init__(self, code: Code, fusion: Fusion, sizes: Mapping[str, Size], schedule: Schedule, found: Roles) -> None:
         self.code, self.fusion, self.sizes, self.schedule, self.roles = code, fusion, sizes, schedule, found
         self.stream, self.wide = found.stream, found.wide
         self.block = min(padded(schedule.block, code.lanes), padded(sizes[self.stream], code.lanes))
@@ -71,10 +70,10 @@ class KeyWriter:
         self.states = [state for state in found.rolling.state if found.wide not in state.axes]
         self.wide_states = [state for state in found.rolling.state if found.wide in state.axes]
 
-    @property
-    def workgroups(self) -> int:
-        """Workgroups, one per position of the axes that rows do not share keys along, and part of the loop."""
-        return self.schedule.split * prod(self.sizes[axis] for axis in self.batch)
+    def workgroups(self, sizes: Mapping[str, Size]) -> Size:
+        """Workgroups, one per position of the axes that rows do not share keys along, and part of the loop; of sizes
+        that may be others than the writer's own."""
+        return self.code.mul(self.code.product(sizes[axis] for axis in self.batch), self.schedule.split)
 
     def write(self) -> None:
         """The whole function."""

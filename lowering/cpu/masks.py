@@ -13,7 +13,7 @@ from math import inf
 
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, walk
 from covan_mlir.fred.forms import Fusion, Local
-from covan_mlir.lowering.cpu.emit import Code, Value
+from covan_mlir.lowering.cpu.emit import Code, Size, Value
 from covan_mlir.lowering.cpu.hoist import Names
 from covan_mlir.lowering.cpu.roles import Roles
 
@@ -57,14 +57,15 @@ class Bound:
     constant: int
 
 
-def _linear(expr: Expr, sizes: Mapping[str, int]) -> tuple[dict[str, int], int] | None:
+def _linear(expr: Expr, sizes: Mapping[str, Size]) -> tuple[dict[str, int], int] | None:
     match expr:
         case Const(value, _):
             return {}, int(value)
         case Index(axis):
             return {axis: 1}, 0
         case Extent(axis):
-            return {}, sizes[axis]
+            size = sizes[axis]
+            return ({}, size) if isinstance(size, int) else None
         case Apply(op, (inner,), dtype) if op in _CASTS and dtype != "i1":
             return _linear(inner, sizes)
         case Apply("arith.addi" | "arith.subi" | "arith.muli" as op, (left, right), _):
@@ -80,7 +81,7 @@ def _linear(expr: Expr, sizes: Mapping[str, int]) -> tuple[dict[str, int], int] 
     return None
 
 
-def conditions(expr: Expr, wanted: bool, sizes: Mapping[str, int]) -> Iterator[Bound]:
+def conditions(expr: Expr, wanted: bool, sizes: Mapping[str, Size]) -> Iterator[Bound]:
     """Bounds that hold wherever a condition has the wanted value."""
     if not isinstance(expr, Apply):
         return
@@ -106,7 +107,7 @@ def conditions(expr: Expr, wanted: bool, sizes: Mapping[str, int]) -> Iterator[B
             yield below
 
 
-def bounds(fusion: Fusion, found: Roles, sizes: Mapping[str, int]) -> tuple[Bound, ...]:
+def bounds(fusion: Fusion, found: Roles, sizes: Mapping[str, Size]) -> tuple[Bound, ...]:
     """What holds at every position that is not masked."""
     extra = {line.name: () for line in found.rolling.body}
     extra |= {f"{s.name}.{m}": () for s in found.rolling.state for m in ("old", "new", "safe", "local")}
@@ -132,7 +133,7 @@ def bounds(fusion: Fusion, found: Roles, sizes: Mapping[str, int]) -> tuple[Boun
 class Span:
     """The part of the loop that a group of rows has to run."""
 
-    def __init__(self, fusion: Fusion, found: Roles, sizes: Mapping[str, int], step: int) -> None:
+    def __init__(self, fusion: Fusion, found: Roles, sizes: Mapping[str, Size], step: int) -> None:
         self.sizes, self.stream, self.step = sizes, found.stream, step
         self.limits = tuple(
             bound
@@ -162,8 +163,10 @@ class Span:
         return low, high
 
     def share(self, axis: str | None) -> float:
-        """Part of all positions that are not masked, where only one of the rows' axes matters, or none."""
-        size, rows = self.sizes[self.stream], self.sizes[axis] if axis else 1
+        """Part of all positions that are not masked, where only one of the rows' axes matters, or none. Both sizes are
+        known beforehand."""
+        size: int = self.sizes[self.stream]
+        rows: int = self.sizes[axis] if axis else 1
         total = 0
         for row in range(rows):
             low, high = 0, size

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 
 from covan_mlir.fred.chain import Map
 from covan_mlir.fred.expression import Read, reads
 from covan_mlir.fred.forms import Fusion, SplitK, State, Update
-from covan_mlir.lowering.cpu.emit import Code, Value
+from covan_mlir.lowering.cpu.emit import Code, Size, Value
 from covan_mlir.lowering.cpu.evaluate import Evaluator, Lanes, Place, Result, Uniform, address, load, narrow
 from covan_mlir.lowering.cpu.kernel import Operand
 from covan_mlir.lowering.cpu.roles import Roles
@@ -32,12 +31,15 @@ def part_dtype(state: State) -> str:
     return accumulated(state.dtype)
 
 
-def part_operands(found: Roles, sizes: Mapping[str, int], parts: int) -> tuple[Operand, ...]:
+def part_operands(found: Roles, sizes: Mapping[str, int | None], parts: int) -> tuple[Operand, ...]:
     """What the loop's dispatch leaves for this one: each state, once per part."""
-    return tuple(
-        Operand(part_name(state.name), (parts, *(sizes[axis] for axis in state.axes)), part_dtype(state))
-        for state in found.rolling.state
-    )
+
+    def made(state: State) -> Operand:
+        shape = (-1 if (size := sizes[axis]) is None else size for axis in state.axes)
+        unknown = tuple(axis for axis in state.axes if sizes[axis] is None)
+        return Operand(part_name(state.name), (parts, *shape), part_dtype(state), unknown)
+
+    return tuple(map(made, found.rolling.state))
 
 
 def read_after(fusion: Fusion, found: Roles) -> tuple[str, ...]:
@@ -76,7 +78,7 @@ class MergeWriter:
         self,
         code: Code,
         fusion: Fusion,
-        sizes: Mapping[str, int],
+        sizes: Mapping[str, Size],
         schedule: Schedule,
         found: Roles,
         split: SplitK,
@@ -100,10 +102,9 @@ class MergeWriter:
             for state in found.rolling.state
         }
 
-    @property
-    def workgroups(self) -> int:
-        """Workgroups, one per row."""
-        return prod(self.sizes[axis] for axis in self.roles.rows)
+    def workgroups(self, sizes: Mapping[str, Size]) -> Size:
+        """Workgroups, one per row, of sizes that may be others than the writer's own."""
+        return self.code.product(sizes[axis] for axis in self.roles.rows)
 
     def write(self) -> None:
         """The whole function."""

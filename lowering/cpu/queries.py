@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from math import prod
 
 from covan_mlir.fred.chain import Reduce
 from covan_mlir.fred.expression import Apply, Expr, Read, reads
 from covan_mlir.fred.forms import Fusion, Update
-from covan_mlir.lowering.cpu.emit import Code, Value, computed
+from covan_mlir.lowering.cpu.emit import Code, Size, Value, computed
 from covan_mlir.lowering.cpu.errors import UnsupportedError
 from covan_mlir.lowering.cpu.evaluate import (
     Evaluator,
@@ -43,7 +42,7 @@ Known = list[dict[str, Result]]
 class QueryWriter:
     """Writes the code of a workgroup."""
 
-    def __init__(self, code: Code, fusion: Fusion, sizes: Mapping[str, int], schedule: Schedule, found: Roles) -> None:
+    def __init__(self, code: Code, fusion: Fusion, sizes: Mapping[str, Size], schedule: Schedule, found: Roles) -> None:
         self.code, self.fusion, self.sizes, self.schedule, self.roles = code, fusion, sizes, schedule, found
         self.lane, self.stream, self.wide = schedule.lane, found.stream, found.wide
         self.vectors = schedule.vectors
@@ -61,12 +60,12 @@ class QueryWriter:
     @cached_property
     def groups(self) -> int:
         """Groups of rows per position of the other axes."""
-        return -(-self.sizes[self.lane] // (self.vectors * self.code.lanes))
+        size: int = self.sizes[self.lane]
+        return -(-size // (self.vectors * self.code.lanes))
 
-    @property
-    def workgroups(self) -> int:
-        """Workgroups, one per group of rows."""
-        return self.groups * prod(self.sizes[axis] for axis in self.batch)
+    def workgroups(self, sizes: Mapping[str, Size]) -> Size:
+        """Workgroups, one per group of rows, of sizes that may be others than the writer's own."""
+        return self.code.mul(self.code.product(sizes[axis] for axis in self.batch), self.groups)
 
     def _contraction(self, step: Reduce) -> Expr:
         # What a score needs of its row alone is transposed into a tile before the loop.

@@ -296,6 +296,24 @@ def test_loops_in_parts_are_merged(variant: str) -> None:
         close(run(alone, name, inputs), torchs, exact)
 
 
+def test_parts_are_merged_for_any_batch() -> None:
+    known = attention(1, 1, 700, 20, "causal", groups=4)
+    axes = tuple(dataclasses.replace(axis, size=None if axis.name == "h" else axis.size) for axis in known.axes)
+    alone = Alone([kernel(dataclasses.replace(known, axes=axes), split=3, block=32)])
+    for heads in (1, 3, 8):
+        inputs = inputs_of(attention(heads, 1, 700, 20, "causal", groups=4))
+        torchs, exact = plain_attention("causal", *inputs), plain_attention("causal", *wider(inputs))
+        close(run(alone, "k", inputs), torchs, exact)
+
+
+def test_keys_whose_number_is_known_at_run_time_only_are_refused() -> None:
+    known = attention(2, 64, 64, 16)
+    axes = tuple(dataclasses.replace(axis, size=None if axis.name == "j" else axis.size) for axis in known.axes)
+    refused = generate(dataclasses.replace(known, axes=axes), MACHINE)
+    assert isinstance(refused, Refusal)
+    assert "the sizes of j are only known at run time" in refused.reason
+
+
 def test_parts_of_masked_rows_infinities_and_nan() -> None:
     chain = attention(5, 1, 150, 16, "bias")
     q, k, v, bias = inputs_of(chain)

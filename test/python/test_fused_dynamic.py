@@ -88,3 +88,22 @@ def test_length_of_rows() -> None:
     functions = [softmax, layer_norm, norm, entropy, spread, loss]
     calls = [normal(len(functions), 30, n) for n in SIZES]
     check(Rows(functions), normal(len(functions), 30, 8), {1: Dim("n")}, calls, len(functions))
+
+
+class Attention(nn.Module):
+    """Causal attention of many rows, and attention of one row over many keys."""
+
+    def forward(self, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+        q, k, v, last, keys, values = inputs
+        causal = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return causal, F.scaled_dot_product_attention(last, keys, values)
+
+
+def test_attention_of_any_batch() -> None:
+    def inputs(batch: int) -> list[Tensor]:
+        shapes = [(batch, 2, 40, 16)] * 3 + [(batch, 2, 1, 16)] + [(batch, 2, 2048, 16)] * 2
+        return [normal(1, *shape)[0] + n for n, shape in enumerate(shapes)]
+
+    exe = check(Attention(), inputs(3), {0: Dim("n")}, [inputs(n) for n in (1, 2, 5, 17)], 2)
+    kernels = [record.schedule for record in exe.lineage.fusions if record.kernel]
+    assert {schedule["shape"] for schedule in kernels} == {"queries", "keys"}
