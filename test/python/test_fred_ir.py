@@ -332,6 +332,19 @@ def test_what_is_refused_stays_as_it_was(caplog: pytest.LogCaptureFixture) -> No
     assert "not fused into one kernel: not today" in caplog.text
 
 
+def test_unknown_sizes_are_the_same_only_where_known_ones_tell() -> None:
+    axes = AxisGroups()
+    known = {size: axes.new(size) for size in (4, 8)}
+    rows, more, columns, others = (axes.new(None) for _ in range(4))
+    # (rows, 8) as (4, columns) need not have four rows; as (more, 8) it has as many.
+    assert not axes.copy().unify([*rows, *known[8]], [*known[4], *columns])
+    assert not axes.copy().unify([*rows, *columns], [*more, *others])
+    assert axes.unify([*rows, *known[8]], [*more, *axes.new(8)])
+    assert axes.leaves(rows) == axes.leaves(more)
+    assert axes.unify(columns, [*known[4], *more])
+    assert axes.leaves(columns) == axes.leaves([*known[4], *rows])
+
+
 def test_dimensions_are_unified_through_reshapes() -> None:
     axes = AxisGroups()
     twelve, two, six = axes.new(12), axes.new(2), axes.new(6)
