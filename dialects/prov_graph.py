@@ -27,6 +27,7 @@ _CONSTANT = frozenset(
     }
 )
 _CONSTANT_DIALECTS = ("torch.constant.",)
+_ARITHMETIC = ("arith.", "affine.")
 # Their value is their operands'.
 _TRANSPARENT = frozenset(
     {
@@ -102,6 +103,10 @@ class TraceGraph:
             elif name in _CONSTANT or name.startswith(_CONSTANT_DIALECTS):
                 for result in op.results:
                     self._values[result] = []
+            elif name.startswith(_ARITHMETIC) and all(str(result.type) == "index" for result in op.results):
+                # Sizes, whoever asked for them: merged freely, so their locations say little.
+                for result in op.results:
+                    self._values[result] = self._of(operands)
             else:
                 self._operation(op, name, operands)
 

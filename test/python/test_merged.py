@@ -39,3 +39,21 @@ def test_merged_values_keep_their_history(name: str) -> None:
     assert exe.verify(), exe.verify()
     for action in actions:
         assert exe.lineage.where(action), action
+
+
+B, S = torch.export.Dim("b", min=2, max=64), torch.export.Dim("s", min=2, max=512)
+
+
+@pytest.mark.parametrize("fuse", [False, True])
+def test_arithmetic_on_sizes_is_no_work(fuse: bool) -> None:
+    """Sizes are computed once for all who need them, and whoever's location is left says nothing."""
+
+    def heads(x: Tensor) -> Tensor:
+        split = x.view(x.shape[0], x.shape[1], 2, 8)
+        return torch.softmax(split.transpose(1, 2) @ split.permute(0, 2, 3, 1), -1) + x.shape[0]
+
+    options = covan_mlir.CompileOptions(fuse_reductions=fuse)
+    x = torch.randn(4, 8, 16)
+    exe = covan_mlir.compile_module(heads, (x,), dynamic_shapes=({0: B, 1: S},), options=options)
+    torch.testing.assert_close(exe(x[:3, :5].contiguous()), heads(x[:3, :5].contiguous()))
+    assert exe.verify(), exe.verify()
