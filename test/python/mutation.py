@@ -113,8 +113,9 @@ class Oracle:
         own = job.instrument
         job.instrument = lambda steps, observers: own(steps, [*observers, watcher])  # type: ignore[assignment]
         try:
+            flags = targets.parse("cpu").compiler_flags(False)
             result, vmfb = job.compile_job(
-                imported.bytecode, Job("linalg", targets.parse("cpu").compiler_flags(False)), lambda step: None
+                imported.bytecode, Job("linalg", flags, target_flags=flags), lambda step: None
             )
         finally:
             job.instrument = own
