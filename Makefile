@@ -45,9 +45,9 @@ format: setup
 lit: setup
 	$(BIN)/lit -sv test/lit
 
-# Two processes, each with files of its own. What is skipped, and why, is told at the end.
+# What is skipped, and why, is told at the end.
 pytest: setup vulkan chromium
-	$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile test/python
+	$(BIN)/python -m pytest -q -rs test/python
 
 vulkan:
 	@test/vulkan_driver.sh

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import iree.runtime as rt
 import numpy as np
 
-from covan_mlir import pytree
+from covan_mlir import binding, pytree
 from covan_mlir.errors import CovanError, DeviceError, InputError
 from covan_mlir.lineage import Action, Lineage, Site
 from covan_mlir.runtime import devices, remote, values
 from covan_mlir.runtime.program import Program
-from covan_mlir.signature import Leaf, Signature, evaluate
+from covan_mlir.signature import Leaf, Signature
 from covan_mlir.variant import Variant
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class Executable:
                     use_torch = True
                 arguments.append(self._argument(leaf, value, symbols))
             elif leaf.kind == "scalar":
-                arguments.append(_scalar(leaf, value, symbols))
+                arguments.append(binding.scalar(leaf, value, symbols))
             elif value != leaf.value or type(value) is not type(leaf.value):
                 raise InputError(
                     f"argument {leaf.name} is {value!r}, but was {leaf.value!r} when the model was exported, and is "
@@ -176,7 +176,7 @@ class Executable:
         return leaves, arguments, symbols, (use_numpy and not use_torch) or values.torch_module() is None
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        args, kwargs = _rebind(self.signature, args, kwargs)
+        args, kwargs = binding.rebind(self.signature, args, kwargs)
         try:
             return pytree.flatten_like(self.signature.in_tree.children[0], args, "args") + pytree.flatten_like(
                 self.signature.in_tree.children[1], kwargs, "kwargs"
@@ -198,7 +198,7 @@ class Executable:
                 f"argument {leaf.name} is {name}; expected {leaf.dtype}: convert it with .to() or .astype()"
             )
         if tuple(shape) != leaf.shape:
-            _check_shape(leaf, tuple(shape), symbols)
+            binding.check_shape(leaf, tuple(shape), symbols)
         return self._read(leaf.dtype, value, leaf.name)
 
     def _read(self, dtype: str, value: Any, name: str = "") -> Any:
@@ -465,49 +465,3 @@ def _overwrite(old: Any, new: Any) -> None:
         torch: Any = values.torch_module()
         with torch.no_grad():
             old.copy_(new)
-
-
-def _rebind(
-    signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments in the form of the example, when the caller chose to pass some by name that the example passed by
-    position, or the other way round."""
-    positional = len(signature.in_tree.children[0].children)
-    if len(args) == positional or not signature.parameters:
-        return args, kwargs
-    named = dict(zip(signature.parameters, args, strict=False))
-    if len(args) > len(signature.parameters) or named.keys() & kwargs.keys():
-        return args, kwargs
-    given = named | kwargs
-    first = signature.parameters[:positional]
-    if any(name not in given for name in first):
-        return args, kwargs
-    return tuple(given.pop(name) for name in first), given
-
-
-def _check_shape(leaf: Leaf, shape: tuple[int, ...], symbols: dict[str, int]) -> None:
-    if len(shape) != len(leaf.shape):
-        raise InputError(f"argument {leaf.name} has shape {list(shape)}; expected {leaf.type_string()}")
-    for axis, (size, expected) in enumerate(zip(shape, leaf.shape, strict=True)):
-        if isinstance(expected, str) and expected.isidentifier():
-            value: int | None = symbols.setdefault(expected, size)
-        else:
-            value = evaluate(expected, symbols) if isinstance(expected, str) else expected
-        if value is not None and value != size:
-            known = f" with {expected} = {value}" if isinstance(expected, str) else ""
-            raise InputError(
-                f"argument {leaf.name} has size {size} on axis {axis}; expected {leaf.type_string()}{known}. "
-                "Pad it, or compile with dynamic_shapes"
-            )
-
-
-def _scalar(leaf: Leaf, value: Any, symbols: dict[str, int]) -> int | float:
-    if leaf.dtype == "float":
-        if not isinstance(value, int | float):
-            raise InputError(f"argument {leaf.name} is a {type(value).__name__}; expected a float")
-        return float(value)
-    if not isinstance(value, int | np.integer):
-        raise InputError(f"argument {leaf.name} is a {type(value).__name__}; expected an {leaf.dtype}")
-    if leaf.symbol.isidentifier() and symbols.setdefault(leaf.symbol, int(value)) != int(value):
-        raise InputError(f"argument {leaf.name} is {value}; expected {symbols[leaf.symbol]} ({leaf.symbol})")
-    return int(value)
