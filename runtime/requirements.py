@@ -15,9 +15,8 @@ _LINUX_NAMES = {
     "bmi": "bmi1",
     "sse4.1": "sse4_1",
     "sse4.2": "sse4_2",
-    "vpclmulqdq": "vpclmulqdq",
 } | {f"avx512{x}": f"avx512_{x}" for x in ("bf16", "bitalg", "fp16", "vbmi2", "vnni", "vp2intersect", "vpopcntdq")}
-_LINUX_NAMES |= {"avx512vbmi": "avx512vbmi", "avxvnni": "avx_vnni", "neon": "asimd", "dotprod": "asimddp"}
+_LINUX_NAMES |= {"avxvnni": "avx_vnni", "neon": "asimd", "dotprod": "asimddp"}
 _LINUX_NAMES |= {"fullfp16": "asimdhp", "lse": "atomics", "rdm": "asimdrdm", "crc": "crc32", "fp-armv8": "fp"}
 
 # Features that give instructions to ordinary code. Others (keys, timers, cache control) do not matter to ours.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
+import gc
 import itertools
 import math
 from collections.abc import Callable
@@ -366,6 +368,8 @@ def growth(call: Callable[[], object]) -> int:
         status = Path("/proc/self/status").read_text().splitlines()
         return next(int(row.split()[1]) * 1024 for row in status if row.startswith(name))
 
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what is freed and still resident would be used again, and not show
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
     before = line("VmRSS")
     result = call()
@@ -399,8 +403,7 @@ def test_no_matrix_of_scores_is_allocated() -> None:
     outputs = made.outputs[0].shape[1] * made.outputs[0].shape[2] * 4
     tiles = MACHINE.cores * stack(fuse(made.chain).chain, MACHINE, made.schedule, roles(fuse(made.chain)))
     assert growth(lambda: alone["k"](*ours)) <= outputs + 0.2 * made.bytes + tiles + (1 << 20)
-    # What the measurement shows where there is one; freed memory that is still resident is used again.
-    assert growth(lambda: other["scores"](*plain)) >= scores // 2
+    assert growth(lambda: other["scores"](*plain)) >= scores  # what the measurement shows where there is one
 
 
 def test_masks_that_compare_positions_bound_the_loop() -> None:

@@ -95,4 +95,7 @@ def _zero_branch(expr: Expr) -> int | None:
     """Which operand of a selection is zero."""
     if not isinstance(expr, Apply) or expr.op != "arith.select":
         return None
-    return next((k for k in (1, 2) if isinstance(expr.args[k], Const) and expr.args[k].value == 0), None)  # type: ignore[union-attr]
+    for index, branch in enumerate(expr.args):
+        if index and isinstance(branch, Const) and branch.value == 0:
+            return index
+    return None
