@@ -224,9 +224,11 @@ def performed(dispatch: Any, read: TraceReader) -> frozenset[int]:
     moving: set[int] = set()
     loud: list[Any] = []
 
+    checks = _checks(dispatch)
+
     def visit(op: Any) -> Any:
         name = op.name
-        if name not in SILENT and not name.startswith(_SILENT_DIALECTS):
+        if name not in SILENT and not name.startswith(_SILENT_DIALECTS) and op not in checks:
             loud.append(op)
         return ir.WalkResult.ADVANCE
 
@@ -242,6 +244,27 @@ def performed(dispatch: Any, read: TraceReader) -> frozenset[int]:
         else:
             computing.update(ids)
     return frozenset(computing or moving or read.ids(dispatch.location))
+
+
+def _checks(dispatch: Any) -> set[Any]:
+    """The assertions in a dispatch and of what only they read: code generation drops them.
+
+    An assertion about an operand may end up in the dispatch that gives it, which does none of the operation's work.
+    """
+    found: set[Any] = set()
+    stack: list[Any] = list(marks.walk(dispatch, "cf.assert"))
+    while stack:
+        op = stack.pop()
+        if op in found:
+            continue
+        found.add(op)
+        for operand in op.operands:
+            owner = operand.owner
+            if not isinstance(owner, ir.Block) and all(
+                use.owner.operation in found for result in owner.results for use in result.uses
+            ):
+                stack.append(owner)
+    return found
 
 
 def locate_payloads(module: Any, read: TraceReader) -> None:

@@ -107,13 +107,20 @@ ODD: dict[str, tuple[Any, tuple[torch.Tensor, ...], Any]] = {
     "work for a side effect": (nn.Sequential(nn.Linear(4, 4), nn.Dropout()), (torch.randn(2, 4),), None),
     "arguments changed in place": (lambda x: x.add_(1).mul_(2), (torch.randn(4, 8),), None),
     "fills of the compiler's own": (nn.EmbeddingBag(10, 4), (torch.randint(0, 10, (3, 5)),), None),
+    "an operand checked where it is made": (
+        nn.CrossEntropyLoss(label_smoothing=0.1),
+        (torch.randn(8, 33), torch.randint(0, 33, (8,))),
+        None,
+    ),
 }
 
 
+@pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("name", ODD)
-def test_odd_programs_hold(name: str) -> None:
+def test_odd_programs_hold(name: str, fused: bool) -> None:
     model, args, shapes = ODD[name]
-    verdict = covan_mlir.compile_module(model, args, dynamic_shapes=shapes).verify()
+    options = covan_mlir.CompileOptions(fuse_reductions=fused)
+    verdict = covan_mlir.compile_module(model, args, dynamic_shapes=shapes, options=options).verify()
     assert verdict, str(verdict)
 
 

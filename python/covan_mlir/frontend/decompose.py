@@ -14,6 +14,7 @@ from torch.export import ExportedProgram, ModuleCallEntry, _trace
 from torch.utils import _pytree as pytree
 
 from covan_mlir.errors import ExportError
+from covan_mlir.frontend.complements import unite_complements
 from covan_mlir.frontend.empty import fold_empty
 from covan_mlir.frontend.halves import keep_slices
 from covan_mlir.frontend.numbers import type_numbers
@@ -40,6 +41,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
     type_numbers(decomposed.graph)
     widen_bytes(decomposed.graph)
     keep_slices(decomposed.graph)
+    unite_complements(decomposed.graph)
     decomposed.graph.eliminate_dead_code()  # decompositions leave nodes behind that nobody reads
     return decomposed
 
