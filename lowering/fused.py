@@ -22,18 +22,19 @@ from covan_mlir.lowering.cpu.payoff import does_not_pay
 from covan_mlir.lowering.cuda.generator import Executables
 from covan_mlir.lowering.fusion_record import record
 from covan_mlir.lowering.pipeline import State, Step
+from covan_mlir.lowering.places import Actions, Places, places
 
 log = logging.getLogger(__name__)
 _PREFIX = "fred_"
 """Of the symbols of kernels."""
 
 
-Generator = Callable[[Chain, str], Kernel | Executables | Refusal]
-"""Writes the kernel of a chain under a name."""
+Generator = Callable[[Chain, str, Places], Kernel | Executables | Refusal]
+"""Writes the kernel of a chain under a name, for steps that are at some places in the user's source."""
 
 
 @lru_cache(256)
-def _cpu_kernel(machine: Machine, chain: Chain, name: str) -> Kernel | Refusal:
+def _cpu_kernel(machine: Machine, chain: Chain, name: str, _places: Places) -> Kernel | Refusal:
     from covan_mlir.fred.fuse import fuse
     from covan_mlir.lowering.cpu.generate import generate
 
@@ -59,24 +60,27 @@ class Fusion:
     Attributes:
         generate: writes them.
         weights: how many of the last arguments of ``@main`` hold weights.
-        kernels: by chain, whatever parts it comes from.
+        actions: of the source's parts, where the kernels' line tables name the lines of the source.
+        kernels: by chain and its places, whatever parts it comes from.
         decisions: on chains, in the order in which they were looked at.
         called: symbols of the kernels that the program has.
     """
 
     generate: Generator
     weights: int = 0
-    kernels: dict[Chain, Kernel | Executables | Refusal] = field(default_factory=dict)
+    actions: Actions = field(default_factory=dict)
+    kernels: dict[tuple[Chain, Places], Kernel | Executables | Refusal] = field(default_factory=dict)
     decisions: list[FusionRecord] = field(default_factory=list)
     called: list[str] = field(default_factory=list)
 
     def kernel(self, chain: Chain) -> Kernel | Executables | Refusal:
-        """The kernel of a chain, written once for all chains that compute the same."""
-        plain = untraced(chain)
-        found = self.kernels.get(plain)
+        """The kernel of a chain, written once for all chains that compute the same, where lines matter: there."""
+        plain, where = untraced(chain), places(chain, self.actions)
+        found = self.kernels.get((plain, where))
         if found is None:
-            name = symbol(plain)
-            found = self.kernels[plain] = self.generate(plain, name)
+            before = sum(known == plain for known, _ in self.kernels)
+            name = symbol(plain) + (f"_{before + 1}" if before else "")
+            found = self.kernels[plain, where] = self.generate(plain, name, where)
         return found
 
     def wants(self, chain: Chain) -> bool:

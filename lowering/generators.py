@@ -26,6 +26,11 @@ def of(job: Job) -> Generator | None:
     return None
 
 
+def names_lines(job: Job) -> bool:
+    """Whether code for a job's target has line tables that its kernels' writer fills in."""
+    return job.kind == "cuda"
+
+
 def machine(target: ExecutableTarget) -> Machine:
     """What is known of a CPU that is not here: its vectors, and the rest from the preset of its kind.
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from covan_mlir.dialects.prov_locations import TraceReader
-from covan_mlir.lowering import externals, extra_steps, generators, iree_phases, torch_to_linalg
+from covan_mlir.lowering import externals, extra_steps, generators, inlined, iree_phases, places, torch_to_linalg
 from covan_mlir.lowering.fused import Fusion
 from covan_mlir.lowering.history import HistoryObserver
 from covan_mlir.lowering.pass_history import PassHistory
@@ -81,12 +81,18 @@ def _attempt(
     history = _history(job, observer.read, prints) if observer is not None else None
     phases = PhaseObserver(observer.read) if observer is not None else None
     steps: list[Step] = list(torch_to_linalg.STEPS) if frontend == "linalg" else []
+    attach = inlined.steps(job.functions) if job.attached else ()
+    if attach:
+        steps.insert(min(1, len(steps)), attach[0])
     fusion = None
     if job.fuse and frontend == "linalg" and generator is not None:
-        fusion = Fusion(generator, len(job.weights))
+        actions = places.actions(table) if table is not None and generators.names_lines(job) else {}
+        fusion = Fusion(generator, len(job.weights), actions)
     if fusion is not None:
         steps += fusion.steps()
     steps.append(iree_phases.enter(job.flags, job.devices))
+    if attach:
+        steps.append(attach[1])
     if job.weights and frontend == "linalg":
         steps.append(externals.externalize(job.weights))
     if fusion is not None:

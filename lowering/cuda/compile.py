@@ -8,7 +8,6 @@ import re
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from covan_mlir.lowering.cpu.errors import UnsupportedError
 from covan_mlir.lowering.cuda.alone import function
 from covan_mlir.lowering.cuda.device import Device
 from covan_mlir.lowering.cuda.kernel import CudaKernel, Launch
+from covan_mlir.lowering.cuda.lines import flattened
 from covan_mlir.lowering.targets.cuda import PTX
 
 _TYPES = {
@@ -49,33 +49,22 @@ class Binary:
     shared: int
 
 
-@dataclass(frozen=True)
-class Place:
-    """A line of the user's source."""
-
-    file: str
-    line: int
-
-
 def available() -> bool:
     """Whether Triton is installed."""
     return importlib.util.find_spec("triton") is not None
 
 
-def compile_kernel(kernel: CudaKernel, places: Mapping[str, Place] | None = None) -> tuple[Binary, ...]:
-    """PTX of every launch.
-
-    Args:
-        places: where the user wrote the steps of the chain; the line tables of the PTX name them.
+def compile_kernel(kernel: CudaKernel) -> tuple[Binary, ...]:
+    """PTX of every launch. Its line tables name lines of the generated source; see `covan_mlir.lowering.cuda.lines`.
 
     Raises:
         NoTritonError: the extra is not installed.
         UnsupportedError: Triton refuses the source, or a launch needs more shared memory than there is.
     """
-    return tuple(compile_launch(launch, kernel.device, places) for launch in kernel.launches)
+    return tuple(compile_launch(launch, kernel.device) for launch in kernel.launches)
 
 
-def compile_launch(launch: Launch, device: Device, places: Mapping[str, Place] | None = None) -> Binary:
+def compile_launch(launch: Launch, device: Device) -> Binary:
     """PTX of one launch; see `compile_kernel`."""
     try:
         import triton
@@ -83,7 +72,7 @@ def compile_launch(launch: Launch, device: Device, places: Mapping[str, Place] |
         raise NoTritonError("Triton is not installed: pip install covan-mlir[cuda]") from error
     with _lock, tempfile.TemporaryDirectory() as folder:
         try:
-            text, facts = _translate(launch, device, Path(folder), places or {})
+            text, facts = _translate(launch, device, Path(folder))
         except (triton.CompilationError, RuntimeError) as error:
             raise UnsupportedError(f"Triton refuses {launch.name}: {error}") from error
     if facts["shared"] > device.architecture.shared_memory:
@@ -98,7 +87,7 @@ def compile_launch(launch: Launch, device: Device, places: Mapping[str, Place] |
     )
 
 
-def _translate(launch: Launch, device: Device, folder: Path, places: Mapping[str, Place]) -> tuple[str, dict[str, Any]]:
+def _translate(launch: Launch, device: Device, folder: Path) -> tuple[str, dict[str, Any]]:
     from triton._C.libtriton import ir
     from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import ASTSource, make_backend
@@ -108,7 +97,8 @@ def _translate(launch: Launch, device: Device, folder: Path, places: Mapping[str
     operands = (*launch.inputs, *launch.outputs)
     signature = {name: _TYPES[operand.dtype] for name, operand in zip(made.arg_names, operands, strict=True)}
     aligned = {(n,): [["tt.divisibility", ALIGNMENT]] for n in range(len(operands))}
-    # For 90 Triton writes sm_90a, which no later device runs; what it writes for 89 runs on 90, and after.
+    # For 90 Triton writes sm_90a, which no later device runs. For sm_90 its passes take the device for the one before,
+    # so that no instruction needs the ``a``; only LLVM, which makes PTX of the result, is told of the device.
     wgmma = device.architecture.wgmma
     target = GPUTarget("cuda", device.capability if wgmma else min(device.capability, 89), 32)
     backend = make_backend(target)
@@ -136,43 +126,12 @@ def _translate(launch: Launch, device: Device, folder: Path, places: Mapping[str
     path.write_text(flattened(str(module), str(folder / f"{launch.name}.py"), f"{launch.name}.py"))
     module = ir.parse_mlir_module(str(path), context)
     module.context = context
-    for name in ("ttgir", "llir", "ptx"):
+    for name in ("ttgir", "llir"):
         module = stages[name](module, facts)
-    return placed(str(module), launch, places), facts
-
-
-_CALL = re.compile(r"loc\(callsite\((#?\w+) at (#?\w+)\)\)")
-
-
-def flattened(text: str, path: str, name: str) -> str:
-    """A module whose locations are lines of the generated source only, named without the folder that it was in.
-
-    What Triton inlined from its own library counts as the line that called it.
-    """
-    return _CALL.sub(r"loc(\2)", text).replace(f'loc("{path}":', f'loc("{name}":')
-
-
-def placed(text: str, launch: Launch, places: Mapping[str, Place]) -> str:
-    """PTX whose line tables name the user's lines, where they are known, instead of the generated ones.
-
-    In PTX, because Triton's passes take every line for one of the function's own file.
-    """
-    (number,) = re.findall(rf'^\s*\.file\s+(\d+) "{launch.name}\.py"', text, re.M)
-    files: dict[str, int] = {}
-    first = 1 + max(int(n) for n in re.findall(r"^\s*\.file\s+(\d+) ", text, re.M))
-
-    def replaced(match: re.Match[str]) -> str:
-        for step in launch.lines.get(int(match.group(2)), ()):
-            if step in places:
-                place = places[step]
-                file = files.setdefault(place.file, first + len(files))
-                note = f"{os.path.basename(place.file)}:{place.line}"
-                return f"{match.group(1)}{file} {place.line} {match.group(3)}\t// {note}"
-        return match.group(0)
-
-    text = re.sub(rf"^(\s*\.loc\s+){number} (\d+) (\d+).*$", replaced, text, flags=re.M)
-    declared = "".join(f'\t.file\t{n} "{file}"\n' for file, n in files.items())
-    return re.sub(r"^(\s*\.file\s)", lambda match: declared + match.group(1), text, count=1, flags=re.M)
+    text = str(backend.make_ptx(module, facts, options, device.capability))
+    if not wgmma:
+        text = re.sub(r"^(\.target sm_\d+)a\b", r"\1", text, flags=re.M)
+    return text, facts
 
 
 def without_hidden(text: str, count: int) -> str:
@@ -194,7 +153,12 @@ def without_hidden(text: str, count: int) -> str:
 
 
 def assemble(binary: Binary, device: Device) -> str:
-    """What Triton's own ptxas says of a launch (registers, spills).
+    """What Triton's own ptxas says of a launch; see `assembled`."""
+    return assembled(binary.ptx, device.name)
+
+
+def assembled(text: str, architecture: str) -> str:
+    """What Triton's own ptxas says of PTX (registers, spills).
 
     Raises:
         RuntimeError: it refuses the PTX.
@@ -202,8 +166,8 @@ def assemble(binary: Binary, device: Device) -> str:
     tool = tool_path("ptxas")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.ptx"
-        path.write_text(binary.ptx)
-        command = [tool, "-v", "-lineinfo", f"-arch={device.name}", "-o", str(path.with_suffix(".cubin")), str(path)]
+        path.write_text(text)
+        command = [tool, "-v", "-lineinfo", f"-arch={architecture}", "-o", str(path.with_suffix(".cubin")), str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr)

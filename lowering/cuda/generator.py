@@ -14,7 +14,9 @@ from covan_mlir.lowering.cuda.compile import Binary, NoTritonError, available, c
 from covan_mlir.lowering.cuda.device import DEVICES
 from covan_mlir.lowering.cuda.embed import module_text
 from covan_mlir.lowering.cuda.kernel import CudaKernel
+from covan_mlir.lowering.cuda.lines import placed, renamed
 from covan_mlir.lowering.cuda.schedule import Schedule
+from covan_mlir.lowering.places import Places
 
 log = logging.getLogger(__name__)
 
@@ -43,15 +45,35 @@ class Executables:
     seconds: float
 
 
-def executables(kernel: CudaKernel, binaries: tuple[Binary, ...]) -> Executables:
-    """A compiled kernel in the form that programs embed."""
-    dispatches = tuple(Dispatch(launch.name, launch.inputs, launch.outputs) for launch in kernel.launches)
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel and the PTX of its launches, under a name that all chains share."""
+
+    kernel: CudaKernel
+    binaries: tuple[Binary, ...]
+
+
+_NAME = "fred_kernel_"
+"""Stands for the name of a kernel where it is only known later."""
+
+
+def executables(compiled: Compiled, name: str, places: Places = ()) -> Executables:
+    """A compiled kernel in the form that programs embed.
+
+    Args:
+        places: what its line tables name.
+    """
+    kernel = compiled.kernel
+    where = dict(places)
+    binaries = [renamed(placed(binary, where), _NAME, name) for binary in compiled.binaries]
+    launches = [binary.launch for binary in binaries]
+    dispatches = tuple(Dispatch(launch.name, launch.inputs, launch.outputs) for launch in launches)
     text = module_text(binaries, kernel.device)
-    return Executables(kernel.name, text, kernel.inputs, kernel.outputs, dispatches, kernel.schedule, kernel.seconds)
+    return Executables(name, text, kernel.inputs, kernel.outputs, dispatches, kernel.schedule, kernel.seconds)
 
 
 @lru_cache(256)
-def _kernel(architecture: str, chain: Chain, name: str) -> Executables | Refusal:
+def _compiled(architecture: str, chain: Chain) -> Compiled | Refusal:
     from covan_mlir.lowering.cuda.generate import generate, schedules
 
     device = DEVICES[architecture]
@@ -59,8 +81,8 @@ def _kernel(architecture: str, chain: Chain, name: str) -> Executables | Refusal
     try:
         for schedule in schedules(chain, device)[:TRIES]:
             try:
-                made = generate(chain, device, schedule, name=name)
-                return executables(made, compile_kernel(made))
+                made = generate(chain, device, schedule, name=_NAME)
+                return Compiled(made, compile_kernel(made))
             except UnsupportedError as error:
                 reasons.append(str(error))
         return Refusal(reasons[0] if reasons else f"no tiles of it fit {architecture}")
@@ -71,11 +93,16 @@ def _kernel(architecture: str, chain: Chain, name: str) -> Executables | Refusal
         return Refusal(f"code generation failed: {error!r}")
 
 
-def _without_triton(chain: Chain, name: str) -> Refusal:
+def _kernel(architecture: str, chain: Chain, name: str, places: Places) -> Executables | Refusal:
+    made = _compiled(architecture, chain)
+    return made if isinstance(made, Refusal) else executables(made, name, places)
+
+
+def _without_triton(chain: Chain, name: str, places: Places) -> Refusal:
     return Refusal("Triton is not installed: pip install covan-mlir[cuda]")
 
 
-def cuda_generator(architecture: str) -> Callable[[Chain, str], Executables | Refusal]:
+def cuda_generator(architecture: str) -> Callable[[Chain, str, Places], Executables | Refusal]:
     """The generator for an architecture (``sm_90a``); it remembers what it wrote.
 
     Without Triton every chain is refused, and IREE's own code is used.

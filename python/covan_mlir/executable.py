@@ -20,6 +20,7 @@ from covan_mlir.signature import Leaf, Signature
 from covan_mlir.variant import Variant
 
 if TYPE_CHECKING:
+    from covan_mlir.attaching.attachment import Attached
     from covan_mlir.checking.verdict import Verification
     from covan_mlir.comparing.compare import CompareOptions
     from covan_mlir.comparing.comparison import Comparison
@@ -89,6 +90,7 @@ class Executable:
             if self.info.get("weights") == "arguments":
                 self._bound = [self._read(_dtype(value), value, name) for name, value in weights.items()]
         self._build = pytree.builder(signature.out_tree)
+        self._build_taps = [(tap.name, pytree.builder(tap.tree)) for tap in signature.taps]
         self._flat = not signature.in_tree.children[1].children and all(
             child.kind == "leaf" for child in signature.in_tree.children[0].children
         )
@@ -109,6 +111,11 @@ class Executable:
         """Facts about the compilation; see `Variant`."""
         return self._variant.info
 
+    @property
+    def attachments(self) -> tuple[Attached, ...]:
+        """Operators that `CompileOptions.attach` put on tensors of the model."""
+        return self._variant.attachments
+
     def check_device(self) -> None:
         """See whether there is a program that this machine can run.
 
@@ -123,24 +130,36 @@ class Executable:
             )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the model.
+        """Run the model. What taps give is left out (`call_with_attachments`).
 
         Raises:
             InputError: the arguments do not fit: says which, what was expected, what to do.
             DeviceError: no device of this machine can run it, or the device failed or ran out of memory.
             CovanError: the program failed while it ran.
         """
+        return self._run(args, kwargs, False)[0]
+
+    def call_with_attachments(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Run the model; -> (its results, what each tap gives by the attachment's name).
+
+        Raises:
+            InputError, DeviceError, CovanError: as for a call.
+        """
+        return self._run(args, kwargs, True)
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], taps: bool) -> tuple[Any, dict[str, Any]]:
         leaves, arguments, _, as_numpy = self._checked(args, kwargs)
         assert self._program is not None
         signature = self.signature
         if not signature.states and not any(leaf.mutated for leaf in signature.inputs):
-            return self._results(self._program.invoke([*arguments, *self._bound], len(signature.results)), as_numpy)
+            out = self._program.invoke([*arguments, *self._bound], len(signature.results))
+            return self._results(out, as_numpy, taps)
         with self._stateful:
             held = [self._states.read(state.name) for state in signature.states]
             for state, value in zip(signature.states, held, strict=True):
                 arguments.append(self._read(state.dtype, value))
             out = self._program.invoke([*arguments, *self._bound], len(signature.results))
-            return self._results(out, as_numpy, leaves, held)
+            return self._results(out, as_numpy, taps, leaves, held)
 
     def _checked(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -229,18 +248,19 @@ class Executable:
             self._writers[as_numpy, dtype] = write
         return write
 
-    def _results(self, out: Any, as_numpy: bool, leaves: Sequence[Any] = (), held: Sequence[Any] = ()) -> Any:
+    def _results(
+        self, out: Any, as_numpy: bool, taps: bool, leaves: Sequence[Any] = (), held: Sequence[Any] = ()
+    ) -> tuple[Any, dict[str, Any]]:
         signature = self.signature
         returned: list[Any] = [leaf.value for leaf in signature.outputs]
+        tapped: list[Any] = []
         for index, (kind, target) in enumerate(signature.results):
             if kind == "output":
-                leaf = signature.outputs[target]
-                if leaf.kind == "tensor":
-                    view = out.get_as_object(index, rt.HalBufferView)
-                    returned[target] = self._write(leaf.dtype, as_numpy)(view)
-                else:
-                    value = out.get_variant(index)
-                    returned[target] = bool(value) if leaf.dtype == "bool" else value
+                returned[target] = self._result(out, index, signature.outputs[target], as_numpy)
+                continue
+            if kind == "tap":
+                if taps:
+                    tapped.append(self._result(out, index, signature.tap_leaves[target], as_numpy))
                 continue
             old = leaves[target] if kind == "input" else held[target]
             dtype = signature.inputs[target].dtype if kind == "input" else signature.states[target].dtype
@@ -249,7 +269,14 @@ class Executable:
                 self._states.write(signature.states[target].name, new)
             else:
                 _overwrite(old, new)
-        return self._build(iter(returned))
+        rest = iter(tapped)
+        return self._build(iter(returned)), {name: build(rest) for name, build in self._build_taps if taps}
+
+    def _result(self, out: Any, index: int, leaf: Leaf, as_numpy: bool) -> Any:
+        if leaf.kind == "tensor":
+            return self._write(leaf.dtype, as_numpy)(out.get_as_object(index, rt.HalBufferView))
+        value = out.get_variant(index)
+        return bool(value) if leaf.dtype == "bool" else value
 
     def _check_symbols(self, symbols: Mapping[str, int]) -> None:
         for name, value in symbols.items():
@@ -381,23 +408,23 @@ class Executable:
         )
 
     def kernel_code(self, site: Site | int) -> bytes:
-        """Machine code of the kernel that a site runs.
+        """Code of the kernel that a site runs, as the program holds it: machine code for CPUs, the text of a PTX module
+        for CUDA, a SPIR-V module for Vulkan.
 
         Raises:
             KeyError: there is no such site.
-            CovanError: the program says nothing of its kernels' code: it is for a GPU, or without debug symbols.
+            CovanError: the program does not say where the kernel's code is: the site is no kernel but a copy or a fill,
+                or the program is without debug symbols.
         """
         from covan_mlir import machine_code
 
         kernel = self.lineage.site(site).kernel
-        if not self.target.startswith("cpu"):
-            raise CovanError(f"{kernel} is for {self.target}: machine code can be told apart for CPUs only")
-        code = machine_code.kernels(self._variant.program).get(kernel)
+        kind = self.target.partition(":")[0]
+        read = {"vulkan": machine_code.spirv, "cuda": machine_code.ptx}.get(kind, machine_code.kernels)
+        code = read(self._variant.program).get(kernel)
         if code is None:
-            raise CovanError(
-                f"the program does not say where the code of {kernel} is: "
-                "compile it without --iree-llvmcpu-debug-symbols=false"
-            )
+            hint = "" if kind in ("vulkan", "cuda") else ": compile it without --iree-llvmcpu-debug-symbols=false"
+            raise CovanError(f"the program does not say where the code of {kernel or 'this site'} is{hint}")
         return code
 
     def save(self, path: str | os.PathLike[str]) -> None:

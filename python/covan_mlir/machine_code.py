@@ -1,18 +1,25 @@
 """Machine code of a program's kernels, for those who audit it.
 
-A vmfb holds its CPU executables as ELF images; their debug information says where each kernel begins and ends.
+A vmfb holds its executables for CPUs as ELF images; their debug information says where each kernel begins and ends.
+Those for CUDA are PTX, those for Vulkan SPIR-V, in flatbuffers, where each is preceded by its length.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import re
+import struct
 from collections.abc import Iterator
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 _MAGIC = b"\x7fELF"
+_LENGTH = struct.Struct("<I")
+_ENTRY = re.compile(rb"\.visible \.entry (\w+)\(")
+_SPIRV = struct.pack("<I", 0x07230203)
+_ENTRY_POINT = 15
 
 
 def kernels(program: bytes | memoryview) -> dict[str, bytes]:
@@ -21,6 +28,48 @@ def kernels(program: bytes | memoryview) -> dict[str, bytes]:
     for image in images(program):
         found |= {name: code for name, (_, code) in located_kernels(image).items()}
     return found
+
+
+def ptx(program: bytes | memoryview) -> dict[str, bytes]:
+    """PTX module of each kernel of a program for CUDA, by entry point."""
+    data = bytes(program)
+    found: dict[str, bytes] = {}
+    for match in _ENTRY.finditer(data):
+        start = data.rfind(b"\0", 0, match.start()) + 1
+        end = data.find(b"\0", start)
+        if start >= _LENGTH.size and _LENGTH.unpack_from(data, start - _LENGTH.size)[0] == end - start:
+            found[match.group(1).decode()] = data[start:end]
+    return found
+
+
+def spirv(program: bytes | memoryview) -> dict[str, bytes]:
+    """SPIR-V module of each kernel of a program for Vulkan, by entry point (SPIR-V specification, section 2.3)."""
+    data = bytes(program)
+    found: dict[str, bytes] = {}
+    at = data.find(_SPIRV)
+    while at >= 0:
+        if at >= _LENGTH.size and (module := _module(data, at)) is not None:
+            found |= dict.fromkeys(_entry_points(module), module)
+        at = data.find(_SPIRV, at + 1)
+    return found
+
+
+def _module(data: bytes, at: int) -> bytes | None:
+    (words,) = _LENGTH.unpack_from(data, at - _LENGTH.size)
+    return data[at : at + 4 * words] if 5 <= words <= (len(data) - at) // 4 else None
+
+
+def _entry_points(module: bytes) -> Iterator[str]:
+    words = struct.unpack(f"<{len(module) // 4}I", module)
+    at = 5  # after the header
+    while at < len(words):
+        operation, length = words[at] & 0xFFFF, words[at] >> 16
+        if length == 0:
+            return  # four bytes of some weight, not a module
+        if operation == _ENTRY_POINT:
+            text = module[4 * (at + 3) : 4 * (at + length)]
+            yield text.partition(b"\0")[0].decode(errors="replace")
+        at += length
 
 
 def located_kernels(image: ELFFile) -> dict[str, tuple[int, bytes]]:

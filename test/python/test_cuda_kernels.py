@@ -20,10 +20,12 @@ from torch import Tensor
 
 from covan_mlir.fred.chain import Axis, Chain, Input
 from covan_mlir.lowering.cpu.errors import UnsupportedError
-from covan_mlir.lowering.cuda.compile import Binary, Place, assemble, available, compile_kernel, without_hidden
+from covan_mlir.lowering.cuda.compile import Binary, assemble, available, compile_kernel, without_hidden
 from covan_mlir.lowering.cuda.device import DEVICES
 from covan_mlir.lowering.cuda.generate import generate, schedules
 from covan_mlir.lowering.cuda.kernel import CudaKernel
+from covan_mlir.lowering.cuda.lines import placed
+from covan_mlir.lowering.places import Place
 
 pytestmark = pytest.mark.skipif(not available(), reason="Triton is not installed (pip install covan-mlir[cuda])")
 
@@ -228,9 +230,8 @@ def test_statements_say_what_they_do() -> None:
 @pytest.fixture(scope="module")
 def hopper() -> Binary:
     chain = attention(16, 1024, 1024, 64, "causal", dtype="f16")
-    places = {"s": Place("/model/blocks.py", 41), "o": Place("/model/blocks.py", 43)}
-    (binary,) = compile_kernel(generate(chain, HOPPER), places)
-    return binary
+    (binary,) = compile_kernel(generate(chain, HOPPER))
+    return placed(binary, {"s": Place("/model/blocks.py", 41, "scores"), "o": Place("/model/blocks.py", 43)})
 
 
 def spills(binary: Binary, architecture: str) -> int:
@@ -265,6 +266,9 @@ def test_line_tables_name_the_model(hopper: Binary) -> None:
         if "wgmma.mma_async" in line:
             products.add(where)
     assert products == {("/model/blocks.py", "41"), ("/model/blocks.py", "43")}
+    # A named action is a function that is inlined there.
+    assert re.search(r"\.loc\s+\d+ 41 \d+, function_name (\$\w+), inlined_at", hopper.ptx)
+    assert "".join(f".b8 {n}\n" for n in b"scores\0") in hopper.ptx
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_86", "sm_89", "sm_90"])
@@ -279,8 +283,9 @@ def test_other_architectures_assemble(architecture: str) -> None:
     rows = {"sm_80": "layer_norm", "sm_86": "softmax", "sm_89": "cross_entropy", "sm_90": "var"}[architecture]
     for chain in (attend, row_cases(512, 3000)[rows][0]):
         for binary in compile_kernel(generate(chain, device)):
-            # What runs on the architecture before runs on 9.0, too; sm_90a would run on nothing else.
-            assert f".target {'sm_89' if architecture == 'sm_90' else architecture}" in binary.ptx
+            # sm_90 without an ``a``, as all that runs on what comes after, too.
+            assert re.findall(r"^\.target (\S+)", binary.ptx, re.M) == [architecture]
+            assert ".version 8.0" in binary.ptx
             assert spills(binary, architecture) == 0
 
 

@@ -156,6 +156,6 @@ def test_a_program_for_cuda_holds_the_kernels_of_its_chains() -> None:
 
 def test_without_triton_reductions_are_left_to_iree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generator, "available", lambda: False)
-    refusal = generator.cuda_generator("sm_80")(row_cases(4, 100)["softmax"][0], "k")
+    refusal = generator.cuda_generator("sm_80")(row_cases(4, 100)["softmax"][0], "k", ())
     assert isinstance(refusal, Refusal)
     assert "pip install covan-mlir[cuda]" in refusal.reason

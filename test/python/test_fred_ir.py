@@ -27,6 +27,7 @@ from covan_mlir.lowering import torch_to_linalg
 from covan_mlir.lowering.cpu.kernel import Refusal
 from covan_mlir.lowering.fused import Fusion
 from covan_mlir.lowering.pipeline import State
+from covan_mlir.lowering.places import Places
 from covan_mlir.passes.axis_groups import AxisGroups
 from covan_mlir.passes.registry import parse_pipeline
 
@@ -317,7 +318,7 @@ def test_what_is_refused_stays_as_it_was(caplog: pytest.LogCaptureFixture) -> No
     before = str(module)
     asked: list[Chain] = []
 
-    def refuse(chain: Chain, name: str) -> Refusal:
+    def refuse(chain: Chain, name: str, _places: Places) -> Refusal:
         asked.append(chain)
         return Refusal("not today")
 
