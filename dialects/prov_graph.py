@@ -46,6 +46,7 @@ _TRANSPARENT = frozenset(
         "hal.tensor.barrier",
         "util.optimization_barrier",
         "builtin.unrealized_conversion_cast",
+        "scf.execute_region",
     }
 )
 # Those that stand for all of their operands; of others it is the first, behind which stand sizes.
@@ -112,6 +113,8 @@ class TraceGraph:
 
     def _operation(self, op: Any, name: str, operands: Sequence[Any]) -> None:
         ids = sorted(self._read.ids(op.location))
+        if name == "scf.execute_region":  # a barrier (`covan_mlir.lowering.inlined`): what it yields
+            operands = list(list(op.regions[0].blocks[0])[-1].operation.operands)
         transparent = name in _TRANSPARENT or name.startswith(_TRANSPARENT_DIALECTS)
         inputs = self._of(operands[:1] if transparent and name not in _LISTS else [*operands, *self._captured(op)])
         if transparent or not ids:

@@ -83,11 +83,11 @@ def _attempt(
     steps: list[Step] = list(torch_to_linalg.STEPS) if frontend == "linalg" else []
     attach = inlined.steps(job.functions) if job.attached else ()
     if attach:
-        steps.insert(min(1, len(steps)), attach[0])
+        steps.insert(0, attach[0])
     fusion = None
     if job.fuse and frontend == "linalg" and generator is not None:
         actions = places.actions(table) if table is not None and generators.names_lines(job) else {}
-        fusion = Fusion(generator, len(job.weights), actions)
+        fusion = Fusion(generator, len(job.weights), job.sizes, actions)
     if fusion is not None:
         steps += fusion.steps()
     steps.append(iree_phases.enter(job.flags, job.devices))

@@ -18,6 +18,9 @@ _PUBLIC = {
     "group": "covan_mlir.groups",
     "Executable": "covan_mlir.executable",
     "CompileOptions": "covan_mlir.options",
+    "Attachment": "covan_mlir.attaching.attachment",
+    "Attached": "covan_mlir.attaching.attachment",
+    "MlirFunction": "covan_mlir.attaching.attachment",
     "Lineage": "covan_mlir.lineage",
     "Action": "covan_mlir.lineage",
     "Part": "covan_mlir.lineage",
@@ -40,6 +43,9 @@ _PUBLIC = {
 __all__ = ["__version__", *sorted(_PUBLIC)]
 
 if TYPE_CHECKING:
+    from covan_mlir.attaching.attachment import Attached as Attached
+    from covan_mlir.attaching.attachment import Attachment as Attachment
+    from covan_mlir.attaching.attachment import MlirFunction as MlirFunction
     from covan_mlir.compile import compile_module as compile_module
     from covan_mlir.dynamo import last_compiled as last_compiled
     from covan_mlir.errors import ArtifactError as ArtifactError

@@ -23,6 +23,7 @@ from covan_mlir import __version__, json_checks, lineage_json, lineage_schema
 from covan_mlir import artifact_schema as schema
 from covan_mlir import signature as signature_module
 from covan_mlir.artifact_zip import FORMAT, SIGNATURE, Refusal, members_of, read_archive, write_archive
+from covan_mlir.attaching.attachment import Attached, digest
 from covan_mlir.errors import ArtifactError, TargetError
 from covan_mlir.lineage import Lineage
 from covan_mlir.signature import Leaf, Signature
@@ -147,9 +148,12 @@ def read(path: str | os.PathLike[str]) -> Contents:
                 _lineage(jsons[members_of(index)[1]]),
                 row["info"],
                 row["requires"],
+                tuple(Attached.from_json(it) for it in row.get("attachments", ())),
             )
             for index, row in enumerate(manifest["variants"])
         )
+        for variant in variants:
+            _check_attachments(variant, signature)
 
     def blobs(folder: str) -> dict[str, Blob]:
         rows = manifest[folder]
@@ -222,17 +226,40 @@ def _describe(contents: Contents) -> tuple[dict[str, Any], dict[str, bytes]]:
         "versions": dict(contents.versions),
         "inputs": [_readable(leaf) for leaf in contents.signature.inputs],
         "outputs": [_readable(leaf) for leaf in contents.signature.outputs],
-        "variants": [
-            {"target": it.target, "requires": dict(it.requires), "info": dict(it.info)} for it in contents.variants
-        ],
+        "variants": [_variant_row(it) for it in contents.variants],
         "weights": _rows("weights", contents.weights),
         "states": _rows("states", contents.states),
     }
     return manifest, jsons
 
 
+def _variant_row(it: Variant) -> dict[str, Any]:
+    row: dict[str, Any] = {"target": it.target, "requires": dict(it.requires), "info": dict(it.info)}
+    if it.attachments:
+        row["attachments"] = [attached.to_json() for attached in it.attachments]
+    return row
+
+
+def _check_attachments(variant: Variant, signature: Signature) -> None:
+    """Attached operators are what they were when they were compiled."""
+    taps = [it.name for it in variant.attachments if it.mode == "tap"]
+    if taps != [tap.name for tap in signature.taps]:
+        raise Refusal("refused: the attachments and the program's taps differ", "Compile the model again.")
+    for it in variant.attachments:
+        try:
+            same = digest(it, variant.lineage) == it.sha256
+        except KeyError:
+            same = False
+        if not same:
+            raise Refusal(
+                f"refused: the attached operator {it.name!r} is not the one that was compiled: its SHA-256 differs",
+                "Compile the model again.",
+            )
+
+
 def _leaves(signature: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [*signature["inputs"], *signature["outputs"]]
+    taps = [leaf for tap in signature.get("taps", ()) for leaf in tap["leaves"]]
+    return [*signature["inputs"], *signature["outputs"], *taps]
 
 
 def _readable(leaf: Leaf) -> str:

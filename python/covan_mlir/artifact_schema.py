@@ -52,8 +52,38 @@ def _digest(value: Any, where: str) -> None:
 _BLOB = want.mapping(
     {"name": want.text, "member": want.text, "dtype": want.one_of(*ITEM_SIZES), "shape": want.items(want.natural)},
 )
+_AMOUNT = want.exactly(int, float)
+_WAY = want.one_of("at hand", "split", "recompute")
+_TEXTS = want.items(want.text)
+_COST = want.mapping(
+    {
+        "chosen": _WAY,
+        "places": want.items(want.mapping({"way": _WAY, "bytes": _AMOUNT, "flops": _AMOUNT, "seconds": _AMOUNT})),
+        "before": _TEXTS,
+        "after": _TEXTS,
+        "bytes": _AMOUNT,
+        "flops": _AMOUNT,
+        "seconds": _AMOUNT,
+    }
+)
+_ATTACHED = want.mapping(
+    {
+        "name": want.text,
+        "target": want.text,
+        "mode": want.one_of("tap", "replace"),
+        "actions": _TEXTS,
+        "types": _TEXTS,
+        "sites": want.items(want.natural),
+        "fate": want.one_of("dispatched", "view", "merged"),
+        "source": want.text,
+        "constants": want.map_of(_digest),
+        "sha256": _digest,
+        "cost": _COST,
+    }
+)
 _VARIANT = want.mapping(
-    {"target": want.text, "requires": want.map_of(want.anything), "info": want.map_of(want.anything)}
+    {"target": want.text, "requires": want.map_of(want.anything), "info": want.map_of(want.anything)},
+    {"attachments": want.items(_ATTACHED)},
 )
 _MANIFEST = want.mapping(
     {
@@ -168,10 +198,11 @@ _SIGNATURE = want.mapping(
         "states": want.items(
             want.mapping({"name": want.text, "dtype": want.one_of(*ITEM_SIZES), "shape": want.items(want.natural)})
         ),
-        "results": want.items(want.row(want.one_of("state", "input", "output"), want.natural)),
+        "results": want.items(want.row(want.one_of("state", "input", "output", "tap"), want.natural)),
         "parameters": want.items(want.text),
         "symbols": want.map_of(want.row(want.optional(want.integer), want.optional(want.integer))),
-    }
+    },
+    {"taps": want.items(want.mapping({"name": want.text, "tree": _tree, "leaves": want.items(_leaf)}))},
 )
 
 
@@ -182,11 +213,21 @@ def check_signature(row: Any, form: int) -> None:
     for tree, leaves in (("in_tree", "inputs"), ("out_tree", "outputs")):
         if _leaf_count(row[tree]) != len(row[leaves]):
             want.fail(f"signature.json.{tree}", f"has {_leaf_count(row[tree])} leaves for {len(row[leaves])} {leaves}")
+    taps = row.get("taps", ())
+    tapped = [leaf for tap in taps for leaf in tap["leaves"]]
+    for tap in taps:
+        if _leaf_count(tap["tree"]) != len(tap["leaves"]):
+            want.fail("signature.json.taps", f"gives {tap['name']!r} other leaves than its structure has")
+    if len({tap["name"] for tap in taps}) != len(taps):
+        want.fail("signature.json.taps", "gives two of them the same name")
+    if sorted(index for kind, index in row["results"] if kind == "tap") != list(range(len(tapped))):
+        want.fail("signature.json.results", "does not name each leaf of the taps once")
     sizes = {"state": len(row["states"]), "input": len(row["inputs"]), "output": len(row["outputs"])}
+    sizes["tap"] = len(tapped)
     for kind, index in row["results"]:
         if index >= sizes[kind]:
             want.fail("signature.json.results", f"names {kind} {index} of {sizes[kind]}")
-    for leaf in (*row["inputs"], *row["outputs"]):
+    for leaf in (*row["inputs"], *row["outputs"], *tapped):
         if any(type(size) is int and size < 0 for size in leaf.get("shape", ())):
             want.fail("signature.json", f"{leaf['name']!r} has a negative size")
 

@@ -13,8 +13,10 @@ from typing import Any
 import torch
 
 from covan_mlir import __version__
+from covan_mlir.attaching import attach
+from covan_mlir.attaching.mlir import functions, has_own
 from covan_mlir.collector import uncollected
-from covan_mlir.errors import CompileError, Diagnostic, TagError, TargetError
+from covan_mlir.errors import CompileError, Diagnostic, InputError, TagError, TargetError
 from covan_mlir.executable import Executable
 from covan_mlir.frontend.capture import Capture, Model, capture
 from covan_mlir.frontend.groups import groups
@@ -97,6 +99,47 @@ def compile_captured(
     tell: Callable[[str], None] = lambda step: None,
 ) -> Executable:
     """Compile a program that is exported already; see `compile_module`."""
+    if options.attach and not provenance:
+        raise InputError("what is attached is placed by the lineage: compile with provenance=True")
+    origin = Origin(captured, options)
+    attached: attach.Plan | None = None
+    plain: Sequence[Variant] = ()
+    if options.attach:
+        with _export_lock, uncollected():
+            tell("attach")
+            attached = attach.plan(captured, options.attach)
+        tell("compile without attachments")
+        _, plain = _compiled(captured, goals, options, provenance, rules, tell)
+        with _export_lock, uncollected():
+            attached = attach.placed(attached, [it.lineage for it in plain])
+        captured = attached.captured
+        origin = Origin(captured, replace(options, attach={}))
+    imported, variants = _compiled(captured, goals, options, provenance, rules, tell)
+    if attached is not None:
+        for number, (before, it) in enumerate(zip(plain, variants, strict=True)):
+            attach.tag(attached, it.lineage)
+            variants[number] = replace(it, attachments=attach.records(attached, before.lineage, it.lineage))
+    tell("load")
+    return Executable(
+        variants,
+        imported.signature,
+        device=options.device,
+        weights=imported.weights,
+        states=_ModuleState(captured),
+        versions={"covan": __version__, **{name: importlib.metadata.version(name) for name in _TOOLS}},
+        origin=origin,
+    )
+
+
+def _compiled(
+    captured: Capture,
+    goals: Sequence[targets.Target],
+    options: CompileOptions,
+    provenance: bool,
+    rules: Sequence[TagRule],
+    tell: Callable[[str], None],
+) -> tuple[Imported, list[Variant]]:
+    """The program of an exported model for each target."""
     trace = options.trace if provenance else "phases"
     with _export_lock, uncollected():
         tell("import")
@@ -121,8 +164,11 @@ def compile_captured(
         provenance=provenance,
         reproducer=options.reproducer,
         trace=trace,
+        sizes=imported.signature.size_names,
         fuse=options.fuse_reductions,
         extra=options.extra_steps,
+        functions=functions(captured.program.graph),
+        attached=has_own(captured.program.graph),
     )
     variants = []
     for goal in goals:
@@ -132,16 +178,7 @@ def compile_captured(
         flags = (*own, *options.iree_flags)
         job = replace(job, flags=flags, target=goal.name, kind=goal.kind, devices=goal.devices, target_flags=own)
         variants.append(_variant(goal, job, imported, tagged, options, tell))
-    tell("load")
-    return Executable(
-        variants,
-        imported.signature,
-        device=options.device,
-        weights=imported.weights,
-        states=_ModuleState(captured),
-        versions={"covan": __version__, **{name: importlib.metadata.version(name) for name in _TOOLS}},
-        origin=Origin(captured, options),
-    )
+    return imported, variants
 
 
 def _variant(

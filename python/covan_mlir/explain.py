@@ -94,7 +94,7 @@ def fates_text(lineage: Lineage, actions: Iterable[Action]) -> str:
     for action in actions:
         fate = _fate(lineage, action)
         lines.append(f"{action.name} ({action.op.removesuffix('.default')})")
-        lines.append(f"{_GAP}{_became(lineage, fate) if fate else 'is performed by no site'}")
+        lines.append(f"{_GAP}{became(lineage, fate) if fate else 'is performed by no site'}")
         if tags := lineage.tags(action):
             lines.append(f"{_GAP}tags: {', '.join(sorted(tags))}")
         if groups := [group.name for group in lineage.groups if action.id in group.actions]:
@@ -102,7 +102,8 @@ def fates_text(lineage: Lineage, actions: Iterable[Action]) -> str:
     return "".join(f"{_fit(line, _WIDTH)}\n" for line in lines)
 
 
-def _became(lineage: Lineage, fate: Fate) -> str:
+def became(lineage: Lineage, fate: Fate) -> str:
+    """A fate in words."""
     sites = _numbers(fate.sites)
     reads = "index" if len(fate.sites) > 1 else "indexes"
     match fate.kind:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
+
+from covan_mlir.attaching.attachment import Attach, attachments
 
 Frontend = Literal["auto", "linalg", "torch"]
 Trace = Literal["phases", "passes"]
@@ -35,6 +37,9 @@ class CompileOptions:
         extra_steps: the user's own steps of the compiler, ``("torch-to-linalg", "/path/to/steps.py:function")``: the
             function is called after the step of that name, in the compiler's process; see
             `covan_mlir.lowering.extra_steps`.
+        attach: operators of the user's own on tensors of the model: ``{"features.3.conv": fn}``, by action name or id,
+            module path or source line; a torch function or module of one tensor, an `MlirFunction`, or an `Attachment`
+            that says more, or several of these (docs/attaching.md).
     """
 
     iree_flags: tuple[str, ...] = ()
@@ -46,6 +51,7 @@ class CompileOptions:
     trace: Trace = "phases"
     fuse_reductions: bool = True
     extra_steps: tuple[tuple[str, str], ...] = ()
+    attach: Attach = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         flags: object = self.iree_flags  # callers without a type checker pass one string, or a list
@@ -64,15 +70,17 @@ class CompileOptions:
             raise ValueError(f"timeout is a positive number of seconds or None, not {self.timeout}")
         if self.device not in ("auto", "local-task", "local-sync"):
             raise ValueError(f"device is 'auto', 'local-task' or 'local-sync', not {self.device!r}")
+        attachments(self.attach)
         if self.trace not in ("phases", "passes"):
             raise ValueError(f"trace is 'phases' or 'passes', not {self.trace!r}")
 
     def to_json(self) -> dict[str, Any]:
-        """What decides on the program; `from_json` gives options that compile the same model to the same program."""
-        row = asdict(self)
-        for name in ("timeout", "reproducer"):
-            del row[name]
-        return row
+        """What decides on the program; `from_json` gives options that compile the same model to the same program.
+
+        Attached operators are no option that a file can hold: the executable lists them (`Executable.attachments`).
+        """
+        left_out = ("timeout", "reproducer", "attach")
+        return {it.name: getattr(self, it.name) for it in fields(self) if it.name not in left_out}
 
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> CompileOptions:

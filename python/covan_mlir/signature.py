@@ -74,11 +74,21 @@ class State:
 
 
 @dataclass(frozen=True)
+class Tap:
+    """What an attached operator gives beside the model's own results."""
+
+    name: str
+    tree: Tree
+    leaves: tuple[Leaf, ...]
+
+
+@dataclass(frozen=True)
 class Signature:
     """Inputs, outputs and state of the entry point.
 
     The program's parameters are the tensors and scalars among ``inputs`` in order, then ``states``. Its results are
-    named by ``results``: ``("state", i)``, ``("input", i)`` (new value of mutated input leaf i) or ``("output", i)``.
+    named by ``results``: ``("state", i)``, ``("input", i)`` (new value of mutated input leaf i), ``("output", i)``, or
+    ``("tap", i)`` (leaf i of all taps together).
 
     Attributes:
         in_tree: structure of ``(args, kwargs)``.
@@ -95,9 +105,27 @@ class Signature:
     parameters: tuple[str, ...] = ()
     symbols: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
     function: str = "main"
+    taps: tuple[Tap, ...] = ()
+
+    @property
+    def tap_leaves(self) -> tuple[Leaf, ...]:
+        """Leaves of all taps, in order."""
+        return tuple(leaf for tap in self.taps for leaf in tap.leaves)
+
+    @property
+    def size_names(self) -> tuple[tuple[str, ...], ...]:
+        """For each tensor and scalar among the inputs: its sizes as expressions over symbols, "" where they are
+        numbers; of a scalar the symbol that it binds."""
+        found = []
+        for leaf in self.inputs:
+            if leaf.kind == "tensor":
+                found.append(tuple(size if isinstance(size, str) else "" for size in leaf.shape))
+            elif leaf.kind == "scalar":
+                found.append((leaf.symbol,))
+        return tuple(found)
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        row = {
             "format": FORMAT,
             "function": self.function,
             "in_tree": self.in_tree.to_json(),
@@ -109,6 +137,12 @@ class Signature:
             "parameters": list(self.parameters),
             "symbols": {name: list(bounds) for name, bounds in self.symbols.items()},
         }
+        if self.taps:
+            row["taps"] = [
+                {"name": tap.name, "tree": tap.tree.to_json(), "leaves": [leaf.to_json() for leaf in tap.leaves]}
+                for tap in self.taps
+            ]
+        return row
 
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> Signature:
@@ -122,6 +156,10 @@ class Signature:
             parameters=tuple(row["parameters"]),
             symbols={name: (low, high) for name, (low, high) in row["symbols"].items()},
             function=row["function"],
+            taps=tuple(
+                Tap(tap["name"], Tree.from_json(tap["tree"]), tuple(Leaf.from_json(leaf) for leaf in tap["leaves"]))
+                for tap in row.get("taps", ())
+            ),
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from covan_mlir.attaching.attachment import Attached
 from covan_mlir.lineage import Lineage
 
 
@@ -20,6 +21,7 @@ class Variant:
         info: facts about the compilation, as JSON: ``frontend`` (``linalg`` or ``torch``), ``seconds`` per step,
             ``flags``, ``flops`` and ``elements`` of one call.
         requires: what a device must offer to run it; see `covan_mlir.runtime.requirements`.
+        attachments: operators of the user's own in it.
     """
 
     target: str
@@ -27,3 +29,4 @@ class Variant:
     lineage: Lineage
     info: Mapping[str, Any]
     requires: Mapping[str, Any] = field(default_factory=dict)
+    attachments: tuple[Attached, ...] = ()

@@ -23,9 +23,10 @@ def main(folder: Path) -> None:
     executable = load(folder / "program.covan")
     rows = json.loads((folder / "inputs.json").read_text())
     args, kwargs = pytree.unflatten(executable.signature.in_tree, [_read(folder, row) for row in rows])
-    results = pytree.flatten(executable(*args, **kwargs))[0]
+    results = pytree.flatten(executable.call_with_attachments(*args, **kwargs))[0]
+    outputs = (*executable.signature.outputs, *executable.signature.tap_leaves)
     written: list[dict[str, Any]] = []
-    for index, (leaf, value) in enumerate(zip(executable.signature.outputs, results, strict=True)):
+    for index, (leaf, value) in enumerate(zip(outputs, results, strict=True)):
         if leaf.kind != "tensor":
             written.append({"value": None})
             continue

@@ -81,7 +81,7 @@ class Prober:
         self.compilations += 1
         try:
             executable = compile_captured(
-                replace(self.captured, program=program), targets.parse_all(self.target), self.options
+                replace(self.captured, program=program, taps=()), targets.parse_all(self.target), self.options
             )
         except (CompileError, ExportError) as error:
             raise ProbeError(f"it does not compile: {str(error).splitlines()[0]}") from error

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -13,6 +12,7 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from covan_mlir.frontend.dtypes import NAMES
+from covan_mlir.frontend.rebuild import copied, program_of
 
 
 def observable(node: Node) -> bool:
@@ -43,16 +43,15 @@ def tapped(
             dead code; what the program writes to buffers and arguments is not.
         strides: of nodes that are too large: only every n-th element along the longest dimension is returned.
     """
-    module = copy.deepcopy(program.graph_module)
+    module = copied(program)
     graph = module.graph
-    for old, new in zip(program.graph.nodes, graph.nodes, strict=True):
-        new.name = old.name  # copying renames what is called as a builtin is, such as "input"
     by_name = {node.name: node for node in graph.nodes}
     # A tensor that is written to later is returned as it was when it was made.
     copies = mutates(graph)
     taps = [_sampled(by_name[name], (strides or {}).get(name, 1), copies) for name in names]
     output = graph.output_node()
-    results = list(output.args[0])
+    returned: Any = output.args[0]
+    results: list[Any] = list(returned)
     specs = list(program.graph_signature.output_specs)
     if not keep:
         kept = [pair for pair in zip(results, specs, strict=True) if pair[1].kind not in (OutputKind.USER_OUTPUT,)]
@@ -60,24 +59,8 @@ def tapped(
     results += taps
     specs += [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(name=node.name), None) for node in taps]
     output.args = (tuple(results),)
-    module.recompile()
     user = sum(spec.kind in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT) for spec in specs)
-    root, *calls = program.module_call_graph
-    assert root.signature is not None
-    flat = pytree.tree_structure(tuple(range(user)))
-    # Names of results, which torch leaves out as well: decompositions rename them, and torch's check then fails.
-    signature = dataclasses.replace(root.signature, outputs=[], out_spec=flat)
-    return ExportedProgram(
-        root=module,
-        graph=graph,
-        graph_signature=dataclasses.replace(program.graph_signature, output_specs=specs),
-        state_dict=program.state_dict,
-        range_constraints=dict(program.range_constraints),
-        module_call_graph=[dataclasses.replace(root, signature=signature), *calls],
-        example_inputs=program.example_inputs,
-        constants=program.constants,
-        verifiers=program.verifiers,
-    )
+    return program_of(program, module, specs, pytree.tree_structure(tuple(range(user))))
 
 
 def _sampled(node: Node, stride: int, copies: bool) -> Node:

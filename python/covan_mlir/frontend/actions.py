@@ -80,11 +80,12 @@ def _needed(graph: torch.fx.Graph) -> set[Node]:
             continue
         found.add(node)
         stack += node.all_input_nodes
-        stack += [user for user in node.users if _writes(user, node)]
+        stack += [user for user in node.users if writes(user, node)]
     return found
 
 
-def _writes(node: Node, to: Node) -> bool:
+def writes(node: Node, to: Node) -> bool:
+    """Whether a call writes to a value that it is given."""
     if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable:
         return False
     arguments = node.target._schema.arguments

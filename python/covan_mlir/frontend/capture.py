@@ -32,11 +32,14 @@ class Capture:
         program: as exported, before decompositions.
         owner: the module whose buffers a call updates, or None when the program itself holds its state.
         parameters: names of the model's positional-or-keyword parameters.
+        taps: names and structures of what attached operators give beside the model's own results: the program returns
+            ``(results, {name: tap})`` if there are any.
     """
 
     program: ExportedProgram
     owner: torch.nn.Module | None
     parameters: tuple[str, ...]
+    taps: tuple[tuple[str, torch.utils._pytree.TreeSpec], ...] = ()
 
     def state(self, name: str) -> torch.Tensor:
         """The tensor that holds the buffer ``name`` now: the module's own where there is one."""

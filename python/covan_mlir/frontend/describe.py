@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from torch.fx import Node
 from covan_mlir import pytree
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend.capture import Capture
-from covan_mlir.signature import Dim, Leaf, Signature, State
+from covan_mlir.signature import Dim, Leaf, Signature, State, Tap
 
 _SCALARS = {SymIntArgument: "int", SymFloatArgument: "float", SymBoolArgument: "bool"}
 
@@ -81,6 +82,8 @@ def describe(captured: Capture, decomposed: ExportedProgram) -> Description:
     if missing:
         raise ExportError(f"the model changes {missing}, which are parameters: only buffers can be changed in a call")
     returned = list(decomposed.graph.output_node().args[0])
+    call_spec = captured.program.call_spec  # decomposition flattens the result
+    out_spec = call_spec.out_spec.child(0) if captured.taps else call_spec.out_spec
     outputs: list[Leaf] = []
     results: list[tuple[str, int]] = []
     nodes: list[Node] = []
@@ -97,19 +100,26 @@ def describe(captured: Capture, decomposed: ExportedProgram) -> Description:
             outputs.append(leaf)
             if leaf.kind == "constant":
                 continue
-            results.append(("output", len(outputs) - 1))
+            index = len(outputs) - 1
+            own = index < out_spec.num_leaves
+            results.append(("output", index) if own else ("tap", index - out_spec.num_leaves))
         else:
             raise ExportError(
                 f"the model returns a {item.kind.name.lower().replace('_', ' ')}, which cannot be compiled"
             )
         nodes.append(node)
 
-    call_spec = captured.program.call_spec  # decomposition flattens the result
+    count = out_spec.num_leaves
+    taps = iter(outputs[count:])
     signature = Signature(
         in_tree=_tree(call_spec.in_spec, len(inputs)),
-        out_tree=_tree(call_spec.out_spec, len(outputs)),
+        out_tree=_tree(out_spec, count),
         inputs=tuple(inputs),
-        outputs=tuple(outputs),
+        outputs=tuple(outputs[:count]),
+        taps=tuple(
+            Tap(name, _tree(spec, spec.num_leaves), tuple(itertools.islice(taps, spec.num_leaves)))
+            for name, spec in captured.taps
+        ),
         states=tuple(_state(name, node) for name, node in buffers.items()),
         results=tuple(results),
         parameters=captured.parameters,

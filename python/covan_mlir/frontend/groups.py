@@ -12,6 +12,8 @@ from covan_mlir.frontend.actions import calls
 from covan_mlir.groups import PREFIX
 from covan_mlir.lineage import Frame, Group
 
+ATTACHED = "covan.attached"
+"""Key in the metadata of nodes of attached operators: the attachment's name."""
 _Call = tuple[str, tuple[tuple[str, int], ...], str, str]
 """Of a function: the module call that it runs in, the lines that lead to it, its file, its name."""
 
@@ -25,7 +27,9 @@ def groups(exported: torch.fx.Graph) -> tuple[tuple[Group, ...], Mapping[int, fr
     nodes = list(calls(exported))
     marked, tags = _marked(nodes)
     known = {name for name, _ in marked}
-    seen = [row for row in _functions(nodes) if row[0] not in known]
+    # Attached operators stand between the model's own, and do not end the calls of its functions.
+    owners = dict.fromkeys(node.meta.get(ATTACHED, "") for node in nodes)
+    seen = [row for owner in owners for row in _functions(nodes, owner) if row[0] not in known]
     counts: dict[str, int] = {}
     found = []
     for (name, actions), kind in sorted(
@@ -49,8 +53,8 @@ def _marked(nodes: Iterable[Node]) -> tuple[list[tuple[str, list[int]]], dict[in
     return list(found.values()), tags
 
 
-def _functions(nodes: Iterable[Node]) -> list[tuple[str, list[int]]]:
-    """Calls of plain functions, by frames.
+def _functions(nodes: Iterable[Node], owner: str) -> list[tuple[str, list[int]]]:
+    """Calls of plain functions of one attachment, or of the model itself, by frames.
 
     Actions of one call follow each other in the graph, as export runs the model once from top to bottom. Two calls
     from the same line of the same call, with no other action between them, look like one.
@@ -58,6 +62,8 @@ def _functions(nodes: Iterable[Node]) -> list[tuple[str, list[int]]]:
     found: list[tuple[str, list[int]]] = []
     running: dict[_Call, list[int]] = {}
     for index, node in enumerate(nodes):
+        if node.meta.get(ATTACHED, "") != owner:
+            continue
         keys = list(_calls(node))
         if not keys and not node.meta.get("stack_trace"):
             continue  # torch made it, of a constant for example: it ends no call

@@ -105,9 +105,23 @@ class Costs:
                     base, size = self._base(operand, types)
                     found[i] += max(0.0, size - reads.get(base, 0.0))
                     reads[base] = max(reads.get(base, 0.0), size)
-            if self._leaves(part, inside):
-                found[i] += sum(self._tensor(text).bytes for text in part.types)
+            if self.leaves(part, inside):
+                found[i] += self.bytes(part)
         return found
+
+    def contracts(self, part: Part) -> bool:
+        """Whether a part sums products: a matrix product, a convolution."""
+        return [*part.op.split("."), ""][1].rstrip("_") in _CONTRACTIONS
+
+    def bytes(self, part: Part) -> float:
+        """Bytes of what a part gives."""
+        return sum(self._tensor(text).bytes for text in part.types)
+
+    def operand_bytes(self, operand: Operand, types: Mapping[Operand, str]) -> float:
+        """Bytes of a value that a part reads; ``types`` are of the arguments and weights among its operands."""
+        if operand[0] == "p":
+            return self.bytes(self._lineage.parts[int(operand[1])])
+        return self._tensor(types.get(operand, "")).bytes
 
     def _inside(self, operand: Operand, inside: set[int]) -> bool:
         """Whether a value is made in the site: by a part of it, or as a view of one."""
@@ -134,7 +148,7 @@ class Costs:
                 return operand, size
             operand, types = source[0], arguments.operand_types(part.args)
 
-    def _leaves(self, part: Part, inside: set[int]) -> bool:
+    def leaves(self, part: Part, inside: set[int]) -> bool:
         """Whether anything outside of the site reads a part's value, or the program returns it."""
         waiting, seen = [part.id], {part.id}
         while waiting:

@@ -1,0 +1,164 @@
+"""From ``CompileOptions.attach`` to a program with the operators in it, and to what `Executable.attachments` tells."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from covan_mlir.attaching import locate, place
+from covan_mlir.attaching.attachment import TAG, Attach, Attached, Cost, attachments, digest
+from covan_mlir.attaching.insert import Goal, Inserted, Insertion, insert
+from covan_mlir.attaching.place import Choice, Places
+from covan_mlir.errors import InputError
+from covan_mlir.explain import became
+from covan_mlir.frontend.capture import Capture
+from covan_mlir.lineage import Action, Lineage
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be attached to an exported program.
+
+    Attributes:
+        source: the program without.
+        captured: with.
+    """
+
+    source: Capture
+    goals: tuple[Goal, ...]
+    insertion: Insertion
+    choices: tuple[Choice, ...] = ()
+
+    @property
+    def captured(self) -> Capture:
+        return self.insertion.captured
+
+    @property
+    def symbols(self) -> Mapping[str, int]:
+        """Sizes of the example."""
+        return place.sizes(self.source.program.graph)
+
+
+def plan(captured: Capture, attach: Attach) -> Plan:
+    """Find the tensors and trace the functions.
+
+    Raises:
+        InputError: a key names no tensor or several, or a function does not fit.
+    """
+    graph = captured.program.graph
+    goals = tuple(Goal(key, it, locate.named(graph, key).name) for key, it in attachments(attach))
+    return Plan(captured, goals, insert(captured, goals))
+
+
+def placed(it: Plan, lineages: Sequence[Lineage]) -> Plan:
+    """Decide where each operator gets its tensor from.
+
+    Args:
+        lineages: of the program without attachments, for each target; the first decides.
+
+    Raises:
+        InputError: a tensor is in no form in the compiled program: its fate.
+    """
+    for goal in it.goals:
+        for lineage in lineages:
+            _exists(goal, lineage)
+    places = Places(it.source.program.graph, lineages[0], it.symbols)
+    choices = tuple(places.choose(goal.node, tap=goal.attachment.mode == "tap") for goal in it.goals)
+    goals = tuple(replace(goal, again=choice.again) for goal, choice in zip(it.goals, choices, strict=True))
+    insertion = insert(it.source, goals) if any(goal.again for goal in goals) else it.insertion
+    return Plan(it.source, goals, insertion, choices)
+
+
+def _exists(goal: Goal, lineage: Lineage) -> None:
+    action = next(action for action in lineage.actions if action.name == goal.node)
+    fate = lineage.fates[action.id]
+    if fate.kind in ("dispatched", "view"):
+        return
+    hint = {
+        "merged": "attach to that one",
+        "folded": "its values never change: compute with it before, or attach to what reads it",
+        "dead": "return it, or attach to a tensor that the results need",
+    }[fate.kind]
+    if fate.kind == "merged" and fate.twin is not None:
+        hint = f"attach to {lineage.actions[fate.twin].name}"
+    raise InputError(f"attach: {_shown(goal.key, action)} is {became(lineage, fate)}; {hint}")
+
+
+def _shown(key: str | int, action: Action) -> str:
+    where = f" at {action.line}" if action.line else ""
+    what = f"{action.name} ({action.op}){where}"
+    return what if key == action.name else f"{key!r}, which is {what},"
+
+
+def tag(it: Plan, lineage: Lineage) -> None:
+    """Tag the actions of attached operators."""
+    for inserted in it.insertion.inserted:
+        for name in inserted.nodes:
+            lineage.tag(name, TAG)
+
+
+def records(it: Plan, without: Lineage, lineage: Lineage) -> tuple[Attached, ...]:
+    """What became of the attached operators in a compiled program.
+
+    Raises:
+        InputError: one does not depend on its tensor at run time, or the results do not need it.
+    """
+    symbols = it.symbols
+    before, after = place.totals(without, symbols), place.totals(lineage, symbols)
+    moved, flops, time = (b - a for a, b in zip(before, after, strict=True))
+    found = []
+    for goal, inserted, choice in zip(it.goals, it.insertion.inserted, it.choices, strict=True):
+        actions = [next(a for a in lineage.actions if a.name == name) for name in inserted.nodes]
+        old = without.where(goal.node)
+        names = {without.actions[i].name for site in old for i in site.trace} | set(inserted.nodes)
+        new = [s for s in lineage.sites if any(lineage.actions[i].name in names for i in s.trace)]
+        cost = Cost(
+            choice.way,
+            choice.places,
+            tuple(site.kernel for site in old),
+            tuple(site.kernel for site in new if site.phase == "call"),
+            moved,
+            flops,
+            time,
+        )
+        own = {action.id for action in actions}
+        made = Attached(
+            name=goal.attachment.name,
+            target=goal.node,
+            mode=goal.attachment.mode,
+            actions=tuple(action.name for action in actions),
+            types=inserted.types,
+            sites=tuple(site.id for site in lineage.sites if not own.isdisjoint(site.trace)),
+            fate=_fate(goal, inserted, lineage),
+            source=inserted.source,
+            constants=inserted.constants,
+            sha256="",
+            cost=cost,
+        )
+        found.append(replace(made, sha256=digest(made, lineage)))
+    return tuple(found)
+
+
+def _fate(goal: Goal, inserted: Inserted, lineage: Lineage) -> str:
+    """What became of the operator as a whole: all of it that the tensor's values reach has to be there."""
+    name = goal.attachment.name
+    kinds: set[str] = set()
+    for result in inserted.results:
+        action = next(a for a in lineage.actions if a.name == result)
+        fate = lineage.fates[action.id]
+        kinds.add(fate.kind)
+        if fate.kind == "folded":
+            raise InputError(
+                f"attach: what {name!r} gives is {became(lineage, fate)}: the values of {goal.node} do not matter to it"
+            )
+        if fate.kind == "dead":
+            raise InputError(f"attach: what {name!r} gives in place of {goal.node} is {became(lineage, fate)}")
+        if fate.kind == "merged":
+            log.warning("attached %r: its result is %s; the two share a kernel", name, became(lineage, fate))
+    if "merged" in kinds:
+        return "merged"
+    dispatched = any(lineage.fates[a.id].kind == "dispatched" for a in lineage.actions if a.name in inserted.nodes)
+    return "dispatched" if dispatched else "view"

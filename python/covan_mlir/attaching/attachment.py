@@ -1,0 +1,214 @@
+"""What a user attaches, and what an executable tells about it. Needs no torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from covan_mlir.lineage import Action, Lineage
+
+Mode = Literal["tap", "replace"]
+Way = Literal["at hand", "split", "recompute"]
+TAG = "attached"
+"""The tag of the actions of attached operators."""
+FOLDER = "attached"
+"""Their module path is this and the attachment's name."""
+
+
+@dataclass(frozen=True)
+class MlirFunction:
+    """A function in MLIR's upstream dialects on tensors, such as ``func.func @clip(%x: tensor<8x4xf32>) -> ...``.
+
+    Attributes:
+        text: of a module with one function of one tensor; a size ``?`` of a result is that of the argument's same
+            dimension.
+        name: of the function, where the text has several; the others may be called by it.
+    """
+
+    text: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """A function on a tensor of the model, and what becomes of its result.
+
+    Attributes:
+        fn: a torch function or module of one tensor, or an `MlirFunction`.
+        mode: ``tap``: what it returns is an extra result; ``replace``: whoever read the tensor reads its result.
+        name: of the attachment; by default the key in ``CompileOptions.attach``.
+    """
+
+    fn: Callable[..., Any] | MlirFunction
+    mode: Mode = "tap"
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not callable(self.fn) and not isinstance(self.fn, MlirFunction):
+            raise TypeError(f"an attachment is a function of a tensor, not a {type(self.fn).__name__}")
+        if self.mode not in ("tap", "replace"):
+            raise ValueError(f"mode is 'tap' or 'replace', not {self.mode!r}")
+
+
+Given = Callable[..., Any] | MlirFunction | Attachment
+Attach = Mapping[str | int, Given | Sequence[Given]]
+"""``CompileOptions.attach``: by action name or id, module path or source line, one attachment or several."""
+
+
+def attachments(attach: Attach) -> list[tuple[str | int, Attachment]]:
+    """Key and attachment, in the order given, all with names.
+
+    Raises:
+        TypeError, ValueError: something is no attachment, or two have one name.
+    """
+    found: list[tuple[str | int, Attachment]] = []
+    for key, given in attach.items():
+        several = isinstance(given, Sequence)
+        for it in given if isinstance(given, Sequence) else [given]:
+            made = it if isinstance(it, Attachment) else Attachment(it)
+            if several and not made.name and len(given) > 1:  # type: ignore[arg-type]
+                raise ValueError(f"{key!r} has several attachments: name them, Attachment(fn, name='encoded')")
+            found.append((key, made if made.name else replace(made, name=str(key))))
+    names = [plain_name(it.name) for _, it in found]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise ValueError(f"two attachments are called {found[index][1].name!r}: give them other names")
+    return found
+
+
+def plain_name(name: str) -> str:
+    """A name as a part of identifiers: ``features.3.conv`` is ``features_3_conv``."""
+    return re.sub(r"\W", "_", name)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A way of having the tensor, and what it is estimated to cost beside the program without attachment.
+
+    Attributes:
+        way: ``at hand``: the tensor is in memory anyway, or its kernel ends with it; ``split``: the site that computes
+            it on the way to something else is cut there, and the tensor written to memory; ``recompute``: that site
+            stays as it is, and the tensor is computed again for the attached operator from what is in memory.
+        bytes: read and written beside those of the program without attachment.
+        flops: beside those.
+        seconds: from bytes and FLOPs at the rates of ``covan_mlir.attaching.place``.
+    """
+
+    way: Way
+    bytes: float
+    flops: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an attachment costs, by the cost model: an estimate.
+
+    Attributes:
+        chosen: how the tensor is had.
+        places: all ways that were considered.
+        before: the kernels that compute the tensor without attachment.
+        after: the kernels that perform the same actions with it.
+        bytes, flops, seconds: all sites with attachments against all sites without, by the lineages of the two
+            programs; of all attachments of the program together.
+    """
+
+    chosen: Way
+    places: tuple[Place, ...]
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    bytes: float
+    flops: float
+    seconds: float
+
+    def __str__(self) -> str:
+        kernels = f"{', '.join(self.before) or 'no site'} -> {', '.join(self.after) or 'no site'}"
+        ways = ", ".join(f"{p.way} {p.seconds * 1e6:.3g} us" for p in self.places)
+        return (
+            f"{self.chosen} (estimated: {ways}); {kernels}; in all {self.bytes:+,.0f} bytes, {self.flops:+,.0f} FLOPs, "
+            f"{self.seconds * 1e6:+.3g} us"
+        )
+
+
+@dataclass(frozen=True)
+class Attached:
+    """An attached operator of a compiled program.
+
+    Attributes:
+        name: key of its result in ``call_with_attachments``.
+        target: name of the action whose tensor it reads.
+        mode: see `Attachment`.
+        actions: names of its own actions in the lineage, in source order.
+        types: of what it returns, such as ``i8[1, 64]``.
+        sites: that perform its actions.
+        fate: ``dispatched``; ``view``: it only changes how the tensor is indexed; ``merged``: it computes what the
+            model computes as well, and the two share a kernel.
+        source: text of the function, where it can be read; of an `MlirFunction` always.
+        constants: SHA-256 of each tensor that the function holds, by name.
+        sha256: of the operator: its name, mode and target, its calls and their arguments, its source and constants.
+        cost: what it costs.
+    """
+
+    name: str
+    target: str
+    mode: Mode
+    actions: tuple[str, ...]
+    types: tuple[str, ...]
+    sites: tuple[int, ...]
+    fate: str
+    source: str
+    constants: Mapping[str, str]
+    sha256: str
+    cost: Cost
+
+    @property
+    def module(self) -> str:
+        """Module path of its actions in the lineage."""
+        return f"{FOLDER}.{plain_name(self.name)}"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(row: Mapping[str, Any]) -> Attached:
+        """Of a checked row (`covan_mlir.artifact_schema`)."""
+        cost = row["cost"]
+        places = tuple(Place(**place) for place in cost["places"])
+        lists = {key: tuple(cost[key]) for key in ("before", "after")}
+        own = {key: tuple(row[key]) for key in ("actions", "types", "sites")}
+        return Attached(**{**row, **own, "cost": Cost(**{**cost, **lists, "places": places})})
+
+
+def digest(it: Attached, lineage: Lineage) -> str:
+    """SHA-256 of an attached operator as the lineage has it.
+
+    Raises:
+        KeyError: the lineage does not have its actions.
+    """
+    by_name = {action.name: action for action in lineage.actions}
+    calls = [_call(by_name[name]) for name in it.actions]
+    whole = [it.name, it.mode, it.target, list(it.types), it.source, dict(it.constants), calls]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+
+
+def _call(action: Action) -> list[Any]:
+    parts = [[part.name, part.op, part.args, list(part.types)] for part in action.parts]
+    return [action.name, action.op, action.module, list(action.types), list(action.inputs), parts]
+
+
+def text(them: Iterable[Attached]) -> str:
+    """What `covan explain` says of attachments."""
+    lines = []
+    for it in them:
+        sites = ", ".join(map(str, it.sites)) or "none"
+        lines += [
+            f"attached {it.name!r} to {it.target}: {it.mode}, {it.fate}, sites {sites}, gives {', '.join(it.types)}",
+            f"  actions  {', '.join(it.actions)}",
+            f"  cost     {it.cost}",
+            f"  sha256   {it.sha256}",
+        ]
+    return "".join(f"{line}\n" for line in lines)

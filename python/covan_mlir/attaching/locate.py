@@ -1,0 +1,80 @@
+"""Which tensor of the exported program a key of ``CompileOptions.attach`` names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch.fx import Node
+
+from covan_mlir.comparing.taps import observable
+from covan_mlir.errors import InputError
+from covan_mlir.frontend.actions import calls, source_actions
+from covan_mlir.frontend.groups import groups
+from covan_mlir.lineage import Action, Lineage
+
+_LISTED = 6
+
+
+def named(graph: torch.fx.Graph, key: str | int) -> Node:
+    """The tensor that a key names.
+
+    An action's name or id: its result. A module path, source line or group, which stand for several actions: the one
+    tensor of theirs that others read or the model returns. Of a module that is called several times there is one
+    for each call, and none is taken for the others.
+
+    Raises:
+        InputError: nothing is called so (suggests what is), no tensor or several come out, or it is no tensor that
+            programs return.
+    """
+    source = Lineage(source_actions(graph).values(), groups=groups(graph)[0])
+    try:
+        found = source.find(key)
+    except KeyError as error:
+        raise InputError(f"attach: {error.args[0]}") from None
+    nodes = list(calls(graph))
+    if len(found) == 1:
+        node = nodes[found[0].id]
+        _check(key, found[0], node)
+        return node
+    inside = {nodes[action.id] for action in found}
+    leaving = [
+        node
+        for node in nodes
+        if node in inside and observable(node) and any(_leaves(node, user, inside) for user in node.users)
+    ]
+    if len(leaving) == 1:
+        return leaving[0]
+    if leaving:
+        several = _listed(source, leaving)
+        raise InputError(f"attach: {key!r} gives {len(leaving)} tensors: attach to one of them by name: {several}")
+    raise InputError(f"attach: {key!r} stands for {len(found)} actions, none of which gives a tensor that others read")
+
+
+def _leaves(node: Node, user: Node, inside: set[Node]) -> bool:
+    """Whether a reader of a value is outside, or in another call of the module."""
+    return user not in inside or not _calls(node) <= _calls(user)
+
+
+def _calls(node: Node) -> frozenset[str]:
+    """The module calls that a node was made in: torch writes the second one of a module as ``path@1``."""
+    return frozenset(str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values())
+
+
+def _check(key: str | int, action: Action, node: Node) -> None:
+    value = node.meta.get("val")
+    where = f"{action.name} ({action.op}){f' at {action.line}' if action.line else ''}"
+    if isinstance(value, list | tuple):
+        takes = [user.name for user in node.users if isinstance(user.meta.get("val"), torch.Tensor)]
+        raise InputError(f"attach: {where} gives {len(value)} tensors: attach to one of {', '.join(takes) or 'none'}")
+    if not observable(node):
+        raise InputError(f"attach: {key!r}: {where} gives no dense real tensor: {', '.join(action.types) or 'nothing'}")
+
+
+def _listed(source: Lineage, nodes: Sequence[Node]) -> str:
+    by_name = {action.name: action for action in source.actions}
+    return ", ".join(_shown(by_name[node.name] for node in nodes[:_LISTED])) + (", …" if len(nodes) > _LISTED else "")
+
+
+def _shown(actions: Iterable[Action]) -> list[str]:
+    return [f"{action.name} {', '.join(action.types)}" for action in actions]

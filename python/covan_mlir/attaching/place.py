@@ -1,0 +1,190 @@
+"""Where an attached operator gets its tensor from, by estimate: see docs/attaching.md.
+
+Estimates are of `covan_mlir.profiling.costs`, at rates of one core of a recent processor by order of magnitude: a
+choice does not depend on how busy the machine is that compiles. What decides is their ratio, ten FLOPs per byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from covan_mlir import arguments
+from covan_mlir.attaching.attachment import Place, Way
+from covan_mlir.comparing.taps import mutates, observable
+from covan_mlir.frontend.actions import calls
+from covan_mlir.lineage import Lineage, Part
+from covan_mlir.profiling.costs import Costs
+
+FLOPS_PER_SECOND = 1e11
+BYTES_PER_SECOND = 1e10
+SECONDS_PER_SITE = 2e-6
+
+
+def seconds(flops: float, moved: float) -> float:
+    """Of one site, without what it costs to start it."""
+    return max(flops / FLOPS_PER_SECOND, moved / BYTES_PER_SECOND)
+
+
+def sizes(graph: torch.fx.Graph) -> dict[str, int]:
+    """The sizes that open dimensions had in the example."""
+    found: dict[str, int] = {}
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        shape: Any = value.shape if isinstance(value, torch.Tensor) else ()
+        for size in shape:
+            if not isinstance(size, int) and size.node.expr.is_Symbol and size.node.hint is not None:
+                found[str(size.node.expr)] = int(size.node.hint)
+    return found
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The cheapest place, and all that were considered.
+
+    Attributes:
+        again: names of the nodes to be computed anew.
+    """
+
+    way: Way
+    places: tuple[Place, ...]
+    again: frozenset[str] = frozenset()
+
+
+class Places:
+    """Places for tensors of one program.
+
+    Args:
+        lineage: of the program without attachments.
+    """
+
+    def __init__(self, graph: torch.fx.Graph, lineage: Lineage, symbols: Mapping[str, int]) -> None:
+        self._graph = graph
+        self._lineage = lineage
+        self._costs = Costs(lineage, symbols)
+        self._nodes = {node.name: node for node in calls(graph)}
+        self._actions = {action.name: action for action in lineage.actions}
+
+    def choose(self, name: str, *, tap: bool) -> Choice:
+        """The cheapest way to have the result of an action for a tap; one that replaces takes the action's place."""
+        part = self._result(name)
+        if part is None or self._in_memory(part):
+            return Choice("at hand", (Place("at hand", 0.0, 0.0, 0.0),))
+        split = self._split(part)
+        again = self._again(name) if tap else None
+        if again is None:
+            return Choice("split", (split,))
+        new = self._recompute(again)
+        places = tuple(sorted((split, new), key=lambda it: it.seconds))
+        return Choice(places[0].way, places, again if places[0] is new else frozenset())
+
+    def _result(self, name: str) -> Part | None:
+        """The part that computes an action's result, behind views."""
+        parts = [part for part in self._actions[name].parts if not part.sizes]
+        part = parts[-1] if parts else None
+        while part is not None and part.view:
+            source = [i for kind, i in arguments.operands(part.args) if kind == "p"]
+            part = self._lineage.parts[int(source[0])] if source else None
+        return part
+
+    def _in_memory(self, part: Part) -> bool:
+        fate = self._lineage.part_fates.get(part.id)
+        if fate is None or fate.kind != "dispatched":
+            return True  # a constant, or another's value, which is asked about by its own name
+        return any(self._costs.leaves(part, set(self._lineage.sites[i].parts)) for i in fate.sites)
+
+    def _split(self, part: Part) -> Place:
+        """Cut the site: what is on the way to the tensor, and the rest; values between go through memory."""
+        site = self._lineage.sites[self._lineage.part_fates[part.id].sites[-1]]
+        before = self._before(part, set(site.parts))
+        crossing = {part.id} | {
+            i
+            for number in set(site.parts) - before
+            for kind, i in arguments.operands(self._lineage.parts[number].args)
+            if kind == "p" and i in before
+        }
+        moved = self._bytes(crossing) + self._inner(before - crossing)
+        return Place("split", moved, 0.0, seconds(0.0, moved) + SECONDS_PER_SITE)
+
+    def _bytes(self, parts: Iterable[Any]) -> float:
+        """Of values, written and read."""
+        return 2 * sum(self._costs.bytes(self._lineage.parts[int(i)]) for i in parts)
+
+    def _inner(self, parts: Iterable[int]) -> float:
+        """Outside of a fused kernel what a contraction gives goes through memory."""
+        return self._bytes(i for i in parts if self._costs.contracts(self._lineage.parts[i]))
+
+    def _before(self, part: Part, inside: set[int]) -> set[int]:
+        found = {part.id}
+        stack = [part.id]
+        while stack:
+            for i in self._lineage.parts[stack.pop()].inputs:
+                if i not in found and (i in inside or self._lineage.parts[i].view):
+                    found.add(i)
+                    stack.append(i)
+        return found
+
+    def _again(self, name: str) -> frozenset[str] | None:
+        """What has to be computed anew, from what is in memory; None where that gives other values."""
+        if mutates(self._graph):
+            return None
+        found: set[str] = set()
+        stack = [self._nodes[name]]
+        while stack:
+            node = stack.pop()
+            if node.name in found:
+                continue
+            if not _repeatable(node):
+                return None
+            found.add(node.name)
+            stack += [
+                read
+                for read in node.all_input_nodes
+                if read.op == "call_function" and not (observable(read) and self._at_hand(read))
+            ]
+        return frozenset(found)
+
+    def _at_hand(self, node: Node) -> bool:
+        action = self._actions[node.name]
+        if self._lineage.fates[action.id].kind in ("folded", "view"):
+            return False  # made or viewed again at no cost
+        part = self._result(node.name)
+        return part is not None and self._in_memory(part)
+
+    def _recompute(self, names: frozenset[str]) -> Place:
+        parts = [part for name in names for part in self._actions[name].parts]
+        inside = {part.id for part in parts}
+        flops = sum(self._costs.flops(part) for part in parts)
+        read: dict[arguments.Operand, float] = {}
+        for part in parts:
+            types = arguments.operand_types(part.args)
+            for operand in arguments.operands(part.args):
+                if operand[0] == "p" and operand[1] in inside:
+                    continue
+                read[operand] = self._costs.operand_bytes(operand, types)
+        moved = sum(read.values()) + self._inner(inside)
+        return Place("recompute", moved, flops, seconds(flops, moved) + SECONDS_PER_SITE)
+
+
+def _repeatable(node: Node) -> bool:
+    """Whether a call gives the same when it is made again."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return not isinstance(node.target, torch._ops.HigherOrderOperator)
+    return torch.Tag.nondeterministic_seeded not in node.target.tags and not node.target._schema.is_mutable
+
+
+def totals(lineage: Lineage, symbols: Mapping[str, int]) -> tuple[float, float, float]:
+    """Bytes, FLOPs and seconds of one call, by estimate."""
+    costs = Costs(lineage, symbols)
+    moved = flops = time = 0.0
+    for site in lineage.sites:
+        if site.phase != "call":
+            continue
+        own = sum(costs.traffic(site).values())
+        work = sum(costs.flops(lineage.parts[i]) for i in site.parts)
+        moved, flops, time = moved + own, flops + work, time + seconds(work, own) + SECONDS_PER_SITE
+    return moved, flops, time
