@@ -60,6 +60,7 @@ class Fusion:
     Attributes:
         generate: writes them.
         weights: how many of the last arguments of ``@main`` hold weights.
+        sizes: names of the sizes of its first arguments that are known at run time only; see `Job.sizes`.
         actions: of the source's parts, where the kernels' line tables name the lines of the source.
         kernels: by chain and its places, whatever parts it comes from.
         decisions: on chains, in the order in which they were looked at.
@@ -68,6 +69,7 @@ class Fusion:
 
     generate: Generator
     weights: int = 0
+    sizes: tuple[tuple[str, ...], ...] = ()
     actions: Actions = field(default_factory=dict)
     kernels: dict[tuple[Chain, Places], Kernel | Executables | Refusal] = field(default_factory=dict)
     decisions: list[FusionRecord] = field(default_factory=list)
@@ -112,8 +114,8 @@ class Fusion:
         with state.module.context:
             for function in _functions(state.module):
                 main = function.attributes["sym_name"].value == "main"
-                weights = self.weights if main else 0
-                raise_chains(function, weights, self.wants, unbuildable=self._unbuildable)
+                weights, sizes = (self.weights, self.sizes) if main else (0, ())
+                raise_chains(function, weights, self.wants, unbuildable=self._unbuildable, sizes=sizes)
 
     def _call(self, state: State) -> None:
         from torch_mlir import ir

@@ -113,6 +113,10 @@ class _Builder:
         for value in (*steps, *(given for given, _ in inputs)):
             if len(set(value.axes)) != len(value.axes):
                 raise Unbuildable(f"{value.name} has one axis twice")
+        there = {axis for value in (*steps, *(given for given, _ in inputs)) for axis in value.axes}
+        asked = {node.axis for step in steps for node in walk(step.expr) if isinstance(node, Extent)}
+        if asked - there:
+            raise Unbuildable("it computes with a size that none of its values has, which is known at run time only")
         sizes = {name: self.cluster.axes.size(leaf) for leaf, name in self.names.items()}
         names = list(dict.fromkeys(tensor.name for tensor in outputs))
         joined = Joined(tuple(given for given, _ in inputs), tuple(steps), sizes)
@@ -242,23 +246,35 @@ class _Builder:
         return Read(name, leaf.dtype)
 
     def _positions(self, expr: Expr, dims: Sequence[Dim]) -> Expr:
-        """The expression with ``Index("@k")`` as the position along dimension k."""
+        """The expression with ``Index("@k")`` as the position along dimension k, and sizes as those of axes."""
 
         def change(node: Expr) -> Expr:
+            if isinstance(node, Extent) and node.axis.startswith("%"):
+                leaves = self.cluster.extent(node)
+                if leaves is None:
+                    raise Unbuildable("no value has a size that is computed with, which is known at run time only")
+                total: Expr | None = None
+                for leaf in leaves:
+                    factor = self._extent(leaf)
+                    total = factor if total is None else Apply("arith.muli", (total, factor), "index")
+                return total or Const(1, "index")
             if not isinstance(node, Index) or not node.axis.startswith("@"):
                 return node
             found: Expr | None = None
             for leaf in self.cluster.axes.leaves(dims[int(node.axis[1:])]):
-                name, size = self._axis(leaf), self.cluster.axes.size(leaf)
-                extent: Expr = Extent(name) if size is None else Const(size, "index")
+                name = self._axis(leaf)
                 if found is not None:
-                    found = Apply("arith.muli", (found, extent), "index")
+                    found = Apply("arith.muli", (found, self._extent(leaf)), "index")
                     found = Apply("arith.addi", (found, Index(name)), "index")
                 else:
                     found = Index(name)
             return found or Const(0, "index")
 
         return rebuild(expr, change)
+
+    def _extent(self, leaf: int) -> Expr:
+        size = self.cluster.axes.size(leaf)
+        return Extent(self._axis(leaf)) if size is None else Const(size, "index")
 
     def _replaced(self) -> set[int]:
         """The nodes that nobody needs any more: all that compute, and of views, broadcasts and iotas those that only

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from covan_mlir.fred.expression import Expr, Extent, walk
+
 from .axis_groups import AxisGroups, Dim
 from .linalg_nodes import Graph, Node
 
@@ -77,7 +79,16 @@ class Cluster:
         for k, value, dims in taken:
             if (node.index, k) in self.reads:
                 self._meet(value, dims)
-        return True
+        return all(self.extent(size) is not None for size in _sizes(node, graph))
+
+    def extent(self, size: Extent) -> tuple[int, ...] | None:
+        """The axes that have together a size which is known at run time only; None where no value has it."""
+        known = [*((value, dims) for value, dims in self.reads.values()), *self.dims.items()]
+        for value, dims in known:
+            for dim, other in zip(dims, self.graph.extents[value], strict=True):
+                if other == size:
+                    return self.axes.leaves(dim)
+        return None
 
     def _meet(self, value: int, dims: Sequence[Dim]) -> None:
         """What is read twice is read along the same axes, if it can be."""
@@ -146,6 +157,13 @@ class Cluster:
     def outside(self, value: int) -> list[int]:
         """Who reads a value and is no member."""
         return [user for user in self.graph.users.get(value, ()) if user not in self.members]
+
+
+def _sizes(node: Node, graph: Graph) -> set[Extent]:
+    """The sizes that a node computes with."""
+    exprs: list[Expr] = [part.expr for part in node.parts if part is not None]
+    exprs += [graph.closed[value] for value in sources(node) if value in graph.closed]
+    return {size for expr in exprs for size in walk(expr) if isinstance(size, Extent)}
 
 
 def results(node: Node) -> list[int]:

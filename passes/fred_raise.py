@@ -1,6 +1,6 @@
 """``fred-raise``: chains of reductions, from linalg on tensors."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -63,17 +63,20 @@ def raise_chains(
     accept: Callable[[Chain], bool] | None = None,
     products: bool = True,
     unbuildable: Callable[[str, frozenset[int]], None] | None = None,
+    sizes: Sequence[Sequence[str]] = (),
 ) -> None:
     """What the pass does, for those chains that ``accept`` takes; the others stay as they are.
 
     Args:
         accept: is given chains with their traces.
+        sizes: for each of the function's first arguments, names of its sizes that are known at run time only, and ""
+            for the others: what has one name has one size.
         unbuildable: is told why ops that belong together cannot be written as a chain, and their traces.
     """
     blocks = list(op.regions[0].blocks)
     if len(blocks) != 1:
         return  # a declaration, or control flow
-    graph = read_block(blocks[0], weights)
+    graph = read_block(blocks[0], weights, sizes)
     found: list[Built] = []
     reader = TraceReader()
 

@@ -5,6 +5,7 @@ Each op is a `Node`. What is not understood is opaque: it is neither wrong nor i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from covan_mlir.fred.chain import Combine
 from covan_mlir.fred.expression import Apply, Const, Expr, Index, Read, rebuild, substitute, walk
 
 from .gathers import SOURCE, picking, read_gather
+from .sizes import SizeReader, regroup
 
 Dims = tuple[int | None, ...]
 """For each dimension of a tensor the loop that indexes it; None where it has size 1."""
@@ -49,7 +51,8 @@ _EXPENSIVE = frozenset({"arith.divf", "arith.remf"})
 class Part:
     """What one result of a node is: an expression, combined over the loops that do not index it.
 
-    Expressions read operand ``k`` of the node as ``Read("#k")``, and the position of loop ``l`` as ``Index("@l")``.
+    Expressions read operand ``k`` of the node as ``Read("#k")``, the position of loop ``l`` as ``Index("@l")``, and
+    sizes that are known at run time only as `Graph.extents` names them.
 
     Attributes:
         picked: of a gather, which is a sum over the last loop: the only position on it that counts.
@@ -144,6 +147,7 @@ class Graph:
         closed: values that depend on positions only, and cheaply: expressions over ``Index("@k")``, k a dimension.
         weights: values that come from constant tensors, from arguments that hold weights, or from nothing at all.
         sources: nodes that a closed value was made by.
+        extents: sizes of tensors' dimensions, by value (`covan_mlir.passes.sizes.SizeReader`).
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -156,6 +160,7 @@ class Graph:
     closed: dict[int, Expr] = field(default_factory=dict)
     weights: set[int] = field(default_factory=set)
     sources: dict[int, frozenset[int]] = field(default_factory=dict)
+    extents: dict[int, tuple[Expr, ...]] = field(default_factory=dict)
 
 
 def is_cheap(expr: Expr) -> bool:
@@ -166,24 +171,28 @@ def is_cheap(expr: Expr) -> bool:
     )
 
 
-def read_block(block: ir.Block, weights: int = 0) -> Graph:
+def read_block(block: ir.Block, weights: int = 0, sizes: Sequence[Sequence[str]] = ()) -> Graph:
     """The block as data.
 
     Args:
         weights: how many of its last arguments hold weights.
+        sizes: for each of its first arguments, names of its sizes that are known at run time only.
     """
-    return _BlockReader(block, weights).graph
+    return _BlockReader(block, weights, sizes).graph
 
 
 class _BlockReader:
-    def __init__(self, block: ir.Block, weights: int) -> None:
+    def __init__(self, block: ir.Block, weights: int, sizes: Sequence[Sequence[str]]) -> None:
         self.graph = Graph()
         self._numbers: dict[ir.Value, int] = {}
+        self._sizes = SizeReader(self._value)
+        self.graph.extents = self._sizes.extents
         arguments = list(block.arguments)
         for position, argument in enumerate(arguments):
             number = self._value(argument)
             if position >= len(arguments) - weights:
                 self.graph.weights.add(number)
+            self._sizes.argument(argument, sizes[position] if position < len(sizes) else ())
         for view in block:
             self._node(view.operation)
 
@@ -210,6 +219,7 @@ class _BlockReader:
         node: Node | None = None
         for result in op.results:
             graph.definition[self._value(result)] = index
+        self._sizes.read(op)
         if name == "arith.constant":
             number = self._value(op.results[0])
             found = constant(op.attributes["value"])
@@ -221,7 +231,13 @@ class _BlockReader:
             filled = graph.constants.get(self._value(op.operands[0]))
             if filled is not None:
                 graph.constants[self._value(op.results[0])] = filled
-        elif name in ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast", "linalg.transpose"):
+        elif name in (
+            "tensor.expand_shape",
+            "tensor.collapse_shape",
+            "tensor.cast",
+            "tensor.reshape",
+            "linalg.transpose",
+        ):
             node = self._view(index, op, name)
         elif name.startswith("linalg."):
             node = self._compute(index, op)
@@ -260,6 +276,8 @@ class _BlockReader:
             if not isinstance(op.operands[0].type, ir.RankedTensorType) or ranks[0] != ranks[1]:
                 return None
             groups = [((i,), (i,)) for i in range(ranks[0])]
+        elif name == "tensor.reshape":
+            groups = regroup(self._sizes.of(op.operands[0]), self._sizes.of(op.results[0]))
         else:
             rows = [tuple(position.value for position in row) for row in op.attributes["reassociation"]]
             if name == "tensor.expand_shape":
@@ -341,9 +359,11 @@ class _BlockReader:
         return Node(index, op, "compute", (*sizes, length), operands, (part,))
 
     def _number(self, value: Any) -> Expr | None:
-        """A value from outside of a body, where it is known."""
+        """A value from outside of a body, where it is known, or computed from sizes."""
         number = self._numbers.get(value)
-        return None if number is None else self.graph.constants.get(number)
+        if number is None:
+            return None
+        return self.graph.constants.get(number, self._sizes.scalars.get(number))
 
     @staticmethod
     def _maps(op: Any) -> list[Dims] | None:

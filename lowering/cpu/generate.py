@@ -61,6 +61,7 @@ def generate(
     *,
     fusion: Fusion | None = None,
     name: str = "fred",
+    made: type[Code] = Code,
 ) -> Kernel | Refusal:
     """Code for a chain.
 
@@ -69,6 +70,7 @@ def generate(
         schedule: one of `legal_schedules`; None for the one that the cost model likes best.
         fusion: the chain's sweeps with their repairs, if they are already known; only contractions need them.
         name: symbol of the executable and its export.
+        made: what functions are written with; a schedule has to suit it.
     """
     if (reason := refused(chain)) is not None:
         return Refusal(reason)
@@ -81,7 +83,7 @@ def generate(
         if len({frozenset(step.over) for step in chain.reductions}) == 1:
             chain, typical = without_twins(chain), without_twins(typical)
             schedule = schedule or rows_template(typical, machine)
-            code = Code(name, inputs, outputs, schedule.lanes, unknown)
+            code = made(name, inputs, outputs, schedule.lanes, unknown)
             rows = RowWriter(code, chain, {**sizes, **code.extents}, schedule)
             text = code.write(rows.write, lambda found: rows.workgroups({**sizes, **found}))
             workgroups = 0 if unknown else rows.workgroups(sizes)
@@ -93,17 +95,18 @@ def generate(
             if (reason := _not_laid_out(chain, found, schedule)) is not None:
                 return Refusal(reason)
             left = part_operands(found, chain.sizes, schedule.split) if schedule.split > 1 else ()
-            code = Code(name, inputs, left or outputs, schedule.lanes, unknown)
+            code = made(name, inputs, left or outputs, schedule.lanes, unknown)
             if (needed := stack(nominal(fusion.chain), machine, schedule, found)) > machine.stack:
                 return Refusal(f"its tiles take {needed} bytes of stack, of which there are {machine.stack}")
-            made = KeyWriter if schedule.shape == "keys" else QueryWriter
-            writer: KeyWriter | QueryWriter = made(code, fusion, {**sizes, **code.extents}, schedule, found)
+            shape = KeyWriter if schedule.shape == "keys" else QueryWriter
+            writer: KeyWriter | QueryWriter = shape(code, fusion, {**sizes, **code.extents}, schedule, found)
             text = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))
             workgroups = 0 if unknown else writer.workgroups(sizes)
             if left:
-                text, several = _merged(text, Dispatch(name, inputs, left), outputs, fusion, sizes, schedule, found)
+                text, several = _merged(text, Dispatch(name, inputs, left), outputs, fusion, sizes, schedule, found, made)
             flops = int(
-                _flops(fusion.chain, sizes) * writer.span.share(max(found.free, key=lambda a: sizes[a], default=None))
+                _flops(fusion.chain, sizes)
+                * writer.span.share(max(found.free, key=lambda a: sizes[a], default=None), sizes)
             )
     except UnsupportedError as error:
         return Refusal(str(error))
@@ -116,7 +119,7 @@ def generate(
 
 def _not_laid_out(chain: Chain, found: Roles, schedule: Schedule) -> str | None:
     """Why code with contractions cannot be written: its tiles and loops are of sizes that are known beforehand."""
-    needed = {schedule.lane, found.stream, *(axis for step in found.inner for axis in step.over)}
+    needed = {axis for step in found.inner for axis in step.over}
     needed |= {found.wide} if found.wide else set()
     needed |= {*found.free} if schedule.shape == "keys" else set()
     unknown = [axis for axis in extents(chain) if axis in needed]
@@ -131,6 +134,7 @@ def _merged(
     sizes: Mapping[str, int],
     schedule: Schedule,
     found: Roles,
+    made: type[Code],
 ) -> tuple[str, tuple[Dispatch, ...]]:
     """The module with a second executable that merges what the first one leaves -> (text, both dispatches)."""
     split = found.stage.split
@@ -139,7 +143,7 @@ def _merged(
     wanted = read_after(fusion, found)
     read = (*(value for value in first.inputs if value.name in wanted), *first.outputs)
     second = Dispatch(f"{first.name}_merge", read, outputs)
-    code = Code(second.name, read, outputs, schedule.lanes, extents(fusion.chain))
+    code = made(second.name, read, outputs, schedule.lanes, extents(fusion.chain))
     writer = MergeWriter(code, fusion, {**sizes, **code.extents}, schedule, found, split)
     merging = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))
     return joined(text, merging), (first, second)

@@ -59,7 +59,9 @@ class KeyWriter:
     def __init__(self, code: Code, fusion: Fusion, sizes: Mapping[str, Size], schedule: Schedule, found: Roles) -> None:
         self.code, self.fusion, self.sizes, self.schedule, self.roles = code, fusion, sizes, schedule, found
         self.stream, self.wide = found.stream, found.wide
-        self.block = min(padded(schedule.block, code.lanes), padded(sizes[self.stream], code.lanes))
+        length = sizes[self.stream]
+        self.block = padded(schedule.block, code.lanes)
+        self.block = min(self.block, padded(length, code.lanes)) if isinstance(length, int) else self.block
         self.plan = plan(fusion, found, found.free)
         self.evaluator = Evaluator(code, fusion.chain, inputs(code, fusion.chain, sizes))
         self.evaluator.aliases = self.plan.elements
@@ -92,7 +94,8 @@ class KeyWriter:
         if self.schedule.split == 1:
             self._finish(self._loop(low, high))
             return
-        length = padded(-(-self.sizes[self.stream] // self.schedule.split), self.block)
+        blocks = code.ceildiv(code.ceildiv(self.sizes[self.stream], self.schedule.split), self.block)
+        length = code.mul(blocks, self.block)
         self.begin = code.mul(self.part, length)
         low = code.max(self.begin, low)
         high = code.min(code.min(code.add(self.begin, length), self.sizes[self.stream]), high)
@@ -223,8 +226,9 @@ class KeyWriter:
             raise UnsupportedError(f"{step.name} is a contraction over {len(step.over)} axes")
         (axis,) = step.over
         op, neutral = combining(step)
-        size, end = self.sizes[axis], self.sizes[self.stream] - 1
-        exact = self.sizes[self.stream] % lanes == 0
+        size, length = self.sizes[axis], self.sizes[self.stream]
+        exact = isinstance(length, int) and length % lanes == 0
+        end = length - 1 if isinstance(length, int) else code.add(length, -1)
         keys = [code.add(first, k) if exact else code.min(code.add(first, k), end) for k in range(lanes)]
 
         def chunk(n: Value, values: list[Value], length: int) -> list[Value]:

@@ -51,13 +51,22 @@ def _value(expr: Expr, masked: Mapping[Expr, Expr]) -> float | None:
 
 @dataclass(frozen=True)
 class Bound:
-    """``factors . positions + constant >= 0`` wherever a position is not masked."""
+    """``factors . positions + extents . sizes + constant >= 0`` wherever a position is not masked.
+
+    Attributes:
+        extents: factors of sizes that are known at run time only.
+    """
 
     factors: tuple[tuple[str, int], ...]
     constant: int
+    extents: tuple[tuple[str, int], ...] = ()
+
+
+_SIZE = "size of "
 
 
 def _linear(expr: Expr, sizes: Mapping[str, Size]) -> tuple[dict[str, int], int] | None:
+    # -> (factors of positions and of sizes, constant)
     match expr:
         case Const(value, _):
             return {}, int(value)
@@ -65,7 +74,7 @@ def _linear(expr: Expr, sizes: Mapping[str, Size]) -> tuple[dict[str, int], int]
             return {axis: 1}, 0
         case Extent(axis):
             size = sizes[axis]
-            return ({}, size) if isinstance(size, int) else None
+            return ({}, size) if isinstance(size, int) else ({_SIZE + axis: 1}, 0)
         case Apply(op, (inner,), dtype) if op in _CASTS and dtype != "i1":
             return _linear(inner, sizes)
         case Apply("arith.addi" | "arith.subi" | "arith.muli" as op, (left, right), _):
@@ -99,12 +108,18 @@ def conditions(expr: Expr, wanted: bool, sizes: Mapping[str, Size]) -> Iterator[
         if a is None or b is None:
             return
         factors = {k: a[0].get(k, 0) - b[0].get(k, 0) for k in {**a[0], **b[0]}}
-        above = Bound(tuple(sorted(factors.items())), a[1] - b[1] - (predicate == "sgt"))
-        below = Bound(tuple((k, -v) for k, v in above.factors), b[1] - a[1] - (predicate == "slt"))
+        above = _bound(factors, a[1] - b[1] - (predicate == "sgt"))
+        below = _bound({k: -v for k, v in factors.items()}, b[1] - a[1] - (predicate == "slt"))
         if predicate in ("sge", "sgt", "eq"):
             yield above
         if predicate in ("sle", "slt", "eq"):
             yield below
+
+
+def _bound(factors: Mapping[str, int], constant: int) -> Bound:
+    sizes = {k.removeprefix(_SIZE): v for k, v in factors.items() if k.startswith(_SIZE) and v}
+    positions = {k: v for k, v in factors.items() if not k.startswith(_SIZE)}
+    return Bound(tuple(sorted(positions.items())), constant, tuple(sorted(sizes.items())))
 
 
 def bounds(fusion: Fusion, found: Roles, sizes: Mapping[str, Size]) -> tuple[Bound, ...]:
@@ -153,26 +168,31 @@ class Span:
             sign = factors.pop(self.stream)
             # The best that any row of the group allows: no row needs what all of them leave out.
             terms = [code.mul((last if v > 0 else first)[k], v) for k, v in factors.items() if v]
+            terms += [code.mul(self.sizes[axis], v) for axis, v in bound.extents]
             rest = code.add(*terms, bound.constant)
             if sign < 0:
-                end = code.min(code.max(code.add(rest, self.step), 0), size + self.step - 1)
+                end = code.min(code.max(code.add(rest, self.step), 0), code.add(size, self.step - 1))
                 high = code.min(code.mul(code.divmod(end, self.step)[0], self.step), high)
             else:
                 start = code.min(code.max(code.mul(rest, -1), 0), size)
                 low = code.max(code.mul(code.divmod(start, self.step)[0], self.step), low)
         return low, high
 
-    def share(self, axis: str | None) -> float:
-        """Part of all positions that are not masked, where only one of the rows' axes matters, or none. Both sizes are
-        known beforehand."""
-        size: int = self.sizes[self.stream]
-        rows: int = self.sizes[axis] if axis else 1
+    def share(self, axis: str | None, sizes: Mapping[str, int]) -> float:
+        """Part of all positions that are not masked, where only one of the rows' axes matters, or none.
+
+        Args:
+            sizes: of all axes, also of those that are known at run time only.
+        """
+        size = sizes[self.stream]
+        rows = sizes[axis] if axis else 1
         total = 0
         for row in range(rows):
             low, high = 0, size
             for bound in self.limits:
                 factors = dict(bound.factors)
                 rest = factors.get(axis or "", 0) * row + bound.constant
+                rest += sum(v * sizes[k] for k, v in bound.extents)
                 if factors[self.stream] < 0:
                     high = min(high, rest + 1)
                 else:

@@ -8,7 +8,6 @@ them is packed. Statistics are registers; the accumulators of the values are a s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 
 from covan_mlir.fred.chain import Reduce
 from covan_mlir.fred.expression import Apply, Expr, Read, reads
@@ -46,7 +45,9 @@ class QueryWriter:
         self.code, self.fusion, self.sizes, self.schedule, self.roles = code, fusion, sizes, schedule, found
         self.lane, self.stream, self.wide = schedule.lane, found.stream, found.wide
         self.vectors = schedule.vectors
-        self.block = min(schedule.block // schedule.unroll * schedule.unroll, sizes[self.stream])
+        length = sizes[self.stream]
+        self.block = schedule.block // schedule.unroll * schedule.unroll
+        self.block = min(self.block, length) if isinstance(length, int) else self.block
         self.plan = plan(fusion, found, [self.lane])
         self.evaluator = Evaluator(code, fusion.chain, inputs(code, fusion.chain, sizes))
         self.evaluator.aliases = self.plan.elements
@@ -56,16 +57,16 @@ class QueryWriter:
         self.contractions = [(step, self._contraction(step)) for step in found.inner]
         self.span = Span(fusion, found, sizes, schedule.unroll)
         self.counted = counted(found.rolling)
+        rows = sizes[self.lane]
+        self.ragged = not isinstance(rows, int) or rows % (self.vectors * code.lanes) != 0
 
-    @cached_property
-    def groups(self) -> int:
+    def _groups(self, sizes: Mapping[str, Size]) -> Size:
         """Groups of rows per position of the other axes."""
-        size: int = self.sizes[self.lane]
-        return -(-size // (self.vectors * self.code.lanes))
+        return self.code.ceildiv(sizes[self.lane], self.vectors * self.code.lanes)
 
     def workgroups(self, sizes: Mapping[str, Size]) -> Size:
         """Workgroups, one per group of rows, of sizes that may be others than the writer's own."""
-        return self.code.mul(self.code.product(sizes[axis] for axis in self.batch), self.groups)
+        return self.code.mul(self.code.product(sizes[axis] for axis in self.batch), self._groups(sizes))
 
     def _contraction(self, step: Reduce) -> Expr:
         # What a score needs of its row alone is transposed into a tile before the loop.
@@ -83,7 +84,7 @@ class QueryWriter:
     def write(self) -> None:
         """The whole function."""
         code = self.code
-        rest, group = code.divmod(code.workgroup, self.groups)
+        rest, group = code.divmod(code.workgroup, self._groups(self.sizes))
         self.position: dict[str, Value] = {}
         for axis in reversed(self.batch):
             rest, self.position[axis] = code.divmod(rest, self.sizes[axis])
@@ -104,14 +105,14 @@ class QueryWriter:
 
     def _last_row(self) -> Value:
         end = self.code.add(self.first, self.vectors * self.code.lanes - 1)
-        return self.code.min(end, self.sizes[self.lane] - 1)
+        return self.code.min(end, self.code.add(self.sizes[self.lane], -1))
 
     def _masks(self) -> None:
         code, size = self.code, self.sizes[self.lane]
         self.valid: list[Value | None] = [None] * self.vectors
-        if size % (self.vectors * code.lanes):
+        if self.ragged:
             for u in range(self.vectors):
-                left = code.op("subi", code.index(size), code.add(self.first, u * code.lanes))
+                left = code.op("subi", code.size(size), code.add(self.first, u * code.lanes))
                 self.valid[u] = code.prefix(code.min(code.max(left, 0), code.lanes))
 
     def _tiles(self) -> None:
@@ -155,7 +156,7 @@ class QueryWriter:
         code = self.code
 
         def read(column: Value, row: Value, valid: Value | None) -> Value:
-            at = code.min(code.add(self.first, column), self.sizes[self.lane] - 1)
+            at = code.min(code.add(self.first, column), code.add(self.sizes[self.lane], -1))
             value = self.evaluator.vector(
                 expr, Place({**self.position, self.lane: at, axis: code.add(row, start)}, axis, valid)
             )
@@ -235,8 +236,9 @@ class QueryWriter:
         else:
             whole = code.mul(code.divmod(count, unroll)[0], unroll)
         values = code.loop(0, whole, unroll, initial, lambda n, v: body(n, v, unroll))
-        left = count % unroll if isinstance(count, int) else self.sizes[self.stream] % unroll
-        if left:
+        # Where loops are bounded by a mask, they are in whole steps: then the axis' own length is what may leave some.
+        length = count if isinstance(count, int) else self.sizes[self.stream]
+        if not isinstance(length, int) or length % unroll:
             values = code.loop(whole, count, 1, values, lambda n, v: body(n, v, 1))
         return values
 
@@ -474,13 +476,12 @@ class QueryWriter:
             return
         if step.axes[-1] != wide:
             raise UnsupportedError(f"{name} is not contiguous along {wide}")
-        ragged = self.sizes[self.lane] % (self.vectors * code.lanes) != 0
 
         def write(value: Value, column: Value, first: Value, valid: Value | None) -> None:
             row = code.add(self.first, column)
             place = Place({**self.position, self.lane: row, wide: first}, wide)
             at, _ = address(code, step.axes, self.sizes, place)
-            if ragged:
+            if self.ragged:
                 valid = code.op(
                     "andi",
                     code.broadcast(code.below(row, self.sizes[self.lane])),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from covan_mlir.lowering.cpu.emit import Code, Value
+from covan_mlir.lowering.cpu.emit import Code, Size, Value
 
 
 def transpose(code: Code, vectors: Sequence[Value]) -> list[Value]:
@@ -64,7 +64,7 @@ class Tile:
 
         self.code.loop(0, rows, 1, [], body)
 
-    def pack(self, rows: Value | int, read: Callable[[Value, Value, Value | None], Value], bound: int) -> None:
+    def pack(self, rows: Value | int, read: Callable[[Value, Value, Value | None], Value], bound: Size) -> None:
         """Fills the tile from memory in which the tile's rows are contiguous.
 
         Args:
@@ -73,7 +73,7 @@ class Tile:
             bound: most rows that there can be; where it is no multiple of the lanes, the last read is masked.
         """
         code, lanes = self.code, self.code.lanes
-        ragged = bound % lanes != 0 or not isinstance(rows, int)
+        ragged = not isinstance(bound, int) or bound % lanes != 0 or not isinstance(rows, int)
 
         def columns(u: Value, _: list[Value]) -> list[Value]:
             def block(row: Value, _: list[Value]) -> list[Value]:
