@@ -45,7 +45,7 @@ def _multiply_add(machine: Machine) -> Kernel:
             total = code.op("addf", total, value)
         code.store(total, code.memory["y"], at)
 
-    return _kernel("fma", code.write(body, (machine.cores, 1, 1)), machine.cores, size)
+    return _kernel("fma", code.write(body, lambda sizes: machine.cores), machine.cores, size)
 
 
 def _copy(machine: Machine, size: int) -> Kernel:
@@ -63,7 +63,7 @@ def _copy(machine: Machine, size: int) -> Kernel:
 
         code.loop(start, code.add(start, size // groups), 4 * lanes, [], step)
 
-    return _kernel("copy", code.write(body, (groups, 1, 1)), groups, size)
+    return _kernel("copy", code.write(body, lambda sizes: groups), groups, size)
 
 
 class Ceilings:

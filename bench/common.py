@@ -67,11 +67,12 @@ def interleave(
     seconds: float = 0.0,
     warmup: int = 1,
     collect: bool = False,
+    settle: int = 0,
 ) -> dict[str, Timing]:
     """Time contenders in turns: A B C, B C A, C A B, ...
 
-    Turns let all of them meet the same disturbances, and the rotation gives each every place in the turn, so
-    that none is always the one to run with the caches its neighbour left.
+    Turns let all of them meet the same disturbances. Each still follows the same neighbour in most rounds: where what
+    that leaves in the caches matters, ``settle``.
 
     Args:
         contenders: what to call, by name. Results are dropped outside the timed part.
@@ -79,6 +80,8 @@ def interleave(
         seconds: go on until this much time has passed.
         warmup: untimed calls of each before.
         collect: run the garbage collector before each sample; else it is off throughout.
+        settle: untimed calls of a contender right before each of its samples, so that it finds the caches (and its
+            threads) as its own last call left them, and not as another's did.
     """
     for call in contenders.values():
         for _ in range(warmup):
@@ -95,6 +98,8 @@ def interleave(
                 name = names[(done + i) % len(names)]
                 if collect:
                     gc.collect()
+                for _ in range(settle):
+                    contenders[name]()
                 start = time.perf_counter()
                 result = contenders[name]()
                 samples[name].append(time.perf_counter() - start)

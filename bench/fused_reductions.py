@@ -79,10 +79,15 @@ def _attention(variant: str, queries: int, keys: int, depth: int, dtype: torch.d
             mask = (extra[0][:, None, None] * (j - at)).masked_fill(j > at, -math.inf)
         if variant == "window":
             mask = (j <= at) & (j > at - WINDOW)
-        whole = [x.reshape(1, -1, *x.shape[-2:]) for x in (q, k, v)]
+        queried, keyed, valued = (x.reshape(1, -1, *x.shape[-2:]) for x in (q, k, v))
         causal = variant == "causal" and queries == keys
         return lambda: torch.nn.functional.scaled_dot_product_attention(
-            *whole, attn_mask=None if mask is None else mask[None], is_causal=causal, enable_gqa=groups > 1
+            queried,
+            keyed,
+            valued,
+            attn_mask=None if mask is None else mask[None],
+            is_causal=causal,
+            enable_gqa=groups > 1,
         )
 
     def flex() -> Callable[[], Tensor]:
@@ -141,7 +146,7 @@ def _stock(plain: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> Callable
 
     raw = stock.compile_stock(Model(), inputs).raw
     arguments = raw.arguments(inputs, {})
-    return lambda: raw.invoke(arguments)
+    return lambda: raw.invoke(arguments)[0]
 
 
 def _row(kind: str, rows: int, length: int) -> Case:
@@ -195,7 +200,7 @@ def measure(case: Case, without: list[str], seconds: float, peaks: Ceilings) -> 
             error = float((result.float().reshape(got.shape) - got).abs().max())
         contenders[name] = made
     contenders |= {"fma": lambda: peaks.run_fma(), "copy": lambda: peaks.run_copy()}
-    times = common.interleave(contenders, rounds=7, seconds=seconds, warmup=2)
+    times = common.interleave(contenders, rounds=7, seconds=seconds, warmup=2, settle=1)
     best = min((n for n in contenders if n not in ("ours", "fma", "copy")), key=lambda n: times[n].median)
     ours = times["ours"]
     flops, bandwidth = peaks.rates(min(times["fma"].samples), min(times["copy"].samples))

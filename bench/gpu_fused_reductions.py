@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
@@ -57,7 +58,7 @@ class Case:
     output: tuple[tuple[int, ...], str]
     schedules: list[list[dict[str, Any]]]
     flops: int
-    bytes: int
+    traffic: int
     program: bytes = b""
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -158,7 +159,7 @@ def check(path: Path) -> None:
 
 def _functions(case: Case, folder: Path) -> list[Callable[[list[Tensor]], Tensor]]:
     """A call for each schedule."""
-    calls = []
+    calls: list[Callable[[list[Tensor]], Tensor]] = []
     for number, launches in enumerate(case.schedules):
         made = []
         for launch in launches:
@@ -185,7 +186,8 @@ def _functions(case: Case, folder: Path) -> list[Callable[[list[Tensor]], Tensor
                 function[(launch["grid"],)](
                     *arguments, num_warps=launch["num_warps"], num_stages=launch["num_stages"], enable_fp_fusion=True
                 )
-            return known[made[-1][1]["outputs"][0]]
+            result: Tensor = known[made[-1][1]["outputs"][0]]
+            return result
 
         calls.append(call)
     return calls
@@ -307,7 +309,7 @@ def _baselines(case: Case, inputs: list[Tensor]) -> Iterator[tuple[str, Callable
         def by_hand() -> Callable[[], Tensor]:
             from triton_attention import attention
 
-            return lambda: attention(*inputs[:3], case.variant == "causal")
+            return lambda: attention(inputs[0], inputs[1], inputs[2], case.variant == "causal")
 
         yield "triton", by_hand
 
@@ -324,10 +326,11 @@ class Clock:
         call()
         torch.cuda.synchronize()
         samples: list[float] = []
+        event: Any = torch.cuda.Event
         end = time.monotonic() + seconds
         while len(samples) < 5 or (time.monotonic() < end and len(samples) < 100):
             self.flush.zero_()
-            a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            a, b = (event(enable_timing=True) for _ in range(2))
             a.record()
             call()
             b.record()
@@ -406,13 +409,13 @@ def _measure(case: Case, row: dict[str, Any], clock: Clock, folder: Path, flops:
     times = []
     for call in _functions(case, folder):
         try:
-            times.append(clock.median(lambda call=call: call(inputs)))
+            times.append(clock.median(partial(call, inputs)))
         except Exception as error:  # a schedule that does not fit after all
             times.append(math.inf)
             row.setdefault("schedule_errors", []).append(repr(error)[:200])
     ours = min(times)
     row |= {"ours_ms": ours * 1e3, "default_ms": times[0] * 1e3, "schedule": times.index(ours)}
-    row |= {"of_peak": case.flops / ours / flops, "of_copy": case.bytes / ours / bandwidth, "baselines_ms": {}}
+    row |= {"of_peak": case.flops / ours / flops, "of_copy": case.traffic / ours / bandwidth, "baselines_ms": {}}
     for name, build in _baselines(case, inputs):
         try:
             row["baselines_ms"][name] = clock.median(build()) * 1e3

@@ -35,7 +35,8 @@ class Mixer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = x + torch.tanh(self.over_tokens(self.norms[0](x).transpose(1, 2)).transpose(1, 2) * 0.5)
         y = self.over_channels(self.norms[1](x))
-        return x + torch.sigmoid(y) * y - torch.relu(y) * 0.1
+        gated: Tensor = torch.sigmoid(y) * y - torch.relu(y) * 0.1
+        return x + gated
 
 
 def measure(layers: int, both: bool) -> common.Row:

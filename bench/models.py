@@ -101,7 +101,7 @@ def call_overhead(workload: Model, rounds: int = 5000) -> dict[str, float]:
     import covan_mlir
     from covan_mlir import artifact
     from covan_mlir.runtime import devices
-    from covan_mlir.runtime.program import PARAMETER_SCOPE
+    from covan_mlir.signature import PARAMETER_SCOPE
 
     model, args, kwargs = workload
     exe = covan_mlir.compile_module(model, args, kwargs)
@@ -111,7 +111,7 @@ def call_overhead(workload: Model, rounds: int = 5000) -> dict[str, float]:
         saved = artifact.read(path)
     weights = {name: np.frombuffer(blob.data, np.uint8) for name, blob in saved.weights.items()}
     raw = RawProgram(
-        saved.program,
+        saved.variant().program,
         entry=saved.signature.function,
         scope=PARAMETER_SCOPE,
         weights=weights,

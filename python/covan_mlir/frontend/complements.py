@@ -7,6 +7,8 @@ are computed. Here they get one operator, so that value numbering knows as well.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.fx import Graph, Node
 
@@ -45,5 +47,5 @@ def unite_complements(graph: Graph) -> None:
 def _complement(compared: Node) -> torch._ops.OpOverload | None:
     read = [value.meta.get("val") for value in compared.all_input_nodes]
     ordered = all(isinstance(value, torch.Tensor) and not value.is_floating_point() for value in read)
-    found = (_INTEGERS if ordered else _EQUALITY).get(compared.target)
-    return found if isinstance(found, torch._ops.OpOverload) else None
+    known: dict[Any, torch._ops.OpOverload] = _INTEGERS if ordered else _EQUALITY
+    return known.get(compared.target)
