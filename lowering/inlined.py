@@ -16,6 +16,8 @@ NAMESPACE = "covan"
 """Of the operators in torch."""
 BARRIER = "covan.barrier"
 _MARK = "covan.barrier"
+_PREPARE = "builtin.module(inline, func.func(convert-elementwise-to-linalg))"
+"""Functions that the text's function calls are put into it; arithmetic on tensors is taken in linalg's form only."""
 
 
 def main_function(module: Any, name: str) -> Any:
@@ -65,6 +67,7 @@ def _operators(module: Any) -> list[Any]:
 
 def _inline(state: State, functions: Mapping[str, tuple[str, str]]) -> None:
     from torch_mlir import ir
+    from torch_mlir.passmanager import PassManager
 
     module = state.module
     with module.context, ir.Location.unknown():
@@ -81,10 +84,12 @@ def _inline(state: State, functions: Mapping[str, tuple[str, str]]) -> None:
                     text, wanted = functions[name]
                     if name not in parsed:
                         parsed[name] = ir.Module.parse(text)
+                        PassManager.parse(_PREPARE).run(parsed[name].operation)
                     function = main_function(parsed[name], wanted)
                     given = _builtin(op.operands, list(function.type.inputs))
                     results = _copied(function, given, op.location)
-                for old, new in zip(op.results, results, strict=True):
+                for old, given in zip(op.results, results, strict=True):
+                    new = _cast(given, _tensor(old.type))
                     back = ir.Operation.create("torch_c.from_builtin_tensor", [old.type], [new])
                     old.replace_all_uses_with(back.result)
             op.erase()
@@ -102,14 +107,20 @@ def _tensor(kind: Any) -> Any:
 def _builtin(operands: Any, kinds: list[Any]) -> list[Any]:
     """Operands as builtin tensors of these types."""
     from torch_mlir import ir
-    from torch_mlir.dialects import tensor
 
     found = []
     for operand, kind in zip(operands, kinds, strict=True):
         own = _tensor(operand.type)
         value = ir.Operation.create("torch_c.to_builtin_tensor", [own], [operand]).result
-        found.append(value if own == kind else tensor.CastOp(kind, value).result)
+        found.append(_cast(value, kind))
     return found
+
+
+def _cast(value: Any, kind: Any) -> Any:
+    """The value with more or fewer of its sizes in its type."""
+    from torch_mlir.dialects import tensor
+
+    return value if value.type == kind else tensor.CastOp(kind, value).result
 
 
 def _copied(function: Any, given: list[Any], location: Any) -> list[Any]:
@@ -120,8 +131,6 @@ def _copied(function: Any, given: list[Any], location: Any) -> list[Any]:
         op = view.operation
         if op.name == "func.return":
             return [new[value] for value in op.operands]
-        if op.name == "func.call":
-            raise StepError("an attached function calls another one: write it as one function")
         made = op.clone()
         _remap(made, new)
         _locate(made, location)

@@ -18,7 +18,7 @@ from covan_mlir import __version__
 
 from . import cli_compare, cli_profile, cli_report
 from .cli_common import CliError, Progress, describe, torch_is_quiet
-from .cli_options import Artifact, Debug, Inputs, OneTarget, Seed, Session
+from .cli_options import Artifact, Attach, Debug, Inputs, OneTarget, Seed, Session
 
 # What needs numpy, torch or a runtime is imported where it is used: --help is quick, and explain needs numpy only.
 
@@ -94,6 +94,7 @@ def compile_(
     trace: Annotated[
         Literal["phases", "passes"], typer.Option("--trace", help="Record after what of the compiler things changed.")
     ] = "phases",
+    attach: Attach = None,
     seed: Seed = 0,
     debug: Debug = False,
 ) -> None:
@@ -108,6 +109,7 @@ def compile_(
     covan compile model.py:Net -i 8x128xi64 -i 8x128xbool=true --dynamic 0:0 --dynamic 1:0
     covan compile exported.pt2 --iree-flag=--iree-opt-level=O3
     covan compile model.py:make --tag blocks.0=audit:pii
+    covan compile model.py:make --attach features.3.conv=post.py:quantise
     """
     from covan_mlir import artifact
     from covan_mlir.explain import counts
@@ -123,7 +125,12 @@ def compile_(
     with Progress("importing torch") as progress:
         import covan_mlir
 
-        options = covan_mlir.CompileOptions(iree_flags=tuple(iree_flag or ()), reproducer=reproducer, trace=trace)
+        options = covan_mlir.CompileOptions(
+            iree_flags=tuple(iree_flag or ()),
+            reproducer=reproducer,
+            trace=trace,
+            attach=cli_models.attached(attach or ()),
+        )
         progress(f"loading {path.name}")
         example = cli_models.load(path, factory, parsed, seed)
         shapes = cli_models.dynamic_shapes(example, dynamic or ())
@@ -185,9 +192,14 @@ def run(
             raise CliError(f"the program has {len(signature.outputs)} outputs; {len(output)} files given", hint)
         args, kwargs = cli_inputs.arguments(signature, parsed, np.random.default_rng(seed))
         progress("running")
-        leaves: list[Any] = pytree.flatten(executable(*args, **kwargs))[0]
+        results, taps = executable.call_with_attachments(*args, **kwargs)
+        leaves: list[Any] = pytree.flatten(results)[0]
     for index, value in enumerate(leaves):
         print(f"output {index}: {cli_values.summary(value)}")
+    for name, tap in taps.items():
+        given: list[Any] = pytree.flatten(tap)[0]
+        for value in given:
+            print(f"tap {name}: {cli_values.summary(value)}")
     for path, value in zip(output or (), leaves, strict=False):
         cli_values.save(path, value)
 
@@ -221,6 +233,7 @@ def explain(
     covan explain model.covan blocks.0.attn --fusion
     """
     from covan_mlir import artifact, bipartite
+    from covan_mlir.attaching import attachment
     from covan_mlir.explain import fates_json, fates_text, table, table_json, unperformed
 
     if as_json and as_dot:
@@ -228,7 +241,8 @@ def explain(
     if fusion and as_dot:
         raise CliError("--fusion has no graph", "leave --dot out, or take --json", code=2)
     with Progress(f"reading {Path(file).name}"):
-        lineage = artifact.read(file).variant(target).lineage
+        variant = artifact.read(file).variant(target)
+        lineage = variant.lineage
     if not lineage.actions:
         raise CliError(f"{file} has no lineage", "compile the model again without --no-provenance")
     try:
@@ -253,6 +267,7 @@ def explain(
         value["unperformed"] = [name for name in value["unperformed"] if name in {action.name for action in lost}]
         value["fates"] = fates_json(lineage, found)
         value["graph"] = bipartite.graph_json(lineage, found)
+        value["attachments"] = [attached.to_json() for attached in variant.attachments]
         print(json.dumps(value, indent=1))
         return
     if as_dot:
@@ -260,6 +275,8 @@ def explain(
         return
     if sites or what is None:
         print(table(lineage, sites), end="")
+    if what is None and variant.attachments:
+        print(f"\n{attachment.text(variant.attachments)}", end="")
     if what is not None:
         told = found if len(found) == 1 else [action for action in found if action in lost]
         print("\n" if sites and told else "", fates_text(lineage, told), sep="", end="")

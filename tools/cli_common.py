@@ -52,6 +52,9 @@ def describe(error: Exception) -> CliError:
     if isinstance(error, TagError):
         message, _, near = first.partition("; ")
         return CliError(message, near or "--tag WHAT=TAG takes the names that 'covan explain' shows")
+    if isinstance(error, InputError) and first.startswith("attach: "):
+        message, _, near = first.removeprefix("attach: ").partition("; ")
+        return CliError(message, near or "--attach takes the names that 'covan explain' shows (docs/attaching.md)")
     if isinstance(error, InputError):
         return CliError(first, "give one --input per tensor, in the order of the arguments")
     if isinstance(error, CovanError):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .cli_common import CliError, Progress, torch_is_quiet
-from .cli_options import Artifact, Debug, Inputs, Seed, Session
+from .cli_options import Artifact, Attach, Debug, Inputs, Seed, Session
 
 _MIB = 1 << 20
 
@@ -27,6 +27,7 @@ def compare(
     atol: Annotated[
         float | None, typer.Option("--atol", min=0, help="Allow this absolute error, and nothing for rounding.")
     ] = None,
+    attach: Attach = None,
     memory: Annotated[
         int | None, typer.Option("--memory", min=1, metavar="MIB", help="Of tensors observed at once.")
     ] = None,
@@ -74,7 +75,11 @@ def compare(
             found = executable.compare(
                 *args,
                 model=example.model,
-                options=CompareOptions(tolerance=tolerance, memory=memory and memory * _MIB),
+                options=CompareOptions(
+                    tolerance=tolerance,
+                    memory=memory and memory * _MIB,
+                    attach=cli_models.attached(attach or ()),
+                ),
                 progress=progress,
                 **kwargs,
             )

@@ -102,6 +102,48 @@ def dynamic_shapes(example: Example, dynamic: Sequence[str]) -> dict[str, Any] |
     return shapes
 
 
+def attached(rows: Sequence[str]) -> dict[str | int, Any]:
+    """What ``--attach WHAT=FILE.py:FUNCTION[:MODE]`` means, for ``CompileOptions.attach``.
+
+    Raises:
+        CliError: bad syntax, no such file or function.
+    """
+    from covan_mlir import Attachment, MlirFunction
+
+    found: dict[str | int, list[Any]] = {}
+    for row in rows:
+        what, _, text = row.partition("=")
+        where, colon, mode = text.rpartition(":")
+        if not colon or mode not in ("tap", "replace"):
+            where, mode = text, "tap"
+        before, _, function = where.rpartition(":")
+        path, function = (Path(where), "") if Path(where).suffix == ".mlir" else (Path(before), function)
+        if not what or path.suffix not in (".py", ".mlir"):
+            hint = "write --attach features.3.conv=post.py:quantise, with :replace at its end to replace the tensor"
+            raise CliError(f"--attach {row!r} is not understood", hint, code=2)
+        if not path.is_file():
+            raise CliError(f"{path}: no such file", "check the path of the attached function")
+        if path.suffix == ".mlir":
+            fn: Any = MlirFunction(path.read_text(encoding="utf-8"), function)
+        else:
+            fn = _function(path, function)
+        key: str | int = int(what) if what.isdecimal() else what
+        made = found.setdefault(key, [])
+        name = f"{what}:{function or path.stem}" if made else ""  # the first is called as what it is attached to
+        made.append(Attachment(fn, "replace" if mode == "replace" else "tap", name or what))
+    return {key: tuple(made) for key, made in found.items()}
+
+
+def _function(path: Path, name: str) -> Any:
+    fn = _attribute(path, _imported(path), name, "function")
+    if isinstance(fn, type) and issubclass(fn, _torch().nn.Module):
+        made: Any = fn
+        fn = _user_code(path, f"{name}()", made).eval()
+    if not callable(fn):
+        raise CliError(f"{path}:{name} is a {type(fn).__name__}, not a function", "name a function")
+    return fn
+
+
 def trains(model: Any) -> bool:
     """Whether a module behaves otherwise than in inference: a dropout or a normalisation is in training mode."""
     nn = _torch().nn
@@ -132,17 +174,7 @@ def _tensors(inputs: Sequence[Input], seed: int) -> tuple[Any, ...]:
 
 
 def _made(path: Path, factory: str) -> Example:
-    module = _imported(path)
-    names = _candidates(module)
-    listing = f"it has {', '.join(names)}" if names else "it has none"
-    if not factory:
-        first = names[0] if names else "factory"
-        raise CliError(f"{path}: which model?", f"write {path}:{first} ({listing})", code=2)
-    if not hasattr(module, factory):
-        near = difflib.get_close_matches(factory, names, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else listing
-        raise CliError(f"{path}: there is no {factory!r}", hint)
-    made = getattr(module, factory)
+    made = _attribute(path, _imported(path), factory, "model")
     if not isinstance(made, _torch().nn.Module):
         if not callable(made):
             raise CliError(
@@ -157,6 +189,20 @@ def _made(path: Path, factory: str) -> Example:
             pass  # a builtin without a signature
         made = _user_code(path, f"{factory}()", made)
     return _unpacked(f"{path}:{factory}", made)
+
+
+def _attribute(path: Path, module: ModuleType, name: str, what: str) -> Any:
+    """What a file calls so; ``what`` it is to be, for messages."""
+    names = _candidates(module)
+    listing = f"it has {', '.join(names)}" if names else "it has none"
+    if not name:
+        first = names[0] if names else "factory"
+        raise CliError(f"{path}: which {what}?", f"write {path}:{first} ({listing})", code=2)
+    if not hasattr(module, name):
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else listing
+        raise CliError(f"{path}: there is no {name!r}", hint)
+    return getattr(module, name)
 
 
 def _unpacked(name: str, made: Any) -> Example:

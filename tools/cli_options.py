@@ -34,6 +34,14 @@ Inputs = Annotated[
         help="SHAPExDTYPE (random), SHAPExDTYPE=VALUE, FILE.npy, or a number; once per tensor, in order.",
     ),
 ]
+Attach = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--attach",
+        metavar="WHAT=FILE.py:FUNCTION[:tap|replace]",
+        help="Attach a function (or FILE.mlir) to an action, module or FILE.py:LINE; may be repeated.",
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of random inputs.")]
 Artifact = Annotated[str, typer.Argument(metavar="FILE.covan", help="An artifact that 'covan compile' wrote.")]
 OneTarget = Annotated[

@@ -72,6 +72,7 @@ _ATTACHED = want.mapping(
         "target": want.text,
         "mode": want.one_of("tap", "replace"),
         "actions": _TEXTS,
+        "again": _TEXTS,
         "types": _TEXTS,
         "sites": want.items(want.natural),
         "fate": want.one_of("dispatched", "view", "merged"),

@@ -72,6 +72,32 @@ def placed(it: Plan, lineages: Sequence[Lineage]) -> Plan:
     return Plan(it.source, goals, insertion, choices)
 
 
+def restored(captured: Capture, attach: Attach, them: Sequence[Attached]) -> Capture:
+    """The program of a compilation with attachments, made again.
+
+    Args:
+        attach: as it was compiled with.
+        them: what that compilation tells of its attachments.
+
+    Raises:
+        InputError: ``attach`` is not what the program was compiled with.
+    """
+    made = plan(captured, attach)
+    if [it.attachment.name for it in made.goals] != [it.name for it in them]:
+        raise InputError(
+            f"attach: the program was compiled with {', '.join(it.name for it in them)}, not with "
+            f"{', '.join(it.attachment.name for it in made.goals) or 'nothing'}: give the same functions"
+        )
+    insertion = insert(
+        captured, [replace(g, again=frozenset(it.again)) for g, it in zip(made.goals, them, strict=True)]
+    )
+    for it, now, goal in zip(them, insertion.inserted, made.goals, strict=True):
+        same = (now.nodes, now.source, dict(now.constants), goal.node, goal.attachment.mode)
+        if same != (it.actions, it.source, dict(it.constants), it.target, it.mode):
+            raise InputError(f"attach: {it.name!r} is not the function that the program was compiled with")
+    return insertion.captured
+
+
 def _exists(goal: Goal, lineage: Lineage) -> None:
     action = next(action for action in lineage.actions if action.name == goal.node)
     fate = lineage.fates[action.id]
@@ -130,6 +156,7 @@ def records(it: Plan, without: Lineage, lineage: Lineage) -> tuple[Attached, ...
             target=goal.node,
             mode=goal.attachment.mode,
             actions=tuple(action.name for action in actions),
+            again=tuple(sorted(goal.again)),
             types=inserted.types,
             sites=tuple(site.id for site in lineage.sites if not own.isdisjoint(site.trace)),
             fate=_fate(goal, inserted, lineage),

@@ -143,6 +143,7 @@ class Attached:
         target: name of the action whose tensor it reads.
         mode: see `Attachment`.
         actions: names of its own actions in the lineage, in source order.
+        again: names of the actions of the model that are computed once more for it, if that is its cost's way.
         types: of what it returns, such as ``i8[1, 64]``.
         sites: that perform its actions.
         fate: ``dispatched``; ``view``: it only changes how the tensor is indexed; ``merged``: it computes what the
@@ -157,6 +158,7 @@ class Attached:
     target: str
     mode: Mode
     actions: tuple[str, ...]
+    again: tuple[str, ...]
     types: tuple[str, ...]
     sites: tuple[int, ...]
     fate: str
@@ -179,7 +181,7 @@ class Attached:
         cost = row["cost"]
         places = tuple(Place(**place) for place in cost["places"])
         lists = {key: tuple(cost[key]) for key in ("before", "after")}
-        own = {key: tuple(row[key]) for key in ("actions", "types", "sites")}
+        own = {key: tuple(row[key]) for key in ("actions", "again", "types", "sites")}
         return Attached(**{**row, **own, "cost": Cost(**{**cost, **lists, "places": places})})
 
 

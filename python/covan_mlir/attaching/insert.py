@@ -322,9 +322,10 @@ def _exported(it: Attachment, value: torch.Tensor) -> torch.export.ExportedProgr
     sizes = [size if isinstance(size, int) else max(2, _hint(size)) for size in value.shape]
     example = torch.zeros(sizes, dtype=value.dtype)
     dynamic = {axis: torch.export.Dim.DYNAMIC for axis, size in enumerate(value.shape) if not isinstance(size, int)}
-    # One open size per argument: the function's own name for its tensor does not matter.
-    shapes = (dynamic,) if dynamic else None
     fn: Any = it.fn
+    shapes: Any = (dynamic,) if dynamic else None
+    if shapes and not _has_signature(fn):  # exported as a function of any arguments
+        shapes = (shapes,)
     if isinstance(fn, torch.nn.Module) and fn.training:
         raise InputError(f"attach: {it.name!r} is a module in training mode: call eval() on it")
     try:
@@ -341,6 +342,15 @@ def _exported(it: Attachment, value: torch.Tensor) -> torch.export.ExportedProgr
             f"attach: {it.name!r} writes to its tensor or to its own buffers: an attached function only returns"
         )
     return plain
+
+
+def _has_signature(fn: Callable[..., Any]) -> bool:
+    """Whether a function says what it takes; ``torch.sqrt`` does not."""
+    try:
+        inspect.signature(fn)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _hint(size: Any) -> int:

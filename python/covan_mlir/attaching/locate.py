@@ -41,7 +41,7 @@ def named(graph: torch.fx.Graph, key: str | int) -> Node:
     leaving = [
         node
         for node in nodes
-        if node in inside and observable(node) and any(_leaves(node, user, inside) for user in node.users)
+        if node in inside and observable(node) and any(_leaves(node, user, inside, str(key)) for user in node.users)
     ]
     if len(leaving) == 1:
         return leaving[0]
@@ -51,14 +51,16 @@ def named(graph: torch.fx.Graph, key: str | int) -> Node:
     raise InputError(f"attach: {key!r} stands for {len(found)} actions, none of which gives a tensor that others read")
 
 
-def _leaves(node: Node, user: Node, inside: set[Node]) -> bool:
-    """Whether a reader of a value is outside, or in another call of the module."""
-    return user not in inside or not _calls(node) <= _calls(user)
+def _leaves(node: Node, user: Node, inside: set[Node], key: str) -> bool:
+    """Whether a reader of a value is outside, or in another call of the module that is meant."""
+    return user not in inside or _call(node, key) != _call(user, key)
 
 
-def _calls(node: Node) -> frozenset[str]:
-    """The module calls that a node was made in: torch writes the second one of a module as ``path@1``."""
-    return frozenset(str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values())
+def _call(node: Node, key: str) -> str:
+    """The call of a module that a node was made in: torch writes the second one as ``path@1``."""
+    path = key.removeprefix("module:")
+    calls = [str(call) for call, _ in (node.meta.get("nn_module_stack") or {}).values()]
+    return next((call for call in calls if call.split("@")[0] == path), "")
 
 
 def _check(key: str | int, action: Action, node: Node) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from covan_mlir.attaching.attachment import Attach
 from covan_mlir.comparing.bisect import Answer, first_wrong, shortest_failing
 from covan_mlir.comparing.comparison import Comparison, Result, Row, Status, Suspicion
 from covan_mlir.comparing.eager import Eager, Judged
@@ -37,6 +38,7 @@ class CompareOptions:
         memory: bytes of tensors that one program may return at once; more are observed by several programs in turn,
             and a single one that is larger is sampled. None: a quarter of the memory that is free.
         timeout: seconds that a program may run, or None.
+        attach: of an executable from a file that has attachments, what it was compiled with.
         compilations: programs to be compiled at most when a fault is searched for that vanishes when it is looked at.
     """
 
@@ -44,6 +46,7 @@ class CompareOptions:
     memory: int | None = None
     timeout: float | None = 300.0
     compilations: int = 32
+    attach: Attach = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if self.memory is not None and self.memory <= 0:
@@ -69,7 +72,7 @@ def compare(
         arguments: the same as the caller gave them, to export a ``model`` with.
     """
     options = options or CompareOptions()
-    captured, compiled_with = captured_of(executable, model, arguments)
+    captured, compiled_with = captured_of(executable, model, arguments, options.attach)
     with tempfile.TemporaryDirectory(prefix="covan-compare-") as folder:
         tell("running eager PyTorch")
         eager = Eager(captured, leaves, options.tolerance)

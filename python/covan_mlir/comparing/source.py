@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from covan_mlir.attaching.attach import restored
+from covan_mlir.attaching.attachment import Attach
 from covan_mlir.errors import InputError
 from covan_mlir.executable import Executable
 from covan_mlir.frontend.actions import source_actions
@@ -13,13 +15,17 @@ from covan_mlir.options import CompileOptions
 
 
 def captured_of(
-    executable: Executable, model: Any, arguments: tuple[tuple[Any, ...], Mapping[str, Any]]
+    executable: Executable,
+    model: Any,
+    arguments: tuple[tuple[Any, ...], Mapping[str, Any]],
+    attached: Attach,
 ) -> tuple[Capture, CompileOptions]:
     """The exported model and the options of the compilation.
 
     Args:
         model: for an executable from a file, the model that it was compiled from.
         arguments: (args, kwargs) to export it with.
+        attached: what it was compiled with as ``CompileOptions.attach``, for a model that is given.
 
     Raises:
         InputError: a model is needed and not given; or the one that is given is another.
@@ -33,6 +39,14 @@ def captured_of(
             )
         return origin.captured, origin.options
     captured = capture(model, *arguments, None)
+    if attached or executable.attachments:
+        if not attached:
+            names = ", ".join(it.name for it in executable.attachments)
+            raise InputError(
+                f"the program has attachments ({names}), which a file does not hold: give the same functions, "
+                "CompareOptions(attach={...}), or 'covan compare --attach NAME=FILE.py:FUNCTION'"
+            )
+        captured = restored(captured, attached, executable.attachments)
     mine = list(source_actions(captured.program.graph).values())
     theirs = executable.lineage.actions
     for one, other in zip(mine, theirs, strict=False):

@@ -123,6 +123,11 @@ class Costs:
             return self.bytes(self._lineage.parts[int(operand[1])])
         return self._tensor(types.get(operand, "")).bytes
 
+    def _passes(self, part: Part) -> bool:
+        """Whether a part gives its first operand's own elements: a view, a dropout in inference."""
+        fate = self._lineage.part_fates.get(part.id)
+        return part.view or (fate is not None and fate.kind == "merged" and fate.twin in part.inputs[:1])
+
     def _inside(self, operand: Operand, inside: set[int]) -> bool:
         """Whether a value is made in the site: by a part of it, or as a view of one."""
         while operand[0] == "p":
@@ -130,7 +135,7 @@ class Costs:
                 return True
             part = self._lineage.parts[int(operand[1])]
             source = arguments.operands(part.args)
-            if not part.view or not source:
+            if not self._passes(part) or not source:
                 return False
             operand = source[0]
         return False
@@ -144,7 +149,7 @@ class Costs:
             part = self._lineage.parts[int(operand[1])]
             size = min(size, sum(self._tensor(text).bytes for text in part.types))
             source = arguments.operands(part.args)
-            if not part.view or not source:
+            if not self._passes(part) or not source:
                 return operand, size
             operand, types = source[0], arguments.operand_types(part.args)
 
@@ -156,7 +161,7 @@ class Costs:
             if i in self._returned:
                 return True
             for reader in self._readers.get(("p", i), ()):
-                if self._lineage.parts[reader].view:
+                if self._passes(self._lineage.parts[reader]):
                     if reader not in seen:
                         seen.add(reader)
                         waiting.append(reader)
