@@ -22,6 +22,7 @@ _CONSTANT = frozenset(
         "torch.aten.size.int",
         "flow.tensor.constant",
         "util.global.load",
+        "hal.buffer_view.dim",
         "flow.tensor.empty",
         "flow.tensor.splat",
     }
@@ -104,12 +105,19 @@ class TraceGraph:
             elif name in _CONSTANT or name.startswith(_CONSTANT_DIALECTS):
                 for result in op.results:
                     self._values[result] = []
-            elif name.startswith(_ARITHMETIC) and all(str(result.type) == "index" for result in op.results):
-                # Sizes, whoever asked for them: merged freely, so their locations say little.
+            elif name.startswith(_ARITHMETIC) and self._of_sizes(op, operands):
+                # Whoever asked for them: merged freely, so their locations say little.
                 for result in op.results:
                     self._values[result] = self._of(operands)
             else:
                 self._operation(op, name, operands)
+
+    def _of_sizes(self, op: Any, operands: Sequence[Any]) -> bool:
+        """Whether an operation computes sizes, and comparisons of sizes: scalars that no element of a tensor is in."""
+        kinds = [str(result.type) for result in op.results]
+        return all(kind == "index" for kind in kinds) or (
+            all(kind in ("i1", "i64") for kind in kinds) and not self._of(operands)
+        )
 
     def _operation(self, op: Any, name: str, operands: Sequence[Any]) -> None:
         ids = sorted(self._read.ids(op.location))

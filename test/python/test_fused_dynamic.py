@@ -54,6 +54,10 @@ def norm(x: Tensor) -> Tensor:
     return x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
 
 
+def variance(x: Tensor) -> Tensor:
+    return x.var(-1, correction=0)
+
+
 def loss(x: Tensor) -> Tensor:
     return F.cross_entropy(x, x.argmin(-1), reduction="none")
 
@@ -85,9 +89,11 @@ def test_number_of_rows() -> None:
 
 
 def test_length_of_rows() -> None:
-    functions = [softmax, layer_norm, norm, entropy, spread, loss]
+    """The length is computed with, too: what is divided by it is part of the chain."""
+    functions = [softmax, layer_norm, norm, entropy, spread, variance, loss]
     calls = [normal(len(functions), 30, n) for n in SIZES]
-    check(Rows(functions), normal(len(functions), 30, 8), {1: Dim("n")}, calls, len(functions))
+    exe = check(Rows(functions), normal(len(functions), 30, 8), {1: Dim("n")}, calls, len(functions))
+    assert [len(exe.lineage.where(name)) for name in ("layer_norm", "mean", "var")] == [1, 1, 1]
 
 
 class Attention(nn.Module):
@@ -107,3 +113,48 @@ def test_attention_of_any_batch() -> None:
     exe = check(Attention(), inputs(3), {0: Dim("n")}, [inputs(n) for n in (1, 2, 5, 17)], 2)
     kernels = [record.schedule for record in exe.lineage.fusions if record.kernel]
     assert {schedule["shape"] for schedule in kernels} == {"queries", "keys"}
+
+
+class Sequences(nn.Module):
+    """Attention over sequences of any length: of as many queries as keys, of one query, with masks and without."""
+
+    def forward(self, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+        q, k, v, last, half, seen, bias = inputs
+        attend = F.scaled_dot_product_attention
+        return (
+            attend(q, k, v, is_causal=True, enable_gqa=True),
+            attend(q[:, :2], k, v),
+            attend(q[:, :2] + 1, k, v, attn_mask=seen),
+            attend(q[:, 2:], k, v, attn_mask=torch.where(bias > 1, -torch.inf, bias)),
+            attend(last, k, v, enable_gqa=True),
+            attend(half, half, half, is_causal=True).float(),
+        )
+
+
+def test_sequences_of_any_length() -> None:
+    """At lengths around the vector's, of one block of keys and of many; the last keys are masked, and all of a row."""
+
+    def inputs(n: int) -> list[Tensor]:
+        shapes = [(1, 4, n, 8), (1, 2, n, 8), (1, 2, n, 8), (1, 4, 1, 8), (1, 2, n, 8), (1, 1, n, n), (1, 1, n, n)]
+        made = [normal(1, *shape)[0] + k / 8 for k, shape in enumerate(shapes)]
+        made[4] = made[4].to(torch.bfloat16)
+        made[5] = made[5] > -0.5
+        made[5][..., -1:, :] = False
+        return made
+
+    n, m = Dim("n", max=8192), Dim("m", max=8192)
+    dynamic = [{2: n}, {2: n}, {2: n}, {}, {2: m}, {2: n, 3: n}, {2: n, 3: n}]
+    exe = covan_mlir.compile_module(Sequences(), (inputs(40),), dynamic_shapes=(dynamic,))
+    sites = [site for site in exe.lineage.sites if site.phase == "call" and site.kernel.startswith("fred_")]
+    whole = [site for site in sites if any("attention" in action.op for action in exe.lineage.why(site))]
+    assert len({site.kernel.removesuffix("_merge") for site in whole}) == 6
+    for length in (1, 15, 16, 17, 100, 1023):
+        given = inputs(length)
+        with torch.no_grad():
+            expected = Sequences()(given)
+        for n_, (a, b) in enumerate(zip(exe(given), expected, strict=True)):
+            tolerance = 2e-2 if n_ == 5 else 2e-5
+            np.testing.assert_allclose(
+                np.asarray(a), b.numpy(), rtol=tolerance, atol=tolerance, err_msg=f"{n_} {length}"
+            )
+    assert exe.verify(), exe.verify()

@@ -81,7 +81,9 @@ class _Fates:
             return "is said to be merged, but with nothing that is known"
         if not self._equal(part.id, twin):
             return f"is said to have the value of {self.lineage.parts[twin].name}, which has another value"
-        return self._at(fate, self.viewed.get(part.id) if part.id in self.source.identity else None, twin)
+        # What gives back an operand is one with that where it is read; an equal of another part is where that is.
+        gives_back = part.id in self.source.identity and twin != part.twin
+        return self._at(fate, self.viewed.get(part.id) if gives_back else None, twin)
 
     def _at(self, fate: Fate, sites: Sequence[int] | None, twin: int | None = None) -> str:
         if not sites and twin is not None:

@@ -37,6 +37,20 @@ def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulat
     return plain(aten.index_put.default, x, wrapped, values, accumulate)
 
 
+@rule(aten.full_like.default)
+def full_like(x: Tensor, value: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
+    """Of sizes that are known at run time only: it reads sizes and no elements, so that those of different tensors are
+    one value, which is what the compiler makes of them."""
+    if all(isinstance(size, int) for size in x.shape) or kwargs.get("memory_format") not in (
+        None,
+        torch.preserve_format,
+        torch.contiguous_format,
+    ):
+        return NotImplemented
+    # `aten.full` itself is taken apart into this.
+    return plain(aten.full_like.default, torch.empty(x.shape, dtype=dtype or x.dtype, device=x.device), value)
+
+
 def _put_where(x: Tensor, axis: int, mask: Tensor, values: Tensor, accumulate: bool) -> Tensor:
     """The n-th place of the mask, in row-major order, takes the n-th of the values, or all places take the same."""
     behind = x.dim() - axis - mask.dim()
