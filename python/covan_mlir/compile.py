@@ -116,6 +116,11 @@ def compile_captured(
         origin = Origin(captured, replace(options, attach={}))
     imported, variants = _compiled(captured, goals, options, provenance, rules, tell)
     if attached is not None:
+        other = attach.undone(attached, [it.lineage for it in variants])
+        if other is not None:
+            attached, captured = other, other.captured
+            origin = Origin(captured, origin.options)
+            imported, variants = _compiled(captured, goals, options, provenance, rules, tell)
         for number, (before, it) in enumerate(zip(plain, variants, strict=True)):
             attach.tag(attached, it.lineage)
             variants[number] = replace(it, attachments=attach.records(attached, before.lineage, it.lineage))

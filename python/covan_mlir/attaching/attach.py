@@ -66,10 +66,33 @@ def placed(it: Plan, lineages: Sequence[Lineage]) -> Plan:
         for lineage in lineages:
             _exists(goal, lineage)
     places = Places(it.source.program.graph, lineages[0], it.symbols)
-    choices = tuple(places.choose(goal.node, tap=goal.attachment.mode == "tap") for goal in it.goals)
+    choices = places.choose([(goal.node, goal.attachment.mode == "tap") for goal in it.goals])
     goals = tuple(replace(goal, again=choice.again) for goal, choice in zip(it.goals, choices, strict=True))
     insertion = insert(it.source, goals) if any(goal.again for goal in goals) else it.insertion
     return Plan(it.source, goals, insertion, choices)
+
+
+def undone(it: Plan, lineages: Sequence[Lineage]) -> Plan | None:
+    """The plan with sites cut wherever something was to be computed again, if the compiler found out that it is the
+    same as what the model computes; None if it did not.
+
+    Barriers last until dispatches are formed; equal dispatches are merged after that, where nobody observes it.
+    """
+    lost = [
+        action
+        for lineage in lineages
+        for inserted in it.insertion.inserted
+        for action in lineage.actions
+        if action.name in inserted.copies and not action.view and lineage.fates[action.id].kind == "view"
+    ]
+    if not lost:
+        return None
+    log.info("%s was merged with what the model computes: the sites are cut instead", lost[0].name)
+    goals = tuple(replace(goal, again=frozenset()) for goal in it.goals)
+    choices = tuple(
+        Choice("split" if choice.way == "recompute" else choice.way, choice.places) for choice in it.choices
+    )
+    return Plan(it.source, goals, insert(it.source, goals), choices)
 
 
 def restored(captured: Capture, attach: Attach, them: Sequence[Attached]) -> Capture:

@@ -47,7 +47,8 @@ class Inserted:
     """What was inserted for one attachment.
 
     Attributes:
-        nodes: names, in order; the last ones give the results.
+        nodes: names, in order.
+        copies: those of nodes of the model that are computed once more; shared by attachments.
         results: names of the nodes whose values are the results.
         types: of the results.
         source: text of the function, if there is one.
@@ -55,6 +56,7 @@ class Inserted:
     """
 
     nodes: tuple[str, ...]
+    copies: frozenset[str]
     results: tuple[str, ...]
     types: tuple[str, ...]
     source: str
@@ -97,40 +99,49 @@ class _Inserter:
         self._inputs: list[InputSpec] = list(captured.program.graph_signature.input_specs)
         self._constants: dict[str, torch.Tensor] = {}
         self._made: set[Node] = set()
+        self._copies: dict[Node, Node] = {}
+        self._barriers: dict[Node, Node] = {}
 
     def run(self) -> Insertion:
-        found = Insertion(self._captured)
+        order = {name: index for index, name in enumerate(self._nodes)}
+        made: dict[int, tuple[Inserted, Any, list[Node]]] = {}
+        # In the graph's order, so that what is computed again for one is there for the next.
+        for index in sorted(range(len(self._goals)), key=lambda i: order[self._goals[i].node]):
+            made[index] = self._one(self._goals[index])
         taps: dict[str, tuple[Any, list[Node]]] = {}
-        exchanges: list[tuple[Goal, Node, Node]] = []
-        for goal in self._goals:
-            node = self._nodes[goal.node]
-            at = _Cursor(self._graph, node, goal.attachment.name, self._made)
-            tensor = self._tensor(goal, node, at)
-            held: dict[str, str] = {}
-            if isinstance(goal.attachment.fn, MlirFunction):
-                called = mlir.operator(goal.attachment.fn, node.meta["val"], goal.attachment.name)
-                results, spec = self._call(at, called, tensor)
-                source = goal.attachment.fn.text
-            else:
-                results, spec, held = self._traced(goal, tensor, at)
-                source = _source(goal.attachment.fn)
-            for result in results:
-                if not (isinstance(result, Node) and observable(result)):
-                    raise InputError(f"attach: {goal.attachment.name!r} gives {result}, which is no tensor it computes")
-            if not any(tensor in _behind(result) for result in results):
-                raise InputError(f"attach: what {goal.attachment.name!r} gives does not depend on {goal.node}")
+        for index, goal in enumerate(self._goals):
+            _, spec, results = made[index]
             if goal.attachment.mode == "tap":
                 taps[goal.attachment.name] = (spec, results)
             else:
-                self._check_replacement(goal, node, results)
-                exchanges.append((goal, node, results[0]))
-            types = tuple(text for result in results for text in type_strings(result.meta["val"]))
-            names = tuple(n.name for n in at.made)
-            found.inserted.append(Inserted(names, tuple(n.name for n in results), types, source, held))
-        for _, node, result in exchanges:
-            node.replace_all_uses_with(result, delete_user_cb=lambda user: user not in self._made)
-        found.captured = self._rebuilt(taps)
-        return found
+                node = self._nodes[goal.node]
+                node.replace_all_uses_with(results[0], delete_user_cb=lambda user: user not in self._made)
+        return Insertion(self._rebuilt(taps), [made[index][0] for index in range(len(self._goals))])
+
+    def _one(self, goal: Goal) -> tuple[Inserted, Any, list[Node]]:
+        """-> (what was inserted, structure of the results, their nodes)."""
+        it, node = goal.attachment, self._nodes[goal.node]
+        at = _Cursor(self._graph, node, it.name, self._made)
+        tensor = self._tensor(goal, node, at)
+        held: dict[str, str] = {}
+        results: list[Any]
+        if isinstance(it.fn, MlirFunction):
+            results, spec = self._call(at, mlir.operator(it.fn, node.meta["val"], it.name), tensor)
+            source = it.fn.text
+        else:
+            results, spec, held = self._traced(goal, tensor, at)
+            source = _source(it.fn)
+        for result in results:
+            if not (isinstance(result, Node) and observable(result)):
+                raise InputError(f"attach: {it.name!r} gives {result}, which is no tensor it computes")
+        if not any(tensor in _behind(result) for result in results):
+            raise InputError(f"attach: what {it.name!r} gives does not depend on {goal.node}")
+        if it.mode == "replace":
+            self._check_replacement(goal, node, results)
+        types = tuple(text for result in results for text in type_strings(result.meta["val"]))
+        copies = frozenset(new.name for old, new in self._copies.items() if old.name in goal.again)
+        nodes = tuple(n.name for n in at.made)
+        return Inserted(nodes, copies, tuple(n.name for n in results), types, source, held), spec, results
 
     def _tensor(self, goal: Goal, node: Node, at: _Cursor) -> Node:
         """What the attached operator reads."""
@@ -142,16 +153,20 @@ class _Inserter:
         return node
 
     def _again(self, goal: Goal, node: Node, at: _Cursor) -> Node:
-        """The tensor computed anew, from what the kernels of the program have in memory."""
-        new: dict[Node, Node] = {}
-        inside = [n for n in self._graph.nodes if n.name in goal.again]
-        for old in inside:
-            for read in old.all_input_nodes:
-                if read not in new and read.name not in goal.again:
-                    new[read] = at.call(mlir.barrier(), (read,)) if self._varies(read) else read
-            args, kwargs = torch.fx.map_arg((old.args, old.kwargs), lambda n: new.get(n, n))
-            new[old] = at.call(old.target, args, kwargs, like=old)
-        return new[node]
+        """The tensor computed anew, from what the kernels of the program have in memory; once for all attachments."""
+
+        def read(value: Node) -> Node:
+            if value.name in goal.again:
+                return self._copies[value]
+            if value not in self._barriers and self._varies(value):
+                self._barriers[value] = at.call(mlir.barrier(), (value,))
+            return self._barriers.get(value, value)
+
+        for old in [n for n in self._graph.nodes if n.name in goal.again]:
+            if old not in self._copies:
+                args, kwargs = torch.fx.map_arg((old.args, old.kwargs), read)
+                self._copies[old] = at.call(old.target, args, kwargs, like=old)
+        return self._copies[node]
 
     def _varies(self, node: Node) -> bool:
         """Whether a tensor has other values in every call."""

@@ -6,7 +6,7 @@ choice does not depend on how busy the machine is that compiles. What decides is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,14 +69,31 @@ class Places:
         self._nodes = {node.name: node for node in calls(graph)}
         self._actions = {action.name: action for action in lineage.actions}
 
-    def choose(self, name: str, *, tap: bool) -> Choice:
-        """The cheapest way to have the result of an action for a tap; one that replaces takes the action's place."""
+    def choose(self, wanted: Sequence[tuple[str, bool]]) -> tuple[Choice, ...]:
+        """The cheapest way to have the result of each action.
+
+        A tensor for which a site is cut is in memory for all others.
+
+        Args:
+            wanted: names of actions, and whether it is for a tap: what is replaced gives way to its replacement, and
+                nothing that is computed from it can be computed again beside it.
+        """
+        replaced = {name for name, tap in wanted if not tap}
+        stored: frozenset[str] = frozenset()
+        while True:
+            choices = tuple(self._choose(name, tap, replaced, stored) for name, tap in wanted)
+            cut = {name for (name, _), choice in zip(wanted, choices, strict=True) if choice.way == "split"}
+            if cut <= stored:
+                return choices
+            stored |= cut
+
+    def _choose(self, name: str, tap: bool, replaced: set[str], stored: frozenset[str]) -> Choice:
         part = self._result(name)
         if part is None or self._in_memory(part):
             return Choice("at hand", (Place("at hand", 0.0, 0.0, 0.0),))
         split = self._split(part)
-        again = self._again(name) if tap else None
-        if again is None:
+        again = self._again(name, stored - {name}) if tap else None
+        if again is None or any(replaced & {n, *(r.name for r in self._nodes[n].all_input_nodes)} for n in again):
             return Choice("split", (split,))
         new = self._recompute(again)
         places = tuple(sorted((split, new), key=lambda it: it.seconds))
@@ -95,7 +112,8 @@ class Places:
         fate = self._lineage.part_fates.get(part.id)
         if fate is None or fate.kind != "dispatched":
             return True  # a constant, or another's value, which is asked about by its own name
-        return any(self._costs.leaves(part, set(self._lineage.sites[i].parts)) for i in fate.sites)
+        # A kernel and what pads or clears memory for it perform it together.
+        return self._costs.leaves(part, {i for site in fate.sites for i in self._lineage.sites[site].parts})
 
     def _split(self, part: Part) -> Place:
         """Cut the site: what is on the way to the tensor, and the rest; values between go through memory."""
@@ -128,8 +146,12 @@ class Places:
                     stack.append(i)
         return found
 
-    def _again(self, name: str) -> frozenset[str] | None:
-        """What has to be computed anew, from what is in memory; None where that gives other values."""
+    def _again(self, name: str, stored: frozenset[str]) -> frozenset[str] | None:
+        """What has to be computed anew, from what is in memory; None where that gives other values.
+
+        Args:
+            stored: what is in memory beside what the program has there by itself.
+        """
         if mutates(self._graph):
             return None
         found: set[str] = set()
@@ -144,7 +166,9 @@ class Places:
             stack += [
                 read
                 for read in node.all_input_nodes
-                if read.op == "call_function" and not (observable(read) and self._at_hand(read))
+                if read.op == "call_function"
+                and read.name not in stored
+                and not (observable(read) and self._at_hand(read))
             ]
         return frozenset(found)
 
