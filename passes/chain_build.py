@@ -14,6 +14,7 @@ from .cluster import Cluster
 from .gathers import picking
 from .joined_axes import Joined, Tensor
 from .linalg_nodes import Node, Part
+from .nested_reductions import unnested
 
 _LETTERS = "ijklmnopqrstuvwxyz"
 
@@ -110,6 +111,8 @@ class _Builder:
         outputs = self._outputs(replaced)
         self._turn(outputs)
         steps, inputs = self._live(outputs)
+        order = list(dict.fromkeys(axis for given, _ in inputs for axis in given.axes))
+        steps, self.sources = unnested(steps, {tensor.name for tensor in outputs}, self.sources, order)
         for value in (*steps, *(given for given, _ in inputs)):
             if len(set(value.axes)) != len(value.axes):
                 raise Unbuildable(f"{value.name} has one axis twice")

@@ -4,8 +4,9 @@ A chain starts from a reduction and grows, as long as something fits:
 
 - what its values come from: element-wise ops that nobody else reads, reductions over the same axes, and matrix products
   whose result only the chain reads (the scores of attention);
-- what reads its values: element-wise ops over the same axes, reductions over an axis that the chain reduces already,
-  products with something that is no weight among them (the values of attention);
+- what reads its values: element-wise ops over the same axes, reductions over an axis that the chain reduces already or
+  that go on with one of its own along another axis, products with something that is no weight among them (the values
+  of attention);
 - reductions over the same axes of the same inputs; elements picked along an axis that the chain reduces.
 
 Products with weights stay out: they are large, and the compiler packs constant operands ahead of time. A chain is
@@ -17,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from covan_mlir.dialects.fred import MAX_INPUTS, MAX_OUTPUTS
-from covan_mlir.fred.expression import Apply, walk
+from covan_mlir.fred.expression import Apply, Read, walk
 
 from .cluster import Cluster, results, sources
 from .linalg_nodes import Graph, Node, is_cheap
+from .nested_reductions import neutral
 
 # The free axes of a product are accumulated side by side, its contracted axis is read again for each block of the
 # other operand: longer ones are for a matrix product proper.
@@ -321,10 +323,31 @@ class _Search:
                 and grown.over(last)
                 in (grown.over(self.graph.nodes[i]) for i in self.cluster.loops if self.graph.nodes[i].reduces)
             )
-        if not grown.over(last) & reduced:
+        if not grown.over(last) & reduced and not self._goes_on(nodes):
             return False
         free = set().union(*(grown.position(node) for node in nodes if node.kind == "compute")) - old
         return not free or self._product(last, grown, free)
+
+    def _goes_on(self, nodes: list[Node]) -> bool:
+        """Whether the end of a path of views reduces the results of a reduction of the chain, in the same way, along
+        another axis: a maximum over several axes, one by one."""
+        last = nodes[-1]
+        if any(node.kind != "view" for node in nodes[:-1]):
+            return False
+        value = nodes[0].source if len(nodes) > 1 else last.operands[0].value
+        before = self.graph.nodes[self.graph.definition[value]] if value in self.cluster.dims else last
+        inner = next((part for part in before.parts if part is not None and part.value == value), None)
+        outer = [part for part in last.parts if part is not None]
+        return (
+            inner is not None
+            and inner.combine is not None
+            and inner.initial is not None
+            and neutral(inner.combine, inner.initial)
+            and len(outer) == len(last.operands) == 1
+            and isinstance(outer[0].expr, Read)
+            and (inner.combine, inner.initial) == (outer[0].combine, outer[0].initial)
+            and len(self.graph.users[value]) == 1
+        )
 
     def _product(self, node: Node, grown: Cluster, free: set[int]) -> bool:
         """Whether a matrix product is one that belongs into a chain."""

@@ -86,6 +86,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Tensor, ...]], 
     "layer norm over two axes": (affine(nn.LayerNorm((5, 7))), lambda: (r(3, 5, 7),), (1, 1)),
     "batch norm in training": (lambda x: F.batch_norm(x, None, None, training=True), lambda: (r(4, 3, 5, 5),), (1, 1)),
     "standardised over two axes": (standardised, lambda: (r(2, 5, 7),), (1, 1)),
+    # The maximum is taken over one axis after the other; the axes do not lie side by side.
+    "logsumexp over two axes": (lambda x: torch.logsumexp(x, (0, 2)), lambda: (r(4, 5, 7),), (1, 1)),
     "softmax over two axes": (lambda x: torch.softmax(x.flatten(1), -1).view_as(x), lambda: (r(2, 5, 7),), (1, 1)),
     "log-probability of a label": (
         lambda x, t: torch.log_softmax(x, -1).gather(-1, t[:, None]),
