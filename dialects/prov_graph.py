@@ -44,7 +44,6 @@ _TRANSPARENT = frozenset(
         "hal.tensor.import",
         "hal.tensor.export",
         "hal.tensor.alias",
-        "hal.tensor.barrier",
         "util.optimization_barrier",
         "builtin.unrealized_conversion_cast",
         "scf.execute_region",
@@ -102,6 +101,9 @@ class TraceGraph:
                 self.results = [(value or [["const", []]])[0] if len(value) < 2 else ["unknown"] for value in values]
             elif len(op.results) == 0:
                 continue
+            elif name == "hal.tensor.barrier":  # each result is an operand; behind them stands a fence
+                for operand, result in zip(operands, op.results, strict=False):
+                    self._values[result] = self._of([operand])
             elif name in _CONSTANT or name.startswith(_CONSTANT_DIALECTS):
                 for result in op.results:
                     self._values[result] = []

@@ -124,10 +124,15 @@ class DispatchGraph:
                 given, computed = fused_of(op.location) or ([self._ids(op)] * len(op.results), self._ids(op))
                 outputs = [[["compute", ids]] for ids in given]
                 self._node(op, "dispatch", phase, outputs, frozenset(computed))
+            elif name == "hal.tensor.barrier":  # each result is an operand; behind them stands a fence
+                for operand, result in zip(op.operands, op.results, strict=False):
+                    self._values[result] = self._value(operand)
             elif name in VIEWS or name in ("hal.tensor.export", "hal.tensor.alias"):
                 self._values[op.results[0]] = self._value(op.operands[0])
             elif name == "util.return":
-                self.results = [self._value(operand) for operand in op.operands]
+                values = [self._value(operand) for operand in op.operands]
+                if not self.results or values != [["unknown"]] * len(values):  # of a function that only calls another
+                    self.results = values
             elif name.startswith(("flow.", "tensor.")) and len(op.results):
                 ids = self._ids(op)
                 # A slice is a piece of what it is given, whatever operation asked for it.

@@ -124,6 +124,14 @@ def test_odd_programs_hold(name: str, fused: bool) -> None:
     assert verdict, str(verdict)
 
 
+def test_programs_through_iree_torch_input_hold() -> None:
+    """Its functions come in pairs, one of which waits for the other; results go through a barrier together."""
+    options = covan_mlir.CompileOptions(frontend="torch")
+    exe = covan_mlir.compile_module(lambda x: (torch.softmax(x, -1), x @ x.t()), (torch.randn(4, 8),), options=options)
+    verdict = exe.verify()
+    assert verdict, verdict
+
+
 def test_bodies_of_loops_are_not_checked() -> None:
     def model(x: torch.Tensor) -> Any:
         from torch._higher_order_ops.while_loop import while_loop
