@@ -9,7 +9,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, walk
+from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, rebuild, walk
 
 _FLOAT_PREDICATES = [
     "false",
@@ -112,6 +112,11 @@ def folded(expr: Apply) -> Expr:
     if expr.op in ("arith.index_cast", "arith.extsi"):
         return Const(-int(value) if expr.args[0].dtype == "i1" else int(value), expr.dtype)
     return expr
+
+
+def folded_throughout(expr: Expr) -> Expr:
+    """The expression as it is read from IR that it is written to: every operation `folded`."""
+    return rebuild(expr, lambda node: folded(node) if isinstance(node, Apply) else node)
 
 
 def _narrowed(compare: Apply) -> Apply | None:

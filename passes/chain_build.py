@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
+from covan_mlir.dialects.fred_scalars import folded_throughout
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce, Step
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, reads, rebuild, substitute, walk
 
@@ -340,7 +341,9 @@ class _Builder:
             if step.name in needed:
                 steps.append(step)
                 needed |= reads(step.expr)
-        return steps[::-1], [pair for pair in self.inputs.values() if pair[0].name in needed]
+        # What was filled in may make an operation simpler; a chain and what is read from its IR are the same.
+        steps = [replace(step, expr=folded_throughout(step.expr)) for step in reversed(steps)]
+        return steps, [pair for pair in self.inputs.values() if pair[0].name in needed]
 
 
 def _extents(inputs: Sequence[Tensor], outputs: Sequence[Tensor], sizes: Mapping[str, int | None]) -> dict[str, Place]:

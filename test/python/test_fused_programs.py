@@ -138,6 +138,8 @@ def test_fused_programs_agree_with_eager(name: str, caplog: pytest.LogCaptureFix
     sites = [site for site in exe.lineage.sites if site.phase == "call"]
     fused = [site for site in sites if site.kernel.startswith("fred_")]
     assert (len(fused), len(sites)) == counts, caplog.text
+    recorded = {record.kernel for record in exe.lineage.fusions if record.kernel}
+    assert recorded == {site.kernel.removesuffix("_merge") for site in fused}
     with torch.no_grad():
         expected = model(*args)
     got = exe(*args)
