@@ -1,0 +1,60 @@
+"""Pages of docs whose snippets are one program: each runs, and prints what stands below it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from covan_mlir.tools import cli
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FILE = re.compile(r"# (\w+\.py)\n")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("page", ["attaching.md"])
+def test_snippets_print_what_the_page_shows(page: str, folder: Path) -> None:
+    """A block that starts with ``# name.py`` is that file; ``...`` in what is printed is anything."""
+    text = (DOCS / page).read_text()
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    printed = ""
+    shown = 0
+    for match in BLOCK.finditer(text):
+        kind, body = match.groups()
+        if kind == "python" and (named := FILE.match(body)):
+            (folder / named[1]).write_text(body)
+            sys.modules.pop(Path(named[1]).stem, None)
+        elif kind in ("python", "sh"):
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                if kind == "python":
+                    line = text.count("\n", 0, match.start()) + 1  # so that frames name lines of the page
+                    exec(compile("\n" * line + body, str(DOCS / page), "exec"), scope)
+                else:
+                    for command in body.splitlines():
+                        assert cli.main(shlex.split(command)[1:]) == 0, command
+            printed = out.getvalue()
+        elif kind == "text":
+            shown += 1
+            pattern = ".*".join(re.escape(piece) for piece in body.strip().split("..."))
+            assert re.fullmatch(pattern, printed.strip(), re.DOTALL), f"{page} shows\n{body}\nbut it is\n{printed}"
+    assert shown >= 5
