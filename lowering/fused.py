@@ -11,15 +11,13 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
 from typing import Any
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fusion import FusionRecord
 from covan_mlir.lowering.cpu.kernel import Kernel, Refusal
-from covan_mlir.lowering.cpu.machine import Machine
-from covan_mlir.lowering.cpu.payoff import does_not_pay
 from covan_mlir.lowering.cuda.generator import Executables
+from covan_mlir.lowering.demote import demoted
 from covan_mlir.lowering.fusion_record import record
 from covan_mlir.lowering.pipeline import State, Step
 from covan_mlir.lowering.places import Actions, Places, places
@@ -33,26 +31,6 @@ Generator = Callable[[Chain, str, Places], Kernel | Executables | Refusal]
 """Writes the kernel of a chain under a name, for steps that are at some places in the user's source."""
 
 
-@lru_cache(256)
-def _cpu_kernel(machine: Machine, chain: Chain, name: str, _places: Places) -> Kernel | Refusal:
-    from covan_mlir.fred.fuse import fuse
-    from covan_mlir.lowering.cpu.generate import generate
-
-    try:
-        same = len({frozenset(step.over) for step in chain.reductions}) == 1
-        made = generate(chain, machine, fusion=None if same else fuse(chain), name=name)
-    except Exception as error:  # a program can do without, and must not fail for it
-        log.warning("%s: code generation failed", describe(chain), exc_info=True)
-        return Refusal(f"code generation failed: {error!r}")
-    reason = does_not_pay(chain, machine, made) if isinstance(made, Kernel) else None
-    return Refusal(reason) if reason else made
-
-
-def cpu_generator(machine: Machine) -> Generator:
-    """The generator for a CPU; it remembers what it wrote."""
-    return partial(_cpu_kernel, machine)
-
-
 @dataclass
 class Fusion:
     """The kernels of one compilation.
@@ -62,6 +40,7 @@ class Fusion:
         weights: how many of the last arguments of ``@main`` hold weights.
         sizes: names of the sizes of its first arguments that are known at run time only; see `Job.sizes`.
         actions: of the source's parts, where the kernels' line tables name the lines of the source.
+        narrow: float64 becomes float32, as in the rest of the program.
         kernels: by chain and its places, whatever parts it comes from.
         decisions: on chains, in the order in which they were looked at.
         called: symbols of the kernels that the program has.
@@ -71,13 +50,14 @@ class Fusion:
     weights: int = 0
     sizes: tuple[tuple[str, ...], ...] = ()
     actions: Actions = field(default_factory=dict)
+    narrow: bool = False
     kernels: dict[tuple[Chain, Places], Kernel | Executables | Refusal] = field(default_factory=dict)
     decisions: list[FusionRecord] = field(default_factory=list)
     called: list[str] = field(default_factory=list)
 
     def kernel(self, chain: Chain) -> Kernel | Executables | Refusal:
         """The kernel of a chain, written once for all chains that compute the same, where lines matter: there."""
-        plain, where = untraced(chain), places(chain, self.actions)
+        plain, where = self._plain(chain), places(chain, self.actions)
         found = self.kernels.get((plain, where))
         if found is None:
             before = sum(known == plain for known, _ in self.kernels)
@@ -85,11 +65,14 @@ class Fusion:
             found = self.kernels[plain, where] = self.generate(plain, name, where)
         return found
 
+    def _plain(self, chain: Chain) -> Chain:
+        return demoted(untraced(chain)) if self.narrow else untraced(chain)
+
     def wants(self, chain: Chain) -> bool:
         """Whether there is a kernel for a chain; remembers and logs why not."""
         found = self.kernel(chain)
         ids = sorted(frozenset().union(*(step.trace for step in chain.steps)))
-        return self._decided(record(describe(chain), ids, untraced(chain), found))
+        return self._decided(record(describe(chain), ids, self._plain(chain), found))
 
     def _decided(self, decision: FusionRecord) -> bool:
         self.decisions.append(decision)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from covan_mlir.lowering.cpu.generator import kernel as cpu_kernel
 from covan_mlir.lowering.cpu.machine import PRESETS, Machine, host
 from covan_mlir.lowering.cuda.generator import cuda_generator
-from covan_mlir.lowering.fused import Generator, cpu_generator
+from covan_mlir.lowering.fused import Generator
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.targets.resolve import ExecutableTarget, executable_target
+from covan_mlir.lowering.vulkan.device import device
+from covan_mlir.lowering.vulkan.generator import kernel as vulkan_kernel
 
 _HOST = "--iree-llvmcpu-target-cpu=host"
 
@@ -19,10 +22,15 @@ def of(job: Job) -> Generator | None:
 
     LLVM ends the process on a CPU that it does not know.
     """
+    always = job.fuse == "always"
     if job.kind == "cpu":
-        return cpu_generator(host() if _HOST in job.target_flags else machine(executable_target(job.target_flags)))
-    if job.kind == "cuda" and (found := re.search(r'arch = "(\w+)"', job.devices)):
-        return cuda_generator(found.group(1))
+        found = host() if _HOST in job.target_flags else machine(executable_target(job.target_flags))
+        return lambda chain, name, _places: cpu_kernel(found, always, chain, name)
+    if job.kind == "vulkan":
+        gpu = device(job.devices)
+        return lambda chain, name, _places: vulkan_kernel(gpu, always, chain, name)
+    if job.kind == "cuda" and (arch := re.search(r'arch = "(\w+)"', job.devices)):
+        return cuda_generator(arch.group(1), always)
     return None
 
 

@@ -10,7 +10,16 @@ from dataclasses import asdict
 from typing import Any
 
 from covan_mlir.dialects.prov_locations import TraceReader
-from covan_mlir.lowering import externals, extra_steps, generators, inlined, iree_phases, places, torch_to_linalg
+from covan_mlir.lowering import (
+    demote,
+    externals,
+    extra_steps,
+    generators,
+    inlined,
+    iree_phases,
+    places,
+    torch_to_linalg,
+)
 from covan_mlir.lowering.fused import Fusion
 from covan_mlir.lowering.history import HistoryObserver
 from covan_mlir.lowering.pass_history import PassHistory
@@ -87,7 +96,7 @@ def _attempt(
     fusion = None
     if job.fuse and frontend == "linalg" and generator is not None:
         actions = places.actions(table) if table is not None and generators.names_lines(job) else {}
-        fusion = Fusion(generator, len(job.weights), job.sizes, actions)
+        fusion = Fusion(generator, len(job.weights), job.sizes, actions, narrow=demote.FLAG in job.flags)
     if fusion is not None:
         steps += fusion.steps()
     steps.append(iree_phases.enter(job.flags, job.devices))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Job:
         trace: after what the history has an entry: ``phases`` or ``passes``.
         sizes: for each of the leading arguments what its sizes are called that are known at run time only, and "" for
             the others: sizes of one name are the same. Of a scalar, what it is called as a size.
-        fuse: whether chains of reductions become kernels of their own.
+        fuse: whether chains of reductions become kernels of their own: where it pays, or ``always``.
         target: name of the target, for messages.
         kind: of the target: whose kernels are written for chains.
         devices: the element of ``hal.device.targets``; empty: the flags say it all.
@@ -37,7 +37,7 @@ class Job:
     reproducer: str | None = None
     trace: str = "phases"
     sizes: tuple[tuple[str, ...], ...] = ()
-    fuse: bool = False
+    fuse: bool | Literal["always"] = False
     target: str = "cpu"
     kind: str = "cpu"
     devices: str = ""

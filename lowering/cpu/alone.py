@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from covan_mlir.lowering.cpu.kernel import Kernel, Operand
-from covan_mlir.lowering.targets import parse
+from covan_mlir.lowering.targets import Target, parse
+
+_ALIAS = re.compile(r"^#(\w+) = ", re.M)
 
 
-def program(kernels: Sequence[Kernel]) -> str:
-    """A module with one function per kernel, called as the kernel is, that only dispatches it."""
-    layouts, bodies = [], []
+def program(kernels: Sequence[Kernel], devices: str = "") -> str:
+    """A module with one function per kernel, called as the kernel is, that only dispatches it.
+
+    Args:
+        devices: the element of ``hal.device.targets``; empty: flags say it all.
+    """
+    aliases, bodies = [], []
     for kernel in kernels:
-        head, _, rest = kernel.text.partition("module {\n")
-        alias = f"#layout_{kernel.name}_"
-        layouts.append(head.replace("#pipeline_layout", alias).replace("#layout ", alias + " "))
-        body = rest.rstrip().removesuffix("}")
-        bodies.append(body.replace("#pipeline_layout", alias).replace("(#layout)", f"({alias})") + _call(kernel))
-    return "".join(layouts) + "module @alone {\n" + "".join(bodies) + "}\n"
+        # Names of attributes are the module's: each kernel's own, there.
+        text = re.sub(rf"#({'|'.join(_ALIAS.findall(kernel.text)) or '-'})\b", rf"#\1_{kernel.name}_", kernel.text)
+        head, _, rest = text.partition("module {\n")
+        aliases.append(head)
+        bodies.append(rest.rstrip().removesuffix("}") + _call(kernel))
+    attributes = f" attributes {{hal.device.targets = [{devices}]}}" if devices else ""
+    return "".join(aliases) + f"module @alone{attributes} {{\n" + "".join(bodies) + "}\n"
 
 
 def _call(kernel: Kernel) -> str:
@@ -81,15 +89,26 @@ class Alone:
     """Kernels, loaded; a call takes and gives device buffers.
 
     Args:
-        driver: ``local-task`` (all cores) or ``local-sync`` (the calling thread).
+        driver: ``local-task`` (all cores), ``local-sync`` (the calling thread), or another one.
+        target: what the kernels are compiled for; None: this machine's CPU.
     """
 
-    def __init__(self, kernels: Sequence[Kernel], driver: str = "local-task", code: bytes | None = None) -> None:
+    def __init__(
+        self,
+        kernels: Sequence[Kernel],
+        driver: str = "local-task",
+        code: bytes | None = None,
+        target: Target | None = None,
+    ) -> None:
         import iree.runtime as rt
+
+        if code is None:
+            flags = target.compiler_flags(double=False) if target else None
+            code = compile_text(program(kernels, target.devices if target else ""), target=flags)
 
         self._rt = rt
         self._config = rt.Config(driver)
-        module = rt.VmModule.copy_buffer(self._config.vm_instance, code or compile_text(program(kernels)))
+        module = rt.VmModule.copy_buffer(self._config.vm_instance, code)
         self._context = rt.VmContext(self._config.vm_instance, [*self._config.default_vm_modules, module])
         self._module = module
         self.device = self._config.device

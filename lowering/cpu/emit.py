@@ -119,7 +119,12 @@ class Code:
         workgroup: number of the workgroup.
         memory: the operands' memory, flat.
         extents: sizes that are known at run time only, by axis.
+        stages: halves that are read as scalars are widened into scratch beforehand.
+        exact: every operation is rounded as it is written; no compiler takes ``(x + c) - c`` for ``x``.
     """
+
+    stages = True
+    exact = True
 
     def __init__(
         self,
@@ -149,23 +154,30 @@ class Code:
         Args:
             workgroups: the number of workgroups, of the sizes that are known at run time only.
         """
-        terminator = self._block.operations[len(self._block.operations) - 1]
         with self.context, ir.Location.unknown():
-            with ir.InsertionPoint(terminator):
+            with ir.InsertionPoint(self._terminator()):
                 body()
             self._count(workgroups)
             self.module.operation.verify()
         # Never shortened, whatever the process was told about printing: the text is compiled.
         return str(self.module.operation.get_asm(large_elements_limit=1 << 30))
 
+    def _terminator(self) -> Any:
+        return self._block.operations[len(self._block.operations) - 1]
+
+    def _grid(self, count: Size) -> tuple[Size, Size]:
+        """Workgroups along x and y."""
+        return count, 1
+
     def _count(self, workgroups: Callable[[Mapping[str, Value]], Size]) -> None:
         # A function of its own, with constants of its own: what the host asks before it dispatches.
         self._block = _find(self.module.operation, "hal.executable.export").regions[0].blocks[0]
         self._constants = {}
-        returned = self._block.operations[len(self._block.operations) - 1]
+        returned = self._terminator()
         with ir.InsertionPoint(returned):
             count = workgroups(dict(zip(self.extents, list(self._block.arguments)[1:], strict=True)))
-            returned.operation.operands[0] = self.size(count)
+            for n, size in enumerate(self._grid(count)):
+                returned.operation.operands[n] = self.size(size)
 
     # Types and constants
 

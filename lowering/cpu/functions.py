@@ -61,6 +61,8 @@ def exp(code: Code, x: Value, *, bounded: bool = False) -> Value:
     Args:
         bounded: x is known not to be positive (or NaN): the result cannot overflow.
     """
+    if not code.exact:
+        return math.exp(x)
     p = _EXP[code.dtype(x)]
     bias = p.bias if bounded else p.bias - 1  # 2^n may overflow where the result does not: 2^(n-1), then twice that
     magic = 1.5 * 2.0**p.mantissa + bias  # a float whose last bits are the integer n + bias once n is added to it

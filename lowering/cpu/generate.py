@@ -103,7 +103,9 @@ def generate(
             text = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))
             workgroups = 0 if unknown else writer.workgroups(sizes)
             if left:
-                text, several = _merged(text, Dispatch(name, inputs, left), outputs, fusion, sizes, schedule, found, made)
+                text, several = _merged(
+                    text, Dispatch(name, inputs, left), outputs, fusion, sizes, schedule, found, made
+                )
             flops = int(
                 _flops(fusion.chain, sizes)
                 * writer.span.share(max(found.free, key=lambda a: sizes[a], default=None), sizes)

@@ -29,7 +29,7 @@ class Staging:
 
     def __init__(self, code: Code, names: Names, sizes: Mapping[str, int], stream: str, lane: str, block: int) -> None:
         self.code, self.names, self.sizes, self.stream, self.block = code, names, sizes, stream, block
-        self.inputs = staged(names.chain, stream, lane)
+        self.inputs = staged(names.chain, stream, lane) if code.stages else ()
         self.memory = code.scratch(block * max(map(self._width, self.inputs)), "f32") if self.inputs else None
 
     def _width(self, value: Input) -> int:

@@ -16,6 +16,7 @@ from covan_mlir.lowering.cuda.embed import module_text
 from covan_mlir.lowering.cuda.kernel import CudaKernel
 from covan_mlir.lowering.cuda.lines import placed, renamed
 from covan_mlir.lowering.cuda.schedule import Schedule
+from covan_mlir.lowering.payoff import does_not_pay
 from covan_mlir.lowering.places import Places
 
 log = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ def executables(compiled: Compiled, name: str, places: Places = ()) -> Executabl
 
 
 @lru_cache(256)
-def _compiled(architecture: str, chain: Chain) -> Compiled | Refusal:
+def _compiled(architecture: str, always: bool, chain: Chain) -> Compiled | Refusal:
     from covan_mlir.lowering.cuda.generate import generate, schedules
 
     device = DEVICES[architecture]
@@ -82,6 +83,9 @@ def _compiled(architecture: str, chain: Chain) -> Compiled | Refusal:
         for schedule in schedules(chain, device)[:TRIES]:
             try:
                 made = generate(chain, device, schedule, name=_NAME)
+                reason = does_not_pay(chain, device.rates, made.seconds)
+                if reason is not None and not always:
+                    return Refusal(reason)
                 return Compiled(made, compile_kernel(made))
             except UnsupportedError as error:
                 reasons.append(str(error))
@@ -93,8 +97,8 @@ def _compiled(architecture: str, chain: Chain) -> Compiled | Refusal:
         return Refusal(f"code generation failed: {error!r}")
 
 
-def _kernel(architecture: str, chain: Chain, name: str, places: Places) -> Executables | Refusal:
-    made = _compiled(architecture, chain)
+def _kernel(architecture: str, always: bool, chain: Chain, name: str, places: Places) -> Executables | Refusal:
+    made = _compiled(architecture, always, chain)
     return made if isinstance(made, Refusal) else executables(made, name, places)
 
 
@@ -102,9 +106,12 @@ def _without_triton(chain: Chain, name: str, places: Places) -> Refusal:
     return Refusal("Triton is not installed: pip install covan-mlir[cuda]")
 
 
-def cuda_generator(architecture: str) -> Callable[[Chain, str, Places], Executables | Refusal]:
+def cuda_generator(architecture: str, always: bool = False) -> Callable[[Chain, str, Places], Executables | Refusal]:
     """The generator for an architecture (``sm_90a``); it remembers what it wrote.
 
     Without Triton every chain is refused, and IREE's own code is used.
+
+    Args:
+        always: kernels are made also where they are not predicted to pay.
     """
-    return partial(_kernel, architecture) if available() else _without_triton
+    return partial(_kernel, architecture, always) if available() else _without_triton

@@ -187,7 +187,8 @@ def seconds(task: Problem, device: Device, schedule: Schedule) -> float:
         rate *= 0.75 if rows * 4 >= 64 * schedule.num_warps and schedule.num_warps >= 4 else 0.3
     else:
         rate *= 1 / (1 + 6 * max(1, schedule.num_warps) / rows)  # a warp reads all keys for its own rows
-    rate *= 1 / (1 + 2048 / (rows * schedule.block_stream))
+    ramp = 2048 if rows >= LEAST else 512  # positions of a tile that hide what a step costs besides
+    rate *= 1 / (1 + ramp / (rows * schedule.block_stream))
     rate *= (0.7, 0.7, 0.9, 0.97, 1.0)[schedule.num_stages] * min(1.0, 0.6 + resident * schedule.num_warps / 20)
     again = pairs / max(rows, 1) * (task.depth + task.wide) * task.bytes / (2 * device.bandwidth)  # from the cache
     exponentials = pairs / (device.multiprocessors * 16 * 1.5e9)

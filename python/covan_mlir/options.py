@@ -32,8 +32,8 @@ class CompileOptions:
         trace: how finely the lineage records what became of the model: after each phase of the compiler, or also
             after each pass (``passes``: slower, same machine code).
         fuse_reductions: chains of reductions (softmax, norms, attention) become one kernel each, where one can be
-            written, is proved to compute the same, and is predicted to pay. What is not fused, and why, is logged at
-            INFO level.
+            written, is proved to compute the same, and is predicted to pay; ``"always"``: also where it is not. What
+            is not fused, and why, is logged at INFO level.
         extra_steps: the user's own steps of the compiler, ``("torch-to-linalg", "/path/to/steps.py:function")``: the
             function is called after the step of that name, in the compiler's process; see
             `covan_mlir.lowering.extra_steps`.
@@ -49,7 +49,7 @@ class CompileOptions:
     reproducer: str | None = None
     device: str = "auto"
     trace: Trace = "phases"
-    fuse_reductions: bool = True
+    fuse_reductions: bool | Literal["always"] = True
     extra_steps: tuple[tuple[str, str], ...] = ()
     attach: Attach = field(default_factory=dict, hash=False)
 
@@ -71,6 +71,8 @@ class CompileOptions:
         if self.device not in ("auto", "local-task", "local-sync"):
             raise ValueError(f"device is 'auto', 'local-task' or 'local-sync', not {self.device!r}")
         attachments(self.attach)
+        if self.fuse_reductions not in (True, False, "always"):
+            raise ValueError(f"fuse_reductions is True, False or 'always', not {self.fuse_reductions!r}")
         if self.trace not in ("phases", "passes"):
             raise ValueError(f"trace is 'phases' or 'passes', not {self.trace!r}")
 

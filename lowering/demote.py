@@ -1,0 +1,43 @@
+"""Chains without float64: what IREE does to the rest of a program where the target is told so.
+
+torch-mlir takes variances in float64, whatever the model computes in; GPUs are slow at it or cannot
+(`covan_mlir.lowering.targets.target.Target.compiler_flags`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from covan_mlir.fred.chain import Chain, Reduce, Step
+from covan_mlir.fred.expression import Apply, Const, Expr, Read, rebuild
+
+FLAG = "--iree-input-demote-f64-to-f32=true"
+"""Of IREE's compiler."""
+
+
+def demoted(chain: Chain) -> Chain:
+    """The chain in float32 where it was in float64; unchanged if it is given or gives float64."""
+    if "f64" in {chain.values[name].dtype for name in (*(value.name for value in chain.inputs), *chain.outputs)}:
+        return chain
+    if "f64" not in {step.dtype for step in chain.steps}:
+        return chain
+    return replace(chain, steps=tuple(map(_step, chain.steps)))
+
+
+def _step(step: Step) -> Step:
+    made = replace(step, expr=rebuild(step.expr, _node), dtype=_dtype(step.dtype))
+    if isinstance(made, Reduce):
+        return replace(made, initial=replace(made.initial, dtype=_dtype(made.initial.dtype)))
+    return made
+
+
+def _dtype(dtype: str) -> str:
+    return "f32" if dtype == "f64" else dtype
+
+
+def _node(node: Expr) -> Expr:
+    if isinstance(node, Apply):
+        made = replace(node, dtype=_dtype(node.dtype))
+        same = made.op in ("arith.extf", "arith.truncf") and made.args[0].dtype == made.dtype
+        return made.args[0] if same else made
+    return replace(node, dtype=_dtype(node.dtype)) if isinstance(node, Const | Read) else node

@@ -1,0 +1,57 @@
+"""From a chain to the SPIR-V kernel of it: a row for each invocation."""
+
+from __future__ import annotations
+
+from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.fuse import fuse
+from covan_mlir.lowering.cpu.analysis import Sweeps
+from covan_mlir.lowering.cpu.errors import UnsupportedError
+from covan_mlir.lowering.cpu.generate import generate as written
+from covan_mlir.lowering.cpu.generate import refused
+from covan_mlir.lowering.cpu.kernel import Kernel, Refusal
+from covan_mlir.lowering.cpu.machine import Machine
+from covan_mlir.lowering.cpu.roles import Roles, roles
+from covan_mlir.lowering.cpu.schedule import Schedule
+from covan_mlir.lowering.vulkan.invocation import Invocation
+
+_BLOCK = 1
+"""Positions of the loop at a time, whose scores an invocation keeps."""
+_TOGETHER = 1
+"""Of them, and of features, so many are under way at the same time."""
+
+
+def rows(chain: Chain) -> Schedule:
+    """For chains whose reductions all run over the same axes."""
+    sweeps = Sweeps(chain)
+    lane = max(chain.inputs, key=lambda value: len(value.axes)).axes[-1]
+    inner = lane in sweeps.over
+    stream = lane if inner else next(iter(sweeps.over))
+    return Schedule("rows" if inner else "columns", lane, stream, (("", 1),), 1, 1, 1, 1)
+
+
+def contractions(chain: Chain, found: Roles) -> Schedule:
+    """For chains with contractions: a row for each invocation, or, where rows share no keys, a position of theirs."""
+    sizes = chain.sizes
+    if not found.free:
+        return Schedule("keys", found.stream, found.stream, (("", 1),), 1, 1, 1, _BLOCK)
+    lane = max(found.free, key=lambda axis: sizes[axis] or 0)
+    return Schedule("queries", lane, found.stream, ((lane, 1),), 1, 1, _TOGETHER, _BLOCK)
+
+
+def generate(chain: Chain, machine: Machine, *, name: str = "fred") -> Kernel | Refusal:
+    """Code for a chain.
+
+    Args:
+        machine: an invocation of the device; see `covan_mlir.lowering.vulkan.device`.
+        name: symbol of the executable and its export.
+    """
+    if (reason := refused(chain)) is not None:
+        return Refusal(reason)
+    if len({frozenset(step.over) for step in chain.reductions}) == 1:
+        return written(chain, machine, rows(chain), name=name, made=Invocation)
+    fusion = fuse(chain)
+    try:
+        schedule = contractions(fusion.chain, roles(fusion))
+    except UnsupportedError as error:
+        return Refusal(str(error))
+    return written(chain, machine, schedule, fusion=fusion, name=name, made=Invocation)

@@ -1,0 +1,50 @@
+"""What kernels are weighed against: the compiler's own dispatches, on devices as data."""
+
+from __future__ import annotations
+
+import pytest
+from fred_chains import attention, row_cases
+
+from covan_mlir.lowering.cpu.kernel import Refusal
+from covan_mlir.lowering.cuda import generator
+from covan_mlir.lowering.cuda.compile import available
+from covan_mlir.lowering.cuda.device import DEVICES
+from covan_mlir.lowering.payoff import LEAST, Rates, compiled, does_not_pay
+
+PLAIN = Rates(bandwidth=1e9, instructions=1e12, reducing=1e12, dispatch=1e-6)
+
+
+def test_each_reduction_is_a_dispatch_that_reads_its_input_again() -> None:
+    chain, _ = row_cases(8, 1000)["softmax"]
+    read, row = 4 * 8 * 1000 / 1e9, 4 * 8 / 1e9
+    # The maximum; the sum, which reads it; the quotients, which read both.
+    expected = (read + row) + (read + 2 * row) + (2 * read + 2 * row) + 2e-6
+    assert compiled(chain, PLAIN) == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_kernel_has_to_save_something() -> None:
+    chain, _ = row_cases(8, 1000)["softmax"]
+    theirs = compiled(chain, PLAIN)
+    assert does_not_pay(chain, PLAIN, theirs - PLAIN.dispatch - 2 * LEAST) is None
+    reason = does_not_pay(chain, PLAIN, theirs)
+    assert reason is not None
+    assert "2 dispatches of the compiler's own" in reason
+
+
+def test_few_rows_leave_most_of_a_gpu_idle() -> None:
+    chain, _ = row_cases(1, 100_000)["logsumexp"]
+    device = DEVICES["sm_90a"]
+    alone = compiled(chain, Rates(device.bandwidth, 1e15, 1e15, 0.0))
+    assert compiled(chain, Rates(device.bandwidth, 1e15, 1e15, 0.0, 132)) == pytest.approx(132 * alone)
+
+
+@pytest.mark.skipif(not available(), reason="Triton is not installed (pip install covan-mlir[cuda])")
+def test_what_pays_on_cuda() -> None:
+    single, _ = row_cases(64, 100)["rms_norm"]
+    made = generator.cuda_generator("sm_80")(single, "fred_x", ())
+    assert isinstance(made, Refusal)
+    assert "it does not pay" in made.reason
+    always = generator.cuda_generator("sm_80", always=True)(single, "fred_x", ())
+    assert isinstance(always, generator.Executables)
+    attend = attention(2, 64, 64, 16, "causal", dtype="f16")
+    assert isinstance(generator.cuda_generator("sm_80")(attend, "fred_y", ()), generator.Executables)
