@@ -218,6 +218,10 @@ def explain(
     fusion: Annotated[
         bool, typer.Option("--fusion", help="Show which chains of reductions were fused, with proofs, or why not.")
     ] = False,
+    profiled: Annotated[
+        str | None,
+        typer.Option("--profile", metavar="FILE", help="With --fusion: the times of a profile (covan profile --save)."),
+    ] = None,
     target: OneTarget = None,
     debug: Debug = False,
 ) -> None:
@@ -231,6 +235,7 @@ def explain(
     covan explain model.covan tag:audit:pii
     covan explain model.covan --dot | dot -Tsvg > lineage.svg
     covan explain model.covan blocks.0.attn --fusion
+    covan explain model.covan --fusion --profile times.json
     """
     from covan_mlir import artifact, bipartite
     from covan_mlir.attaching import attachment
@@ -240,9 +245,18 @@ def explain(
         raise CliError("--json and --dot are two forms of one answer", "give one of them", code=2)
     if fusion and as_dot:
         raise CliError("--fusion has no graph", "leave --dot out, or take --json", code=2)
+    if profiled is not None and not fusion:
+        raise CliError(
+            "--profile gives the times of fused chains", "add --fusion, or see 'covan profile --from'", code=2
+        )
+    times = None
     with Progress(f"reading {Path(file).name}"):
         variant = artifact.read(file).variant(target)
         lineage = variant.lineage
+        if profiled is not None:
+            from covan_mlir.profiling import store
+
+            times = store.load(profiled, [variant])
     if not lineage.actions:
         raise CliError(f"{file} has no lineage", "compile the model again without --no-provenance")
     try:
@@ -255,9 +269,9 @@ def explain(
 
         records = lineage.fusions if what is None else fusions(lineage, found)
         if as_json:
-            print(json.dumps(fusions_json(lineage, records), indent=1))
+            print(json.dumps(fusions_json(lineage, records, times), indent=1))
         else:
-            print(fusions_text(lineage, records), end="")
+            print(fusions_text(lineage, records, times), end="")
         return
     sites = lineage.sites if what is None else lineage.where(what)
     lost = set(unperformed(lineage)).intersection(found)

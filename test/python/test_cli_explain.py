@@ -14,6 +14,8 @@ from command_line import fails
 from covan_mlir import artifact
 from covan_mlir.fusion import FusionRecord
 from covan_mlir.lineage import Lineage
+from covan_mlir.profiling.profile import Profile
+from covan_mlir.profiling.store import checksum
 from covan_mlir.tools import cli
 
 
@@ -113,6 +115,20 @@ def test_explain_fusion(stub: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert (row["sites"], row["measured_seconds"]) == ([0], None)
     assert FusionRecord.from_json({k: v for k, v in row.items() if k in fusion().to_json()}) == fusion()
     assert "has no graph" in fails(capsys, "explain", stub, "--fusion", "--dot", code=2)[0]
+
+
+def test_explain_fusion_with_measured_times(stub: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    of = artifact.read(stub).variant(None)
+    profile = Profile(of.lineage, checksum(of.program), of.target, "local-sync", (9e3, 9e3), {0: (4e3, 4e3)}, {0: 2})
+    file = str(tmp_path / "times.json")
+    profile.save(file)
+    assert cli.main(["explain", stub, "--fusion", "--profile", file]) == 0
+    assert "  predicted 1.5 us; measured 2 us\n" in capsys.readouterr().out
+    assert cli.main(["explain", stub, "--fusion", "--profile", file, "--json"]) == 0
+    assert [row["measured_seconds"] for row in json.loads(capsys.readouterr().out)] == [pytest.approx(2e-6), None]
+    assert "--fusion" in fails(capsys, "explain", stub, "--profile", file, code=2)[1]
+    Path(file).write_text(json.dumps({**profile.to_json(), "program": "0"}))
+    assert "another program" in fails(capsys, "explain", stub, "--fusion", "--profile", file)[0]
 
 
 def test_explain_errors(stub: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
