@@ -11,7 +11,7 @@ from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, 
 from covan_mlir.lowering.cpu.errors import UnsupportedError
 from covan_mlir.lowering.cpu.hoist import Names as Axes
 from covan_mlir.lowering.cuda.layout import Layout
-from covan_mlir.lowering.cuda.operations import NEUTRAL, TYPES, literal, operation, reduction
+from covan_mlir.lowering.cuda.operations import LIBRARY, NEUTRAL, TYPES, literal, operation, reduction
 from covan_mlir.lowering.cuda.products import product
 from covan_mlir.lowering.cuda.tiles import Block, Names, Text, Tile, computed, constant
 
@@ -251,11 +251,12 @@ class Evaluator:
                 return folded
         wanted = [computed(arg.dtype) for arg in expr.args]
         plain = [self.text.plain(arg, kind) for arg, kind in zip(args, wanted, strict=True)]
-        if all(arg.const is not None for arg in plain):
-            plain[0] = replace(plain[0], text=self.text.full(plain[0], (), wanted[0]), const=None)
-        if op == "tanh" and dtype == "f64":
-            raise UnsupportedError("no code for math.tanh in f64")
-        return self._operation(expr.op, plain, dtype, steps, depth, expr)
+        # Constants take the other operand's type, except in functions of the library, which are chosen by all of them.
+        for n, arg in enumerate(plain):
+            if arg.const is not None and (op in LIBRARY or (n == 0 and all(a.const is not None for a in plain))):
+                plain[n] = replace(arg, text=self.text.full(arg, (), wanted[n]), const=None)
+        name = f"{expr.op}_f64" if op == "tanh" and dtype == "f64" else expr.op
+        return self._operation(name, plain, dtype, steps, depth, expr)
 
     def _operation(self, op: str, plain: list[Tile], dtype: str, steps: frozenset[str], depth: int, of: Expr) -> Tile:
         dims = self.text.union(*plain)

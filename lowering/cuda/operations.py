@@ -64,7 +64,16 @@ _CALLS = {
     "isfinite": '(tl.abs({0}) < float("inf"))',
 }
 _HELPED = {"tanh"}
-_LIBRARY = {"log1p": "log1p", "expm1": "expm1", "tan": "tan", "atan": "atan", "powf": "pow", "erfc": "erfc"}
+LIBRARY = {
+    "log1p": "log1p",
+    "expm1": "expm1",
+    "tan": "tan",
+    "atan": "atan",
+    "powf": "pow",
+    "erfc": "erfc",
+    "tanh_f64": "tanh",
+}
+"""Functions of NVIDIA's libdevice. ``tanh_f64``: our own tanh is a polynomial of single precision."""
 
 _SIGNED = {"eq": "==", "ne": "!=", "slt": "<", "sle": "<=", "sgt": ">", "sge": ">="}
 _ORDERED = {
@@ -155,8 +164,8 @@ def operation(op: str, args: list[str]) -> tuple[str, str | None]:
         return _CALLS[name].format(*args), None
     if dialect == "math" and name in _HELPED:
         return f"_{name}({', '.join(args)})", name
-    if dialect == "math" and name in _LIBRARY:
-        return f"libdevice.{_LIBRARY[name]}({', '.join(args)})", "libdevice"
+    if dialect == "math" and name in LIBRARY:
+        return f"libdevice.{LIBRARY[name]}({', '.join(args)})", "libdevice"
     raise UnsupportedError(f"no code for {op}")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from triton.language.extra import libdevice
 from triton.runtime import interpreter
 
 from covan_mlir.lowering.cuda.alone import run
@@ -26,8 +27,38 @@ def _by_slices(self: Any, values: Any) -> Any:
     return total
 
 
+def _library(function: Any) -> Any:
+    """A function of libdevice, which the interpreter does not have, by torch's of the same meaning."""
+
+    def run(*arguments: Any) -> Any:
+        shape = np.broadcast_shapes(*(np.shape(_data(a)) for a in arguments))
+        values = [torch.from_numpy(np.broadcast_to(_data(a), shape).astype(np.float32)) for a in arguments]
+        given = next(a for a in arguments if hasattr(a, "handle"))
+        return given.__class__(
+            interpreter.TensorHandle(function(*values).numpy(), given.handle.dtype.scalar), given.type
+        )
+
+    return run
+
+
+def _data(value: Any) -> Any:
+    return value.handle.data if hasattr(value, "handle") else np.float32(value)
+
+
+LIBRARY = {
+    "log1p": torch.log1p,
+    "expm1": torch.expm1,
+    "tan": torch.tan,
+    "atan": torch.atan,
+    "pow": torch.pow,
+    "erfc": torch.special.erfc,
+}
+
+
 def main() -> None:
     """Runs all kernels of a file."""
+    for name, function in LIBRARY.items():
+        setattr(libdevice, name, _library(function))
     interpreter.ReduceOps.generic_reduce = _by_slices
     cases = torch.load(sys.argv[1], weights_only=False)
     with np.errstate(all="ignore"):
