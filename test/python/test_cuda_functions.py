@@ -1,7 +1,7 @@
 """Functions and matrix products of CUDA kernels: what they call, and that it is there.
 
-What comes from libdevice has no interpreter: there its meaning is torch's, and that the right function is called is what
-is shown; that NVIDIA's is linked is told from the PTX.
+What comes from libdevice has no interpreter: there its meaning is torch's, and that the right function is called is
+what is shown; that NVIDIA's is linked is told from the PTX.
 """
 
 from __future__ import annotations
