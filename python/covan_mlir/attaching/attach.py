@@ -202,7 +202,7 @@ def _fate(goal: Goal, inserted: Inserted, lineage: Lineage) -> str:
         kinds.add(fate.kind)
         if fate.kind == "folded":
             raise InputError(
-                f"attach: what {name!r} gives is {became(lineage, fate)}: the values of {goal.node} do not matter to it"
+                f"attach: what {name!r} gives is {became(lineage, fate)}: it is the same in every call"
             )
         if fate.kind == "dead":
             raise InputError(f"attach: what {name!r} gives in place of {goal.node} is {became(lineage, fate)}")
