@@ -180,7 +180,7 @@ def _discharge(obligation: Obligation) -> Proof:
         result, agree = "refuted", ["numbers"]
     else:
         second = provers.ask_sympy(obligation)
-        verdict, counterexample = provers.ask_z3(obligation, provers.TIMEOUT_MS // (10 if second else 1))
+        verdict, counterexample = provers.ask_z3(obligation, provers.RESOURCES // (10 if second else 1))
         result = "proved" if second and verdict == "unknown" else verdict
         agree = [*(["z3"] if verdict != "unknown" else []), *(["sympy"] if second and verdict != "refuted" else [])]
     return Proof(

@@ -15,7 +15,10 @@ from covan_mlir.fred.certificate import Law, Obligation, Result
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, walk
 from covan_mlir.fred.scalars import DTYPES, Array, compute, is_float, is_known
 
-TIMEOUT_MS = 1000
+RESOURCES = 1_000_000
+"""What Z3 may spend on an obligation, as it counts: ten times what any proof has taken so far, under two seconds. Not a
+time: what is fused must not depend on how busy the machine is, and Z3's timers are threads."""
+
 SAMPLES = 256
 
 
@@ -210,7 +213,7 @@ class _Translation:
         raise ValueError(f"no law is called {law.name} with {len(args)} arguments")
 
 
-def ask_z3(obligation: Obligation, timeout_ms: int = TIMEOUT_MS) -> tuple[Result, str]:
+def ask_z3(obligation: Obligation, resources: int = RESOURCES) -> tuple[Result, str]:
     """Whether Z3 proves the obligation; a model where it finds one (functions may be any that obey the instances, so a
     model refutes only what has no functions)."""
     translation = _Translation()
@@ -219,7 +222,7 @@ def ask_z3(obligation: Obligation, timeout_ms: int = TIMEOUT_MS) -> tuple[Result
     hypotheses = [translation.truth(e) for e in (*obligation.given, *domain(obligation))]
     laws = [translation.law(law) for law in obligation.laws]
     solver = z3.Solver(ctx=translation.context)
-    solver.set("timeout", timeout_ms)
+    solver.set("rlimit", resources)
     solver.add(*hypotheses, *laws, *translation.facts, z3.Not(goal))
     answer = solver.check()
     if answer == z3.unsat:
