@@ -19,6 +19,7 @@ import json
 import sys
 import warnings
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,22 @@ def summary(name: str, mutants: int, found: list[Verdict | LeftOut], lineage: Li
     }
 
 
+def judged(oracle: Oracle, indices: Sequence[int], together: int) -> Iterator[Verdict | LeftOut]:
+    """A verdict for each mutant, as soon as it is known."""
+    if together == 1:
+        yield from map(oracle.judge, indices)
+        return
+    verdicts: dict[int, Verdict | LeftOut] = {}
+    for seed in (0, 1):  # in other company the second time; what was found wrong by itself stays so
+        for group in oracle.groups(indices, together, seed):
+            for index, verdict in zip(group, oracle.judge_together(group), strict=True):
+                verdicts.setdefault(index, verdict)
+                if isinstance(verdict, Verdict) and verdict.truth != verdict.claimed:
+                    verdicts[index] = verdict
+            print(f"{len(verdicts)} of {len(indices)}, pass {seed + 1}", file=sys.stderr, flush=True)
+    yield from (verdicts[index] for index in indices)
+
+
 def share(part: int, whole: int) -> str:
     return f"{part}/{whole} = {part / whole:.3f}" if whole else "0/0"
 
@@ -78,6 +95,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Precision and recall of traces against the mutation oracle.")
     parser.add_argument("models", nargs="*", default=MODELS, help=f"of the tests' zoo (default: {' '.join(MODELS)})")
     parser.add_argument("--limit", type=int, help="at most so many mutants per model, evenly spread over it")
+    parser.add_argument(
+        "--together", type=int, default=1, help="build so many mutants at once, each mutant twice in other company"
+    )
     parser.add_argument("--json", type=Path, help="write every verdict there")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -87,10 +107,10 @@ def main() -> int:
     for name in options.models:
         module, args, kwargs = zoo.build(name)
         oracle = Oracle(torch.export.export(settle(module), args, kwargs, strict=False))
-        found: list[Verdict | LeftOut] = []
         count = min(options.limit or len(oracle), len(oracle))
-        for i in range(count):
-            found.append(verdict := oracle.judge(i * len(oracle) // count))
+        found: list[Verdict | LeftOut] = []
+        for verdict in judged(oracle, [i * len(oracle) // count for i in range(count)], options.together):
+            found.append(verdict)
             if isinstance(verdict, Verdict) and (kinds := classes(verdict, oracle.base.lineage)):
                 console.print(
                     f"{name}: {verdict.node} ({verdict.what}): {', '.join(kinds)}: "

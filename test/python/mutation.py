@@ -12,8 +12,9 @@ and the code of both changes. Where sharing changed, the dispatch regions are co
 from __future__ import annotations
 
 import hashlib
+import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -92,18 +93,19 @@ class Oracle:
         self._program = program
         self._decomposed = importer.decompose(program)
         self.base = self.build()
-        fates = self.base.lineage.part_fates
+        self._fates = self.base.lineage.part_fates
         parts = {part.name: part for part in self.base.lineage.parts.values()}
         self._constant = Source(self.base.lineage.parts).constant
         # Twins are one value: to change one of several makes two values of it, and tells nothing of the one.
-        self._twins: dict[tuple[int, str, str], list[tuple[Mutant, int]]] = {}
+        twins: dict[tuple[int, str, str], list[tuple[Mutant, int]]] = {}
         for mutant in mutants(self._decomposed):
             part = parts.get(mutant.node)
-            if part is not None and fates[part.id].kind != "dead":
-                self._twins.setdefault((part.twin, mutant.kind, mutant.what), []).append((mutant, part.id))
+            if part is not None and self._fates[part.id].kind != "dead":
+                twins.setdefault((part.twin, mutant.kind, mutant.what), []).append((mutant, part.id))
+        self._all = list(twins.values())
 
     def __len__(self) -> int:
-        return len(self._twins)
+        return len(self._all)
 
     def build(self) -> Built:
         with _decomposed_already(self._decomposed):
@@ -141,29 +143,78 @@ class Oracle:
 
     def judge(self, index: int) -> Verdict | LeftOut:
         """What the mutant of a number says about the lineage."""
-        twins = list(self._twins.values())[index]
-        kind = twins[0][0].kind
-        row = (twins[0][0].node, kind, twins[0][0].what)
+        row = self._row(index)
+        changed = self._mutated([index])
+        if isinstance(changed, str):
+            return LeftOut(*row, changed)
+        truth = self._differing(changed)
+        parts = self._parts(index)
+        if not truth and all(self._constant[part] for part in parts):
+            # Two masks that are true everywhere: "and" and "or" give the same.
+            return LeftOut(*row, "the constant has the same value")
+        return Verdict(*row, self._fates[parts[0]].kind, truth, self._claimed(index, truth))
+
+    def judge_together(self, indices: Sequence[int]) -> list[Verdict | LeftOut]:
+        """The same for several mutants whose traces share no site, built as one program.
+
+        If the sites that changed are those that the traces name, each trace is taken for right. An error of one trace
+        stays hidden only where it falls into what another of the group claims: ask twice, in other company. If they
+        are not, each mutant is built by itself.
+        """
+        changed = self._mutated(indices)
+        if not isinstance(changed, str):
+            truth = self._differing(changed)
+            claims = [self._claimed(index, truth) for index in indices]
+            if all(claims) and truth == frozenset().union(*claims):
+                kinds = [self._fates[self._parts(index)[0]].kind for index in indices]
+                return [Verdict(*self._row(i), k, c, c) for i, k, c in zip(indices, kinds, claims, strict=True)]
+        return [self.judge(index) for index in indices]
+
+    def groups(self, indices: Iterable[int], size: int, seed: int) -> list[list[int]]:
+        """The mutants, each in one group of at most ``size``, at random among those whose traces share no site."""
+        mixed = list(indices)
+        random.Random(seed).shuffle(mixed)
+        found: list[tuple[set[int], list[int]]] = []
+        for index in mixed:
+            claimed = self._claimed(index, self.base.constants)
+            fitting = (g for g in found if len(g[1]) < size and g[0].isdisjoint(claimed))
+            taken, group = next(fitting, (set(), []))
+            if not group:
+                found.append((taken, group))
+            taken |= claimed
+            group.append(index)
+        return [group for _, group in found]
+
+    def _row(self, index: int) -> tuple[str, str, str]:
+        mutant = self._all[index][0][0]
+        return mutant.node, mutant.kind, mutant.what
+
+    def _parts(self, index: int) -> list[int]:
+        return [part for _, part in self._all[index]]
+
+    def _mutated(self, indices: Sequence[int]) -> Built | str:
+        """The program with these mutants, or why it says nothing."""
         with ExitStack() as stack:
-            for mutant, _ in twins:
-                stack.enter_context(mutant.applied())
+            for index in indices:
+                for mutant, _ in self._all[index]:
+                    stack.enter_context(mutant.applied())
             try:
                 changed = self.build()
             except (job.JobError, ExportError) as error:
-                return LeftOut(*row, f"does not compile: {error}")
-        if changed.shape != self.base.shape:
-            return LeftOut(*row, "the program is cut into other sites")
-        truth = frozenset(i for i in range(len(self.base.sites)) if self.base.differs(changed, i))
-        fates = [self.base.lineage.part_fates[part] for _, part in twins]
-        claimed = frozenset(site for fate in fates for site in fate.sites)
-        if not truth and all(self._constant[part] for _, part in twins):
-            # Two masks that are true everywhere: "and" and "or" give the same.
-            return LeftOut(*row, "the constant has the same value")
-        if kind == "weight":
+                return f"does not compile: {error}"
+        return changed if changed.shape == self.base.shape else "the program is cut into other sites"
+
+    def _differing(self, changed: Built) -> frozenset[int]:
+        return frozenset(i for i in range(len(self.base.sites)) if self.base.differs(changed, i))
+
+    def _claimed(self, index: int, truth: frozenset[int]) -> frozenset[int]:
+        """The sites that the lineage names, of those that the mutant can show."""
+        claimed = frozenset(site for part in self._parts(index) for site in self._fates[part].sites)
+        if self._row(index)[1] == "weight":
             # Of an operation in several sites, a weight shows only those that read it: a padded convolution fills,
             # copies and convolves, and only the last is given the filter.
             claimed &= self.base.constants | truth
-        return Verdict(*row, fates[0].kind, truth, claimed)
+        return claimed
 
 
 def verdicts(program: ExportedProgram, limit: int | None = None) -> Iterator[Verdict | LeftOut]:

@@ -36,3 +36,29 @@ def test_sites_that_change_are_the_sites_of_the_trace(name: str, limit: int) -> 
     assert count >= limit // 2
     assert right >= 0.95 * claimed
     assert right >= 0.95 * true
+
+
+# Two mutants whose traces share no site, as they are and with the first trace given a third site.
+TOGETHER = """
+import dataclasses
+import torch
+from mutation import Oracle, settle
+from torch import nn
+
+layers = nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 12), nn.Sigmoid(), nn.Linear(12, 4), nn.Tanh()
+oracle = Oracle(torch.export.export(settle(nn.Sequential(*layers)), (torch.randn(4, 8),), strict=False))
+number = {oracle._row(index)[0]: index for index in range(len(oracle))}
+pair = [number["relu"], number["sigmoid"]]
+build, builds = oracle.build, []
+oracle.build = lambda: builds.append(1) or build()
+print([v.truth == v.claimed for v in oracle.judge_together(pair)], len(builds))
+(part,), (third,) = oracle._parts(pair[0]), oracle._claimed(number["tanh"], frozenset())
+oracle._fates = {**oracle._fates, part: dataclasses.replace(oracle._fates[part], sites=(third,))}
+print([v.truth == v.claimed for v in oracle.judge_together(pair)], len(builds))
+"""
+
+
+def test_mutants_built_together_tell_a_wrong_trace() -> None:
+    command = [sys.executable, "-c", TOGETHER]
+    result = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-2:] == ["[True, True] 1", "[False, True] 4"]
