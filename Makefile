@@ -47,7 +47,7 @@ lit: setup
 
 # What is skipped, and why, is told at the end.
 pytest: setup vulkan chromium
-	$(BIN)/python -m pytest -q -rs test/python
+	$(BIN)/python -m pytest -q -rs --durations=25 test/python
 
 vulkan:
 	@test/vulkan_driver.sh
