@@ -14,7 +14,7 @@ import iree.runtime as rt
 from iree.runtime._binding import disable_leak_checker
 
 from covan_mlir.errors import DeviceError
-from covan_mlir.runtime import vulkan_limits
+from covan_mlir.runtime import failures, vulkan_limits
 from covan_mlir.runtime.requirements import missing
 
 DRIVERS = ("local-task", "local-sync", "vulkan", "cuda")
@@ -119,6 +119,10 @@ _ADVICE = {
 
 def _why(driver: str, error: Exception) -> str:
     said = _STATUS.split(" ".join(str(error).split()))[-1].partition("; please ensure")[0].rstrip(" .;")
+    if "CUDA_ERROR_NO_DEVICE" in said:
+        return f"{said}; there is no NVIDIA GPU, or CUDA_VISIBLE_DEVICES hides it"
+    if "CUDA error" in said:
+        return f"{said}; {failures.advice(said)}"
     return f"{said}; {_ADVICE.get(driver, 'drivers are ' + ', '.join(DRIVERS))}"
 
 

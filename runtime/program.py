@@ -9,8 +9,8 @@ from typing import Any
 import iree.runtime as rt
 import numpy as np
 
-from covan_mlir.errors import CovanError, DeviceError
-from covan_mlir.runtime import devices
+from covan_mlir.errors import CovanError
+from covan_mlir.runtime import devices, failures
 from covan_mlir.signature import PARAMETER_SCOPE
 
 
@@ -35,10 +35,11 @@ class Program:
             weights: raw bytes of the tensors that the program reads from outside, by parameter name.
 
         Raises:
-            TargetError: the device is not to be had.
+            DeviceError: the device is not to be had, or its driver refuses the program.
             CovanError: the program does not fit this runtime.
         """
         self.device = devices.device(driver)
+        self._driver = driver
         instance = devices.instance()
         modules = [rt.create_hal_module(instance, self.device)]
         self._weights = dict(weights)  # the index reads them where they are
@@ -52,7 +53,7 @@ class Program:
             self._context = rt.VmContext(instance, [*modules, module])
             self._function = module.lookup_function(function)
         except (RuntimeError, ValueError) as error:
-            raise CovanError(f"the program cannot be loaded on this machine: {error}") from error
+            raise failures.loading(error, driver) from error
         if self._function is None:
             raise CovanError(f"the program has no function {function!r}")
         self._lock = threading.Lock()
@@ -64,6 +65,7 @@ class Program:
             the VM's list of results; read it with ``get_as_object`` and ``get_variant``.
 
         Raises:
+            DeviceError: the device is out of memory, or failed.
             CovanError: the program failed; the runtime's words follow.
         """
         packed = rt.VmVariantList(len(arguments))
@@ -80,7 +82,5 @@ class Program:
             try:
                 self._context.invoke(self._function, packed, out)
             except (RuntimeError, ValueError) as error:
-                if "RESOURCE_EXHAUSTED" in str(error):
-                    raise DeviceError(f"the device is out of memory: {error}\nUse smaller inputs") from error
-                raise CovanError(f"the program failed: {error}") from error
+                raise failures.running(error, self._driver) from error
         return out

@@ -7,8 +7,7 @@ from typing import Any
 import iree.runtime as rt
 import numpy as np
 
-from covan_mlir.errors import DeviceError
-from covan_mlir.runtime import values
+from covan_mlir.runtime import failures, values
 
 
 def is_remote(driver: str) -> bool:
@@ -20,7 +19,7 @@ def to_device(device: Any, value: Any, dtype: str) -> Any:
     """Buffer view on the device with the values of an array or CPU tensor.
 
     Raises:
-        DeviceError: the device has not enough memory.
+        DeviceError: the device has not enough memory, or fails.
     """
     array = value if isinstance(value, np.ndarray) else values.host_array(value, dtype)
     try:
@@ -32,9 +31,7 @@ def to_device(device: Any, value: Any, dtype: str) -> Any:
             element_type=values.element_type(dtype),
         )
     except (RuntimeError, ValueError, MemoryError) as error:
-        raise DeviceError(
-            f"the device has no room for an argument of {array.nbytes} bytes: {_words(error)}. Use smaller inputs"
-        ) from error
+        raise failures.moving(error, f"an argument of {array.nbytes} bytes") from error
 
 
 def to_numpy(device: Any, view: Any, dtype: str) -> np.ndarray[Any, Any]:
@@ -56,7 +53,7 @@ def to_numpy(device: Any, view: Any, dtype: str) -> np.ndarray[Any, Any]:
             device.queue_copy(source, staging, rt.HalFence(0), done)
             done.wait()
     except (RuntimeError, ValueError, MemoryError) as error:
-        raise DeviceError(f"a result of {size} bytes could not be read back: {_words(error)}") from error
+        raise failures.moving(error, f"a result of {size} bytes") from error
     array: np.ndarray[Any, Any] = staging.map().asarray(tuple(view.shape), values.numpy_dtype(dtype)).copy()
     return array
 
@@ -68,7 +65,3 @@ def to_torch(device: Any, view: Any, dtype: str) -> Any:
         source = to_numpy(device, view, "uint16")
         return torch.from_numpy(source).view(torch.bfloat16)
     return torch.from_numpy(to_numpy(device, view, dtype))
-
-
-def _words(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

@@ -3,6 +3,8 @@
 // which launch it came from. Lines of the log (file in COVAN_CUDA_LOG):
 //   module SYMBOL PARAMETERS        attribute SYMBOL NUMBER VALUE
 //   launch SYMBOL GRID_X GRID_Y GRID_Z BLOCK_X BLOCK_Y BLOCK_Z SHARED ADDRESS:FIRST_INT ...
+// COVAN_CUDA_FAIL, as "cuMemAlloc:2 cuStreamSynchronize:719", makes calls return these errors (cuda.h, CUresult);
+// COVAN_CUDA_MEMORY is how many bytes can be allocated from when it is set; COVAN_CUDA_CAPABILITY is 90 unless it says otherwise.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -31,6 +33,16 @@ static void note(const char *format, ...) {
 
 static int nothing(void) { return 0; }
 
+static int failure(const char *name) {
+  const char *said = getenv("COVAN_CUDA_FAIL"), *found = said ? strstr(said, name) : NULL;
+  return found && found[strlen(name)] == ':' ? atoi(found + strlen(name) + 1) : 0;
+}
+
+static size_t number(const char *name, size_t otherwise) {
+  const char *said = getenv(name);
+  return said ? strtoull(said, NULL, 10) : otherwise;
+}
+
 static int handle(void **out) {
   *out = malloc(16);
   return 0;
@@ -44,6 +56,11 @@ int cuGetProcAddress(const char *name, void **out, int version, uint64_t flags) 
   return 0;
 }
 
+int cuInit(unsigned flags) { return failure("cuInit"); }
+int cuStreamSynchronize(void *stream) { return failure("cuStreamSynchronize"); }
+int cuEventSynchronize(void *event) { return failure("cuEventSynchronize"); }
+int cuEventQuery(void *event) { return failure("cuEventQuery"); }
+int cuStreamWaitEvent(void *stream, void *event, unsigned flags) { return failure("cuStreamWaitEvent"); }
 int cuDriverGetVersion(int *out) { return *out = 12040, 0; }
 int cuDeviceGetCount(int *out) { return *out = 1, 0; }
 int cuDeviceGet(int *out, int ordinal) { return *out = ordinal, 0; }
@@ -54,8 +71,8 @@ int cuDeviceGetAttribute(int *out, int attribute, int device) {
     case 1: case 2: case 3: case 4: *out = 1024; break;  // threads of a block, in all and along each axis
     case 5: case 6: case 7: *out = 65535; break;         // blocks of a grid along each axis
     case 10: *out = 32; break;                           // threads of a warp
-    case 75: *out = 9; break;        // compute capability
-    case 76: *out = 0; break;
+    case 75: *out = number("COVAN_CUDA_CAPABILITY", 90) / 10; break;
+    case 76: *out = number("COVAN_CUDA_CAPABILITY", 90) % 10; break;
     case 8: *out = 49152; break;     // shared memory of a block
     case 97: *out = 232448; break;   // with opting in
     case 115: *out = 0; break;       // memory pools
@@ -63,8 +80,24 @@ int cuDeviceGetAttribute(int *out, int attribute, int device) {
   }
   return 0;
 }
-int cuGetErrorName(int error, const char **out) { return *out = "ERROR", 0; }
-int cuGetErrorString(int error, const char **out) { return *out = "error", 0; }
+static const struct { int code; const char *name, *text; } errors[] = {
+    {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
+    {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."},
+    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {715, "CUDA_ERROR_ILLEGAL_INSTRUCTION", "an illegal instruction was encountered"},
+    {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
+};
+static int described(int error, const char **out, int name) {
+  for (unsigned i = 0; i < sizeof errors / sizeof *errors; ++i)
+    if (errors[i].code == error) return *out = name ? errors[i].name : errors[i].text, 0;
+  return *out = name ? "CUDA_ERROR_UNKNOWN" : "unknown error", 0;
+}
+int cuGetErrorName(int error, const char **out) { return described(error, out, 1); }
+int cuGetErrorString(int error, const char **out) { return described(error, out, 0); }
 int cuCtxCreate(void **out, unsigned flags, int device) { return handle(out); }
 int cuDevicePrimaryCtxRetain(void **out, int device) { return handle(out); }
 int cuEventCreate(void **out, unsigned flags) { return handle(out); }
@@ -72,6 +105,12 @@ int cuStreamCreate(void **out, unsigned flags) { return handle(out); }
 int cuEventElapsedTime(float *out, void *a, void *b) { return *out = 0, 0; }
 
 static int allocate(void **out, size_t size) {
+  static size_t taken = 0, limit = 0;
+  if (failure("cuMemAlloc")) return failure("cuMemAlloc");
+  size_t now = number("COVAN_CUDA_MEMORY", SIZE_MAX / 2);
+  if (now != limit) limit = now, taken = 0;
+  if (taken + size > limit) return 2;
+  taken += size;
   *out = aligned_alloc(256, (size + 511) / 256 * 256);
   memset(*out, 0, size);
   return 0;
@@ -90,6 +129,7 @@ int cuMemsetD32Async(uint32_t *to, uint32_t value, size_t n, void *stream) {
 int cuLaunchHostFunc(void *stream, void (*call)(void *), void *data) { return call(data), 0; }
 
 int cuModuleLoadDataEx(void **out, const void *image, unsigned n, void *options, void *values) {
+  if (failure("cuModuleLoadDataEx")) return failure("cuModuleLoadDataEx");
   *out = strdup(image);
   return 0;
 }
@@ -108,6 +148,7 @@ int cuFuncSetAttribute(Function *function, int attribute, int value) {
 }
 int cuLaunchKernel(Function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **parameters, void **extra) {
+  if (failure("cuLaunchKernel")) return failure("cuLaunchKernel");
   note("launch %s %u %u %u %u %u %u %u", function->name, gx, gy, gz, bx, by, bz, shared);
   for (int i = 0; i < function->parameters; ++i) {
     int32_t *pointer = *(int32_t **)parameters[i];

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from cuda_stub import COMPILER, build, environment
 from fred_chains import attention, row_cases
 
 import covan_mlir
@@ -25,7 +24,6 @@ from covan_mlir.lowering.cuda.device import DEVICES
 from covan_mlir.lowering.cuda.embed import program
 from covan_mlir.lowering.cuda.generate import generate
 
-COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 pytestmark = [
     pytest.mark.skipif(not available(), reason="Triton is not installed (pip install covan-mlir[cuda])"),
     pytest.mark.skipif(COMPILER is None, reason="no C compiler for the stub of libcuda"),
@@ -64,13 +62,7 @@ class Launched:
 @pytest.fixture(scope="module")
 def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the stub."""
-    folder = tmp_path_factory.mktemp("stub")
-    source = Path(__file__).with_name("cuda_stub.c")
-    assert COMPILER is not None
-    subprocess.run(
-        [COMPILER, "-shared", "-fPIC", "-w", "-o", str(folder / "libcuda.so"), str(source), "-ldl"], check=True
-    )
-    return folder
+    return build(tmp_path_factory.mktemp("stub"))
 
 
 def launched(stub: Path, folder: Path, chain: Chain) -> tuple[tuple[Binary, ...], list[list[str]], list[Launched], int]:
@@ -82,7 +74,7 @@ def launched(stub: Path, folder: Path, chain: Chain) -> tuple[tuple[Binary, ...]
     shapes = [(operand.shape, {"f16": "float16", "f32": "float32"}[operand.dtype]) for operand in kernel.inputs]
     done = subprocess.run(
         [sys.executable, "-c", RUN, str(path), repr(shapes)],
-        env={**os.environ, "LD_LIBRARY_PATH": str(stub), "COVAN_CUDA_LOG": str(log)},
+        env=environment(stub, LOG=str(log)),
         check=True,
         capture_output=True,
         text=True,
