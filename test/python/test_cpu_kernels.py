@@ -315,14 +315,6 @@ def test_parts_are_merged_for_any_batch() -> None:
         close(run(alone, "k", inputs), torchs, exact)
 
 
-def test_keys_whose_number_is_known_at_run_time_only_are_refused() -> None:
-    known = attention(2, 64, 64, 16)
-    axes = tuple(dataclasses.replace(axis, size=None if axis.name == "j" else axis.size) for axis in known.axes)
-    refused = generate(dataclasses.replace(known, axes=axes), MACHINE)
-    assert isinstance(refused, Refusal)
-    assert "the sizes of j are only known at run time" in refused.reason
-
-
 def test_parts_of_masked_rows_infinities_and_nan() -> None:
     chain = attention(5, 1, 150, 16, "bias")
     q, k, v, bias = inputs_of(chain)
