@@ -33,6 +33,8 @@ for line in sys.stdin:
     try:
         if what == "load":
             exe = covan_mlir.load(sys.argv[1])
+        elif what == "profile":
+            exe.profile(np.zeros((8, 300), np.float32))
         else:
             exe(np.zeros((8, 300), np.float32))
         print("ran on", exe.target)
@@ -102,6 +104,13 @@ def test_a_device_that_does_not_fit(stub: Path, settings: dict[str, str], words:
 @needs_stub
 def test_a_newer_device_takes_what_is_not_exact(stub: Path) -> None:
     assert said(stub, ["load", "call"], CAPABILITY="100") == ["ran on cuda:sm_80"] * 2
+
+
+@needs_stub
+def test_cuda_has_no_profiler(stub: Path) -> None:
+    answer = said(stub, ["load", "profile"])[-1]
+    assert answer.startswith("ProfileError | the device of driver 'cuda' gives no times")
+    assert "profiling is not implemented" in answer
 
 
 def test_failures_of_other_drivers() -> None:
