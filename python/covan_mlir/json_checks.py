@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Set
+from pathlib import Path
 from typing import Any, NoReturn
+
+from covan_mlir.errors import CovanError
 
 
 class SchemaError(Exception):
@@ -30,6 +34,21 @@ def dumps(value: Any, *, sort_keys: bool = False) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise SchemaError(str(error)) from error
     return text.encode("ascii")
+
+
+def read(path: str | os.PathLike[str], what: str, raised: type[CovanError]) -> Any:
+    """The JSON value in a file that a user names.
+
+    Args:
+        what: the file should hold, for the message: ``profile``.
+        raised: if it cannot be read or is no JSON.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise raised(f"{path}: cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise raised(f"{path} is no {what}: it is not JSON") from error
 
 
 def loads(data: bytes) -> Any:

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from covan_mlir import json_checks
 from covan_mlir.errors import ProfileError
 from covan_mlir.lineage import Lineage
 from covan_mlir.profiling import views
@@ -64,12 +65,7 @@ def load(path: str | os.PathLike[str], variants: Iterable[Variant]) -> Profile:
     Raises:
         ProfileError: the file cannot be read, is no profile, or is one of another program.
     """
-    try:
-        row = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ProfileError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise ProfileError(f"{path} is no profile: it is not JSON") from error
+    row = json_checks.read(path, "profile", ProfileError)
     if not isinstance(row, dict) or row.get("kind") != "covan profile":
         raise ProfileError(f"{path} is no profile\n'covan profile --save' writes them")
     if row.get("format") != FORMAT:

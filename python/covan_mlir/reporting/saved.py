@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
+from covan_mlir import json_checks
 from covan_mlir.errors import CovanError
 from covan_mlir.lineage import Action, Lineage
 
@@ -40,12 +39,7 @@ def comparison(path: str | os.PathLike[str], lineage: Lineage) -> SavedCompariso
     Raises:
         CovanError: the file cannot be read, holds no comparison, or one of another program.
     """
-    try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CovanError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise CovanError(f"{path} is no comparison: it is not JSON") from error
+    value = json_checks.read(path, "comparison", CovanError)
     by_name = {action.name: action for action in lineage.actions}
     found: list[Row] = []
     try:
