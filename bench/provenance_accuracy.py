@@ -1,6 +1,6 @@
 """Precision and recall of traces against the mutation oracle (test/python/mutation.py).
 
-    python bench/provenance_accuracy.py [--limit N] [--json FILE] [MODEL ...]
+    python bench/provenance_accuracy.py [--fuse] [--limit N] [--json FILE] [MODEL ...]
 
 The program is built again and again, each time with one operation, one number or two rows of one weight changed
 (test/python/mutants.py); the sites that changed are the truth. Takes a compilation per mutant: seconds each, an hour in
@@ -98,6 +98,7 @@ def main() -> int:
     parser.add_argument(
         "--together", type=int, default=1, help="build so many mutants at once, each mutant twice in other company"
     )
+    parser.add_argument("--fuse", action="store_true", help="with chains of reductions in kernels of their own")
     parser.add_argument("--json", type=Path, help="write every verdict there")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -106,7 +107,7 @@ def main() -> int:
     summaries: list[dict[str, Any]] = []
     for name in options.models:
         module, args, kwargs = zoo.build(name)
-        oracle = Oracle(torch.export.export(settle(module), args, kwargs, strict=False))
+        oracle = Oracle(torch.export.export(settle(module), args, kwargs, strict=False), options.fuse)
         count = min(options.limit or len(oracle), len(oracle))
         found: list[Verdict | LeftOut] = []
         for verdict in judged(oracle, [i * len(oracle) // count for i in range(count)], options.together):

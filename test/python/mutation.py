@@ -87,10 +87,15 @@ class LeftOut:
 
 
 class Oracle:
-    """Builds one program again and again, each time with something changed."""
+    """Builds one program again and again, each time with something changed.
 
-    def __init__(self, program: ExportedProgram) -> None:
+    Args:
+        fuse: with chains of reductions in kernels of their own.
+    """
+
+    def __init__(self, program: ExportedProgram, fuse: bool = False) -> None:
         self._program = program
+        self._fuse = fuse
         self._decomposed = importer.decompose(program)
         self.base = self.build()
         self._fates = self.base.lineage.part_fates
@@ -116,9 +121,8 @@ class Oracle:
         job.instrument = lambda steps, observers: own(steps, [*observers, watcher])  # type: ignore[assignment]
         try:
             flags = targets.parse("cpu").compiler_flags(False)
-            result, vmfb = job.compile_job(
-                imported.bytecode, Job("linalg", flags, target_flags=flags), lambda step: None
-            )
+            asked = Job("linalg", flags, target_flags=flags, fuse=self._fuse)
+            result, vmfb = job.compile_job(imported.bytecode, asked, lambda step: None)
         finally:
             job.instrument = own
         history = [(step, {int(k): v for k, v in changed.items()}) for step, changed in result["history"]]
@@ -217,9 +221,9 @@ class Oracle:
         return claimed
 
 
-def verdicts(program: ExportedProgram, limit: int | None = None) -> Iterator[Verdict | LeftOut]:
+def verdicts(program: ExportedProgram, limit: int | None = None, fuse: bool = False) -> Iterator[Verdict | LeftOut]:
     """One verdict per mutant of a program; of ``limit`` of them, evenly spread, if there are more."""
-    oracle = Oracle(program)
+    oracle = Oracle(program, fuse)
     count = min(limit or len(oracle), len(oracle))
     yield from (oracle.judge(i * len(oracle) // count) for i in range(count))
 

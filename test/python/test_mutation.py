@@ -38,6 +38,34 @@ def test_sites_that_change_are_the_sites_of_the_trace(name: str, limit: int) -> 
     assert right >= 0.95 * true
 
 
+# A number changed in each fused kernel (a norm's epsilon, the scale of the scores, which stands in repairs, too), all
+# in one program: their traces share no site.
+FUSED = """
+import torch
+from mutation import Oracle, Verdict, settle
+from zoo import build
+
+module, args, kwargs = build("two_blocks")
+oracle = Oracle(torch.export.export(settle(module), args, kwargs, strict=False), fuse=True)
+sites = oracle.base.lineage.sites
+claims = [oracle._claimed(index, frozenset()) for index in range(len(oracle))]
+inside = [i for i, claim in enumerate(claims) if claim and all(sites[s].kernel.startswith("fred_") for s in claim)]
+groups = oracle.groups([i for i in inside if oracle._row(i)[1] == "number"], 7, 0)
+found = [verdict for group in groups for verdict in oracle.judge_together(group)]
+told = [verdict for verdict in found if isinstance(verdict, Verdict)]
+print(len(told), sum(verdict.truth == verdict.claimed for verdict in told), len({s for v in told for s in v.truth}))
+"""
+
+
+def test_a_change_inside_of_a_fused_kernel_shows_at_its_site_alone() -> None:
+    command = [sys.executable, "-c", FUSED]
+    result = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+    count, right, places = map(int, result.stdout.split()[-3:])
+    assert count >= 7
+    assert right == count
+    assert places == 7  # five norms, two attentions
+
+
 # Two mutants whose traces share no site, as they are and with the first trace given a third site.
 TOGETHER = """
 import dataclasses
