@@ -65,7 +65,7 @@ def placed(it: Plan, lineages: Sequence[Lineage]) -> Plan:
     for goal in it.goals:
         for lineage in lineages:
             _exists(goal, lineage)
-    places = Places(it.source.program.graph, lineages[0], it.symbols)
+    places = Places(it.source.program, lineages[0], it.symbols)
     choices = places.choose([(goal.node, goal.attachment.mode == "tap") for goal in it.goals])
     goals = tuple(replace(goal, again=choice.again) for goal, choice in zip(it.goals, choices, strict=True))
     insertion = insert(it.source, goals) if any(goal.again for goal in goals) else it.insertion
@@ -201,9 +201,7 @@ def _fate(goal: Goal, inserted: Inserted, lineage: Lineage) -> str:
         fate = lineage.fates[action.id]
         kinds.add(fate.kind)
         if fate.kind == "folded":
-            raise InputError(
-                f"attach: what {name!r} gives is {became(lineage, fate)}: it is the same in every call"
-            )
+            raise InputError(f"attach: what {name!r} gives is {became(lineage, fate)}: it is the same in every call")
         if fate.kind == "dead":
             raise InputError(f"attach: what {name!r} gives in place of {goal.node} is {became(lineage, fate)}")
         if fate.kind == "merged":

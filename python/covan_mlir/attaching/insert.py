@@ -22,7 +22,7 @@ from covan_mlir.errors import ExportError, InputError
 from covan_mlir.frontend.actions import type_strings, writes
 from covan_mlir.frontend.capture import Capture, capture
 from covan_mlir.frontend.groups import ATTACHED
-from covan_mlir.frontend.rebuild import copied, program_of
+from covan_mlir.frontend.rebuild import copied, program_of, varying
 
 _STATEFUL = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
@@ -96,6 +96,7 @@ class _Inserter:
         self._graph = self._module.graph
         self._nodes = {node.name: node for node in self._graph.nodes}
         self._mutates = mutates(self._graph)
+        self._varying = varying(captured.program)
         self._inputs: list[InputSpec] = list(captured.program.graph_signature.input_specs)
         self._constants: dict[str, torch.Tensor] = {}
         self._made: set[Node] = set()
@@ -158,7 +159,7 @@ class _Inserter:
         def read(value: Node) -> Node:
             if value.name in goal.again:
                 return self._copies[value]
-            if value not in self._barriers and self._varies(value):
+            if value not in self._barriers and value.name in self._varying and _is_tensor(value):
                 self._barriers[value] = at.call(mlir.barrier(), (value,))
             return self._barriers.get(value, value)
 
@@ -167,13 +168,6 @@ class _Inserter:
                 args, kwargs = torch.fx.map_arg((old.args, old.kwargs), read)
                 self._copies[old] = at.call(old.target, args, kwargs, like=old)
         return self._copies[node]
-
-    def _varies(self, node: Node) -> bool:
-        """Whether a tensor has other values in every call."""
-        kinds = {getattr(spec.arg, "name", ""): spec.kind for spec in self._inputs}
-        return observable(node) or (
-            kinds.get(node.name) is InputKind.USER_INPUT and isinstance(node.meta.get("val"), torch.Tensor)
-        )
 
     def _call(self, at: _Cursor, called: Any, tensor: Node) -> tuple[list[Node], Any]:
         whole = at.call(called, (tensor,))
@@ -373,6 +367,10 @@ def _hint(size: Any) -> int:
         return int(size.node.hint)
     except Exception:  # a size that depends on data has none
         return 8
+
+
+def _is_tensor(node: Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.Tensor)
 
 
 def _behind(end: Node) -> set[Node]:

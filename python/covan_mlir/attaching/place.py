@@ -1,8 +1,8 @@
 """Where an attached operator gets its tensor from, by estimate: see docs/attaching.md.
 
 Estimates are of `covan_mlir.profiling.costs`, at rates of a recent processor by order of magnitude: a choice does not
-depend on how busy the machine is that compiles. What decides is their ratio, five FLOPs per byte: of the probabilities
-of attention with 12 heads of 64 features, 256 or 512 rows, on two cores, storing them was faster in three cases of four.
+depend on how busy the machine is that compiles. What decides is their ratio, five FLOPs per byte. Of the probabilities
+of attention (12 heads, 64 features, 256 or 512 rows, two cores) storing them was faster in three cases of four.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 from torch.fx import Node
 
 from covan_mlir import arguments
 from covan_mlir.attaching.attachment import Place, Way
 from covan_mlir.comparing.taps import mutates, observable
 from covan_mlir.frontend.actions import calls
+from covan_mlir.frontend.rebuild import varying
 from covan_mlir.lineage import Lineage, Part
 from covan_mlir.profiling.costs import Costs
 
@@ -63,8 +65,9 @@ class Places:
         lineage: of the program without attachments.
     """
 
-    def __init__(self, graph: torch.fx.Graph, lineage: Lineage, symbols: Mapping[str, int]) -> None:
-        self._graph = graph
+    def __init__(self, program: ExportedProgram, lineage: Lineage, symbols: Mapping[str, int]) -> None:
+        graph = self._graph = program.graph
+        self._varying = varying(program)
         self._lineage = lineage
         self._costs = Costs(lineage, symbols)
         self._nodes = {node.name: node for node in calls(graph)}
@@ -168,6 +171,7 @@ class Places:
                 read
                 for read in node.all_input_nodes
                 if read.op == "call_function"
+                and read.name in self._varying  # a constant is read as it is
                 and read.name not in stored
                 and not (observable(read) and self._at_hand(read))
             ]
@@ -175,8 +179,8 @@ class Places:
 
     def _at_hand(self, node: Node) -> bool:
         action = self._actions[node.name]
-        if self._lineage.fates[action.id].kind in ("folded", "view"):
-            return False  # made or viewed again at no cost
+        if self._lineage.fates[action.id].kind == "view":
+            return False  # viewed again at no cost
         part = self._result(node.name)
         return part is not None and self._in_memory(part)
 

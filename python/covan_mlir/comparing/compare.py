@@ -133,8 +133,9 @@ class _Search:
             persists = self._persists(first, off, crash)
         elif off and inherited and all(self._row(r.name, judged.get(r.name)).status == "inherited" for r in off):
             self._notes.append(
-                "the results are beyond tolerance because a comparison or a choice among nearly equal values went the "
-                f"other way: {inherited[0].action.name} is the first that differs, and is right for its inputs"
+                "the results are beyond tolerance, and each tensor is right for its inputs: a comparison or a choice "
+                "among nearly equal values went the other way, or of the difference of nearly equal values little more "
+                f"than their errors is left. {inherited[0].action.name} is the first that differs"
             )
         elif off or crash:
             persists = True

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputSpec, OutputSpec
+from torch.export.graph_signature import InputKind, InputSpec, OutputSpec
 from torch.fx import GraphModule
 
 
@@ -19,6 +19,21 @@ def copied(program: ExportedProgram) -> GraphModule:
     for old, new in zip(program.graph.nodes, module.graph.nodes, strict=True):
         new.name = old.name  # copying renames what is called as a builtin is, such as "input"
     return module
+
+
+def varying(program: ExportedProgram) -> set[str]:
+    """Names of the nodes whose values depend on the arguments of a call, or on random numbers."""
+    inputs = program.graph_signature.input_specs
+    given = {getattr(spec.arg, "name", "") for spec in inputs if spec.kind is InputKind.USER_INPUT}
+    found: set[str] = set()
+    for node in program.graph.nodes:
+        if (
+            node.name in given
+            or any(read.name in found for read in node.all_input_nodes)
+            or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        ):
+            found.add(node.name)
+    return found
 
 
 def program_of(
