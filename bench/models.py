@@ -1,6 +1,7 @@
 """Run and compile times side by side: eager, torch.compile, stock torch-mlir + IREE, covan.
 
     python bench/models.py [names] [--rounds 30] [--seconds 4] [--json models.json]
+    python bench/models.py --fusion       what fused reductions bring: transformers in eager, covan, covan without them
 
 Each model gets a process of its own, in which the contenders take turns. A contender that fails is reported
 with its reason, and so is one whose result is not eager's. For the workload `tiny` there is also the cost of
@@ -26,6 +27,19 @@ from torch.utils import _pytree as pytree
 from workloads import WORKLOADS, Model, build
 
 CONTENDERS = ("eager", "torch.compile", "stock", "covan")
+UNFUSED = "unfused"
+"""covan without fused reductions: a contender where it is asked for."""
+TRANSFORMERS = (
+    "blocks",
+    "gpt2",
+    "gpt2_no_cache",
+    "llama",
+    "bert",
+    "distilbert",
+    "t5_encoder",
+    "vit",
+    "whisper_encoder",
+)
 RTOL = 1e-4
 """Of the largest element: f32 sums in another order stay below, a lost bias or a wrong constant does not."""
 
@@ -48,7 +62,8 @@ def prepare(contender: str, workload: Model) -> Call:
         return lambda: program(*args, **kwargs)
     import covan_mlir
 
-    exe = covan_mlir.compile_module(model, args, kwargs)
+    options = covan_mlir.CompileOptions(fuse_reductions=contender != UNFUSED)
+    exe = covan_mlir.compile_module(model, args, kwargs, options=options)
     return lambda: exe(*args, **kwargs)
 
 
@@ -88,7 +103,7 @@ def measure(name: str, contenders: list[str], rounds: int, seconds: float) -> co
         row[contender] = timing.median * 1e3
         row["samples_ms"][contender] = [1e3 * s for s in timing.samples]
     if "covan" in times:
-        for other in ("eager", "torch.compile", "stock"):
+        for other in ("eager", "torch.compile", "stock", UNFUSED):
             if other in times:
                 row[f"{other}/covan"] = times[other].over(times["covan"])
     return row
@@ -143,7 +158,9 @@ def in_child(name: str, options: argparse.Namespace) -> common.Row:
 def main() -> None:
     assert __doc__
     parser = common.arguments(__doc__.splitlines()[0], rounds=30, seconds=4.0)
-    parser.add_argument("--only", nargs="+", default=list(CONTENDERS), choices=CONTENDERS, help="contenders")
+    every = (*CONTENDERS, UNFUSED)
+    parser.add_argument("--only", nargs="+", default=list(CONTENDERS), choices=every, help="contenders")
+    parser.add_argument("--fusion", action="store_true", help="eager, covan and unfused, on the transformers")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -151,22 +168,30 @@ def main() -> None:
         options.child.write_text(json.dumps(row))
         return
 
+    if options.fusion:
+        options.only = ["eager", UNFUSED, "covan"]
+        options.models = options.models or TRANSFORMERS
+    shown = [c for c in every if c in options.only]
     rows = []
     for name in options.models or WORKLOADS:
         print(f"{name} ...", file=sys.stderr, flush=True)
         rows.append(in_child(name, options))
     host = common.machine()
-    ratios = [f"{c}/covan" for c in CONTENDERS if c != "covan"]
+    ratios = [f"{c}/covan" for c in shown if c != "covan"]
     print(
         common.report(
             "Milliseconds per call (medians) and times over covan's",
             host,
-            ["model", *CONTENDERS, *ratios],
+            ["model", *shown, *ratios],
             rows,
         )
     )
     compile_rows = [{"model": row["model"], **row.get("compile_s", {})} for row in rows]
-    print(common.table("Seconds to compile, first call included", ["model", *CONTENDERS[1:]], compile_rows))
+    print(
+        common.table(
+            "Seconds to compile, first call included", ["model", *(c for c in shown if c != "eager")], compile_rows
+        )
+    )
     for row in rows:
         for contender, reason in row["fails"].items():
             print(f"{row['model']}: {contender} fails: {reason}")
