@@ -18,12 +18,14 @@ from command_line import fails
 from torch import nn
 
 import covan_mlir
-from covan_mlir import Attached, Attachment, CompileOptions, Executable, InputError, MlirFunction
+from covan_mlir import Attached, Attachment, CompileOptions, Executable, InputError, Lineage, MlirFunction
 from covan_mlir.artifact import read, write
 from covan_mlir.attaching import attach, locate, place
 from covan_mlir.comparing.compare import CompareOptions
 from covan_mlir.compile import compile_captured
 from covan_mlir.errors import ArtifactError
+from covan_mlir.fates import Fate
+from covan_mlir.frontend.actions import source_actions
 from covan_mlir.frontend.capture import capture
 from covan_mlir.lowering import targets
 from covan_mlir.tools import cli
@@ -243,11 +245,16 @@ def heads(rows: int, depth: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
     return q, k, v
 
 
-def test_inside_of_a_fused_chain() -> None:
+@pytest.fixture(scope="module")
+def plain() -> Executable:
+    """Attention of four heads as one kernel."""
+    return covan_mlir.compile_module(attention, heads(64, 16))
+
+
+def test_inside_of_a_fused_chain(plain: Executable) -> None:
     """The kernel stays as it is, and the probabilities are computed once more: that costs less than to store them."""
     rows, depth = 64, 16
     q, k, v = heads(rows, depth)
-    plain = covan_mlir.compile_module(attention, (q, k, v))
     (whole,) = plain.lineage.where("softmax")
     assert len(whole.trace) > 2, "the probabilities have to be inside of a kernel"
     exe = covan_mlir.compile_module(attention, (q, k, v), options=CompileOptions(attach={"softmax": to_byte}))
@@ -268,6 +275,50 @@ def test_inside_of_a_fused_chain() -> None:
     before, after = (place.totals(one.lineage, {}) for one in (plain, exe))
     assert (it.cost.bytes, it.cost.flops) == (after[0] - before[0], after[1] - before[1])
     assert it.cost.flops > 2 * 4 * rows * rows * depth
+
+
+def test_what_is_computed_again_is_computed_once(plain: Executable) -> None:
+    assert plain.origin is not None
+    both = (Attachment(to_byte, name="bytes"), Attachment(lambda p: p.amax(-1), name="largest"))
+    made = attach.placed(attach.plan(plain.origin.captured, {"softmax": both}), [plain.lineage])
+    assert [choice.way for choice in made.choices] == ["recompute"] * 2
+    first, second = made.insertion.inserted
+    assert first.copies == second.copies
+    ops = [str(node.target) for node in made.captured.program.graph.nodes]
+    assert ops.count("aten.softmax.int") == 2  # the model's, and the one for both
+    assert ops.count("covan.barrier.default") == 2  # queries and keys
+    q, k, v = heads(64, 16)
+    out, taps = made.captured.program.module()(q, k, v)
+    torch.testing.assert_close(out, attention(q, k, v))
+    torch.testing.assert_close(taps["largest"], taps["bytes"].amax(-1) / 255, atol=0.5 / 255, rtol=0)
+    # Where one tensor is stored anyway, the next is computed from it.
+    stored = attach.placed(
+        attach.plan(plain.origin.captured, {"div": Attachment(clip, "replace"), "softmax": to_byte}), [plain.lineage]
+    )
+    assert [choice.way for choice in stored.choices] == ["split"] * 2  # nothing behind a replacement has a second form
+
+
+def test_merged_copies_give_way_to_a_cut(plain: Executable, caplog: pytest.LogCaptureFixture) -> None:
+    """Equal dispatches are merged where nobody sees it: a copy is then said to be a view."""
+    assert plain.origin is not None
+    made = attach.placed(attach.plan(plain.origin.captured, {"softmax": to_byte}), [plain.lineage])
+    actions = list(source_actions(made.captured.program.graph).values())
+
+    def lineage(kind: Any) -> Lineage:
+        return Lineage(actions, fates=[Fate(kind if a.name == "softmax_matmul" else "view", (), "") for a in actions])
+
+    views = [action.name for action in actions if action.view]
+    assert "softmax_matmul" not in views
+    for action in list(actions):
+        if not action.view and action.name in made.insertion.inserted[0].copies and action.name != "softmax_matmul":
+            actions[action.id] = replace(action, view=True)
+    assert attach.undone(made, [lineage("dispatched")]) is None
+    with caplog.at_level(logging.INFO, "covan_mlir.attaching.attach"):
+        other = attach.undone(made, [lineage("view")])
+    assert other is not None
+    assert "softmax_matmul was merged with what the model computes" in caplog.text
+    assert [choice.way for choice in other.choices] == ["split"]
+    assert not other.insertion.inserted[0].copies
 
 
 def test_what_is_expensive_to_compute_is_stored() -> None:
@@ -419,6 +470,42 @@ class Counts(nn.Module):
 def test_bad_attachments(calls: Any, attached: dict[str | int, Any], said: str) -> None:
     with pytest.raises(InputError, match=f"attach: .*({said})"):
         attach.plan(calls, attached)
+
+
+class InPlace(nn.Module):
+    """A buffer that is written to, values that are written to, and results that are no tensors."""
+
+    n: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("n", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor, scale: float = 2.0) -> dict[str, Any]:
+        self.n.add_(x.sum(0))
+        y = x * scale
+        y.add_(1)
+        a, b = (y * self.n).split(2, -1)
+        return {"none": None, "a": a, "three": (3, b)}
+
+
+def test_writes_in_place_and_odd_results() -> None:
+    """The program with its taps is an exported program like others: eager PyTorch runs it."""
+    x = torch.randn(3, 4)
+    captured = capture(InPlace(), (x,), {"scale": 3.0}, None)
+    attachments: dict[str | int, Any] = {
+        "mul": Attachment(lambda t: t + 0.5),
+        "getitem_1": lambda t: {"both": (t * 5, t.sum())},
+        "sum_1": torch.neg,
+    }
+    made = attach.plan(captured, attachments).captured
+    want = InPlace()(x, scale=3.0)
+    got, taps = made.program.module()(x, scale=3.0)
+    torch.testing.assert_close(got, want)
+    b = want["three"][1]
+    torch.testing.assert_close(
+        taps, {"mul": 3 * x + 0.5, "getitem_1": {"both": (b * 5, b.sum())}, "sum_1": -x.sum(0)}
+    )  # `mul` before it was written to
 
 
 @pytest.fixture(scope="module")
