@@ -95,15 +95,17 @@ _NEUTRAL = {"arith.andi": True, "arith.ori": False}
 
 
 def folded(expr: Apply) -> Expr:
-    """The expression, simpler where that changes no bit: conversions of numbers, masks of one value, squares."""
+    """The expression, simpler where that changes no bit: conversions of numbers, masks of one value, powers."""
     if expr.dtype == "i1" and expr.op in _NEUTRAL:
         for one, other in (expr.args, expr.args[::-1]):
             if isinstance(one, Const) and one.value is _NEUTRAL[expr.op]:
                 return other
     if expr.op.startswith("arith.cmpf:") and (narrow := _narrowed(expr)) is not None:
         return narrow
-    if expr.op in ("math.fpowi", "math.powf") and isinstance(expr.args[1], Const) and expr.args[1].value == 2:
-        return Apply("arith.mulf", (expr.args[0], expr.args[0]), expr.dtype)
+    if expr.op in ("math.fpowi", "math.powf") and isinstance(expr.args[1], Const) and expr.args[1].value in (2, 3, 4):
+        base, power = expr.args[0], int(expr.args[1].value)
+        square = Apply("arith.mulf", (base, base), expr.dtype)
+        return square if power == 2 else Apply("arith.mulf", (square, base if power == 3 else square), expr.dtype)
     if len(expr.args) != 1 or not isinstance(expr.args[0], Const) or expr.dtype not in ("f32", "f64", "i64", "index"):
         return expr
     value = expr.args[0].value

@@ -49,6 +49,9 @@ def roles(fusion: Fusion) -> Roles:
     extra = {axis for state in rolling.state for axis in state.axes} - set(narrow)
     if len(extra) > 1:
         raise UnsupportedError(f"accumulators have the axes {sorted(extra)} besides the rows'")
+    for step in inner:
+        if beyond := sorted(set(step.axes) - {stream, *narrow}):
+            raise UnsupportedError(f"{step.name} has values along {', '.join(beyond)} for each position of the loop")
     # Keys and values, not masks: what has features besides the loop's and the rows' axes.
     streamed = [v for v in fusion.chain.inputs if stream in v.axes and not {stream, *narrow}.issuperset(v.axes)]
     free = tuple(axis for axis in narrow if any(axis not in value.axes for value in streamed))

@@ -67,6 +67,19 @@ def standardised(x: Tensor) -> Tensor:
     return (x - x.mean((1, 2), keepdim=True)) / x.std((1, 2), keepdim=True)
 
 
+def normalised_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(F.normalize(q @ k.mT, dim=-1), -1) @ v
+
+
+def linear_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(q, -1) @ (torch.softmax(k, -2).mT @ v)
+
+
+def skewness(x: Tensor) -> Tensor:
+    deviation = x - x.mean(0, keepdim=True)
+    return (deviation / deviation.square().mean(0, keepdim=True).sqrt()).pow(3).mean(0)
+
+
 sdpa = F.scaled_dot_product_attention
 LABELS = torch.tensor([1, 2, 3, -100, 5, 0])
 
@@ -112,6 +125,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Tensor, ...]], 
     "between least and largest": (spread, lambda: (r(5, 40),), (1, 1)),
     "temperature": (temperature, lambda: (r(5, 40), torch.tensor(0.7)), (1, 1)),
     "bf16": (lambda x: torch.softmax(x, -1), lambda: (r(5, 40).bfloat16(),), (1, 1)),
+    "skewness, over the first axis": (skewness, lambda: (r(5, 40),), (1, 1)),
+    # Scores that two sweeps read, and a product inside of another along one more axis: in parts.
+    "attention with normalised scores": (normalised_attention, lambda: (heads(), heads(), heads()), (1, 3)),
+    "linear attention": (linear_attention, lambda: (heads(), heads(), heads()), (2, 3)),
     "sdpa": (sdpa, lambda: (heads(), heads(), heads()), (1, 1)),
     "sdpa, causal": (lambda q, k, v: sdpa(q, k, v, is_causal=True), lambda: (heads(), heads(), heads()), (1, 1)),
     "sdpa, rows without a key": (
@@ -135,6 +152,7 @@ def test_fused_programs_agree_with_eager(name: str, caplog: pytest.LogCaptureFix
     model = function if isinstance(function, nn.Module) else Function(function)
     with caplog.at_level(logging.INFO, "covan_mlir"):
         exe = covan_mlir.compile_module(model, args)
+    assert "failed" not in caplog.text
     sites = [site for site in exe.lineage.sites if site.phase == "call"]
     fused = [site for site in sites if site.kernel.startswith("fred_")]
     assert (len(fused), len(sites)) == counts, caplog.text

@@ -52,9 +52,12 @@ class Trial:
         self.env = self._inputs(chain)
         own = {step.name for step in (*loop.reductions, *loop.elements)} | loop.maps().keys()
         wanted = set().union(*(chain.depends(step.name) for step in loop.reductions)) - own
+        before = wanted.union(*(chain.depends(name) for name in wanted))
         for step in self.chain.steps:  # what earlier sweeps have left
-            if step.name in wanted:
+            if step.name in before:
                 self.env[step.name] = run_step(step, self.env, self.space)
+        for name in before & own:  # an element that this loop computes as well: scores that two sweeps read
+            self.env.pop(name, None)
 
     def _inputs(self, chain: Chain) -> Env:
         statistics = {name for repair in self.loop.repairs.values() for name in repair.statistics}
