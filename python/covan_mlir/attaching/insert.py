@@ -307,15 +307,25 @@ class _Cursor:
 
 def _value(node: Node, like: Node | None) -> Any:
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
-    if isinstance(node.target, torch._ops.HigherOrderOperator):
-        return like.meta.get("val") if like is not None else None
     mode = _fake_mode(node.graph)
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        assert like is not None
+        return pytree.tree_map_only(torch.Tensor, lambda it: _in_mode(it, mode), like.meta.get("val"))
     assert callable(node.target)
     with torch.no_grad():
         if mode is None:
             return node.target(*args, **kwargs)
         with mode:
             return node.target(*args, **kwargs)
+
+
+def _in_mode(value: torch.Tensor, mode: Any) -> torch.Tensor:
+    """A fake tensor of the same type in another mode."""
+    sizes = [int(size) for size in value.shape]  # torch.cond's branches agree on sizes that are known
+    if mode is None:
+        return torch.empty(sizes, dtype=value.dtype)
+    with mode:
+        return torch.empty(sizes, dtype=value.dtype)
 
 
 def _fake_mode(graph: torch.fx.Graph) -> Any:
