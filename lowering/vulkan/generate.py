@@ -10,6 +10,7 @@ from covan_mlir.lowering.cpu.generate import generate as written
 from covan_mlir.lowering.cpu.generate import refused
 from covan_mlir.lowering.cpu.kernel import Kernel, Refusal
 from covan_mlir.lowering.cpu.machine import Machine
+from covan_mlir.lowering.cpu.plan import plan
 from covan_mlir.lowering.cpu.roles import Roles, roles
 from covan_mlir.lowering.cpu.schedule import Schedule
 from covan_mlir.lowering.vulkan.invocation import Invocation
@@ -55,3 +56,31 @@ def generate(chain: Chain, machine: Machine, *, name: str = "fred") -> Kernel | 
     except UnsupportedError as error:
         return Refusal(str(error))
     return written(chain, machine, schedule, fusion=fusion, name=name, made=Invocation)
+
+
+def iterations(chain: Chain) -> int | None:
+    """Most iterations of all loops that an invocation runs; None where sizes known at run time only decide."""
+    if len({frozenset(step.over) for step in chain.reductions}) == 1:
+        sizes = [chain.sizes[axis] for axis in chain.reductions[0].over]
+        length = 1
+        for size in sizes:
+            if size is None:
+                return None
+            length *= size + 1  # the loop around the next one counts, too
+        return (len(chain.reductions) + 2) * length
+    fusion = fuse(chain)
+    found = roles(fusion)
+    laid = plan(fusion, found, found.rows)
+    length = fusion.chain.sizes[found.stream]
+    depths = [fusion.chain.sizes[axis] for step in found.inner for axis in step.over]
+    wide: int | None = fusion.chain.sizes[found.wide] if found.wide else 0
+    if length is None or wide is None or None in depths:
+        return None
+    depth = sum(size or 0 for size in depths)
+    if not found.free:
+        return length * (depth + len(laid.passes) * (wide + 2 * _BLOCK) + 4 * _BLOCK) + 4 * (wide + depth)
+    groups = -(-wide // _TOGETHER) * (_BLOCK + 1)
+    # One position after the other where a mask or the length leaves less than a block.
+    block = _BLOCK * depth + len(laid.passes) * (groups + 2 * _BLOCK) + 4 * _BLOCK
+    whole = depth + len(laid.passes) * (groups + 2 * _BLOCK) + 4 * _BLOCK
+    return -(-length // _BLOCK) * whole + 2 * block + 4 * (wide + depth)

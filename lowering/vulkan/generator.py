@@ -13,7 +13,7 @@ from covan_mlir.lowering.cpu.machine import bits
 from covan_mlir.lowering.cpu.schedule import nominal
 from covan_mlir.lowering.payoff import Rates, does_not_pay
 from covan_mlir.lowering.vulkan.device import Device, Speed
-from covan_mlir.lowering.vulkan.generate import generate
+from covan_mlir.lowering.vulkan.generate import generate, iterations
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,12 @@ def kernel(device: Device, always: bool, chain: Chain, name: str) -> Kernel | Re
     except Exception as error:  # a program can do without, and must not fail for it
         log.warning("code generation failed", exc_info=True)
         return Refusal(f"code generation failed: {error!r}")
-    if isinstance(made, Refusal) or always:
+    if isinstance(made, Refusal):
+        return made
+    if (limit := device.speed.iterations) and ((count := iterations(chain)) is None or count > limit):
+        said = "as many iterations as sizes known at run time only say" if count is None else f"{count} iterations"
+        return Refusal(f"an invocation takes {said}, and {device.name} leaves loops after {limit}")
+    if always:
         return made
     reason = does_not_pay(chain, rates(device.speed), seconds(made, device.speed), len(made.dispatches))
     return Refusal(reason) if reason else made
@@ -80,4 +85,4 @@ def seconds(made: Kernel, speed: Speed) -> float:
         waste = max(1.0, speed.line / element) if strided and made.schedule.shape == "rows" else 1.0
         sweeps = len(chain.reductions) + 1 if made.schedule.shape in ("rows", "columns") else 1
         moved += prod(sizes[axis] for axis in value.axes) * element * (1 if name in chain.outputs else sweeps) * waste
-    return max(moved / speed.bandwidth, made.seconds)
+    return max(moved / speed.bandwidth, made.seconds, made.flops / (speed.flops * speed.own))
