@@ -68,12 +68,16 @@ def iterations(chain: Chain) -> int | None:
                 return None
             length *= size + 1  # the loop around the next one counts, too
         return (len(chain.reductions) + 2) * length
+    return _of_contractions(chain)
+
+
+def _of_contractions(chain: Chain) -> int | None:
     fusion = fuse(chain)
     found = roles(fusion)
     laid = plan(fusion, found, found.rows)
     length = fusion.chain.sizes[found.stream]
     depths = [fusion.chain.sizes[axis] for step in found.inner for axis in step.over]
-    wide: int | None = fusion.chain.sizes[found.wide] if found.wide else 0
+    wide = fusion.chain.sizes[found.wide] if found.wide else 0
     if length is None or wide is None or None in depths:
         return None
     depth = sum(size or 0 for size in depths)
