@@ -142,7 +142,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 @needs_vulkan
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [*((name, torch.float32) for name in MODELS), ("cnn", torch.float16), ("transformer", torch.float16)],
+    [(name, dtype) for dtype in (torch.float32, torch.float16) for name in MODELS],
 )
 def test_models_on_vulkan(name: str, dtype: torch.dtype) -> None:
     make, shape = MODELS[name]
