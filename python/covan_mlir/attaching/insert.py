@@ -6,8 +6,9 @@ import hashlib
 import inspect
 import operator
 import textwrap
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -63,7 +64,7 @@ class Inserted:
     constants: Mapping[str, str]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Insertion:
     """A program with attached operators.
 
@@ -73,7 +74,7 @@ class Insertion:
     """
 
     captured: Capture
-    inserted: list[Inserted] = field(default_factory=list)
+    inserted: tuple[Inserted, ...]
 
 
 def insert(captured: Capture, goals: Sequence[Goal]) -> Insertion:
@@ -117,7 +118,7 @@ class _Inserter:
             else:
                 node = self._nodes[goal.node]
                 node.replace_all_uses_with(results[0], delete_user_cb=lambda user: user not in self._made)
-        return Insertion(self._rebuilt(taps), [made[index][0] for index in range(len(self._goals))])
+        return Insertion(self._rebuilt(taps), tuple(made[index][0] for index in range(len(self._goals))))
 
     def _one(self, goal: Goal) -> tuple[Inserted, Any, list[Node]]:
         """-> (what was inserted, structure of the results, their nodes)."""
@@ -348,10 +349,11 @@ def _exported(it: Attachment, value: torch.Tensor) -> torch.export.ExportedProgr
     if isinstance(fn, torch.nn.Module) and fn.training:
         raise InputError(f"attach: {it.name!r} is a module in training mode: call eval() on it")
     try:
-        with torch.no_grad():
+        with torch.no_grad(), warnings.catch_warnings():
             program = capture(fn, (example,), None, shapes).program
             if not mutates(program.graph):
                 return program
+            warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytree classes
             plain: torch.export.ExportedProgram = program.run_decompositions({})
     except ExportError as error:
         kind = type_strings(value)[0]
