@@ -53,7 +53,7 @@ _BLOB = want.mapping(
     {"name": want.text, "member": want.text, "dtype": want.one_of(*ITEM_SIZES), "shape": want.items(want.natural)},
 )
 _AMOUNT = want.exactly(int, float)
-_WAY = want.one_of("at hand", "split", "recompute")
+_WAY = want.one_of("at hand", "in place", "split", "recompute")
 _TEXTS = want.items(want.text)
 _COST = want.mapping(
     {

@@ -149,6 +149,7 @@ def test_taps_and_replacements_are_those_of_hooks(exe: Executable, net: Net, bat
     assert taps.keys() == want_taps.keys()
     torch.testing.assert_close(taps, want_taps, atol=2e-5, rtol=1e-5)
     assert got["twice"].min() >= 0.2  # all readers read the clipped one
+    assert {it.name: it.cost.chosen for it in exe.attachments}["pool"] in ("at hand", "in place")
     as_numpy, taps_as_numpy = exe.call_with_attachments(x.numpy())
     torch.testing.assert_close(torch.from_numpy(as_numpy["y"]), want["y"])
     assert taps_as_numpy["conv"][0].dtype.name == "int8"
@@ -286,11 +287,11 @@ def test_what_is_computed_again_is_computed_once(plain: Executable) -> None:
     out, taps = made.captured.program.module()(q, k, v)
     torch.testing.assert_close(out, attention(q, k, v))
     torch.testing.assert_close(taps["largest"], taps["bytes"].amax(-1) / 255, atol=0.5 / 255, rtol=0)
-    # Where one tensor is stored anyway, the next is computed from it.
+    # Nothing behind a replacement has a second form.
     stored = attach.placed(
         attach.plan(plain.origin.captured, {"div": Attachment(clip, "replace"), "softmax": to_byte}), [plain.lineage]
     )
-    assert [choice.way for choice in stored.choices] == ["split"] * 2  # nothing behind a replacement has a second form
+    assert [choice.way for choice in stored.choices] == ["in place", "split"]
 
 
 def test_merged_copies_give_way_to_a_cut(plain: Executable, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from covan_mlir.lineage import Action, Lineage
 
 Mode = Literal["tap", "replace"]
-Way = Literal["at hand", "split", "recompute"]
+Way = Literal["at hand", "in place", "split", "recompute"]
 TAG = "attached"
 """The tag of the actions of attached operators."""
 FOLDER = "attached"
@@ -90,7 +90,8 @@ class Place:
     """A way of having the tensor, and what it is estimated to cost beside the program without attachment.
 
     Attributes:
-        way: ``at hand``: the tensor is in memory anyway, or its kernel ends with it; ``split``: the site that computes
+        way: ``at hand``: the tensor is in memory anyway, or its kernel ends with it; ``in place``: what replaces it is
+            fused into its kernel where the compiler can, and nobody else reads it; ``split``: the site that computes
             it on the way to something else is cut there, and the tensor written to memory; ``recompute``: that site
             stays as it is, and the tensor is computed again for the attached operator from what is in memory.
         bytes: read and written beside those of the program without attachment.

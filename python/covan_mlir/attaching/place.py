@@ -95,8 +95,10 @@ class Places:
         part = self._result(name)
         if part is None or self._in_memory(part):
             return Choice("at hand", (Place("at hand", 0.0, 0.0, 0.0),))
+        if not tap:
+            return Choice("in place", (Place("in place", 0.0, 0.0, 0.0),))
         split = self._split(part)
-        again = self._again(name, stored - {name}) if tap else None
+        again = self._again(name, stored - {name})
         if again is None or any(replaced & {n, *(r.name for r in self._nodes[n].all_input_nodes)} for n in again):
             return Choice("split", (split,))
         new = self._recompute(again)
