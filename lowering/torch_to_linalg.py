@@ -52,7 +52,8 @@ def _pipeline(name: str, text: str) -> Step:
 STEPS: tuple[Step, ...] = (
     _pipeline(
         "torch-backend",
-        "builtin.module(func.func(torch-match-quantized-custom-ops), torchdynamo-export-to-torch-backend-pipeline)",
+        "builtin.module(func.func(torch-match-quantized-custom-ops), "
+        "torchdynamo-export-to-torch-backend-pipeline{backend-legal-ops=aten.flatten.using_ints})",
     ),
     _pipeline(
         "torch-to-linalg",

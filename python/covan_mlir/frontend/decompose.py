@@ -18,6 +18,7 @@ from covan_mlir.frontend.complements import unite_complements
 from covan_mlir.frontend.empty import fold_empty
 from covan_mlir.frontend.halves import keep_slices
 from covan_mlir.frontend.numbers import type_numbers
+from covan_mlir.frontend.reshapes import explain_reshapes
 from covan_mlir.frontend.table import table
 from covan_mlir.frontend.widen import widen_bytes
 
@@ -42,6 +43,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
     widen_bytes(decomposed.graph)
     keep_slices(decomposed.graph)
     unite_complements(decomposed.graph)
+    explain_reshapes(decomposed.graph)
     decomposed.graph.eliminate_dead_code()  # decompositions leave nodes behind that nobody reads
     return decomposed
 

@@ -4,7 +4,7 @@ A rule is here because an operation gives wrong numbers, crashes, or does not co
 torch-mlir lowers well keep their lowering: a rule gives ``NotImplemented`` for all cases but those it is for.
 """
 
-from covan_mlir.frontend.rules import arithmetic, distances, double, indexing, ordering, pooling, special
+from covan_mlir.frontend.rules import arithmetic, distances, double, indexing, ordering, pooling, special, views
 from covan_mlir.frontend.rules.registry import RULES
 
-__all__ = ["RULES", "arithmetic", "distances", "double", "indexing", "ordering", "pooling", "special"]
+__all__ = ["RULES", "arithmetic", "distances", "double", "indexing", "ordering", "pooling", "special", "views"]
