@@ -23,7 +23,7 @@ print(len(found), right, sum(len(v.claimed) for v in found), sum(len(v.truth) fo
 """
 
 
-@pytest.mark.parametrize(("name", "limit"), [("two_blocks", 7), ("cnn", 7)])
+@pytest.mark.parametrize(("name", "limit"), [("two_blocks", 5), ("cnn", 4)])
 def test_sites_that_change_are_the_sites_of_the_trace(name: str, limit: int) -> None:
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM, name, str(limit)],

@@ -163,12 +163,13 @@ def test_interrupt_stops_the_worker() -> None:
 
 
 PROGRAM = """
-import os, sys, torch, covan_mlir
+import os, signal, sys, torch, covan_mlir
 from covan_mlir.lowering import pool
 
 def tell(step):
     print(step, flush=True)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore it
 model = torch.nn.Linear(8, 8)
 covan_mlir.compile_module(model, (torch.ones(2, 8),))
 print("worker", pool._idle[0].process.pid, flush=True)
