@@ -294,3 +294,23 @@ def plain_attention(variant: str, q: Tensor, k: Tensor, v: Tensor, extra: Tensor
     if variant == "window":
         s = s.masked_fill((j > at) | (j <= at - WINDOW), -math.inf)
     return torch.softmax(s, -1) @ v
+
+
+def plain_one_query(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """What `one_query` computes, with torch."""
+    return (torch.softmax(q[:, None] @ k.transpose(1, 2), -1) @ v)[:, 0]
+
+
+def one_query(heads: int, keys: int, depth: int) -> Chain:
+    """Attention of one query per set of keys, without an axis of queries."""
+    f = Floats()
+    steps = (
+        f.reduce("s", "hj", "d", "add", f.op("mulf", f.q, f.k)),
+        f.reduce("m", "h", "j", "max", f.s),
+        f.map("p", "hj", f.op("exp", f.op("subf", f.s, f.m))),
+        f.reduce("l", "h", "j", "add", f.p),
+        f.reduce("o", "he", "j", "add", f.op("mulf", f.p, f.v)),
+        f.map("y", "he", f.op("divf", f.o, f.l)),
+    )
+    inputs = (Input("q", ("h", "d"), "f32"), Input("k", ("h", "j", "d"), "f32"), Input("v", ("h", "j", "e"), "f32"))
+    return Chain((Axis("h", heads), Axis("j", keys), Axis("d", depth), Axis("e", depth)), inputs, steps, ("y",))

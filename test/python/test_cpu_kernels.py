@@ -21,7 +21,9 @@ from fred_chains import (
     attention,
     column_softmax,
     cosine_similarity,
+    one_query,
     plain_attention,
+    plain_one_query,
     row_cases,
 )
 from torch import Tensor
@@ -338,25 +340,10 @@ def test_few_rows_are_split_over_the_cores() -> None:
 
 
 def test_rows_that_share_no_keys() -> None:
-    f = Floats()
-    steps = (
-        f.reduce("s", "hj", "d", "add", f.op("mulf", f.q, f.k)),
-        f.reduce("m", "h", "j", "max", f.s),
-        f.map("p", "hj", f.op("exp", f.op("subf", f.s, f.m))),
-        f.reduce("l", "h", "j", "add", f.p),
-        f.reduce("o", "he", "j", "add", f.op("mulf", f.p, f.v)),
-        f.map("y", "he", f.op("divf", f.o, f.l)),
-    )
-    axes = tuple(Axis(name, size) for name, size in {"h": 3, "j": 70, "d": 20, "e": 20}.items())
-    tensors = (Input("q", ("h", "d"), "f32"), Input("k", ("h", "j", "d"), "f32"), Input("v", ("h", "j", "e"), "f32"))
-    chain = Chain(axes, tensors, steps, ("y",))
-    q, k, v = inputs_of(chain)
-
-    def reference(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return (torch.softmax(q[:, None] @ k.transpose(-1, -2), -1) @ v)[:, 0]
-
-    got = run(Alone([kernel(chain)]), "k", [q, k, v])
-    close(got, reference(q, k, v), reference(q.double(), k.double(), v.double()))
+    chain = one_query(3, 70, 20)
+    inputs = inputs_of(chain)
+    got = run(Alone([kernel(chain)]), "k", inputs)
+    close(got, plain_one_query(*inputs), plain_one_query(*(x.double() for x in inputs)))
 
 
 def growth(call: Callable[[], object]) -> int:

@@ -14,7 +14,18 @@ from typing import Any
 
 import pytest
 import torch
-from fred_chains import CAP, VARIANTS, Floats, attention, column_softmax, cosine_similarity, plain_attention, row_cases
+from fred_chains import (
+    CAP,
+    VARIANTS,
+    Floats,
+    attention,
+    column_softmax,
+    cosine_similarity,
+    one_query,
+    plain_attention,
+    plain_one_query,
+    row_cases,
+)
 from test_cpu_kernels import close, inputs_of, wider
 from torch import Tensor
 
@@ -147,23 +158,8 @@ def test_attention_agrees_with_torch(tmp_path: Path) -> None:
 
 
 def test_a_query_without_an_axis_of_its_own(tmp_path: Path) -> None:
-    f = Floats()
-    steps = (
-        f.reduce("s", "hj", "d", "add", f.op("mulf", f.q, f.k)),
-        f.reduce("m", "h", "j", "max", f.s),
-        f.map("p", "hj", f.op("exp", f.op("subf", f.s, f.m))),
-        f.reduce("l", "h", "j", "add", f.p),
-        f.reduce("o", "he", "j", "add", f.op("mulf", f.p, f.v)),
-        f.map("y", "he", f.op("divf", f.o, f.l)),
-    )
-    axes = (Axis("h", 3), Axis("j", 70), Axis("d", 16), Axis("e", 16))
-    inputs = (Input("q", ("h", "d"), "f32"), Input("k", ("h", "j", "d"), "f32"), Input("v", ("h", "j", "e"), "f32"))
-    chain = Chain(axes, inputs, steps, ("y",))
-
-    def reference(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return (torch.softmax(q[:, None] @ k.transpose(1, 2), -1) @ v)[:, 0]
-
-    agree(tmp_path, [case(chain, reference), case(chain, reference, block_stream=16, parts=3)])
+    chain = one_query(3, 70, 16)
+    agree(tmp_path, [case(chain, plain_one_query), case(chain, plain_one_query, block_stream=16, parts=3)])
 
 
 def test_the_benchmarks_of_attention_in_half_precision(tmp_path: Path) -> None:

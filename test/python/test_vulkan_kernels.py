@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from fred_chains import Floats, attention, column_softmax, plain_attention, row_cases
+from fred_chains import Floats, attention, column_softmax, one_query, plain_attention, plain_one_query, row_cases
 from test_cpu_kernels import array, close, inputs_of, wider
 from torch import Tensor, nn
 
@@ -65,29 +65,9 @@ def test_rows_agree_with_torch() -> None:
     agree([case for name, case in cases if name != "norm_of_normalised"] + [column_softmax(9, 20)])
 
 
-def of_one(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The same with torch."""
-    return (torch.softmax(q[:, None] @ k.transpose(1, 2), -1) @ v)[:, 0]
-
-
-def of_one_query(heads: int, keys: int, depth: int) -> Chain:
-    """Attention of one query per set of keys, without an axis of queries."""
-    f = Floats()
-    steps = (
-        f.reduce("s", "hj", "d", "add", f.op("mulf", f.q, f.k)),
-        f.reduce("m", "h", "j", "max", f.s),
-        f.map("p", "hj", f.op("exp", f.op("subf", f.s, f.m))),
-        f.reduce("l", "h", "j", "add", f.p),
-        f.reduce("o", "he", "j", "add", f.op("mulf", f.p, f.v)),
-        f.map("y", "he", f.op("divf", f.o, f.l)),
-    )
-    inputs = (Input("q", ("h", "d"), "f32"), Input("k", ("h", "j", "d"), "f32"), Input("v", ("h", "j", "e"), "f32"))
-    return Chain((Axis("h", heads), Axis("j", keys), Axis("d", depth), Axis("e", depth)), inputs, steps, ("y",))
-
-
 @needs_vulkan
 def test_attention_agrees_with_torch() -> None:
-    cases: list[tuple[Chain, Reference]] = [(of_one_query(3, 30, 8), of_one)]
+    cases: list[tuple[Chain, Reference]] = [(one_query(3, 30, 8), plain_one_query)]
     for variant in ("causal", "softcap", "bool", "window"):
         cases.append((attention(1, 40, 40, 40, variant), lambda *x, v=variant: plain_attention(v, *x)))
     cases.append((attention(1, 3, 43, 40, groups=4), lambda *x: plain_attention("global", *x)))
@@ -227,7 +207,7 @@ def test_loops_end_before_the_driver_ends_them() -> None:
     shapes: list[tuple[Callable[[int], Chain], Reference]] = [
         (lambda n: row_cases(2, n)["softmax"][0], lambda x: torch.softmax(x, -1)),
         (lambda n: attention(1, 2, n, 64), lambda *x: plain_attention("global", *x)),
-        (lambda n: of_one_query(2, n, 64), of_one),
+        (lambda n: one_query(2, n, 64), plain_one_query),
     ]
     cases = [(longest(made), reference) for made, reference in shapes]
     assert min(max(axis.size or 0 for axis in chain.axes) for chain, _ in cases) > 100
