@@ -180,7 +180,7 @@ class Oracle:
         random.Random(seed).shuffle(mixed)
         found: list[tuple[set[int], list[int]]] = []
         for index in mixed:
-            claimed = self._claimed(index, self.base.constants)
+            claimed = self._traced(index)  # whole, so that no other's change passes for one of a weight
             fitting = (g for g in found if len(g[1]) < size and g[0].isdisjoint(claimed))
             taken, group = next(fitting, (set(), []))
             if not group:
@@ -211,9 +211,13 @@ class Oracle:
     def _differing(self, changed: Built) -> frozenset[int]:
         return frozenset(i for i in range(len(self.base.sites)) if self.base.differs(changed, i))
 
+    def _traced(self, index: int) -> frozenset[int]:
+        """The sites that the lineage names."""
+        return frozenset(site for part in self._parts(index) for site in self._fates[part].sites)
+
     def _claimed(self, index: int, truth: frozenset[int]) -> frozenset[int]:
         """The sites that the lineage names, of those that the mutant can show."""
-        claimed = frozenset(site for part in self._parts(index) for site in self._fates[part].sites)
+        claimed = self._traced(index)
         if self._row(index)[1] == "weight":
             # Of an operation in several sites, a weight shows only those that read it: a padded convolution fills,
             # copies and convolves, and only the last is given the filter.

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import covan_mlir
+from covan_mlir.frontend.decompose import decompose
 
 _NAN = float("nan")
 
@@ -41,3 +42,13 @@ def test_complement(model: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]], x:
         for name in (("bitwise_not", "ne") if model is unequal else ("logical_not", "ge"))
     )
     assert (comparison.twin == negation.id) is one
+
+
+@pytest.mark.parametrize(("number", "kept"), [(2, False), (2.5, True), (_NAN, True)])
+def test_numbers_that_may_be_nan_have_no_complement(number: float, kept: bool) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return torch.logical_not(x < number), x >= number
+
+    graph = decompose(torch.export.export(Model(), (torch.tensor([1, 2, 3]),), strict=False)).graph
+    assert any(node.target is torch.ops.aten.logical_not.default for node in graph.nodes) is kept

@@ -67,10 +67,10 @@ def attachments(attach: Attach) -> list[tuple[str | int, Attachment]]:
     """
     found: list[tuple[str | int, Attachment]] = []
     for key, given in attach.items():
-        several = isinstance(given, Sequence)
-        for it in given if isinstance(given, Sequence) else [given]:
+        several = given if isinstance(given, Sequence) else [given]
+        for it in several:
             made = it if isinstance(it, Attachment) else Attachment(it)
-            if several and not made.name and len(given) > 1:  # type: ignore[arg-type]
+            if not made.name and len(several) > 1:
                 raise ValueError(f"{key!r} has several attachments: name them, Attachment(fn, name='encoded')")
             found.append((key, made if made.name else replace(made, name=str(key))))
     names = [plain_name(it.name) for _, it in found]

@@ -47,5 +47,6 @@ def unite_complements(graph: Graph) -> None:
 def _complement(compared: Node) -> torch._ops.OpOverload | None:
     read = [value.meta.get("val") for value in compared.all_input_nodes]
     ordered = all(isinstance(value, torch.Tensor) and not value.is_floating_point() for value in read)
+    ordered = ordered and not any(isinstance(value, float) for value in compared.args)  # which may be NaN
     known: dict[Any, torch._ops.OpOverload] = _INTEGERS if ordered else _EQUALITY
     return known.get(compared.target)
