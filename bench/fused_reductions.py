@@ -3,7 +3,8 @@
     python bench/fused_reductions.py [attention] [rows] [--variants causal gqa] [--prefill 512 1024] [--decode 4096]
         [--depth 64 128] [--extras] [--without flex stock] [--seconds 1] [--json fused.json]
 
-Every case: this project's kernel alone, and whatever of eager plain code, scaled_dot_product_attention, torch.compile
+Every case: this project's kernel alone, its work shared with torch's threads as in programs
+(`CompileOptions(device="auto")`), and whatever of eager plain code, scaled_dot_product_attention, torch.compile
 of the plain code, FlexAttention and the stock IREE path can express it, interleaved. The ratio is the best baseline's
 time over ours, as the median over rounds. Fractions are of the FMA peak (counting matmuls that no mask leaves out)
 and of the copy bandwidth of the same run.
@@ -36,6 +37,7 @@ from covan_mlir.lowering.cpu.alone import Alone
 from covan_mlir.lowering.cpu.generate import generate
 from covan_mlir.lowering.cpu.kernel import Kernel
 from covan_mlir.lowering.cpu.machine import host
+from covan_mlir.runtime import team
 
 VARIANTS = ("global", "causal", "alibi", "softcap", "gqa")
 HEADS, SHARED = 8, 2
@@ -181,7 +183,7 @@ def measure(case: Case, without: list[str], seconds: float, peaks: Ceilings) -> 
     _, generated = common.once(lambda: generate(case.chain, machine))
     kernel = generate(case.chain, machine)
     assert isinstance(kernel, Kernel), kernel
-    alone, compiled = common.once(lambda: Alone([kernel]))
+    alone, compiled = common.once(lambda: Alone([kernel], team.DRIVER))
     call, buffers = alone[kernel.name], [alone.buffer(_array(x)) for x in case.inputs]
     contenders: dict[str, Callable[[], object]] = {"ours": alone.bound(kernel.name, *buffers)}
     got = torch.from_numpy(np.asarray(call(*buffers).to_host(), dtype=np.float32))

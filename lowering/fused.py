@@ -15,6 +15,8 @@ from typing import Any
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fusion import FusionRecord
+from covan_mlir.lowering.cpu import team
+from covan_mlir.lowering.cpu.emit import WORDS
 from covan_mlir.lowering.cpu.kernel import Kernel, Refusal
 from covan_mlir.lowering.cuda.generator import Executables
 from covan_mlir.lowering.demote import demoted
@@ -44,6 +46,7 @@ class Fusion:
         kernels: by chain and its places, whatever parts it comes from.
         decisions: on chains, in the order in which they were looked at.
         called: symbols of the kernels that the program has.
+        shared: floating-point operations and elements of a call that kernels for teams of threads compute.
     """
 
     generate: Generator
@@ -54,6 +57,7 @@ class Fusion:
     kernels: dict[tuple[Chain, Places], Kernel | Executables | Refusal] = field(default_factory=dict)
     decisions: list[FusionRecord] = field(default_factory=list)
     called: list[str] = field(default_factory=list)
+    shared: dict[str, int] = field(default_factory=dict)
 
     def kernel(self, chain: Chain) -> Kernel | Executables | Refusal:
         """The kernel of a chain, written once for all chains that compute the same, where lines matter: there."""
@@ -169,12 +173,21 @@ class Fusion:
                     calls = [inner.operation for inner in block if inner.operation.name == "func.call"]
                     for call in calls:
                         if (name := ir.FlatSymbolRefAttr(call.attributes["callee"]).value) in self.called:
+                            self._count(kernels[name])
                             _dispatch(call, kernels[name])
-            for name in self.called:
-                kernel = ir.Module.parse(kernels[name].text)  # owns what is in it until that is moved
+            texts = [kernels[name].text for name in self.called]
+            if self.shared:
+                texts.append(team.DECLARATIONS)
+            for text in texts:
+                kernel = ir.Module.parse(text)  # owns what is in it until that is moved
                 for op in list(kernel.body.operations):
                     op.detach_from_parent()
                     body.append(op)
+
+    def _count(self, kernel: Kernel | Executables) -> None:
+        if isinstance(kernel, Kernel) and kernel.team:
+            for key, amount in (("flops", kernel.flops), ("elements", kernel.elements)):
+                self.shared[key] = self.shared.get(key, 0) + amount
 
 
 def _extent(axis: str, chain: Chain, operands: Sequence[Any]) -> Any:
@@ -198,10 +211,14 @@ def _dispatch(call: Any, kernel: Kernel | Executables) -> None:
     values = dict(zip(names, call.operands, strict=True))
     sizes = {axis: values[axis] for axis in extents}
     with ir.Location.unknown(), ir.InsertionPoint(call):  # no action computes them
-        numbers = [arith.index_castui(ir.IntegerType.get_signless(32), size) for size in sizes.values()]
+        i32 = ir.IntegerType.get_signless(32)
+        numbers = [arith.index_castui(i32, size) for size in sizes.values()]
+        if team.wanted(kernel):
+            address = {"callee": ir.FlatSymbolRefAttr.get(team.ADDRESS)}
+            numbers += ir.Operation.create("func.call", [i32] * WORDS, attributes=address).results
     for step in kernel.dispatches:
         shapes = [[sizes[axis] for operand in side for axis in operand.extents] for side in (step.inputs, step.outputs)]
-        counts = [len(sizes), len(step.inputs) + len(sizes), *map(len, shapes)]
+        counts = [len(sizes), len(step.inputs) + len(numbers), *map(len, shapes)]
         attributes = {
             "entry_points": ir.ArrayAttr.get([ir.SymbolRefAttr.get([step.name, step.name])]),
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get(counts),

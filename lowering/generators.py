@@ -48,4 +48,4 @@ def machine(target: ExecutableTarget) -> Machine:
         preset = PRESETS["avx512" if target.vector_bytes >= 64 else "avx2"]
     else:
         preset = PRESETS["neon"]
-    return replace(preset, name=target.cpu or preset.name)
+    return replace(preset, name=target.cpu or preset.name, architecture=target.architecture)

@@ -20,6 +20,7 @@ from covan_mlir.lowering import (
     places,
     torch_to_linalg,
 )
+from covan_mlir.lowering.cpu import team
 from covan_mlir.lowering.fused import Fusion
 from covan_mlir.lowering.history import HistoryObserver
 from covan_mlir.lowering.pass_history import PassHistory
@@ -107,6 +108,8 @@ def _attempt(
     if fusion is not None:
         steps.append(fusion.embedding())
     steps += iree_phases.STEPS
+    if fusion is not None and job.kind == "cpu":
+        steps.insert(1 + [step.name for step in steps].index(team.AFTER), team.STEP)
     if job.extra:
         try:
             steps = extra_steps.insert(steps, job.extra)
@@ -147,6 +150,7 @@ def _attempt(
         "unseen": history.unseen if isinstance(history, PassHistory) else {},
         "phases": phases.phases if phases else [],
         "requires": executable_target(job.flags).requires() if job.kind == "cpu" else {},
+        "shared": fusion.shared if fusion else {},
         "fusion": [decision.to_json() for decision in fusion.decisions] if fusion else [],
     }
     return result, state.output

@@ -14,7 +14,7 @@ from covan_mlir.lowering.pipeline import State
 
 Counts = dict[int, dict[str, int]]
 # Steps that are no pipelines of passes: nothing can be printed there.
-SINGLE = frozenset({"iree:import", "iree:externalize", "fred-raise", "fred-kernels", "iree:embed"})
+SINGLE = frozenset({"iree:import", "iree:externalize", "fred-raise", "fred-kernels", "iree:embed", "iree:team"})
 _INITIALISER = "util.initializer "
 
 

@@ -10,7 +10,7 @@ import iree.runtime as rt
 import numpy as np
 
 from covan_mlir.errors import CovanError
-from covan_mlir.runtime import devices, failures
+from covan_mlir.runtime import devices, failures, team
 from covan_mlir.signature import PARAMETER_SCOPE
 
 
@@ -31,6 +31,7 @@ class Program:
         """Load the program and run its initialisers.
 
         Args:
+            driver: of IREE's, or `covan_mlir.runtime.team.DRIVER`.
             program: the vmfb; kept alive and not copied if its memory is 64-byte aligned.
             weights: raw bytes of the tensors that the program reads from outside, by parameter name.
 
@@ -38,7 +39,7 @@ class Program:
             DeviceError: the device is not to be had, or its driver refuses the program.
             CovanError: the program does not fit this runtime.
         """
-        self.device = devices.device(driver)
+        self.device = devices.device(team.hal(driver))
         self._driver = driver
         instance = devices.instance()
         modules = [rt.create_hal_module(instance, self.device)]
@@ -52,6 +53,8 @@ class Program:
             module = rt.VmModule.copy_buffer(instance, program)
             self._context = rt.VmContext(instance, [*modules, module])
             self._function = module.lookup_function(function)
+            if driver == team.DRIVER:
+                team.share(self._context, module)
         except (RuntimeError, ValueError) as error:
             raise failures.loading(error, driver) from error
         if self._function is None:

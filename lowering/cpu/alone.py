@@ -6,10 +6,15 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import iree.compiler.ir as ir
 import numpy as np
+from iree.compiler.api import Session
 
+from covan_mlir.lowering import iree_phases
+from covan_mlir.lowering.cpu import team as shared
 from covan_mlir.lowering.cpu.kernel import Kernel, Operand
 from covan_mlir.lowering.targets import Target, parse
+from covan_mlir.runtime import team
 
 _ALIAS = re.compile(r"^#(\w+) = ", re.M)
 
@@ -27,6 +32,8 @@ def program(kernels: Sequence[Kernel], devices: str = "") -> str:
         head, _, rest = text.partition("module {\n")
         aliases.append(head)
         bodies.append(rest.rstrip().removesuffix("}") + _call(kernel))
+    if any(kernel.team for kernel in kernels):
+        bodies.append(shared.DECLARATIONS)
     attributes = f" attributes {{hal.device.targets = [{devices}]}}" if devices else ""
     return "".join(aliases) + f"module @alone{attributes} {{\n" + "".join(bodies) + "}\n"
 
@@ -42,10 +49,14 @@ def _call(kernel: Kernel) -> str:
         lines.append(f"    %n_{axis} = tensor.dim {values[operand.name]}, %c_{axis} : {operand.tensor}\n")
         lines.append(f"    %i_{axis} = arith.index_castui %n_{axis} : index to i32\n")
     workload = f"[{', '.join(f'%n_{axis}' for axis in kernel.extents)}]" if kernel.extents else ""
+    numbers = [f"%i_{a}" for a in kernel.extents]
+    if kernel.team:
+        lines.append(f"    %team:2 = func.call @{shared.ADDRESS}() : () -> (i32, i32)\n")
+        numbers += ["%team#0", "%team#1"]
     for n, step in enumerate(kernel.dispatches):
         count = len(step.outputs)
-        names = ", ".join([*(values[operand.name] for operand in step.inputs), *(f"%i_{a}" for a in kernel.extents)])
-        types = ", ".join([*map(_shaped, step.inputs), *("i32" for _ in kernel.extents)])
+        names = ", ".join([*(values[operand.name] for operand in step.inputs), *numbers])
+        types = ", ".join([*map(_shaped, step.inputs), *("i32" for _ in numbers)])
         results = ", ".join(map(_shaped, step.outputs))
         lines.append(
             f"    %r{n}{f':{count}' if count > 1 else ''} = flow.dispatch @{step.name}::@{step.name}{workload}({names})"
@@ -70,26 +81,25 @@ def compile_text(text: str, extra: Sequence[str] = (), target: Sequence[str] | N
     """A module as a program for IREE's virtual machine.
 
     Raises:
-        RuntimeError: the compiler refused it.
+        StepError, MLIRError: the compiler refused it.
     """
-    from iree.compiler.api import Invocation, Output, Session, Source
-
     session = Session()
     session.set_flags(*(parse("cpu").compiler_flags(double=True) if target is None else target), *extra)
-    invocation: Invocation = session.invocation()
-    source = Source.wrap_buffer(session, text.encode() + b"\0")
-    if not invocation.parse_source(source) or not invocation.execute():
-        raise RuntimeError("the IREE compiler refused a kernel")
-    with Output.open_membuffer() as output:
-        invocation.output_vm_bytecode(output)
-        return bytes(output.map_memory())
+    with session.context, ir.Location.unknown():
+        module = ir.Module.parse(text)
+    phase = shared.AFTER.removeprefix("iree:")
+    iree_phases.execute(session, module, "start", phase)
+    with session.context, ir.Location.unknown():
+        shared.share(module)
+    return iree_phases.execute(session, module, phase, "end")
 
 
 class Alone:
     """Kernels, loaded; a call takes and gives device buffers.
 
     Args:
-        driver: ``local-task`` (all cores), ``local-sync`` (the calling thread), or another one.
+        driver: ``local-task`` (all cores), ``local-sync`` (the calling thread), ``openmp`` (the calling thread and
+            the process's OpenMP threads), or another one.
         target: what the kernels are compiled for; None: this machine's CPU.
     """
 
@@ -107,11 +117,13 @@ class Alone:
             code = compile_text(program(kernels, target.devices if target else ""), target=flags)
 
         self._rt = rt
-        self._config = rt.Config(driver)
+        self._config = rt.Config(team.hal(driver))
         module = rt.VmModule.copy_buffer(self._config.vm_instance, code)
         self._context = rt.VmContext(self._config.vm_instance, [*self._config.default_vm_modules, module])
         self._module = module
         self.device = self._config.device
+        if driver == team.DRIVER:
+            team.share(self._context, module)
 
     def buffer(self, array: np.ndarray[Any, Any]) -> Any:
         """An array on the device."""

@@ -22,6 +22,10 @@ Size = Any
 """The size of an axis: an ``int``, or the index value that holds it at run time."""
 
 _CONTRACT = arith.FastMathFlags.contract
+WORDS = 2
+"""32-bit words of the address that each dispatch of a kernel for a team of threads is given, the low one first."""
+MARK = "covan_team"
+"""An attribute of the functions of such kernels."""
 COMPUTE = {"f16": "f32", "bf16": "f32"}
 """Element types that are computed in another one than they are stored in."""
 
@@ -36,20 +40,30 @@ def storage(dtype: str) -> str:
     return "i8" if dtype == "i1" else dtype
 
 
-def _layout(operands: int, outputs: int, extents: int) -> str:
+def _layout(operands: int, outputs: int, constants: int) -> str:
     bindings = ["#hal.pipeline.binding<storage_buffer, ReadOnly>"] * (operands - outputs)
     bindings += ["#hal.pipeline.binding<storage_buffer>"] * outputs
-    constants = f"constants = {extents}, " if extents else ""
-    return f"#hal.pipeline.layout<{constants}bindings = [{', '.join(bindings)}]>"
+    numbers = f"constants = {constants}, " if constants else ""
+    return f"#hal.pipeline.layout<{numbers}bindings = [{', '.join(bindings)}]>"
 
 
-def shell(name: str, inputs: Sequence[Operand], outputs: Sequence[Operand], extents: Sequence[str] = ()) -> str:
+def shell(
+    name: str,
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+    extents: Sequence[str] = (),
+    *,
+    team: bool = False,
+) -> str:
     """The executable around a kernel, with a function that only asks for what it is given.
 
     Values in the function: workgroup, sizes known at run time, memory of the operands.
+
+    Args:
+        team: each dispatch is given the words of an address; see `covan_mlir.lowering.cpu.team`.
     """
     operands = (*inputs, *outputs)
-    layout = _layout(len(operands), len(outputs), len(extents))
+    layout = _layout(len(operands), len(outputs), len(extents) + (WORDS if team else 0))
     lines = []
     for n in range(len(extents)):
         lines.append(f"%s{n} = hal.interface.constant.load layout(#layout) ordinal({n}) : i32")
@@ -78,7 +92,7 @@ module {{
       hal.return %n, %n, %n : index, index, index
     }}
     builtin.module {{
-      func.func @{name}() {{
+      func.func @{name}(){f" attributes {{{MARK}}}" if team else ""} {{
         %c0 = arith.constant 0 : index
         %wx = hal.interface.workgroup.id[0] : index
         {body}
@@ -133,12 +147,14 @@ class Code:
         outputs: Sequence[Operand],
         lanes: int,
         extents: Sequence[str] = (),
+        *,
+        team: bool = False,
     ) -> None:
         self.lanes = lanes
         self.context = ir.Context()
         self._constants: dict[tuple[Any, ...], Value] = {}
         with self.context, ir.Location.unknown():
-            self.module = ir.Module.parse(shell(name, inputs, outputs, extents))
+            self.module = ir.Module.parse(shell(name, inputs, outputs, extents, team=team))
             self._block = _find(self.module.operation, "func.func").regions[0].blocks[0]
             made: dict[str, list[Value]] = {}
             for op in self._block:
@@ -147,6 +163,10 @@ class Code:
             memory = made["hal.interface.binding.subspan"]
             self.memory = {value.name: where for value, where in zip([*inputs, *outputs], memory, strict=True)}
             self.extents = dict(zip(extents, made.get("arith.index_castui", []), strict=True))
+            self._begin()
+
+    def _begin(self) -> None:
+        """Writes what the function begins with."""
 
     def write(self, body: Callable[[], None], workgroups: Callable[[Mapping[str, Value]], Size]) -> str:
         """Writes the function with ``body``. -> the module as text.

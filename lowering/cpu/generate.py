@@ -20,6 +20,7 @@ from covan_mlir.lowering.cpu.roles import Roles, roles
 from covan_mlir.lowering.cpu.rows import RowWriter
 from covan_mlir.lowering.cpu.schedule import Schedule, contractions, nominal, predict, stack
 from covan_mlir.lowering.cpu.schedule import rows as rows_template
+from covan_mlir.lowering.cpu.team import ARCHITECTURES
 from covan_mlir.lowering.cpu.twins import without_twins
 
 
@@ -78,12 +79,13 @@ def generate(
     typical = nominal(chain)
     sizes = {axis.name: axis.size or 0 for axis in typical.axes}
     inputs, outputs = operands(chain)
+    team = made is Code and machine.architecture in ARCHITECTURES
     several: tuple[Dispatch, ...] = ()
     try:
         if len({frozenset(step.over) for step in chain.reductions}) == 1:
             chain, typical = without_twins(chain), without_twins(typical)
             schedule = schedule or rows_template(typical, machine)
-            code = made(name, inputs, outputs, schedule.lanes, unknown)
+            code = made(name, inputs, outputs, schedule.lanes, unknown, team=team)
             rows = RowWriter(code, chain, {**sizes, **code.extents}, schedule)
             text = code.write(rows.write, lambda found: rows.workgroups({**sizes, **found}))
             workgroups = 0 if unknown else rows.workgroups(sizes)
@@ -95,7 +97,7 @@ def generate(
             if (reason := _not_laid_out(chain, found, schedule)) is not None:
                 return Refusal(reason)
             left = part_operands(found, chain.sizes, schedule.split) if schedule.split > 1 else ()
-            code = made(name, inputs, left or outputs, schedule.lanes, unknown)
+            code = made(name, inputs, left or outputs, schedule.lanes, unknown, team=team)
             if (needed := stack(nominal(fusion.chain), machine, schedule, found)) > machine.stack:
                 return Refusal(f"its tiles take {needed} bytes of stack, of which there are {machine.stack}")
             shape = KeyWriter if schedule.shape == "keys" else QueryWriter
@@ -104,7 +106,7 @@ def generate(
             workgroups = 0 if unknown else writer.workgroups(sizes)
             if left:
                 text, several = _merged(
-                    text, Dispatch(name, inputs, left), outputs, fusion, sizes, schedule, found, made
+                    text, Dispatch(name, inputs, left), outputs, fusion, sizes, schedule, found, made, team
                 )
             flops = int(
                 _flops(fusion.chain, sizes)
@@ -116,7 +118,7 @@ def generate(
     moved = sum(prod(sizes[axis] for axis in value.axes) * bits(value.dtype) // 8 for value in values)
     seconds = predict(typical, machine, schedule)
     groups = (workgroups, 1, 1)
-    return Kernel(name, text, groups, inputs, outputs, chain, schedule, seconds, flops, moved, several, unknown)
+    return Kernel(name, text, groups, inputs, outputs, chain, schedule, seconds, flops, moved, several, unknown, team)
 
 
 def _not_laid_out(chain: Chain, found: Roles, schedule: Schedule) -> str | None:
@@ -137,6 +139,7 @@ def _merged(
     schedule: Schedule,
     found: Roles,
     made: type[Code],
+    team: bool,
 ) -> tuple[str, tuple[Dispatch, ...]]:
     """The module with a second executable that merges what the first one leaves -> (text, both dispatches)."""
     split = found.stage.split
@@ -145,7 +148,7 @@ def _merged(
     wanted = read_after(fusion, found)
     read = (*(value for value in first.inputs if value.name in wanted), *first.outputs)
     second = Dispatch(f"{first.name}_merge", read, outputs)
-    code = made(second.name, read, outputs, schedule.lanes, extents(fusion.chain))
+    code = made(second.name, read, outputs, schedule.lanes, extents(fusion.chain), team=team)
     writer = MergeWriter(code, fusion, {**sizes, **code.extents}, schedule, found, split)
     merging = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))
     return joined(text, merging), (first, second)

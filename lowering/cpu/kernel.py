@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from covan_mlir.fred.chain import Chain
-from covan_mlir.lowering.cpu.schedule import Schedule
+from covan_mlir.lowering.cpu.schedule import Schedule, nominal
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Kernel:
         several: its dispatches, where there is more than one.
         extents: axes whose sizes each dispatch is given, in order, as its workload and as 32-bit operands after all
             others.
+        team: each dispatch is given the two words of an address at the very end; see `covan_mlir.lowering.cpu.team`.
     """
 
     name: str
@@ -75,6 +77,13 @@ class Kernel:
     bytes: int
     several: tuple[Dispatch, ...] = ()
     extents: tuple[str, ...] = ()
+    team: bool = False
+
+    @property
+    def elements(self) -> int:
+        """Elements that its steps compute, with nominal sizes where they are known at run time only."""
+        sizes = {axis.name: axis.size for axis in nominal(self.chain).axes}
+        return sum(prod(sizes[axis] or 0 for axis in step.axes) for step in self.chain.steps)
 
     @property
     def dispatches(self) -> tuple[Dispatch, ...]:

@@ -29,6 +29,7 @@ class Machine:
         bandwidth: bytes/s of one core from memory, reading and writing.
         masked: masked loads and stores are single instructions.
         stack: bytes that a workgroup may keep in its stack frame.
+        architecture: as Python's `platform.machine` spells it; empty: unknown.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Machine:
     bandwidth: float
     masked: bool
     stack: int = 112 * 1024
+    architecture: str = ""
 
     def lanes(self, dtype: str) -> int:
         """Elements of a type in one register."""
@@ -49,9 +51,9 @@ class Machine:
 
 
 PRESETS: dict[str, Machine] = {
-    "avx512": Machine("avx512", 2, 512, 32, 32 << 10, 1 << 20, 16 << 20, 115e9, 12e9, True),
-    "avx2": Machine("avx2", 2, 256, 16, 32 << 10, 512 << 10, 16 << 20, 90e9, 12e9, True),
-    "neon": Machine("neon", 2, 128, 32, 64 << 10, 1 << 20, 16 << 20, 45e9, 12e9, False),
+    "avx512": Machine("avx512", 2, 512, 32, 32 << 10, 1 << 20, 16 << 20, 115e9, 12e9, True, architecture="x86_64"),
+    "avx2": Machine("avx2", 2, 256, 16, 32 << 10, 512 << 10, 16 << 20, 90e9, 12e9, True, architecture="x86_64"),
+    "neon": Machine("neon", 2, 128, 32, 64 << 10, 1 << 20, 16 << 20, 45e9, 12e9, False, architecture="aarch64"),
 }
 
 
@@ -99,4 +101,5 @@ def host() -> Machine:
         flops=peak,
         bandwidth=preset.bandwidth,
         masked=preset.masked,
+        architecture=platform.machine(),
     )

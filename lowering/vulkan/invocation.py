@@ -12,7 +12,6 @@ import iree.compiler.ir as ir
 from iree.compiler.dialects import arith, gpu, memref, scf
 
 from covan_mlir.lowering.cpu.emit import Code, Size, Value
-from covan_mlir.lowering.cpu.kernel import Operand
 
 INVOCATIONS = 64
 """Of a workgroup: a multiple of every subgroup size, and fewer than any device has at least (128)."""
@@ -36,24 +35,14 @@ class Invocation(Code):
     stages = False
     exact = False  # SPIR-V leaves drivers the choice, and Mesa's make use of it
 
-    def __init__(
-        self,
-        name: str,
-        inputs: Sequence[Operand],
-        outputs: Sequence[Operand],
-        lanes: int,
-        extents: Sequence[str] = (),
-    ) -> None:
-        assert lanes == 1
-        super().__init__(name, inputs, outputs, 1, extents)
-        function = self._block.owner
-        with self.context, ir.Location.unknown():
-            function.attributes["translation_info"] = ir.Attribute.parse(_TRANSLATION)
-            with ir.InsertionPoint(self._terminator()):
-                self._one = self.min(_interface("hal.interface.workgroup.count", 0), 1)
-                row = _interface("hal.interface.workgroup.id", 1)
-                group = self.add(self.mul(row, MOST), self.workgroup)
-                self.workgroup = self.add(self.mul(group, INVOCATIONS), gpu.thread_id(gpu.Dimension.x))
+    def _begin(self) -> None:
+        assert self.lanes == 1
+        self._block.owner.attributes["translation_info"] = ir.Attribute.parse(_TRANSLATION)
+        with ir.InsertionPoint(self._terminator()):
+            self._one = self.min(_interface("hal.interface.workgroup.count", 0), 1)
+            row = _interface("hal.interface.workgroup.id", 1)
+            group = self.add(self.mul(row, MOST), self.workgroup)
+            self.workgroup = self.add(self.mul(group, INVOCATIONS), gpu.thread_id(gpu.Dimension.x))
 
     def write(self, body: Callable[[], None], workgroups: Callable[[Mapping[str, Value]], Size]) -> str:
         """Writes the function with ``body``, which is run by as many invocations as there are ``workgroups``."""

@@ -13,7 +13,8 @@ from typing import Any
 
 from covan_mlir import json_checks as want
 
-DEVICES = ("auto", "local-task", "local-sync")
+DEVICES = ("auto", "local-task", "local-sync", "openmp")
+"""Who runs programs for CPUs; see `covan_mlir.CompileOptions`."""
 
 # dtype as torch spells it -> bytes per element
 ITEM_SIZES: Mapping[str, int] = {

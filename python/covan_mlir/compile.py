@@ -216,6 +216,7 @@ def _variant(
         "options": options.to_json(),
         "flops": imported.flops,
         "elements": imported.elements,
+        "shared": result["shared"],
         "seconds": {**result["seconds"], "lineage": time.perf_counter() - start},
         "weights": "globals" if result["frontend"] == "linalg" else "arguments",
     }

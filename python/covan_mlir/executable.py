@@ -14,7 +14,7 @@ import numpy as np
 from covan_mlir import binding, pytree
 from covan_mlir.errors import CovanError, DeviceError, InputError
 from covan_mlir.lineage import Action, Lineage, Site
-from covan_mlir.runtime import devices, remote, values
+from covan_mlir.runtime import choice, devices, remote, team, values
 from covan_mlir.runtime.program import Program
 from covan_mlir.signature import Leaf, Signature
 from covan_mlir.variant import Variant
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
     from covan_mlir.origin import Origin
     from covan_mlir.profiling.profile import Profile
     from covan_mlir.reporting.report import Compared, Timed
-
-# Of one core of a recent x86 processor, by order of magnitude; measured crossover on two cores.
-_FLOPS_PER_SECOND = 150e9
-_ELEMENTS_PER_SECOND = 5e9
-_WORTH_THREADS = 100e-6
 
 
 class StateStore(Protocol):
@@ -82,10 +77,9 @@ class Executable:
         self._readers: dict[str, Callable[[Any], Any]] = {}
         self._writers: dict[tuple[bool, str], Callable[[Any], Any]] = {}
         if fits:
-            driver = self._driver = _driver(device, self._variant)
-            raw = {name: _raw(value) for name, value in weights.items()}
-            self._remote = remote.is_remote(driver)
-            self._program = Program(self._variant.program, signature.function, driver, raw)
+            driver = self._driver = choice.driver(device, self._variant.requires, self._variant.info)
+            self._remote = remote.is_remote(team.hal(driver))
+            self._program = self._load(driver)
             # Weights that IREE's torch input takes as arguments, in order; bound once.
             if self.info.get("weights") == "arguments":
                 self._bound = [self._read(_dtype(value), value, name) for name, value in weights.items()]
@@ -95,6 +89,10 @@ class Executable:
             child.kind == "leaf" for child in signature.in_tree.children[0].children
         )
         self._stateful = threading.RLock()
+
+    def _load(self, driver: str) -> Program:
+        weights = {name: _raw(value) for name, value in self._weights.items()}
+        return Program(self._variant.program, self.signature.function, driver, weights)
 
     @property
     def target(self) -> str:
@@ -362,15 +360,21 @@ class Executable:
         given = iter([Argument(values.host_array(value, dtype), dtype) for dtype, value in tensors])
         arguments += [self._read(state.dtype, value) for state, value in zip(signature.states, held, strict=True)]
         arguments += self._bound
+        notes, driver = [], self._driver
+        if driver == team.DRIVER:  # the profiler is a program of IREE's, and has no such threads
+            driver = "local-task"
+            program = self._load(driver)
+            notes.append(f"calls share kernels with OpenMP threads (device {team.DRIVER!r}); profiled on {driver!r}")
         return run.measure(
             self._variant,
             signature.function,
-            self._driver,
+            driver,
             [Argument(it) if isinstance(it, int | float) else next(given) for it in arguments],
             {name: _raw(value) for name, value in self._weights.items()},
             symbols,
             lambda: program.invoke(arguments, len(signature.results)),
             repeat=repeat,
+            notes=notes,
         )
 
     def report(
@@ -450,20 +454,6 @@ class Executable:
 
     def __repr__(self) -> str:
         return f"<Executable for {self.target}: {len(self.signature.inputs)} inputs, {self.lineage!r}>"
-
-
-def _driver(device: str, variant: Variant) -> str:
-    """Which driver runs a program.
-
-    Threads cost tens of microseconds a call: programs that take about as long on one core run on the caller's."""
-    driver = str(variant.requires.get("driver", "local"))
-    if driver != "local":
-        return driver
-    if device != "auto":
-        return device
-    info = variant.info
-    seconds = info.get("flops", 0) / _FLOPS_PER_SECOND + info.get("elements", 0) / _ELEMENTS_PER_SECOND
-    return "local-sync" if seconds < _WORTH_THREADS else "local-task"
 
 
 def _raw(value: Any) -> np.ndarray[Any, Any]:

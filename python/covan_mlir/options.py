@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from covan_mlir.artifact_schema import DEVICES
 from covan_mlir.attaching.attachment import Attach, attachments
 
 Frontend = Literal["auto", "linalg", "torch"]
@@ -27,8 +28,9 @@ class CompileOptions:
             program: the executable reads them where torch holds them. They stay shared with the model.
         timeout: seconds after which the compiler is stopped and ``CompileError`` raised; None: never.
         reproducer: path to which the IR that entered the failing phase is written when compilation fails.
-        device: driver that runs the program: ``local-task`` (all cores), ``local-sync`` (the calling thread), or
-            ``auto``: ``local-sync`` for programs too small to gain from threads.
+        device: who runs the program: ``local-task`` (IREE's threads), ``local-sync`` (the calling thread), ``openmp``
+            (the calling thread, which shares fused kernels with the process's OpenMP threads: torch's), or ``auto``:
+            whichever of them is predicted to take least.
         trace: how finely the lineage records what became of the model: after each phase of the compiler, or also
             after each pass (``passes``: slower, same machine code).
         fuse_reductions: chains of reductions (softmax, norms, attention) become one kernel each, where one can be
@@ -68,8 +70,8 @@ class CompileOptions:
             raise ValueError(f"external_weight_bytes is a size in bytes, not {self.external_weight_bytes}")
         if self.timeout is not None and self.timeout <= 0:
             raise ValueError(f"timeout is a positive number of seconds or None, not {self.timeout}")
-        if self.device not in ("auto", "local-task", "local-sync"):
-            raise ValueError(f"device is 'auto', 'local-task' or 'local-sync', not {self.device!r}")
+        if self.device not in DEVICES:
+            raise ValueError(f"device is {', '.join(map(repr, DEVICES[:-1]))} or {DEVICES[-1]!r}, not {self.device!r}")
         attachments(self.attach)
         if self.fuse_reductions not in (True, False, "always"):
             raise ValueError(f"fuse_reductions is True, False or 'always', not {self.fuse_reductions!r}")

@@ -19,7 +19,7 @@ class Variant:
         program: the vmfb.
         lineage: which source action became which of its sites.
         info: facts about the compilation, as JSON: ``frontend`` (``linalg`` or ``torch``), ``seconds`` per step,
-            ``flags``, ``flops`` and ``elements`` of one call.
+            ``flags``, ``flops`` and ``elements`` of one call, and what is ``shared`` of them with teams of threads.
         requires: what a device must offer to run it; see `covan_mlir.runtime.requirements`.
         attachments: operators of the user's own in it.
     """

@@ -451,6 +451,7 @@ def test_arm_gets_an_object() -> None:
     at = code.find(b"\x7fELF")
     assert at >= 0
     assert int.from_bytes(code[at + 18 : at + 20], "little") == 183  # EM_AARCH64
+    assert bytes.fromhex("80001fd6") in code  # br x4: work can be shared with OpenMP threads
 
 
 def test_refusals_say_why() -> None:

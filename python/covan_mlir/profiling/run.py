@@ -33,6 +33,7 @@ def measure(
     call: Callable[[], Any],
     *,
     repeat: int,
+    notes: Sequence[str] = (),
 ) -> Profile:
     """Profile a program.
 
@@ -41,6 +42,7 @@ def measure(
         symbols: what the symbols in types stand for with these arguments.
         call: runs the program once, without the profiler.
         repeat: how many calls count.
+        notes: what else whoever reads the profile has to know.
 
     Raises:
         InputError: ``repeat`` is no positive number.
@@ -50,7 +52,7 @@ def measure(
         raise InputError(f"repeat={repeat!r}: give the number of calls to be timed, at least 1")
     if not variant.lineage.commands:
         raise ProfileError("the program has no lineage\nCompile the model again with provenance")
-    notes = []
+    notes = list(notes)
     unprofiled = _unprofiled(call, repeat)
     calls = recorder.record(variant.program, function, driver, arguments, weights, repeat=repeat)
     ceilings = None

@@ -1,0 +1,142 @@
+"""Kernels that the caller shares with OpenMP threads: every share is computed once, and as on IREE's own threads."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from fred_chains import attention, row_cases
+from test_cpu_kernels import array, inputs_of, kernel
+
+from covan_mlir import CompileOptions, compile_module
+from covan_mlir.fred.chain import Chain
+from covan_mlir.lowering.cpu.alone import Alone, compile_text, program
+from covan_mlir.runtime import choice, team
+
+START = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Instead of an OpenMP runtime: two threads, neither the caller. Lists how many were started by each call."""
+    calls: list[int] = []
+
+    def start(task: int, data: int, count: int, flags: int) -> None:
+        assert (count, flags) == (0, 0)
+        helpers = [threading.Thread(target=TASK(task), args=(data,)) for _ in range(2)]
+        for helper in helpers:
+            helper.start()
+        for helper in helpers:
+            helper.join()
+        calls.append(len(helpers))
+
+    function = START(start)
+    monkeypatch.setattr(team, "address", lambda: ctypes.cast(function, ctypes.c_void_p).value)
+    return calls
+
+
+CHAINS: dict[str, tuple[Chain, dict[str, object]]] = {
+    "queries": (attention(2, 300, 70, 24, "causal"), {}),
+    "keys": (attention(6, 1, 300, 64), {}),
+    "parts": (attention(2, 1, 300, 64), {"split": 3, "block": 32}),
+    "rows": (row_cases(511, 1000)["layer_norm"][0], {}),
+}
+
+
+def test_a_team_computes_what_workers_compute(threads: list[int]) -> None:
+    kernels = [kernel(chain, name, **changes) for name, (chain, changes) in CHAINS.items()]
+    code = compile_text(program(kernels))
+    drivers = {name: Alone(kernels, name, code) for name in ("local-task", team.DRIVER)}
+    for name, (chain, _) in CHAINS.items():
+        inputs = [array(x) for x in inputs_of(chain)]
+        threads.clear()
+        theirs, ours = (np.asarray(it[name](*map(it.buffer, inputs)).to_host()) for it in drivers.values())
+        np.testing.assert_array_equal(ours, theirs)
+        assert threads == [2] * (2 if name == "parts" else 1)  # once for each dispatch of several workgroups
+
+
+def test_threads_flush_denormals_as_the_caller_does(threads: list[int]) -> None:
+    chain, _ = row_cases(64, 1000)["var"]
+    alone = Alone([kernel(chain)], team.DRIVER)
+    tiny = np.random.default_rng(0).normal(size=(64, 1000)).astype(np.float32) * np.float32(3e-20)
+    assert not np.asarray(alone["k"](alone.buffer(tiny)).to_host()).any()  # 1e-39 without
+    assert threads == [2]
+
+
+def test_one_workgroup_needs_no_team(threads: list[int]) -> None:
+    chain, _ = row_cases(2, 8)["softmax"]
+    alone = Alone([kernel(chain)], team.DRIVER)
+    rows = torch.randn(2, 8)
+    got = np.asarray(alone["k"](alone.buffer(rows.numpy())).to_host())
+    np.testing.assert_allclose(got, torch.softmax(rows, -1).numpy(), rtol=1e-6)
+    assert not threads
+
+
+class Weighted(torch.nn.Module):
+    def forward(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, -1) @ w
+
+
+def test_programs_of_fused_kernels_run_with_the_callers_threads(threads: list[int], tmp_path: Path) -> None:
+    """Sizes that are known at run time only are given to each share; what is not fused runs on the caller."""
+    n = torch.export.Dim("n", min=2, max=4096)
+    x, w = torch.randn(300, 2000), torch.randn(2000, 3)
+    exe = compile_module(Weighted(), (x, w), dynamic_shapes=({0: n}, None))
+    assert exe(x, w).shape == (300, 3)
+    assert threads
+    torch.testing.assert_close(exe(x[:77], w), Weighted()(x[:77], w))
+    assert exe.verify()
+    profile = exe.profile(x, w, repeat=3)
+    assert profile.driver == "local-task"
+    assert any("OpenMP" in note for note in profile.notes)
+
+
+def test_without_openmp_threads_ireess_own_run_it(tmp_path: Path) -> None:
+    x, w = torch.randn(300, 2000), torch.randn(2000, 3)
+    for device in ("auto", "openmp"):
+        compile_module(Weighted(), (x, w), options=CompileOptions(device=device)).save(tmp_path / f"{device}.covan")
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import covan_mlir, numpy as np\n"
+        "exe = covan_mlir.load(sys.argv[1])\n"
+        "print(exe._driver, exe(np.ones((300, 2000), np.float32), np.ones((2000, 3), np.float32)).sum())\n"
+    )
+
+    def run(name: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", code, str(tmp_path / f"{name}.covan")]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    driver, total = run("auto").stdout.split()
+    assert driver == "local-task"
+    assert float(total) == pytest.approx(900, rel=1e-5)
+    refused = run("openmp")
+    assert refused.returncode != 0
+    assert re.search(r"DeviceError: no OpenMP threads .* import torch first", refused.stderr)
+
+
+@pytest.mark.parametrize(
+    ("device", "info", "chosen"),
+    [
+        ("auto", {"flops": 1e9, "shared": {"flops": 1e9}}, "openmp"),
+        ("auto", {"flops": 3e9, "shared": {"flops": 1e9}}, "local-task"),
+        ("auto", {"elements": 1e7, "shared": {"elements": 1e7 - 4e5}}, "openmp"),
+        ("auto", {"elements": 1e5, "shared": {}}, "local-sync"),
+        ("auto", {"elements": 1e7, "shared": {}}, "local-task"),
+        ("local-task", {"flops": 1e9, "shared": {"flops": 1e9}}, "local-task"),
+    ],
+)
+def test_who_runs_a_program(device: str, info: dict[str, object], chosen: str, threads: list[int]) -> None:
+    assert choice.driver(device, {}, info) == chosen
+
+
+def test_torchs_openmp_runtime_is_found() -> None:
+    torch.ones(1 << 20).sum()
+    assert team.address()
