@@ -11,6 +11,7 @@ from covan_mlir.runtime import team
 _FLOPS_PER_SECOND = 150e9
 _ELEMENTS_PER_SECOND = 5e9
 _WORTH_THREADS = 100e-6
+_WORTH_TEAM = 5e-6  # a team that is awake starts and ends in about a microsecond
 
 
 def driver(device: str, requires: Mapping[str, Any], info: Mapping[str, Any]) -> str:
@@ -29,8 +30,8 @@ def driver(device: str, requires: Mapping[str, Any], info: Mapping[str, Any]) ->
         return name
     if device != "auto":
         return device
-    whole, shared = _seconds(info), info.get("shared")
-    if shared and whole - _seconds(shared) < _WORTH_THREADS and team.address():
+    whole, shared = _seconds(info), _seconds(info.get("shared", {}))
+    if shared > _WORTH_TEAM and whole - shared < _WORTH_THREADS and team.address():
         return team.DRIVER
     return "local-sync" if whole < _WORTH_THREADS else "local-task"
 

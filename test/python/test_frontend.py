@@ -117,6 +117,7 @@ def test_torch_return_types_are_kept() -> None:
 def test_scalars_zero_dims_empty_and_strided() -> None:
     check(lambda x, n, s: x * n + s, torch.tensor(2.5), 3, 0.5)
     check(lambda x: (x.sum(), torch.cat([x, x])), torch.empty(0, 4))
+    check(lambda x: x * 2, torch.empty(0, dtype=torch.uint8))
     base = torch.randn(6, 8)
     check(lambda a, b, c: (a + 1, b * 2, c - 1), base.t(), base[::2, 1::3], base[1:, 3:])
 

@@ -129,6 +129,7 @@ def test_without_openmp_threads_ireess_own_run_it(tmp_path: Path) -> None:
         ("auto", {"flops": 3e9, "shared": {"flops": 1e9}}, "local-task"),
         ("auto", {"elements": 1e7, "shared": {"elements": 1e7 - 4e5}}, "openmp"),
         ("auto", {"elements": 1e5, "shared": {}}, "local-sync"),
+        ("auto", {"elements": 1e4, "shared": {"elements": 1e4}}, "local-sync"),
         ("auto", {"elements": 1e7, "shared": {}}, "local-task"),
         ("local-task", {"flops": 1e9, "shared": {"flops": 1e9}}, "local-task"),
     ],

@@ -79,3 +79,5 @@ def _fill(node: Node, number: Any) -> None:
     value = node.meta["val"]
     node.target = aten.full.default
     node.args, node.kwargs = (list(value.shape), number), {"dtype": value.dtype}
+    if value.dtype == torch.uint8 and not value.numel():  # torch-mlir folds it to a literal that it takes for signed
+        node.target, node.args = aten.empty.memory_format, (list(value.shape),)
