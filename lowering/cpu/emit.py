@@ -414,6 +414,10 @@ class Code:
         else:
             vector.maskedstore(memory, [at], valid, value)
 
+    def prefetch(self, memory: Value, at: Value) -> None:
+        """Asks for the cache line of an element to be read soon; it may lie outside of the memory."""
+        memref.prefetch(memory, [at], False, 3, True)
+
     def prefix(self, count: int | Value) -> Value:
         """A mask with the first ``count`` lanes set."""
         n = self.index(count) if isinstance(count, int) else count

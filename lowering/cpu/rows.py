@@ -45,12 +45,17 @@ def shared(expr: Expr) -> bool:
 
 @dataclass
 class Row:
-    """A row (or a vector of them) being computed."""
+    """A row (or a vector of them) being computed.
+
+    Attributes:
+        following: the position of the row that is computed next, where its elements are asked for beforehand.
+    """
 
     index: Mapping[str, Value]
     valid: Value | None
     evaluator: Evaluator
     known: dict[str, Result] = field(default_factory=dict)
+    following: Mapping[str, Value] = field(default_factory=dict)
 
     def learn(self, name: str, value: Result) -> None:
         """Makes a value known to the expressions of this row."""
@@ -143,7 +148,11 @@ class RowWriter:
         return Row(index, valid, Evaluator(self.code, self.chain, sources))
 
     def _rows(self, first: Value, count: int) -> list[Value]:
-        self._compute([self._row(self._position(self.code.add(first, r)), None) for r in range(count)])
+        rows = [self._row(self._position(self.code.add(first, r)), None) for r in range(count)]
+        if self.schedule.ahead and self.kept:
+            for r, row in enumerate(rows):
+                row.following = self._position(self.code.add(first, count + r))
+        self._compute(rows)
         return []
 
     def _columns(self, row: Value, column: Value) -> list[Value]:
@@ -237,6 +246,8 @@ class RowWriter:
                     place = self._place(row, index, u, length)
                     for name in fresh:
                         self._keep(name, r, row, place)
+                    if sweep == 0 and row.following:
+                        self._prefetch(row.following, place)
                     for k, total in enumerate(totals):
                         value = row.evaluator.vector(total.step.expr, place)
                         if self.inner and place.valid is not None:
@@ -307,6 +318,12 @@ class RowWriter:
         value = row.evaluator.lanes(row.evaluator.run(Read(name, ""), place))
         at, _ = address(self.code, axes, self.sizes, place)
         self.code.store(value, memory, at, place.valid)
+
+    def _prefetch(self, row: Mapping[str, Value], place: Place) -> None:
+        for value in self.chain.inputs:
+            if place.lane in value.axes and not row.keys().isdisjoint(value.axes):
+                at, _ = address(self.code, value.axes, self.sizes, Place({**place.index, **row}, place.lane))
+                self.code.prefetch(self.code.memory[value.name], at)
 
     def _store(self, name: str, row: Row, value: Result, place: Place | None = None) -> None:
         code = self.code

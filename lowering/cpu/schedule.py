@@ -33,6 +33,7 @@ class Schedule:
         keep: values that are written to scratch where they are first computed, instead of computed again.
         nontemporal: outputs bypass the caches.
         split: parts that the streamed axis is cut into, each swept by a workgroup of its own; their states are merged.
+        ahead: the first sweep over a row asks for the next one's elements: what prefetches by itself stops at pages.
     """
 
     shape: Shape
@@ -46,6 +47,7 @@ class Schedule:
     keep: tuple[str, ...] = ()
     nontemporal: bool = False
     split: int = 1
+    ahead: bool = False
 
 
 NOMINAL = 1024
@@ -96,6 +98,7 @@ def rows(chain: Chain, machine: Machine) -> Schedule:
         unroll=together,
         block=length,
         keep=sweeps.shared,
+        ahead=lane in sweeps.over and machine.l1 > 0,
     )
 
 
