@@ -26,6 +26,7 @@ from covan_mlir.lowering.cpu.evaluate import (
     inputs,
     narrow,
 )
+from covan_mlir.lowering.cpu.machine import bits
 from covan_mlir.lowering.cpu.masks import Span
 from covan_mlir.lowering.cpu.merge import PART, part_dtype, part_name
 from covan_mlir.lowering.cpu.plan import Pass, counted, plan, row_steps
@@ -34,6 +35,8 @@ from covan_mlir.lowering.cpu.schedule import Schedule
 from covan_mlir.lowering.cpu.tile import padded
 from covan_mlir.lowering.cpu.totals import accumulated, across, combining
 
+LINE = 64
+"""Bytes of a cache line, or a divisor of them."""
 Known = list[dict[str, Result]]
 """What is known of the rows, per row."""
 
@@ -264,6 +267,8 @@ class KeyWriter:
 
             def keys(n: Value, values: list[Value]) -> list[Value]:
                 result: list[Value] = []
+                if self.schedule.ahead and rows[0] == 0:
+                    self._prefetch(code.add(start, self.block, n))
                 for line in step.wide:
                     for r in rows:
                         given = dict(known[r])
@@ -286,6 +291,16 @@ class KeyWriter:
             return none
 
         code.spans(0, self.sizes[wide], width, [], features)
+
+    def _prefetch(self, at: Value) -> None:
+        """Asks for what scores at a position of the loop are computed of."""
+        code = self.code
+        for axis in {axis for inner in self.roles.inner for axis in inner.over}:
+            for value in self.fusion.chain.inputs:
+                if self.stream in value.axes and value.axes[-1] == axis:
+                    for first in range(0, self.sizes[axis], LINE * 8 // bits(value.dtype)):
+                        place = self._place(0, axis, {}, None, **{self.stream: at, axis: code.index(first)})
+                        code.prefetch(code.memory[value.name], address(code, value.axes, self.sizes, place)[0])
 
     def _update(self, updates: list[Update], r: int, e: Value, given: dict[str, Result]) -> None:
         code, wide = self.code, self.wide or ""

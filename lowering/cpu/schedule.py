@@ -33,7 +33,8 @@ class Schedule:
         keep: values that are written to scratch where they are first computed, instead of computed again.
         nontemporal: outputs bypass the caches.
         split: parts that the streamed axis is cut into, each swept by a workgroup of its own; their states are merged.
-        ahead: the first sweep over a row asks for the next one's elements: what prefetches by itself stops at pages.
+        ahead: what is read next is asked for beforehand: of the next row by the first sweep over a row (what machines
+            do by themselves stops at pages), of the next block's keys while the values of a block are read.
     """
 
     shape: Shape
@@ -152,7 +153,15 @@ def keys(chain: Chain, machine: Machine, found: Roles) -> Schedule:
         unroll=max(1, min(rows, machine.registers // 2 // vectors)),
         block=block,
         split=parts(chain, machine, found, block),
+        ahead=_streamed(chain, found) > 2 * machine.l2 * machine.cores,
     )
+
+
+def _streamed(chain: Chain, found: Roles) -> int:
+    """Bytes of the inputs that the loop streams."""
+    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    streamed = [value for value in chain.inputs if found.stream in value.axes]
+    return sum(prod(sizes[axis] for axis in value.axes) * bits(value.dtype) // 8 for value in streamed)
 
 
 SECOND_DISPATCH = 10e-6
@@ -170,8 +179,7 @@ def parts(chain: Chain, machine: Machine, found: Roles, block: int) -> int:
     longest = -(-sizes[found.stream] // block)
     if found.stage.split is None or longest == 1:
         return 1
-    streamed = [value for value in chain.inputs if found.stream in value.axes]
-    moved = sum(prod(sizes[axis] for axis in value.axes) * bits(value.dtype) // 8 for value in streamed)
+    moved = _streamed(chain, found)
     near = 4 if moved <= machine.llc // 2 else 1
     seconds = moved / groups / (machine.bandwidth * near)
 
