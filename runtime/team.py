@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 DRIVER = "openmp"
 """Not a driver of IREE's: programs run on the calling thread, and share kernels with OpenMP threads."""
 SETTER = "covan_team"
-"""The function of a program that takes the address; programs without such kernels have none."""
+"""The function of a program that takes the address and the number of threads; not all programs have such kernels."""
 
 # GNU's, LLVM's and Intel's; the latter two export GNU's interface as well.
 _RUNTIME = re.compile(r"/lib(?:gomp|omp|iomp5)[^/]*\.so[^/]*$")
@@ -36,6 +36,14 @@ def address() -> int:
     for path in _libraries():
         if found := _start(path):
             return found
+    return 0
+
+
+def threads() -> int:
+    """How many threads a team of the calling thread has now (`torch.set_num_threads`)."""
+    for path in _libraries():
+        if _start(path):
+            return int(ctypes.CDLL(path).omp_get_max_threads())
     return 0
 
 
@@ -74,6 +82,7 @@ def share(context: Any, module: Any) -> None:
             "no OpenMP threads to run on in this process: import torch first, or use device='local-task' or 'auto'"
         )
     if (setter := module.lookup_function(SETTER)) is not None:
-        arguments = rt.VmVariantList(1)
+        arguments = rt.VmVariantList(2)
         arguments.push_int(start)
+        arguments.push_int(threads())
         context.invoke(setter, arguments, rt.VmVariantList(0))

@@ -12,6 +12,7 @@ from iree.compiler.api import Session
 
 from covan_mlir.lowering import iree_phases
 from covan_mlir.lowering.cpu import team as shared
+from covan_mlir.lowering.cpu.emit import WORDS
 from covan_mlir.lowering.cpu.kernel import Kernel, Operand
 from covan_mlir.lowering.targets import Target, parse
 from covan_mlir.runtime import team
@@ -51,8 +52,8 @@ def _call(kernel: Kernel) -> str:
     workload = f"[{', '.join(f'%n_{axis}' for axis in kernel.extents)}]" if kernel.extents else ""
     numbers = [f"%i_{a}" for a in kernel.extents]
     if kernel.team:
-        lines.append(f"    %team:2 = func.call @{shared.ADDRESS}() : () -> (i32, i32)\n")
-        numbers += ["%team#0", "%team#1"]
+        lines.append(f"    %team:3 = func.call @{shared.ADDRESS}() : () -> (i32, i32, i32)\n")
+        numbers += [f"%team#{n}" for n in range(WORDS)]
     for n, step in enumerate(kernel.dispatches):
         count = len(step.outputs)
         names = ", ".join([*(values[operand.name] for operand in step.inputs), *numbers])

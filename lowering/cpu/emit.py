@@ -22,8 +22,9 @@ Size = Any
 """The size of an axis: an ``int``, or the index value that holds it at run time."""
 
 _CONTRACT = arith.FastMathFlags.contract
-WORDS = 2
-"""32-bit words of the address that each dispatch of a kernel for a team of threads is given, the low one first."""
+WORDS = 3
+"""32-bit words that each dispatch of a kernel for a team of threads is given: an address, its low word first, and a
+number of threads."""
 MARK = "covan_team"
 """An attribute of the functions of such kernels."""
 COMPUTE = {"f16": "f32", "bf16": "f32"}

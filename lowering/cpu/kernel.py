@@ -62,7 +62,7 @@ class Kernel:
         several: its dispatches, where there is more than one.
         extents: axes whose sizes each dispatch is given, in order, as its workload and as 32-bit operands after all
             others.
-        team: each dispatch is given the two words of an address at the very end; see `covan_mlir.lowering.cpu.team`.
+        team: each dispatch is given the address of a team at the very end; see `covan_mlir.lowering.cpu.team`.
     """
 
     name: str

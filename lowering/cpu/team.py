@@ -6,7 +6,8 @@ of a function as OpenMP runtimes export it (``GOMP_parallel``; `covan_mlir.runti
 workgroup does its own share, on whatever thread it is. Otherwise the first workgroup has the team do the shares of all,
 and the others have nothing left to do: one program serves both.
 
-The address lives in a global of the program, which is 0 until somebody calls the program's function for it.
+Beside it goes the number of threads that will come, to share by. Both live in globals of the program, which are 0 until
+somebody calls the program's function for them.
 
 IREE's code generation takes no calls of functions that are not known by name: its passes over call graphs fail. What is
 called here by name is a function of one instruction that jumps to the address, with the arguments as they are.
@@ -27,7 +28,7 @@ from covan_mlir.lowering.pipeline import State, Step
 from covan_mlir.runtime.team import SETTER
 
 ADDRESS = "covan_team_words"
-"""The program's function that gives the last operands of each dispatch: the words of the address."""
+"""The program's function that gives the last operands of each dispatch: the words of the address, the threads."""
 
 
 @dataclass(frozen=True)
@@ -62,17 +63,20 @@ ARCHITECTURES = {
 
 DECLARATIONS = f"""
   util.global private mutable @covan_team_address = 0 : i64
-  func.func @{SETTER}(%address: i64) {{
+  util.global private mutable @covan_team_threads = 0 : i32
+  func.func @{SETTER}(%address: i64, %threads: i32) {{
     util.global.store %address, @covan_team_address : i64
+    util.global.store %threads, @covan_team_threads : i32
     return
   }}
-  func.func private @{ADDRESS}() -> (i32, i32) {{
+  func.func private @{ADDRESS}() -> (i32, i32, i32) {{
+    %threads = util.global.load @covan_team_threads : i32
     %address = util.global.load @covan_team_address : i64
     %bits = arith.constant 32 : i64
     %shifted = arith.shrui %address, %bits : i64
     %low = arith.trunci %address : i64 to i32
     %high = arith.trunci %shifted : i64 to i32
-    return %low, %high : i32, i32
+    return %low, %high, %threads : i32, i32, i32
   }}
 """
 """What a program with such kernels has besides them."""
@@ -172,7 +176,7 @@ def _move(ops: list[Any], given: list[Any], part: Any) -> None:
 
 
 def _words(memory: Any) -> list[Any]:
-    """The address that the dispatch is given, as its two words: the last constants of the layout."""
+    """The address that the dispatch is given, as two words, and the threads: the last constants of the layout."""
     layout = memory.attributes["layout"]
     count = int(re.search(r"constants = (\d+)", str(layout)).group(1))  # type: ignore[union-attr]
     index, i32 = ir.IndexType.get(), ir.IntegerType.get_signless(32)
@@ -190,20 +194,23 @@ def _text(name: str, numbers: int, memories: list[str], architecture: Architectu
 
     Threads take shares from both ends, by turns of their arrival: of two, the caller has the first half and the other
     one the second, in call after call, as far as both are as fast; so each finds in its caches what it has left there.
+    A thread takes half of its part of what is left, and so ever less: many at first, for what lies side by side is
+    read fastest, and few at last, so that all end at the same time.
 
     What ``_team`` needs lies in memory, in words of 64 bits: how many shares have been taken (32 bits for each end),
-    how many threads have come, the first share, how many there are, the caller's control word (IREE's threads take
-    denormals for 0, others do not), numbers, and of each operand's memory where it is and how many elements it has.
+    how many threads have come, the first share, how many there are, twice the threads, the caller's control word
+    (IREE's threads take denormals for 0, others do not), numbers, and of each operand's memory where it is and how many
+    elements it has.
     """
-    first = 5 + numbers
+    first = 6 + numbers
     size = first + 2 * len(memories)
     kinds = ["index", *["i32"] * numbers, *memories]
     names = ["%share", *(f"%n{i}" for i in range(numbers)), *(f"%m{i}" for i in range(len(memories)))]
     declared = ", ".join(f"{name}: {kind}" for name, kind in zip(names, kinds, strict=True))
     enter, team = [], []
     for i in range(numbers):
-        enter.append(f"%wide{i} = arith.extui %n{i} : i32 to i64\n{_put(5 + i, f'%wide{i}')}")
-        team.append(f"{_get(5 + i, f'%wide{i}')}\n%n{i} = arith.trunci %wide{i} : i64 to i32")
+        enter.append(f"%wide{i} = arith.extui %n{i} : i32 to i64\n{_put(6 + i, f'%wide{i}')}")
+        team.append(f"{_get(6 + i, f'%wide{i}')}\n%n{i} = arith.trunci %wide{i} : i64 to i32")
     for i, kind in enumerate(memories):
         at = first + 2 * i
         enter.append(f"""
@@ -238,7 +245,8 @@ def _text(name: str, numbers: int, memories: list[str], architecture: Architectu
         %one = llvm.mlir.constant(1 : i64) : i64
         {_get(2, "%base")}
         {_get(3, "%count")}
-        {_word(4, "%theirs")}
+        {_get(4, "%divisor")}
+        {_word(5, "%theirs")}
         %own = llvm.alloca %one x i64 : (i64) -> !llvm.ptr
         {architecture.get.format(at="%own")}
         {architecture.set.format(at="%theirs_at")}
@@ -250,31 +258,47 @@ def _text(name: str, numbers: int, memories: list[str], architecture: Architectu
         %turn = llvm.atomicrmw add %come_at, %one monotonic : !llvm.ptr, i64
         %parity = llvm.and %turn, %one : i64
         %ahead = llvm.icmp "eq" %parity, %zero : i64
-        %step = llvm.select %ahead, %one, %back : i1, i64
-        %first = llvm.atomicrmw add %ctx, %step monotonic : !llvm.ptr, i64
+        %unit = llvm.select %ahead, %one, %back : i1, i64
+        %first = llvm.atomicrmw add %ctx, %zero monotonic : !llvm.ptr, i64
         %last = scf.while (%taken = %first) : (i64) -> i64 {{
           %a = llvm.and %taken, %low : i64
           %b = llvm.lshr %taken, %bits : i64
           %sum = llvm.add %a, %b : i64
-          %left = llvm.icmp "ult" %sum, %count : i64
-          scf.condition(%left) %taken : i64
+          %some = llvm.icmp "ult" %sum, %count : i64
+          scf.condition(%some) %taken : i64
         }} do {{
         ^bb0(%taken: i64):
           %a = llvm.and %taken, %low : i64
           %b = llvm.lshr %taken, %bits : i64
-          %end = llvm.sub %count, %one : i64
-          %from_end = llvm.sub %end, %b : i64
-          %next = llvm.select %ahead, %a, %from_end : i1, i64
-          %at = llvm.add %base, %next : i64
-          %share = arith.index_cast %at : i64 to index
-          func.call @{name}_part({", ".join(names)}) : ({", ".join(kinds)}) -> ()
-          %after = llvm.atomicrmw add %ctx, %step monotonic : !llvm.ptr, i64
-          scf.yield %after : i64
+          %behind = llvm.sub %count, %b : i64
+          %left = llvm.sub %behind, %a : i64
+          %part = llvm.udiv %left, %divisor : i64
+          %many = arith.maxui %part, %one : i64
+          %more = llvm.mul %many, %unit : i64
+          %next = llvm.add %taken, %more : i64
+          %tried = llvm.cmpxchg %ctx, %taken, %next monotonic monotonic : !llvm.ptr, i64
+          %found = llvm.extractvalue %tried[0] : !llvm.struct<(i64, i1)>
+          %mine = llvm.extractvalue %tried[1] : !llvm.struct<(i64, i1)>
+          %now = scf.if %mine -> i64 {{
+            %from_end = llvm.sub %behind, %many : i64
+            %from = llvm.select %ahead, %a, %from_end : i1, i64
+            %at = llvm.add %base, %from : i64
+            %until = llvm.add %at, %many : i64
+            scf.for %n = %at to %until step %one : i64 {{
+              %share = arith.index_cast %n : i64 to index
+              func.call @{name}_part({", ".join(names)}) : ({", ".join(kinds)}) -> ()
+            }}
+            %after = llvm.atomicrmw add %ctx, %zero monotonic : !llvm.ptr, i64
+            scf.yield %after : i64
+          }} else {{
+            scf.yield %found : i64
+          }}
+          scf.yield %now : i64
         }}
         {architecture.set.format(at="%own")}
         return
       }}
-      func.func private @{name}_enter(%count: index, %low: i32, %high: i32, {declared}) {{
+      func.func private @{name}_enter(%count: index, %low: i32, %high: i32, %threads: i32, {declared}) {{
         %c0 = arith.constant 0 : index
         %none = arith.constant 0 : i32
         %c1 = arith.constant 1 : index
@@ -289,13 +313,19 @@ def _text(name: str, numbers: int, memories: list[str], architecture: Architectu
           %base = arith.index_cast %share : index to i64
           %shares = arith.index_cast %all : index to i64
           %zero = arith.constant 0 : i64
+          %one = arith.constant 1 : i32
+          %two = arith.constant 2 : i32
+          %members = arith.maxui %threads, %one : i32
+          %twice = arith.muli %members, %two : i32
+          %divisor = arith.extui %twice : i32 to i64
           %n = llvm.mlir.constant({size} : i32) : i32
           %ctx = llvm.alloca %n x i64 : (i32) -> !llvm.ptr
           {_put(0, "%zero", "%taken")}
           {_put(1, "%zero", "%come")}
           {_put(2, "%base")}
           {_put(3, "%shares")}
-          {_word(4, "%control")}
+          {_put(4, "%divisor")}
+          {_word(5, "%control")}
           {architecture.get.format(at="%control_at")}
           {lines(enter)}
           scf.if %alone {{
