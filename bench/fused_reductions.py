@@ -24,7 +24,7 @@ from statistics import geometric_mean
 from typing import Any
 
 import common
-import numpy as np
+import iree.runtime as rt
 import torch
 from ceilings import Ceilings
 from torch import Tensor
@@ -37,7 +37,7 @@ from covan_mlir.lowering.cpu.alone import Alone
 from covan_mlir.lowering.cpu.generate import generate
 from covan_mlir.lowering.cpu.kernel import Kernel
 from covan_mlir.lowering.cpu.machine import host
-from covan_mlir.runtime import team
+from covan_mlir.runtime import team, values
 
 VARIANTS = ("global", "causal", "alibi", "softcap", "gqa")
 HEADS, SHARED = 8, 2
@@ -169,14 +169,6 @@ def _row(kind: str, rows: int, length: int) -> Case:
     return Case(f"{kind} {rows}x{length}", chain, tuple(inputs), baselines)
 
 
-def _array(x: Tensor) -> np.ndarray[Any, Any]:
-    if x.dtype == torch.bfloat16:
-        import ml_dtypes
-
-        return x.float().numpy().astype(ml_dtypes.bfloat16)
-    return x.numpy()
-
-
 def measure(case: Case, without: list[str], seconds: float, peaks: Ceilings) -> common.Row:
     """Times of a case."""
     machine = host()
@@ -184,9 +176,11 @@ def measure(case: Case, without: list[str], seconds: float, peaks: Ceilings) -> 
     kernel = generate(case.chain, machine)
     assert isinstance(kernel, Kernel), kernel
     alone, compiled = common.once(lambda: Alone([kernel], team.DRIVER))
-    call, buffers = alone[kernel.name], [alone.buffer(_array(x)) for x in case.inputs]
-    contenders: dict[str, Callable[[], object]] = {"ours": alone.bound(kernel.name, *buffers)}
-    got = torch.from_numpy(np.asarray(call(*buffers).to_host(), dtype=np.float32))
+    read = values.torch_reader(alone.device)  # all contenders read the same memory
+    call = alone.bound(kernel.name, *map(read, case.inputs))
+    contenders: dict[str, Callable[[], object]] = {"ours": call}
+    write = values.torch_writer(alone.device, str(case.inputs[0].dtype).removeprefix("torch."))
+    got = write(call().get_as_object(0, rt.HalBufferView)).float()
     unable = {}
     error = math.nan
     for name, build in case.baselines.items():

@@ -135,11 +135,15 @@ class Alone:
         return self._rt.FunctionInvoker(self._context, self.device, function)  # type: ignore[no-any-return]
 
     def bound(self, name: str, *buffers: Any) -> Callable[[], Any]:
-        """A kernel with its operands, for timing: the call alone, without the packing of arguments in Python."""
+        """A kernel with its operands, for timing: the call alone, without the packing of arguments in Python.
+
+        Args:
+            buffers: what `buffer` gives, or views of memory that somebody else owns (`covan_mlir.runtime.values`).
+        """
         function = self._module.lookup_function(f"{name}_main")
         arguments = self._rt.VmVariantList(len(buffers))
         for buffer in buffers:
-            arguments.push_ref(buffer._buffer_view)
+            arguments.push_ref(getattr(buffer, "_buffer_view", buffer))
 
         def call() -> Any:
             results = self._rt.VmVariantList(1)
