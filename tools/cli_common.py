@@ -55,7 +55,7 @@ def describe(error: Exception) -> CliError:
     if isinstance(error, InputError) and first.startswith("attach: "):
         message, _, near = first.removeprefix("attach: ").partition("; ")
         return CliError(message, near or "--attach takes the names that 'covan explain' shows (docs/attaching.md)")
-    if isinstance(error, InputError):
+    if isinstance(error, InputError) and (first.startswith(("argument ", "dimension ")) or "compiled for (" in first):
         return CliError(first, "give one --input per tensor, in the order of the arguments")
     if isinstance(error, CovanError):
         return CliError(first, rest.partition("\n")[0])
