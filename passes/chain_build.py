@@ -254,9 +254,12 @@ class _Builder:
 
         def change(node: Expr) -> Expr:
             if isinstance(node, Extent) and node.axis.startswith("%"):
-                leaves = self.cluster.extent(node)
-                if leaves is None:
+                size = self.cluster.size(node)
+                if size is None:
                     raise Unbuildable("no value has a size that is computed with, which is known at run time only")
+                if size != node:
+                    return rebuild(size, change)
+                leaves = self.cluster.extent(node) or ()
                 total: Expr | None = None
                 for leaf in leaves:
                     factor = self._extent(leaf)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from covan_mlir.fred.expression import Expr, Extent, walk
+from covan_mlir.fred.expression import Apply, Const, Expr, Extent, walk
 
 from .axis_groups import AxisGroups, Dim
 from .linalg_nodes import Graph, Node
@@ -79,7 +79,23 @@ class Cluster:
         for k, value, dims in taken:
             if (node.index, k) in self.reads:
                 self._meet(value, dims)
-        return all(self.extent(size) is not None for size in _sizes(node, graph))
+        return all(self.size(size) is not None for size in _sizes(node, graph))
+
+    def size(self, size: Extent) -> Expr | None:
+        """A size by those that values have: itself, or what is left of a sum; None where it is neither."""
+        if self.extent(size) is not None:
+            return size
+        for total, (number, terms) in self.graph.sums.items():
+            others = {name: count for name, count in terms.items() if name != size}
+            if terms[size] != 1 or any(self.extent(name) is None for name in (total, *others)):
+                continue
+            left: Expr = Apply("arith.subi", (total, Const(number, "index")), "index")
+            for other, count in others.items():
+                left = Apply(
+                    "arith.subi", (left, Apply("arith.muli", (other, Const(count, "index")), "index")), "index"
+                )
+            return left
+        return None
 
     def extent(self, size: Extent) -> tuple[int, ...] | None:
         """The axes that have together a size which is known at run time only; None where no value has it."""

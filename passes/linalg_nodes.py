@@ -13,10 +13,10 @@ from torch_mlir import ir
 
 from covan_mlir.dialects.fred_scalars import UnreadableError, constant, read_op
 from covan_mlir.fred.chain import Combine
-from covan_mlir.fred.expression import Apply, Const, Expr, Index, Read, rebuild, substitute, walk
+from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, rebuild, substitute, walk
 
 from .gathers import SOURCE, picking, read_gather
-from .sizes import SizeReader, regroup
+from .sizes import SizeReader, Sum, regroup
 
 Dims = tuple[int | None, ...]
 """For each dimension of a tensor the loop that indexes it; None where it has size 1."""
@@ -148,6 +148,7 @@ class Graph:
         weights: values that come from constant tensors, from arguments that hold weights, or from nothing at all.
         sources: nodes that a closed value was made by.
         extents: sizes of tensors' dimensions, by value (`covan_mlir.passes.sizes.SizeReader`).
+        sums: sizes that are sums of others.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -161,6 +162,7 @@ class Graph:
     weights: set[int] = field(default_factory=set)
     sources: dict[int, frozenset[int]] = field(default_factory=dict)
     extents: dict[int, tuple[Expr, ...]] = field(default_factory=dict)
+    sums: dict[Extent, Sum] = field(default_factory=dict)
 
 
 def is_cheap(expr: Expr) -> bool:
@@ -187,6 +189,7 @@ class _BlockReader:
         self._numbers: dict[ir.Value, int] = {}
         self._sizes = SizeReader(self._value)
         self.graph.extents = self._sizes.extents
+        self.graph.sums = self._sizes.sums
         arguments = list(block.arguments)
         for position, argument in enumerate(arguments):
             number = self._value(argument)

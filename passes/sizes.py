@@ -19,6 +19,9 @@ Groups = list[tuple[tuple[int, ...], tuple[int, ...]]]
 Product = tuple[int, Counter[str]]
 """A number, and names of sizes, times each other."""
 
+Sum = tuple[int, Counter[Extent]]
+"""A number, and sizes as often as they are added."""
+
 _SAME = ("arith.index_cast", "arith.extsi", "arith.trunci")
 _QUOTIENTS = ("arith.divui", "arith.divsi", "arith.floordivsi")
 # An expression that grows beyond this is no size that anybody would recognise.
@@ -40,6 +43,32 @@ def product(expr: Expr) -> Product | None:
                 return None
             return (a[0] * b[0], a[1] + b[1]) if op not in _QUOTIENTS else _quotient(a, b)
     return None
+
+
+def linear(expr: Expr) -> Sum | None:
+    """An expression over sizes as a sum, if it is one."""
+    match expr:
+        case Const(value, dtype) if dtype[0] == "i":
+            return int(value), Counter()
+        case Extent():
+            return 0, Counter([expr])
+        case Apply(op, (inner,), _) if op in _SAME:
+            return linear(inner)
+        case Apply("arith.addi" | "arith.subi" | "arith.muli" as op, (one, other), _):
+            a, b = linear(one), linear(other)
+            if a is None or b is None:
+                return None
+            if op == "arith.muli":
+                if a[1] and b[1]:
+                    return None
+                return _added((0, Counter()), a if a[1] else b, (b if a[1] else a)[0])
+            return _added(a, b, 1 if op == "arith.addi" else -1)
+    return None
+
+
+def _added(a: Sum, b: Sum, times: int) -> Sum:
+    counts = {name: a[1][name] + times * b[1][name] for name in {**a[1], **b[1]}}
+    return a[0] + times * b[0], Counter({name: count for name, count in counts.items() if count})
 
 
 def _quotient(a: Product, b: Product) -> Product | None:
@@ -103,13 +132,15 @@ class SizeReader:
         extents: the sizes of a tensor's dimensions, by its number. What nothing else is known about is an `Extent`
             named after the value and the dimension; what is computed but is no product, one that stands for that.
         scalars: integers, and what is computed from them alone.
+        sums: what sizes stand for that are sums of others.
     """
 
     def __init__(self, number: Callable[[Any], int]) -> None:
         self._number = number
         self.extents: dict[int, tuple[Expr, ...]] = {}
         self.scalars: dict[int, Expr] = {}
-        self._computed: dict[Expr, Extent] = {}
+        self.sums: dict[Extent, Sum] = {}
+        self._computed: dict[Any, Extent] = {}
 
     def argument(self, value: Any, names: Sequence[str]) -> None:
         """Notes what an argument's sizes are called; of an integer, what it is called as a size."""
@@ -152,6 +183,13 @@ class SizeReader:
         if op.name.startswith(("arith.", "math.")):
             self._read_scalar(op)
             return
+        if op.name == "affine.apply":
+            affine = op.attributes["map"].value
+            operands = [self._scalar(operand) for operand in op.operands]
+            found = _affine(affine.results[0], operands, affine.n_dims)
+            if found is not None:
+                self.scalars[self._number(op.results[0])] = found
+            return
         for k, result in enumerate(op.results):
             if not isinstance(result.type, ir.RankedTensorType):
                 continue
@@ -193,6 +231,13 @@ class SizeReader:
             count = op.attributes["operandSegmentSizes"][2]
             first = sum(list(op.attributes["operandSegmentSizes"])[:2])
             return self._filled(list(op.attributes["static_sizes"]), dynamic[first : first + count])
+        if op.name == "tensor.concat":
+            shapes = [self.of(operand) for operand in op.operands]
+            along = op.attributes["dim"].value
+            return [
+                self._named(_plus([shape[n] for shape in shapes])) if n == along else size
+                for n, size in enumerate(shapes[0])
+            ]
         if op.name == "tensor.insert_slice":
             return self.of(op.operands[1])
         if op.name == "tensor.empty":
@@ -210,18 +255,46 @@ class SizeReader:
         return [Const(size, "index") if size >= 0 else self._size(next(given)) for size in shape]
 
     def _size(self, value: Any) -> Expr | None:
-        # As an index, whatever integers it was computed in.
         found = self._scalar(value)
-        if found is None:
-            return None
+        return None if found is None else self._named(found)  # as an index, whatever integers it was computed in
+
+    def _named(self, found: Expr) -> Expr:
         factors = product(found)
         if factors is None:
+            if (total := linear(found)) is not None:
+                if not total[0] and [*total[1].values()] == [1]:
+                    return next(iter(total[1]))
+                key = (total[0], frozenset(total[1].items()))
+                size = self._computed.setdefault(key, Extent(f"%computed{len(self._computed)}"))
+                self.sums[size] = total
+                return size
             bare = rebuild(found, lambda node: node.args[0] if isinstance(node, Apply) and node.op in _SAME else node)
             return self._computed.setdefault(bare, Extent(f"%computed{len(self._computed)}"))
         number, names = factors
         return _times(
             [*(Extent(name) for name in names.elements()), *([Const(number, "index")] if number != 1 else [])]
         )
+
+
+def _affine(expr: Any, operands: Sequence[Expr | None], dims: int) -> Expr | None:
+    """An affine expression over sizes."""
+    if isinstance(expr, ir.AffineConstantExpr):
+        return Const(int(expr.value), "index")
+    if isinstance(expr, ir.AffineDimExpr | ir.AffineSymbolExpr):
+        return operands[int(expr.position) + (dims if isinstance(expr, ir.AffineSymbolExpr) else 0)]
+    op = {ir.AffineAddExpr: "arith.addi", ir.AffineMulExpr: "arith.muli"}.get(type(expr))
+    if op is None:
+        return None
+    sides = [_affine(side, operands, dims) for side in (expr.lhs, expr.rhs)]
+    known = tuple(side for side in sides if side is not None)
+    return Apply(op, known, "index") if len(known) == 2 else None
+
+
+def _plus(sizes: Sequence[Expr]) -> Expr:
+    total = sizes[0]
+    for size in sizes[1:]:
+        total = Apply("arith.addi", (total, size), "index")
+    return total
 
 
 def _times(sizes: Sequence[Expr]) -> Expr:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.export import Dim
@@ -158,3 +159,31 @@ def test_sequences_of_any_length() -> None:
                 np.asarray(a), b.numpy(), rtol=tolerance, atol=tolerance, err_msg=f"{n_} {length}"
             )
     assert exe.verify(), exe.verify()
+
+
+class Cached(nn.Module):
+    """Causal attention of new positions over a cache and themselves: whose number is a sum."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        new, past = q.shape[1], keys.shape[1]
+        k, v = torch.cat([keys, k], 1), torch.cat([values, v], 1)
+        at, seen = torch.arange(new)[:, None] + past, torch.arange(past + new)
+        scores = (q @ k.transpose(-1, -2) / 4).masked_fill(seen > at, -torch.inf)
+        return torch.softmax(scores, -1) @ v, k, v
+
+
+@pytest.mark.parametrize("new", [1, 3, None])
+def test_attention_over_a_cache_that_grows(new: int | None) -> None:
+    def inputs(new: int, past: int) -> list[Tensor]:
+        return [*normal(3, 4, new, 16), *normal(2, 4, past, 16)]
+
+    n, p = ({} if new else {1: Dim("n", min=2)}), {1: Dim("p", min=2)}
+    exe = covan_mlir.compile_module(Cached(), tuple(inputs(new or 3, 37)), dynamic_shapes=(n, n, n, p, p))
+    (record,) = exe.lineage.fusions
+    assert "4 reductions" in record.what  # the scores too: they are not written to memory
+    for positions in (new,) if new else (2, 5, 40):
+        for past in (2, 15, 16, 17, 300):
+            arguments = inputs(positions, past)
+            for a, b in zip(exe(*arguments), Cached()(*arguments), strict=True):
+                np.testing.assert_allclose(np.asarray(a), b.numpy(), rtol=1e-4, atol=1e-5)
+    assert exe.verify()

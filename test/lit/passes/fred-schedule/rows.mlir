@@ -8,7 +8,7 @@
 
 // CHECK: "fred.chain"
 // CHECK: predicted_seconds = {{[0-9.eE+-]+}} : f64
-// CHECK-SAME: schedule = {block = 7 : i64, keep = [], lane = "j", lanes = 16 : i64, nontemporal = false,
+// CHECK-SAME: schedule = {ahead = true, block = 7 : i64, keep = [], lane = "j", lanes = 16 : i64, nontemporal = false,
 // CHECK-SAME: parallel = {{\[\[}}"", {{[0-9]+}}{{\]\]}}, shape = "rows", {{.*}}stream = "j", unroll = {{[0-9]+}} : i64, vectors = 1 : i64}
 
 // WITH: lanes = 8 : i64
@@ -20,7 +20,7 @@
 // LIST: 1: {{[0-9.eE+-]+}} s shape=rows lane=j
 
 // FUSED: "fred.fused"
-// FUSED: schedule = {block = 7
+// FUSED: schedule = {ahead = {{true|false}}, block = 7
 func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
   %y = "fred.chain"(%x) ({
   ^bb0(%in: tensor<5x7xf32>):
