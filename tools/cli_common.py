@@ -57,6 +57,8 @@ def describe(error: Exception) -> CliError:
         return CliError(message, near or "--attach takes the names that 'covan explain' shows (docs/attaching.md)")
     if isinstance(error, InputError) and (first.startswith(("argument ", "dimension ")) or "compiled for (" in first):
         return CliError(first, "give one --input per tensor, in the order of the arguments")
+    if isinstance(error, InputError) and first.startswith("this is not the model"):
+        return CliError(first, "give --model what 'covan compile' was given")
     if isinstance(error, CovanError):
         return CliError(first, rest.partition("\n")[0])
     if isinstance(error, MemoryError):

@@ -20,7 +20,7 @@ from covan_mlir.lowering.cpu.roles import Roles, roles
 from covan_mlir.lowering.cpu.rows import RowWriter
 from covan_mlir.lowering.cpu.schedule import Schedule, contractions, nominal, predict, stack
 from covan_mlir.lowering.cpu.schedule import rows as rows_template
-from covan_mlir.lowering.cpu.team import ARCHITECTURES
+from covan_mlir.lowering.cpu.team_functions import ARCHITECTURES
 from covan_mlir.lowering.cpu.twins import without_twins
 
 
