@@ -114,6 +114,14 @@ def test_torch_return_types_are_kept() -> None:
     assert type(result) is torch.return_types.max
 
 
+def test_sums_of_what_folds_to_a_constant() -> None:
+    nan = float("nan")
+    check(lambda x: ((x * 0 + 1).sum(), (x & 0).logical_not().sum(-1)), torch.arange(12).reshape(3, 4))
+    check(lambda x: (torch.logical_not(x < nan).sum(), (x != nan).float().sum(0)), torch.randn(3, 4))
+    exe = covan_mlir.compile_module(lambda x: (x * 0 + 1).sum() + x.sum(), (torch.arange(7),))
+    assert exe.verify()
+
+
 def test_scalars_zero_dims_empty_and_strided() -> None:
     check(lambda x, n, s: x * n + s, torch.tensor(2.5), 3, 0.5)
     check(lambda x: (x.sum(), torch.cat([x, x])), torch.empty(0, 4))

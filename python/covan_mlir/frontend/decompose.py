@@ -20,6 +20,7 @@ from covan_mlir.frontend.halves import keep_slices
 from covan_mlir.frontend.numbers import type_numbers
 from covan_mlir.frontend.reshapes import explain_reshapes
 from covan_mlir.frontend.table import table
+from covan_mlir.frontend.uniform import fold_uniform
 from covan_mlir.frontend.widen import widen_bytes
 
 
@@ -39,6 +40,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         except Exception as error:
             raise ExportError(f"the model cannot be decomposed: {type(error).__name__}: {error}") from error
     fold_empty(decomposed.graph)
+    fold_uniform(decomposed.graph)
     type_numbers(decomposed.graph)
     widen_bytes(decomposed.graph)
     keep_slices(decomposed.graph)

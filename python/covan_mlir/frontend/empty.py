@@ -23,7 +23,7 @@ def fold_empty(graph: Graph) -> None:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor):
             if _is_empty(value):
-                _fill(node, 0)
+                fill(node, 0)
             elif _from_nothing(node):
                 _fill_with(node, _evaluate(node))
         elif isinstance(value, tuple | list) and _from_nothing(node):
@@ -68,14 +68,15 @@ def _fill_with(node: Node, result: Any) -> None:
     if not isinstance(result, torch.Tensor):
         return
     if result.numel() == 0:
-        _fill(node, 0)
+        fill(node, 0)
         return
     first = result.reshape(-1)[0]
     if torch.equal(result.nan_to_num(), first.nan_to_num().expand_as(result)):
-        _fill(node, first.item())
+        fill(node, first.item())
 
 
-def _fill(node: Node, number: Any) -> None:
+def fill(node: Node, number: Any) -> None:
+    """Make a node the constant that holds a number everywhere."""
     value = node.meta["val"]
     node.target = aten.full.default
     node.args, node.kwargs = (list(value.shape), number), {"dtype": value.dtype}
