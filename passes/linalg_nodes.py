@@ -488,7 +488,9 @@ class _BlockReader:
                 values[f"#{k}"] = place(graph.closed[operand.value], operand.dims)
                 sources |= graph.sources[operand.value]
         onto: dict[int, int] = {loop: dim for dim, loop in enumerate(part.dims) if loop is not None}
-        graph.closed[part.value] = place(fill(part.expr, values), [onto[i] for i in range(len(node.loops))])
+        if any(i not in onto and size != 1 for i, size in enumerate(node.loops)):
+            return False
+        graph.closed[part.value] = place(fill(part.expr, values), [onto.get(i) for i in range(len(node.loops))])
         graph.sources[part.value] = frozenset(sources)
         return True
 

@@ -117,6 +117,7 @@ def test_torch_return_types_are_kept() -> None:
 def test_sums_of_what_folds_to_a_constant() -> None:
     nan = float("nan")
     check(lambda x: ((x * 0 + 1).sum(), (x & 0).logical_not().sum(-1)), torch.arange(12).reshape(3, 4))
+    check(lambda x: ((x | True).sum(), (x & False).logical_not().sum(0)), torch.tensor([[True, False, True]]))
     check(lambda x: (torch.logical_not(x < nan).sum(), (x != nan).float().sum(0)), torch.randn(3, 4))
     exe = covan_mlir.compile_module(lambda x: (x * 0 + 1).sum() + x.sum(), (torch.arange(7),))
     assert exe.verify()

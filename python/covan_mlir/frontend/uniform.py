@@ -40,7 +40,6 @@ _RULES: dict[Any, Callable[[torch.Tensor, Any], Any]] = {
     aten.bitwise_and: _zero,
     aten.bitwise_or: _all,
     aten.remainder: _one,
-    aten.fmod: _one,
     aten.ne: _nan(True),
     **dict.fromkeys((aten.lt, aten.le, aten.gt, aten.ge, aten.eq), _nan(False)),
 }
@@ -55,6 +54,8 @@ def fold_uniform(graph: Graph) -> None:
         if rule is None or not isinstance(value, torch.Tensor) or len(node.args) != 2 or node.kwargs:
             continue
         number: Any = node.args[1]
+        if isinstance(number, Node) and number.target is aten.scalar_tensor.default:
+            number = number.args[0]
         if isinstance(number, Node) or not all(isinstance(size, int) for size in value.shape):
             continue
         if (result := rule(value, number)) is not None:
