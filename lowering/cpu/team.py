@@ -148,7 +148,7 @@ def _move(ops: list[Any], given: list[Any], part: Any) -> None:
 def _words(memory: Any) -> list[Any]:
     """The address that the dispatch is given, as two words, and the threads: the last constants of the layout."""
     layout = memory.attributes["layout"]
-    count = int(re.search(r"constants = (\d+)", str(layout)).group(1))  # type: ignore[union-attr]
+    (count,) = map(int, re.findall(r"constants = (\d+)", str(layout)))
     index, i32 = ir.IndexType.get(), ir.IntegerType.get_signless(32)
 
     def word(ordinal: int) -> Any:
