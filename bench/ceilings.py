@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from covan_mlir.lowering.cpu.alone import Alone
-from covan_mlir.lowering.cpu.emit import Code, Value
-from covan_mlir.lowering.cpu.functions import fma
-from covan_mlir.lowering.cpu.kernel import Kernel, Operand
-from covan_mlir.lowering.cpu.machine import Machine
-from covan_mlir.lowering.cpu.schedule import Schedule
+from covan_mlir.lowering.kernels.cpu.builder import Code, Value
+from covan_mlir.lowering.kernels.cpu.functions import fma
+from covan_mlir.lowering.kernels.cpu.machine import Machine
+from covan_mlir.lowering.kernels.cpu.schedule import Schedule
+from covan_mlir.lowering.kernels.cpu.standalone import Alone
+from covan_mlir.lowering.kernels.kernel import Kernel, Operand
 
 _CHAINS = 24
 _STEPS = 400_000

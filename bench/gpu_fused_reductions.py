@@ -89,11 +89,11 @@ def _cases(quick: bool) -> Iterator[tuple[str, str, Any]]:
 
 def write(path: Path, architecture: str, quick: bool, tries: int) -> None:
     """Generates and compiles all cases into a file."""
-    from covan_mlir.lowering.cpu.alone import compile_text
-    from covan_mlir.lowering.cuda.compile import compile_kernel
-    from covan_mlir.lowering.cuda.device import DEVICES
-    from covan_mlir.lowering.cuda.embed import program
-    from covan_mlir.lowering.cuda.generate import generate, schedules
+    from covan_mlir.lowering.kernels.cpu.standalone import compile_text
+    from covan_mlir.lowering.kernels.cuda.compile import compile_kernel
+    from covan_mlir.lowering.kernels.cuda.device import DEVICES
+    from covan_mlir.lowering.kernels.cuda.embed import program
+    from covan_mlir.lowering.kernels.cuda.generate import generate, schedules
 
     device, found, kinds = DEVICES[architecture], [], set()
     for name, variant, chain in _cases(quick):

@@ -114,9 +114,9 @@ def call_overhead(workload: Model, rounds: int = 5000) -> dict[str, float]:
     from stock import RawProgram
 
     import covan_mlir
-    from covan_mlir import artifact
+    from covan_mlir.artifacts import artifact
+    from covan_mlir.artifacts.signature import PARAMETER_SCOPE
     from covan_mlir.runtime import devices
-    from covan_mlir.signature import PARAMETER_SCOPE
 
     model, args, kwargs = workload
     exe = covan_mlir.compile_module(model, args, kwargs)

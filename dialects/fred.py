@@ -34,7 +34,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
-from .fred_verify import (
+from covan_mlir.dialects.fred_verify import (
     verify_chain,
     verify_fused,
     verify_inside,

@@ -10,9 +10,17 @@ from collections.abc import Mapping, Sequence
 
 from torch_mlir import ir
 
+from covan_mlir.dialects.fred_steps import (
+    MalformedChain,
+    StepReader,
+    StepWriter,
+    only_block,
+    segments,
+    strings,
+    strings_of,
+    traced,
+)
 from covan_mlir.fred.chain import Axis, Chain, ChainError, Input, Step
-
-from .fred_steps import MalformedChain, StepReader, StepWriter, only_block, segments, strings, strings_of, traced
 
 _DYNAMIC = -1
 
@@ -135,7 +143,7 @@ def create(name: str, chain: Chain, operands: Sequence[ir.Value], regions: int) 
     Raises:
         ChainError: it has more inputs or outputs than the operation can have.
     """
-    from .fred import MAX_INPUTS, MAX_OUTPUTS
+    from covan_mlir.dialects.fred import MAX_INPUTS, MAX_OUTPUTS
 
     if len(chain.inputs) > MAX_INPUTS or len(chain.outputs) > MAX_OUTPUTS:
         raise ChainError(f"a {name} has at most {MAX_INPUTS} inputs and {MAX_OUTPUTS} outputs")

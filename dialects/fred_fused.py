@@ -8,15 +8,23 @@ from typing import cast, get_args
 
 from torch_mlir import ir
 
+from covan_mlir.dialects.fred_chain import OutputReader, create, input_block, read_chain, read_inputs, write_body
+from covan_mlir.dialects.fred_data import attribute, data
+from covan_mlir.dialects.fred_scalars import attribute_of, constant
+from covan_mlir.dialects.fred_steps import (
+    MalformedChain,
+    StepReader,
+    StepWriter,
+    only_block,
+    segments,
+    strings,
+    strings_of,
+    traced,
+)
 from covan_mlir.fred.certificate import Certificate, Proof
 from covan_mlir.fred.chain import Chain, ChainError, Map, Reduce, Step
 from covan_mlir.fred.expression import Const, Expr, Read
 from covan_mlir.fred.forms import Fusion, Guard, Local, Repair, RepairKind, Rolling, SplitK, Stage, State, Update
-
-from .fred_chain import OutputReader, create, input_block, read_chain, read_inputs, write_body
-from .fred_data import attribute, data
-from .fred_scalars import attribute_of, constant
-from .fred_steps import MalformedChain, StepReader, StepWriter, only_block, segments, strings, strings_of, traced
 
 _SIDES = ("a", "b")
 _KINDS: tuple[str, ...] = get_args(RepairKind)
@@ -247,7 +255,7 @@ def write_fusion(fusion: Fusion, operands: Sequence[ir.Value]) -> ir.Operation:
     Raises:
         ChainError: it has more inputs, outputs or states than the operations can have.
     """
-    from .fred import MAX_STATES
+    from covan_mlir.dialects.fred import MAX_STATES
 
     for stage in fusion.stages:
         if stage.rolling is not None and len(stage.rolling.state) > MAX_STATES:
@@ -278,7 +286,7 @@ def _write_steps(steps: Sequence[Step], writer: StepWriter) -> None:
 
 
 def _write_rolling(rolling: Rolling, writer: StepWriter) -> None:
-    from .fred import MAX_STATES
+    from covan_mlir.dialects.fred import MAX_STATES
 
     reduced = [state for state in rolling.state if state.name != "count"]
     counts = [state for state in rolling.state if state.name == "count"]

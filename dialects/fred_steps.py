@@ -7,11 +7,10 @@ from typing import Any, get_args
 
 from torch_mlir import ir
 
+from covan_mlir.dialects.fred_scalars import UnreadableError, attribute_of, constant, read_op, write
+from covan_mlir.dialects.prov_locations import TRACE, TraceReader
 from covan_mlir.fred.chain import Combine, Map, Reduce, Step
 from covan_mlir.fred.expression import Expr, Extent, Index, Read
-
-from .fred_scalars import UnreadableError, attribute_of, constant, read_op, write
-from .prov_locations import TRACE, TraceReader
 
 COMBINES: frozenset[str] = frozenset(get_args(Combine))
 

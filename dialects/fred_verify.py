@@ -2,9 +2,9 @@
 
 from torch_mlir import ir
 
-from .fred_chain import read_chain
-from .fred_fused import read_fusion
-from .fred_steps import MalformedChain
+from covan_mlir.dialects.fred_chain import read_chain
+from covan_mlir.dialects.fred_fused import read_fusion
+from covan_mlir.dialects.fred_steps import MalformedChain
 
 _EXPRESSIONS = ("fred.map", "fred.reduce", "fred.repair")
 

@@ -37,9 +37,9 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
-from .prov_states import verify_perform, verify_result, verify_step
-from .prov_table import ActionRow, FrameRow, PartRow, Table
-from .prov_verify import find_table, verify_table
+from covan_mlir.dialects.prov_states import verify_perform, verify_result, verify_step
+from covan_mlir.dialects.prov_table import ActionRow, FrameRow, PartRow, Table
+from covan_mlir.dialects.prov_verify import find_table, verify_table
 
 
 class ProvDialect(ext.Dialect, name="prov"):
@@ -80,8 +80,8 @@ class ActionOp(ProvDialect.Operation, name="action"):
 class PartOp(ProvDialect.Operation, name="part"):
     """One node that decompositions made of an action. Ids of actions and parts share one space.
 
-    May have ``args``, what its operator is called with (a string, see `covan_mlir.arguments`), and ``view``, whether
-    its result is its input's memory (a bool).
+    May have ``args``, what its operator is called with (a string, see `covan_mlir.provenance.arguments`), and ``view``,
+    whether its result is its input's memory (a bool).
     """
 
     id: ir.IntegerAttr

@@ -1,7 +1,7 @@
 """A function as a graph of operations with their traces: what a program is before dispatches are formed.
 
 A node is one operation; operations that compute nothing (constants, shapes, casts between type systems) are no nodes:
-their values are what they are made of. The rows have the form that `covan_mlir.relation` reads.
+their values are what they are made of. The rows have the form that `covan_mlir.provenance.relation` reads.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .prov_locations import TraceReader, fused_of
+from covan_mlir.dialects.prov_locations import TraceReader, fused_of
 
 _CONSTANT = frozenset(
     {

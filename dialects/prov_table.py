@@ -35,8 +35,8 @@ class ActionRow:
 class PartRow:
     """One node that decompositions made of ``action``, reading the values of the parts ``inputs``.
 
-    ``args`` is what its operator is called with (`covan_mlir.arguments`), empty when not known; ``view`` whether its
-    result is its input's memory.
+    ``args`` is what its operator is called with (`covan_mlir.provenance.arguments`), empty when not known; ``view``
+    whether its result is its input's memory.
     """
 
     id: int

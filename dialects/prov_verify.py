@@ -8,8 +8,8 @@ from typing import Any
 
 from torch_mlir import ir
 
-from .prov_locations import TraceReader
-from .prov_states import state_trace
+from covan_mlir.dialects.prov_locations import TraceReader
+from covan_mlir.dialects.prov_states import state_trace
 
 _ROWS = frozenset({"prov.action", "prov.part"})
 _FRAME = {"file": ir.StringAttr, "line": ir.IntegerAttr, "function": ir.StringAttr, "internal": ir.BoolAttr}

@@ -1,7 +1,7 @@
 """The program as a graph of dispatches, right after they are formed: what each reads, gives, and computes.
 
-This is all that the relation between source and program needs of the IR (`covan_mlir.relation`); as JSON, because it
-travels to the caller's process. Values are named by where they come from::
+This is all that the relation between source and program needs of the IR (`covan_mlir.provenance.relation`); as JSON,
+because it travels to the caller's process. Values are named by where they come from::
 
     ["arg", 2]            third argument of the function
     ["const", [12, 40]]   a constant, with the parts that its location names

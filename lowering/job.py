@@ -10,19 +10,12 @@ from dataclasses import asdict
 from typing import Any
 
 from covan_mlir.dialects.prov_locations import TraceReader
-from covan_mlir.lowering import (
-    demote,
-    externals,
-    extra_steps,
-    generators,
-    inlined,
-    iree_phases,
-    places,
-    torch_to_linalg,
-)
-from covan_mlir.lowering.cpu import team
-from covan_mlir.lowering.fused import Fusion
+from covan_mlir.lowering import extra_steps, inlined, iree_phases, parameters, source_lines, torch_to_linalg
 from covan_mlir.lowering.history import HistoryObserver
+from covan_mlir.lowering.kernels import generators
+from covan_mlir.lowering.kernels.cpu import team
+from covan_mlir.lowering.kernels.fused import Fusion
+from covan_mlir.lowering.kernels.reductions import demote
 from covan_mlir.lowering.pass_history import PassHistory
 from covan_mlir.lowering.pass_prints import PassPrints
 from covan_mlir.lowering.phase_graph import PhaseObserver
@@ -96,7 +89,7 @@ def _attempt(
         steps.insert(0, attach[0])
     fusion = None
     if job.fuse and frontend == "linalg" and generator is not None:
-        actions = places.actions(table) if table is not None and generators.names_lines(job) else {}
+        actions = source_lines.actions(table) if table is not None and generators.names_lines(job) else {}
         fusion = Fusion(generator, len(job.weights), job.sizes, actions, narrow=demote.FLAG in job.flags)
     if fusion is not None:
         steps += fusion.steps()
@@ -104,7 +97,7 @@ def _attempt(
     if attach:
         steps.append(attach[1])
     if job.weights and frontend == "linalg":
-        steps.append(externals.externalize(job.weights))
+        steps.append(parameters.externalize(job.weights))
     if fusion is not None:
         steps.append(fusion.embedding())
     steps += iree_phases.STEPS

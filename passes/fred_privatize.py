@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from .fred_split_k import write_merges
+from covan_mlir.passes.fred_split_k import write_merges
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from torch_mlir import ir
 from covan_mlir.dialects.fred_chain import read_chain
 from covan_mlir.dialects.fred_data import attribute
 from covan_mlir.dialects.fred_fused import read_fusion
-
-from .fred_rolling_update import chains
-from .interface import PassFailure
+from covan_mlir.passes.fred_rolling_update import chains
+from covan_mlir.passes.interface import PassFailure
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class FredSchedule:
     def run(self, op: ir.Operation) -> None:
         # By name, for passes do not know targets: a target is a package of the room that lowers to it.
         try:
-            target = importlib.import_module(f"covan_mlir.lowering.{self.target}.choose")
+            target = importlib.import_module(f"covan_mlir.lowering.kernels.{self.target}.choose")
         except ModuleNotFoundError as error:
             raise PassFailure(f"there is no target {self.target!r} with schedules", op.location) from error
         try:

@@ -9,8 +9,6 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
-from covan_mlir import arguments
-from covan_mlir.arguments import Operand
 from covan_mlir.checking.system import Claim, Loss, ProgramSystem, SourceSystem
 from covan_mlir.dialects.prov import has_table, read_table
 from covan_mlir.dialects.prov_graph import TraceGraph, functions
@@ -19,7 +17,9 @@ from covan_mlir.dialects.prov_table import PartRow
 from covan_mlir.lineage import Part
 from covan_mlir.passes.interface import PassFailure
 from covan_mlir.prov import reflect, weak_bisimulation
-from covan_mlir.relation import Source, relate, states
+from covan_mlir.provenance import arguments
+from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.relation import Source, relate, states
 
 
 @dataclass(frozen=True)

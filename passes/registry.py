@@ -29,11 +29,10 @@ from torch_mlir._mlir_libs import _torchMlir  # noqa: F401
 from torch_mlir.passmanager import PassManager
 
 import covan_mlir.passes
-
-from .interface import Pass as Pass
-from .interface import PassFailure as PassFailure
-from .interface import op_name_of as op_name_of
-from .trace_check import TraceError, run_checked
+from covan_mlir.passes.interface import Pass as Pass
+from covan_mlir.passes.interface import PassFailure as PassFailure
+from covan_mlir.passes.interface import op_name_of as op_name_of
+from covan_mlir.passes.trace_check import TraceError, run_checked
 
 
 class PipelineError(ValueError):

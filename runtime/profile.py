@@ -18,10 +18,10 @@ from typing import Any
 import iree.runtime as rt
 import numpy as np
 
+from covan_mlir.artifacts.signature import PARAMETER_SCOPE
 from covan_mlir.errors import ProfileError
 from covan_mlir.runtime import profile_events
 from covan_mlir.runtime.profile_events import Call
-from covan_mlir.signature import PARAMETER_SCOPE
 
 WARM_UP = 3
 """Calls before those that count: the first compiles pipelines (Vulkan) and touches memory."""

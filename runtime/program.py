@@ -9,9 +9,9 @@ from typing import Any
 import iree.runtime as rt
 import numpy as np
 
+from covan_mlir.artifacts.signature import PARAMETER_SCOPE
 from covan_mlir.errors import CovanError
 from covan_mlir.runtime import devices, failures, team
-from covan_mlir.signature import PARAMETER_SCOPE
 
 
 class Program:

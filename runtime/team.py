@@ -1,6 +1,6 @@
 """The OpenMP runtime of this process, whose threads kernels may share their work with.
 
-See `covan_mlir.lowering.cpu.team` for the other side.
+See `covan_mlir.lowering.kernels.cpu.team` for the other side.
 """
 
 from __future__ import annotations

@@ -15,10 +15,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from covan_mlir import __version__
-
-from . import cli_compare, cli_profile, cli_report
-from .cli_common import CliError, Progress, describe, torch_is_quiet
-from .cli_options import Artifact, Attach, Debug, Inputs, OneTarget, Seed, Session
+from covan_mlir.tools import cli_compare, cli_profile, cli_report
+from covan_mlir.tools.cli_common import CliError, Progress, describe, torch_is_quiet
+from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, OneTarget, Seed, Session
 
 # What needs numpy, torch or a runtime is imported where it is used: --help is quick, and explain needs numpy only.
 
@@ -111,10 +110,9 @@ def compile_(
     covan compile model.py:make --tag blocks.0=audit:pii
     covan compile model.py:make --attach features.3.conv=post.py:quantise
     """
-    from covan_mlir import artifact
-    from covan_mlir.explain import counts
-
-    from . import cli_inputs, cli_models
+    from covan_mlir.artifacts import artifact
+    from covan_mlir.provenance.explain import counts
+    from covan_mlir.tools import cli_inputs, cli_models
 
     parsed = [cli_inputs.parse(text) for text in inputs or ()]
     path, factory = cli_models.split(model)
@@ -177,9 +175,8 @@ def run(
     import numpy as np
 
     import covan_mlir
-    from covan_mlir import pytree
-
-    from . import cli_inputs, cli_values
+    from covan_mlir.artifacts import pytree
+    from covan_mlir.tools import cli_inputs, cli_values
 
     parsed = [cli_inputs.parse(text) for text in inputs or ()]
     for path in output or ():
@@ -237,9 +234,10 @@ def explain(
     covan explain model.covan blocks.0.attn --fusion
     covan explain model.covan --fusion --profile times.json
     """
-    from covan_mlir import artifact, bipartite
+    from covan_mlir.artifacts import artifact
     from covan_mlir.attaching import attachment
-    from covan_mlir.explain import fates_json, fates_text, table, table_json, unperformed
+    from covan_mlir.provenance import bipartite
+    from covan_mlir.provenance.explain import fates_json, fates_text, table, table_json, unperformed
 
     if as_json and as_dot:
         raise CliError("--json and --dot are two forms of one answer", "give one of them", code=2)
@@ -265,7 +263,7 @@ def explain(
         message, _, near = str(error.args[0]).partition("; ")
         raise CliError(message, near or "'covan explain FILE.covan' lists all that there is") from error
     if fusion:
-        from covan_mlir.explain_fusion import fusions, fusions_json, fusions_text
+        from covan_mlir.provenance.explain_fusion import fusions, fusions_json, fusions_text
 
         records = lineage.fusions if what is None else fusions(lineage, found)
         if as_json:
@@ -311,7 +309,7 @@ def verify(
     """
     from dataclasses import asdict
 
-    from covan_mlir import artifact
+    from covan_mlir.artifacts import artifact
     from covan_mlir.checking.verify import verify as check
 
     with Progress(f"reading {Path(file).name}") as tell:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .cli_common import CliError, Progress, torch_is_quiet
-from .cli_options import Artifact, Attach, Debug, Inputs, Seed, Session
+from covan_mlir.tools.cli_common import CliError, Progress, torch_is_quiet
+from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, Seed, Session
 
 _MIB = 1 << 20
 
@@ -52,7 +52,7 @@ def compare(
         )
     import numpy as np
 
-    from . import cli_inputs, cli_models
+    from covan_mlir.tools import cli_inputs, cli_models
 
     parsed = [cli_inputs.parse(text) for text in inputs or ()]
     path, factory = cli_models.split(model)

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from covan_mlir import pytree
-from covan_mlir.signature import Leaf, Signature
-
-from .cli_common import CliError
+from covan_mlir.artifacts import pytree
+from covan_mlir.artifacts.signature import Leaf, Signature
+from covan_mlir.tools.cli_common import CliError
 
 SYNTAX = "SHAPExDTYPE (1x3x224x224xf32), SHAPExDTYPE=VALUE, FILE.npy, or a number"
 

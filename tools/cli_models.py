@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from .cli_common import CliError
-from .cli_inputs import Input, array
+from covan_mlir.tools.cli_common import CliError
+from covan_mlir.tools.cli_inputs import Input, array
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from .cli_common import CliError, Progress
-from .cli_options import Artifact, Debug, Inputs, Seed
+from covan_mlir.tools.cli_common import CliError, Progress
+from covan_mlir.tools.cli_options import Artifact, Debug, Inputs, Seed
 
 _FILE = "FILE"
 
@@ -77,8 +77,7 @@ def _measured(file: str, inputs: list[str], repeat: int, seed: int) -> Any:
     import numpy as np
 
     import covan_mlir
-
-    from . import cli_inputs
+    from covan_mlir.tools import cli_inputs
 
     parsed = [cli_inputs.parse(text) for text in inputs]
     with Progress(f"loading {Path(file).name}") as tell:
@@ -89,7 +88,7 @@ def _measured(file: str, inputs: list[str], repeat: int, seed: int) -> Any:
 
 
 def _saved(file: str, source: str) -> Any:
-    from covan_mlir import artifact
+    from covan_mlir.artifacts import artifact
     from covan_mlir.profiling import store
 
     return store.load(source, artifact.read(file).variants)

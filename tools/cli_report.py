@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from .cli_common import CliError, Progress
-from .cli_options import Artifact, Debug, OneTarget
+from covan_mlir.tools.cli_common import CliError, Progress
+from covan_mlir.tools.cli_options import Artifact, Debug, OneTarget
 
 _ENDINGS = {"html": ".html", "model-explorer": ".json", "graphviz": ".dot"}
 
@@ -55,7 +55,7 @@ def report(
         raise CliError(
             f"--format {form} has neither times nor errors", "leave it or --profile and --comparison out", code=2
         )
-    from covan_mlir import artifact
+    from covan_mlir.artifacts import artifact
     from covan_mlir.reporting import report as page
 
     path = Path(output or Path(file).with_suffix(_ENDINGS[form]).name)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .cli_common import CliError
+from covan_mlir.tools.cli_common import CliError
 
 _FEW = 8
 

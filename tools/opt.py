@@ -19,8 +19,7 @@ from torch_mlir import ir
 from covan_mlir import dialects
 from covan_mlir.dialects.prov_locations import map_location, rewrite_locations
 from covan_mlir.passes import registry
-
-from .opt_diagnostics import Collector, Diagnostic, Sources, check, render
+from covan_mlir.tools.opt_diagnostics import Collector, Diagnostic, Sources, check, render
 
 BYTECODE_MAGIC = b"ML\xefR"
 SPLIT_MARK = "// -----"

@@ -14,8 +14,8 @@ _PUBLIC = {
     "compile_module": "covan_mlir.compile",
     "load": "covan_mlir.loading",
     "last_compiled": "covan_mlir.dynamo",
-    "tag": "covan_mlir.tags",
-    "group": "covan_mlir.groups",
+    "tag": "covan_mlir.provenance.tags",
+    "group": "covan_mlir.provenance.groups",
     "Executable": "covan_mlir.executable",
     "CompileOptions": "covan_mlir.options",
     "Attachment": "covan_mlir.attaching.attachment",
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from covan_mlir.errors import TagError as TagError
     from covan_mlir.errors import TargetError as TargetError
     from covan_mlir.executable import Executable as Executable
-    from covan_mlir.groups import group as group
     from covan_mlir.lineage import Action as Action
     from covan_mlir.lineage import Frame as Frame
     from covan_mlir.lineage import Group as Group
@@ -69,7 +68,8 @@ if TYPE_CHECKING:
     from covan_mlir.loading import load as load
     from covan_mlir.options import CompileOptions as CompileOptions
     from covan_mlir.profiling.profile import Profile as Profile
-    from covan_mlir.tags import tag as tag
+    from covan_mlir.provenance.groups import group as group
+    from covan_mlir.provenance.tags import tag as tag
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from covan_mlir import __version__
+from covan_mlir.artifacts.variant import Variant
 from covan_mlir.attaching import attach
 from covan_mlir.attaching.mlir import functions, has_own
 from covan_mlir.collector import uncollected
@@ -22,17 +23,16 @@ from covan_mlir.frontend.capture import Capture, Model, capture
 from covan_mlir.frontend.groups import groups
 from covan_mlir.frontend.importer import Imported, import_program
 from covan_mlir.frontend.precision import first_double
-from covan_mlir.fusion import FusionRecord
 from covan_mlir.lineage import Action, Lineage
 from covan_mlir.lowering import pool, targets
 from covan_mlir.lowering.request import Job
 from covan_mlir.options import CompileOptions
 from covan_mlir.origin import Origin
-from covan_mlir.tags import TagRule, Tags
-from covan_mlir.tags import apply as apply_tags
-from covan_mlir.tags import rules as tag_rules
-from covan_mlir.tracing import trace_program
-from covan_mlir.variant import Variant
+from covan_mlir.provenance.fusion import FusionRecord
+from covan_mlir.provenance.tags import TagRule, Tags
+from covan_mlir.provenance.tags import apply as apply_tags
+from covan_mlir.provenance.tags import rules as tag_rules
+from covan_mlir.provenance.tracing import trace_program
 
 log = logging.getLogger(__name__)
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import iree.runtime as rt
 import numpy as np
 
-from covan_mlir import binding, pytree
+from covan_mlir.artifacts import binding, pytree
+from covan_mlir.artifacts.signature import Leaf, Signature
+from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import CovanError, DeviceError, InputError
 from covan_mlir.lineage import Action, Lineage, Site
 from covan_mlir.runtime import choice, devices, remote, team, values
 from covan_mlir.runtime.program import Program
-from covan_mlir.signature import Leaf, Signature
-from covan_mlir.variant import Variant
 
 if TYPE_CHECKING:
     from covan_mlir.attaching.attachment import Attached
@@ -420,7 +420,7 @@ class Executable:
             CovanError: the program does not say where the kernel's code is: the site is no kernel but a copy or a fill,
                 or the program is without debug symbols.
         """
-        from covan_mlir import machine_code
+        from covan_mlir.artifacts import machine_code
 
         kernel = self.lineage.site(site).kernel
         kind = self.target.partition(":")[0]
@@ -437,7 +437,7 @@ class Executable:
         Raises:
             ArtifactError: the file cannot be written.
         """
-        from covan_mlir import artifact
+        from covan_mlir.artifacts import artifact
 
         states = {state.name: self._states.read(state.name) for state in self.signature.states}
         artifact.write(
@@ -469,7 +469,7 @@ def _dtype(value: Any) -> str:
 
 
 def _blob(value: Any) -> Any:
-    from covan_mlir import artifact
+    from covan_mlir.artifacts import artifact
 
     return artifact.Blob(_dtype(value), tuple(value.shape), _raw(value))
 

@@ -13,12 +13,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from covan_mlir.arguments import Operand
-    from covan_mlir.bipartite import Edge, Relation
-    from covan_mlir.chain import Chain
-    from covan_mlir.fates import Fate
-    from covan_mlir.fusion import FusionRecord
-    from covan_mlir.phases import Phase
+    from covan_mlir.provenance.arguments import Operand
+    from covan_mlir.provenance.bipartite import Edge, Relation
+    from covan_mlir.provenance.fates import Fate
+    from covan_mlir.provenance.fusion import FusionRecord
+    from covan_mlir.provenance.phases import Phase
+    from covan_mlir.provenance.trail import Chain
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Part:
         arguments: positions of the program's arguments that it reads.
         view: its result is its input's memory, by its schema, or no tensor at all.
         twin: id of the first part that computes the same from the same; its own id if it is the first.
-        args: what the operator is called with, as text (`covan_mlir.arguments`).
+        args: what the operator is called with, as text (`covan_mlir.provenance.arguments`).
     """
 
     id: int
@@ -218,7 +218,7 @@ class Lineage:
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
         """How actions stand to sites: which they are performed by, folded into, merged in, or viewed by."""
-        from covan_mlir import bipartite
+        from covan_mlir.provenance import bipartite
 
         return bipartite.edges(self)
 
@@ -291,7 +291,7 @@ class Lineage:
             KeyError: nothing in the model is called so; the message suggests the nearest name.
             TagError: a tag is empty or not printable, or there is none.
         """
-        from covan_mlir.tags import checked
+        from covan_mlir.provenance.tags import checked
 
         words = checked(tags)
         for action in self.find(what):
@@ -375,17 +375,17 @@ class Lineage:
         Raises:
             KeyError: there is no such action or site, or the name stands for several.
         """
-        from covan_mlir import chain
+        from covan_mlir.provenance import trail
 
         if isinstance(what, str) and (number := what.removeprefix("site:")) != what and number.isdecimal():
             what = self.site(int(number))
         if isinstance(what, Site):
-            return chain.of_site(self, self.site(what))
-        return chain.of_action(self, self._one(what))
+            return trail.of_site(self, self.site(what))
+        return trail.of_action(self, self._one(what))
 
     def to_graphviz(self) -> str:
-        """The graph of actions and sites in Graphviz's language; `covan_mlir.bipartite.dot` draws parts of it."""
-        from covan_mlir import bipartite
+        """Actions and sites in Graphviz's language; `covan_mlir.provenance.bipartite.dot` draws parts of the graph."""
+        from covan_mlir.provenance import bipartite
 
         return bipartite.dot(self, self.actions)
 
@@ -397,7 +397,7 @@ class Lineage:
 
     def explain(self, what: Action | int | str | None = None) -> str:
         """Text table of the sites and what each performs; of those of ``what`` alone, if given."""
-        from covan_mlir.explain import table
+        from covan_mlir.provenance.explain import table
 
         return table(self, self.sites if what is None else self.where(what))
 
@@ -409,13 +409,13 @@ class Lineage:
 
     def to_json(self) -> dict[str, Any]:
         """Versioned JSON form (docs/artifact.md)."""
-        from covan_mlir import lineage_json
+        from covan_mlir.provenance import lineage_json
 
         return lineage_json.dump(self)
 
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> Lineage:
-        from covan_mlir import lineage_json
+        from covan_mlir.provenance import lineage_json
 
         return lineage_json.load(row)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from covan_mlir import artifact
+from covan_mlir.artifacts import artifact
 from covan_mlir.errors import ArtifactError
 from covan_mlir.executable import Executable
 from covan_mlir.runtime import values

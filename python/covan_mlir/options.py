@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from covan_mlir.artifact_schema import DEVICES
+from covan_mlir.artifacts.schema import DEVICES
 from covan_mlir.attaching.attachment import Attach, attachments
 
 Frontend = Literal["auto", "linalg", "torch"]

@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from covan_mlir import artifact, artifact_zip
-from covan_mlir.artifact import Blob, Contents
+from covan_mlir.artifacts import archive, artifact
+from covan_mlir.artifacts.artifact import Blob, Contents
+from covan_mlir.artifacts.pytree import LEAF, Tree
+from covan_mlir.artifacts.signature import Leaf, Signature, State
+from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import ArtifactError
-from covan_mlir.fates import Fate
 from covan_mlir.fred.certificate import Certificate, Proof
-from covan_mlir.fusion import FusionRecord, Sweep
 from covan_mlir.lineage import Action, Frame, Group, Lineage, Part, Site
-from covan_mlir.pytree import LEAF, Tree
-from covan_mlir.signature import Leaf, Signature, State
-from covan_mlir.variant import Variant
+from covan_mlir.provenance.fates import Fate
+from covan_mlir.provenance.fusion import FusionRecord, Sweep
 
 # Written files make examples slow, and the folder of a module serves them all.
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -152,8 +152,8 @@ def forge(path: Path, edit: Callable[[dict[str, bytes]], object], *, relist: boo
         relist: list the members' new sizes and hashes in the manifest.
         infos: ``rename`` (what a member is called in the zip), ``attributes`` (external_attr), ``twice`` (a name).
     """
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path) as zipped:
+        members = {name: zipped.read(name) for name in zipped.namelist()}
     edit(members)
     if relist:
         manifest = json.loads(members["manifest.json"])
@@ -165,20 +165,20 @@ def forge(path: Path, edit: Callable[[dict[str, bytes]], object], *, relist: boo
         members["manifest.json"] = json.dumps(manifest).encode()
     stored = []
     with open(path, "wb+") as file:
-        with zipfile.ZipFile(file, "w") as archive:
-            archive.comment = b"0" * 64
+        with zipfile.ZipFile(file, "w") as zipped:
+            zipped.comment = b"0" * 64
             for name, data in [*members.items(), *((n, members[n]) for n in infos.get("twice", ()))]:
                 plain = not name.endswith(".json")
-                info = artifact_zip._aligned(name, len(data), file.tell()) if plain else zipfile.ZipInfo(name)
+                info = archive._aligned(name, len(data), file.tell()) if plain else zipfile.ZipInfo(name)
                 info.filename = info.orig_filename = infos.get("rename", {}).get(name, name)
                 info.external_attr = infos.get("attributes", {}).get(name, (stat.S_IFREG | 0o644) << 16)
                 info.compress_type = 0 if plain else 8
-                with archive.open(info, "w") as out:
+                with zipped.open(info, "w") as out:
                     start = file.tell()
                     out.write(data)
                 if plain:
                     stored.append((start, start + len(data)))
-        seal = artifact_zip._seal(file, stored)
+        seal = archive._seal(file, stored)
         file.seek(-64, os.SEEK_END)
         file.write(seal)
 

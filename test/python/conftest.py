@@ -10,7 +10,7 @@ import pytest
 from artifacts import contents
 from command_line import MODELS, covan
 
-from covan_mlir import artifact
+from covan_mlir.artifacts import artifact
 
 
 @pytest.fixture

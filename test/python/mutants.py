@@ -153,7 +153,7 @@ def _other_piece(node: Node) -> tuple[Any, ...] | None:
 
 
 def _feeds_rotation(user: Node) -> bool:
-    """Slices there are taken for halves by IREE, whatever they are: see `covan_mlir.frontend.halves`."""
+    """Slices there are taken for halves by IREE, whatever they are: see `covan_mlir.frontend.graph_passes.halves`."""
     negated = user.target is _aten.neg.default and any(u.target is _aten.cat.default for u in user.users)
     return negated or user.target is _aten.cat.default
 

@@ -26,7 +26,7 @@ from iree.compiler import ir
 from mutants import Mutant, mutants
 from torch.export import ExportedProgram
 
-from covan_mlir import machine_code
+from covan_mlir.artifacts import machine_code
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend import importer
 from covan_mlir.frontend.capture import capture
@@ -35,8 +35,8 @@ from covan_mlir.lowering import job, marks, targets
 from covan_mlir.lowering.dispatch_graph import VIEWS
 from covan_mlir.lowering.pipeline import State
 from covan_mlir.lowering.request import Job
-from covan_mlir.relation import Source
-from covan_mlir.tracing import trace_program
+from covan_mlir.provenance.relation import Source
+from covan_mlir.provenance.tracing import trace_program
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,13 @@ from artifacts import ONE_LEAF, RELAXED, assert_equal, contents, variant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from covan_mlir import artifact, artifact_schema, artifact_zip
-from covan_mlir.artifact import Blob, Contents
+from covan_mlir.artifacts import archive, artifact, schema
+from covan_mlir.artifacts.artifact import Blob, Contents
+from covan_mlir.artifacts.pytree import LEAF, Tree
+from covan_mlir.artifacts.signature import Leaf, Signature
+from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import ArtifactError
 from covan_mlir.lineage import Action, Frame, Lineage, Part, Site
-from covan_mlir.pytree import LEAF, Tree
-from covan_mlir.signature import Leaf, Signature
-from covan_mlir.variant import Variant
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
-DTYPES = sorted(artifact_schema.ITEM_SIZES)
+DTYPES = sorted(schema.ITEM_SIZES)
 text = st.text(max_size=12)
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | text
 
@@ -51,7 +51,7 @@ scalars = st.none() | st.booleans() | st.integers() | st.floats() | text
 def blobs(draw: st.DrawFn) -> Blob:
     dtype = draw(st.sampled_from(DTYPES))
     shape = tuple(draw(st.lists(st.integers(0, 4), max_size=3)))
-    size = math.prod(shape) * artifact_schema.ITEM_SIZES[dtype]
+    size = math.prod(shape) * schema.ITEM_SIZES[dtype]
     data = draw(st.binary(min_size=size, max_size=size))
     return Blob(dtype, shape, draw(st.sampled_from([data, memoryview(data), np.frombuffer(data, np.uint8)])))
 
@@ -145,7 +145,7 @@ all_contents = st.builds(
         max_size=3,
     ).map(tuple),
     signature=signatures(),
-    device=st.sampled_from(artifact_schema.DEVICES),
+    device=st.sampled_from(schema.DEVICES),
     versions=st.dictionaries(text, text, max_size=3),
     weights=st.dictionaries(text, blobs(), max_size=3),
     states=st.dictionaries(text, blobs(), max_size=2),
@@ -168,7 +168,7 @@ def test_blobs_are_mapped_and_aligned(path: Path) -> None:
     ):
         assert isinstance(data, np.ndarray)
         assert not data.flags.writeable
-        assert not data.size or data.__array_interface__["data"][0] % artifact_zip.ALIGNMENT == 0
+        assert not data.size or data.__array_interface__["data"][0] % archive.ALIGNMENT == 0
     assert isinstance(back.weights["w"].data, np.memmap)
 
 
@@ -246,7 +246,7 @@ def test_a_failed_save_leaves_the_old_file(path: Path, error: str, monkeypatch: 
 
     expected: type[Exception] = ArtifactError
     if error == "data":
-        monkeypatch.setattr(artifact_zip, "_pieces", lost)
+        monkeypatch.setattr(archive, "_pieces", lost)
         expected = RuntimeError  # not the file's fault: it stays what it is
     else:
         monkeypatch.setattr(os, "fsync" if error == "disk" else "replace", full)
@@ -331,7 +331,8 @@ def blocker() -> str:
 def test_reading_needs_numpy_only(path: Path, blocker: str) -> None:
     code = (
         blocker
-        + "from covan_mlir import artifact; print(artifact.read(sys.argv[1]).variant().lineage.explain('linear'))"
+        + "from covan_mlir.artifacts import artifact\n"
+        + "print(artifact.read(sys.argv[1]).variant().lineage.explain('linear'))"
     )
     run = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

@@ -20,7 +20,8 @@ from artifacts import RELAXED, assert_equal, contents, edit_json, forge, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from covan_mlir import artifact, artifact_zip
+from covan_mlir.artifacts import archive as archives
+from covan_mlir.artifacts import artifact
 from covan_mlir.errors import ArtifactError
 
 
@@ -326,7 +327,7 @@ def peak_of_reading(path: Path) -> tuple[str, int]:
     """Message and peak memory growth (bytes) of reading in a process of its own."""
     code = textwrap.dedent("""
         import resource, sys
-        from covan_mlir import artifact
+        from covan_mlir.artifacts import artifact
         from covan_mlir.errors import ArtifactError
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         try:
@@ -368,7 +369,7 @@ def test_actual_bomb(path: Path) -> None:
 
 
 def test_large_json_is_refused_before_it_is_decompressed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifact_zip, "JSON_LIMIT", 2000)
+    monkeypatch.setattr(archives, "JSON_LIMIT", 2000)
     forge(path, lambda members: members.update({"lineage.json": b" " * 2001}))
     assert "claims 2001 bytes" in refused(path)
 

@@ -16,14 +16,14 @@ from torch import nn
 
 import covan_mlir
 from covan_mlir import Attached, Attachment, CompileOptions, Executable, InputError, Lineage, MlirFunction
-from covan_mlir.artifact import read, write
+from covan_mlir.artifacts.artifact import read, write
 from covan_mlir.attaching import attach, place
 from covan_mlir.comparing.compare import CompareOptions
 from covan_mlir.compile import compile_captured
 from covan_mlir.errors import ArtifactError
-from covan_mlir.fates import Fate
 from covan_mlir.frontend.actions import source_actions
 from covan_mlir.lowering import targets
+from covan_mlir.provenance.fates import Fate
 
 
 class Pool(nn.Module):

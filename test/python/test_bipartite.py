@@ -12,8 +12,8 @@ from artifacts import lineage as small_lineage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covan_mlir import bipartite
 from covan_mlir.lineage import Action, Lineage, Site
+from covan_mlir.provenance import bipartite
 
 
 def graph(lineage: Lineage) -> pydot.Dot:

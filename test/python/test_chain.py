@@ -16,11 +16,12 @@ import torch
 from torch import nn
 
 import covan_mlir
-from covan_mlir import CompileOptions, Lineage, machine_code
-from covan_mlir.fates import Fate
+from covan_mlir import CompileOptions, Lineage
+from covan_mlir.artifacts import machine_code
 from covan_mlir.lineage import Action, Part, Site
 from covan_mlir.lowering.history import LAST
 from covan_mlir.lowering.pass_history import SINGLE
+from covan_mlir.provenance.fates import Fate
 
 
 class Net(nn.Module):

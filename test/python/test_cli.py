@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from covan_mlir import artifact
-from covan_mlir.pytree import LEAF, Tree
-from covan_mlir.signature import Leaf, Signature
+from covan_mlir.artifacts import artifact
+from covan_mlir.artifacts.pytree import LEAF, Tree
+from covan_mlir.artifacts.signature import Leaf, Signature
 from covan_mlir.tools import cli, cli_common, cli_inputs, cli_values
 from covan_mlir.tools.cli_common import CliError
 

@@ -11,11 +11,11 @@ import pytest
 from artifacts import contents, fusion, variant
 from command_line import fails
 
-from covan_mlir import artifact
-from covan_mlir.fusion import FusionRecord
+from covan_mlir.artifacts import artifact
 from covan_mlir.lineage import Lineage
 from covan_mlir.profiling.profile import Profile
 from covan_mlir.profiling.store import checksum
+from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.tools import cli
 
 

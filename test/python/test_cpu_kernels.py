@@ -30,14 +30,14 @@ from torch import Tensor
 
 from covan_mlir.fred.chain import Axis, Chain, Input
 from covan_mlir.fred.fuse import fuse
-from covan_mlir.lowering.cpu.alone import Alone, compile_text, program
-from covan_mlir.lowering.cpu.analysis import Sweeps
-from covan_mlir.lowering.cpu.generate import generate
-from covan_mlir.lowering.cpu.kernel import Kernel, Refusal
-from covan_mlir.lowering.cpu.machine import PRESETS, Machine, host
-from covan_mlir.lowering.cpu.roles import roles
-from covan_mlir.lowering.cpu.schedule import stack
-from covan_mlir.lowering.cpu.twins import without_twins
+from covan_mlir.lowering.kernels.cpu.generate import generate
+from covan_mlir.lowering.kernels.cpu.machine import PRESETS, Machine, host
+from covan_mlir.lowering.kernels.cpu.schedule import stack
+from covan_mlir.lowering.kernels.cpu.standalone import Alone, compile_text, program
+from covan_mlir.lowering.kernels.kernel import Kernel, Refusal
+from covan_mlir.lowering.kernels.reductions.redundant_precision import without_twins
+from covan_mlir.lowering.kernels.reductions.roles import roles
+from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
 
 MACHINE = dataclasses.replace(host(), cores=2)
 LENGTHS = (1, 15, 16, 17, 1023)

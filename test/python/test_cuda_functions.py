@@ -19,9 +19,9 @@ from torch import Tensor
 
 from covan_mlir.fred.chain import Axis, Chain, Input
 from covan_mlir.fred.expression import Apply
-from covan_mlir.lowering.cuda.compile import assemble, available, compile_kernel
-from covan_mlir.lowering.cuda.device import DEVICES
-from covan_mlir.lowering.cuda.generate import generate
+from covan_mlir.lowering.kernels.cuda.compile import assemble, available, compile_kernel
+from covan_mlir.lowering.kernels.cuda.device import DEVICES
+from covan_mlir.lowering.kernels.cuda.generate import generate
 
 pytestmark = pytest.mark.skipif(not available(), reason="Triton is not installed (pip install covan-mlir[cuda])")
 

@@ -30,13 +30,13 @@ from test_cpu_kernels import close, inputs_of, wider
 from torch import Tensor
 
 from covan_mlir.fred.chain import Axis, Chain, Input
-from covan_mlir.lowering.cpu.errors import UnsupportedError
-from covan_mlir.lowering.cuda.compile import Binary, assemble, available, compile_kernel, without_hidden
-from covan_mlir.lowering.cuda.device import DEVICES
-from covan_mlir.lowering.cuda.generate import generate, schedules
-from covan_mlir.lowering.cuda.kernel import CudaKernel
-from covan_mlir.lowering.cuda.lines import placed
-from covan_mlir.lowering.places import Place
+from covan_mlir.lowering.kernels.cuda.compile import Binary, assemble, available, compile_kernel, without_hidden
+from covan_mlir.lowering.kernels.cuda.device import DEVICES
+from covan_mlir.lowering.kernels.cuda.generate import generate, schedules
+from covan_mlir.lowering.kernels.cuda.kernel import CudaKernel
+from covan_mlir.lowering.kernels.cuda.lines import placed
+from covan_mlir.lowering.kernels.errors import UnsupportedError
+from covan_mlir.lowering.source_lines import Place
 
 pytestmark = pytest.mark.skipif(not available(), reason="Triton is not installed (pip install covan-mlir[cuda])")
 

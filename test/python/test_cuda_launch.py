@@ -16,13 +16,13 @@ from fred_chains import attention, row_cases
 import covan_mlir
 from covan_mlir import CompileOptions
 from covan_mlir.fred.chain import Chain
-from covan_mlir.lowering.cpu.alone import compile_text
-from covan_mlir.lowering.cpu.kernel import Refusal
-from covan_mlir.lowering.cuda import generator
-from covan_mlir.lowering.cuda.compile import Binary, available, compile_kernel
-from covan_mlir.lowering.cuda.device import DEVICES
-from covan_mlir.lowering.cuda.embed import program
-from covan_mlir.lowering.cuda.generate import generate
+from covan_mlir.lowering.kernels.cpu.standalone import compile_text
+from covan_mlir.lowering.kernels.cuda import generator
+from covan_mlir.lowering.kernels.cuda.compile import Binary, available, compile_kernel
+from covan_mlir.lowering.kernels.cuda.device import DEVICES
+from covan_mlir.lowering.kernels.cuda.embed import program
+from covan_mlir.lowering.kernels.cuda.generate import generate
+from covan_mlir.lowering.kernels.kernel import Refusal
 
 pytestmark = [
     pytest.mark.skipif(not available(), reason="Triton is not installed (pip install covan-mlir[cuda])"),

@@ -24,11 +24,11 @@ from covan_mlir.fred.interpret import interpret
 from covan_mlir.frontend.capture import capture
 from covan_mlir.frontend.importer import import_program
 from covan_mlir.lowering import torch_to_linalg
-from covan_mlir.lowering.cpu.kernel import Refusal
-from covan_mlir.lowering.fused import Fusion
+from covan_mlir.lowering.kernels.fused import Fusion
+from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.pipeline import State
-from covan_mlir.lowering.places import Places
-from covan_mlir.passes.axis_groups import AxisGroups
+from covan_mlir.lowering.source_lines import Places
+from covan_mlir.passes.raising.axis_groups import AxisGroups
 from covan_mlir.passes.registry import parse_pipeline
 
 

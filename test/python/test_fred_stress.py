@@ -20,7 +20,7 @@ from covan_mlir.fred.interpret import interpret, sizes_of
 from covan_mlir.fred.run import run_fusion
 from covan_mlir.fred.scalars import Array, is_float
 from covan_mlir.fred.simplify import normalise
-from covan_mlir.lowering.cpu.alone import Alone
+from covan_mlir.lowering.kernels.cpu.standalone import Alone
 
 LENGTHS = (1, 15, 16, 17, 1023)
 NAMES = (

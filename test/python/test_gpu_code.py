@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 import covan_mlir
-from covan_mlir import CovanError, Executable, machine_code
-from covan_mlir.lowering.cuda.compile import assembled, available
+from covan_mlir import CovanError, Executable
+from covan_mlir.artifacts import machine_code
+from covan_mlir.lowering.kernels.cuda.compile import assembled, available
 
 HERE = str(Path(__file__))
 needs_triton = pytest.mark.skipif(not available(), reason="Triton is not installed (pip install covan-mlir[cuda])")

@@ -11,7 +11,7 @@ from torch import nn
 
 import covan_mlir
 from covan_mlir import Lineage
-from covan_mlir.tracing import read_sites
+from covan_mlir.provenance.tracing import read_sites
 
 
 class Block(nn.Module):

@@ -11,7 +11,7 @@ from oracle import assert_same, depth_of
 from zoo import ZOO, build
 
 import covan_mlir
-from covan_mlir import machine_code
+from covan_mlir.artifacts import machine_code
 
 # The class scope makes pytest finish one model before it starts the next, so that a small cache of compiled
 # programs is enough.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from fred_chains import attention, row_cases
 
-from covan_mlir.lowering.cpu.kernel import Refusal
-from covan_mlir.lowering.cuda import generator
-from covan_mlir.lowering.cuda.compile import available
-from covan_mlir.lowering.cuda.device import DEVICES
-from covan_mlir.lowering.payoff import LEAST, Rates, compiled, does_not_pay
+from covan_mlir.lowering.kernels.cuda import generator
+from covan_mlir.lowering.kernels.cuda.compile import available
+from covan_mlir.lowering.kernels.cuda.device import DEVICES
+from covan_mlir.lowering.kernels.kernel import Refusal
+from covan_mlir.lowering.kernels.reductions.profitability import LEAST, Rates, compiled, does_not_pay
 
 PLAIN = Rates(bandwidth=1e9, instructions=1e12, reducing=1e12, dispatch=1e-6)
 

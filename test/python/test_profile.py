@@ -21,7 +21,9 @@ from command_line import fails
 from torch import nn
 
 import covan_mlir
-from covan_mlir import CompileOptions, Executable, InputError, Profile, ProfileError, artifact
+from covan_mlir import CompileOptions, Executable, InputError, Profile, ProfileError
+from covan_mlir.artifacts import artifact
+from covan_mlir.artifacts.variant import Variant
 from covan_mlir.lineage import Action, Frame, Lineage, Part, Site
 from covan_mlir.profiling import machine
 from covan_mlir.profiling.costs import Costs
@@ -32,7 +34,6 @@ from covan_mlir.profiling.views import OUTSIDE
 from covan_mlir.runtime import devices, profile_events
 from covan_mlir.runtime.profile_events import Call, Command, Dispatch, Submission
 from covan_mlir.tools import cli
-from covan_mlir.variant import Variant
 
 BY: tuple[By, ...] = ("line", "module", "site")
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils import _pytree as torch_pytree
 
-from covan_mlir import pytree
+from covan_mlir.artifacts import pytree
 
 Pair = collections.namedtuple("Pair", ["left", "right"])
 

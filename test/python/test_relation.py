@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from covan_mlir.lineage import Part
-from covan_mlir.relation import Region, Source, relate
+from covan_mlir.provenance.relation import Region, Source, relate
 
 
 def part(index: int, *inputs: int, args: Sequence[int] = (), view: bool = False, twin: int | None = None) -> Part:

@@ -17,7 +17,7 @@ from test_cpu_kernels import array, inputs_of, kernel
 
 from covan_mlir import CompileOptions, compile_module
 from covan_mlir.fred.chain import Chain
-from covan_mlir.lowering.cpu.alone import Alone, compile_text, program
+from covan_mlir.lowering.kernels.cpu.standalone import Alone, compile_text, program
 from covan_mlir.runtime import choice, team
 
 START = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)

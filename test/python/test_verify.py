@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 import covan_mlir
-from covan_mlir import artifact
+from covan_mlir.artifacts import artifact
 from covan_mlir.checking.verdict import Verification
 from covan_mlir.checking.verify import verify
-from covan_mlir.fates import Fate
 from covan_mlir.lineage import Lineage, Site
+from covan_mlir.provenance.fates import Fate
 from covan_mlir.tools import cli
 
 

@@ -17,14 +17,14 @@ import covan_mlir
 from covan_mlir import CompileOptions
 from covan_mlir.fred.chain import Axis, Chain, Input
 from covan_mlir.fred.expression import Apply
-from covan_mlir.lowering.cpu.alone import Alone
-from covan_mlir.lowering.cpu.kernel import Kernel, Refusal
-from covan_mlir.lowering.demote import demoted
+from covan_mlir.lowering.kernels.cpu.standalone import Alone
+from covan_mlir.lowering.kernels.kernel import Kernel, Refusal
+from covan_mlir.lowering.kernels.reductions.demote import demoted
+from covan_mlir.lowering.kernels.vulkan.device import device
+from covan_mlir.lowering.kernels.vulkan.generate import generate, iterations
+from covan_mlir.lowering.kernels.vulkan.generator import kernel as chosen
+from covan_mlir.lowering.kernels.vulkan.invocation import INVOCATIONS, MOST
 from covan_mlir.lowering.targets import parse
-from covan_mlir.lowering.vulkan.device import device
-from covan_mlir.lowering.vulkan.generate import generate, iterations
-from covan_mlir.lowering.vulkan.generator import kernel as chosen
-from covan_mlir.lowering.vulkan.invocation import INVOCATIONS, MOST
 from covan_mlir.runtime import devices, remote
 
 needs_vulkan = pytest.mark.skipif(

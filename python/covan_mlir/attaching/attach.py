@@ -11,9 +11,9 @@ from covan_mlir.attaching.attachment import TAG, Attach, Attached, Cost, attachm
 from covan_mlir.attaching.insert import Goal, Inserted, Insertion, insert
 from covan_mlir.attaching.place import Choice, Places
 from covan_mlir.errors import InputError
-from covan_mlir.explain import became
 from covan_mlir.frontend.capture import Capture
 from covan_mlir.lineage import Action, Lineage
+from covan_mlir.provenance.explain import became
 
 log = logging.getLogger(__name__)
 

@@ -178,7 +178,7 @@ class Attached:
 
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> Attached:
-        """Of a checked row (`covan_mlir.artifact_schema`)."""
+        """Of a checked row (`covan_mlir.artifacts.schema`)."""
         cost = row["cost"]
         places = tuple(Place(**place) for place in cost["places"])
         lists = {key: tuple(cost[key]) for key in ("before", "after")}

@@ -15,13 +15,13 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from covan_mlir import arguments
 from covan_mlir.attaching.attachment import Place, Way
 from covan_mlir.comparing.taps import mutates, observable
 from covan_mlir.frontend.actions import calls
 from covan_mlir.frontend.rebuild import varying
 from covan_mlir.lineage import Lineage, Part
 from covan_mlir.profiling.costs import Costs
+from covan_mlir.provenance import arguments
 
 FLOPS_PER_SECOND = 1e11
 BYTES_PER_SECOND = 2e10

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from covan_mlir.checking.system import Claim, SourceSystem, State
 from covan_mlir.checking.verdict import Counterexample
-from covan_mlir.fates import Fate, action_fates
 from covan_mlir.prov import weak_bisimulation
+from covan_mlir.provenance.fates import Fate, action_fates
 
 if TYPE_CHECKING:
     from covan_mlir.lineage import Lineage, Part

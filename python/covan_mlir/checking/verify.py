@@ -18,10 +18,10 @@ from covan_mlir.checking.fates import check_fates
 from covan_mlir.checking.system import Claim, Loss, ProgramSystem, Rows, SourceSystem
 from covan_mlir.checking.verdict import Check, Counterexample, Outcome, Verification
 from covan_mlir.collector import uncollected
-from covan_mlir.merged import supplemented
-from covan_mlir.phases import PROGRAM, Graph
 from covan_mlir.prov import reflect, weak_bisimulation
-from covan_mlir.relation import Region, Source, relate, states
+from covan_mlir.provenance.merged import supplemented
+from covan_mlir.provenance.phases import PROGRAM, Graph
+from covan_mlir.provenance.relation import Region, Source, relate, states
 
 if TYPE_CHECKING:
     from covan_mlir.frontend.identity import Identities

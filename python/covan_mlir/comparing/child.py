@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from covan_mlir import pytree
+from covan_mlir.artifacts import pytree
 from covan_mlir.loading import load
 from covan_mlir.runtime import values
 

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from covan_mlir import arguments as arguments_text
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.dtypes import NAMES
 from covan_mlir.frontend.identity import fingerprint
 from covan_mlir.lineage import Action, Part
+from covan_mlir.provenance import arguments as arguments_text
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ def ledger(
 
 
 def _plain(value: Any) -> Any:
-    """The JSON form of an argument (`covan_mlir.arguments`) that JSON lacks; of a tensor, its type."""
+    """The JSON form of an argument (`covan_mlir.provenance.arguments`) that JSON lacks; of a tensor, its type."""
     if isinstance(value, Node):
         return {"r": ", ".join(type_strings(value.meta.get("val")))}
     if isinstance(value, float):

@@ -14,14 +14,14 @@ from torch.export import ExportedProgram, ModuleCallEntry, _trace
 from torch.utils import _pytree as pytree
 
 from covan_mlir.errors import ExportError
-from covan_mlir.frontend.complements import unite_complements
-from covan_mlir.frontend.empty import fold_empty
-from covan_mlir.frontend.halves import keep_slices
+from covan_mlir.frontend.graph_passes.complements import unite_complements
+from covan_mlir.frontend.graph_passes.empty import fold_empty
+from covan_mlir.frontend.graph_passes.halves import keep_slices
+from covan_mlir.frontend.graph_passes.reshapes import explain_reshapes
+from covan_mlir.frontend.graph_passes.uniform import fold_uniform
+from covan_mlir.frontend.graph_passes.widen import widen_bytes
 from covan_mlir.frontend.numbers import type_numbers
-from covan_mlir.frontend.reshapes import explain_reshapes
 from covan_mlir.frontend.table import table
-from covan_mlir.frontend.uniform import fold_uniform
-from covan_mlir.frontend.widen import widen_bytes
 
 
 def decompose(program: ExportedProgram) -> ExportedProgram:

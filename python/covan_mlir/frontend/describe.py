@@ -19,10 +19,10 @@ from torch.export.graph_signature import (
 )
 from torch.fx import Node
 
-from covan_mlir import pytree
+from covan_mlir.artifacts import pytree
+from covan_mlir.artifacts.signature import Dim, Leaf, Signature, State, Tap
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend.capture import Capture
-from covan_mlir.signature import Dim, Leaf, Signature, State, Tap
 
 _SCALARS = {SymIntArgument: "int", SymFloatArgument: "float", SymBoolArgument: "bool"}
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from covan_mlir import arguments
-from covan_mlir.arguments import Operand
 from covan_mlir.frontend.dtypes import DTYPES
 from covan_mlir.lineage import Part
+from covan_mlir.provenance import arguments
+from covan_mlir.provenance.arguments import Operand
 
 _ROUNDS = 2
 _LARGE = 1 << 20  # elements
@@ -35,7 +35,7 @@ class Identities:
         return self.kept(part) is not None
 
     def kept(self, part: int) -> int | None:
-        """The position of the operand (`covan_mlir.arguments.operands`) that the part gives back, or None."""
+        """The position of the operand (`covan_mlir.provenance.arguments.operands`) that a part gives back, or None."""
         if part not in self._known:
             self._known[part] = self._find(self._parts[part])
         return self._known[part]

@@ -21,7 +21,7 @@ from torch_mlir.extras import fx_importer as fx
 from torch_mlir.extras.fx_as_strided import rewrite_as_strided
 
 from covan_mlir import dialects
-from covan_mlir.arguments import Operand
+from covan_mlir.artifacts.signature import Signature
 from covan_mlir.dialects import prov, prov_locations, prov_table
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
@@ -33,7 +33,7 @@ from covan_mlir.frontend.describe import Description, describe
 from covan_mlir.frontend.identity import Identities
 from covan_mlir.frontend.strided import view_whole
 from covan_mlir.lineage import Action, Part
-from covan_mlir.signature import Signature
+from covan_mlir.provenance.arguments import Operand
 
 # torch-mlir's table lacks the two widest unsigned types; its lowering knows them.
 fx.TORCH_DTYPE_TO_MLIR_TYPE_ASM.setdefault(torch.uint16, "ui16")

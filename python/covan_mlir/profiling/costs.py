@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from covan_mlir import arguments
-from covan_mlir.arguments import Operand
+from covan_mlir.artifacts.signature import evaluate
 from covan_mlir.lineage import Lineage, Part, Site
-from covan_mlir.signature import evaluate
+from covan_mlir.provenance import arguments
+from covan_mlir.provenance.arguments import Operand
 
 _TYPE = re.compile(r"([a-z]+)(\d*)[^\[]*\[(.*)\]")
 # fmt: off

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import InputError, ProfileError
 from covan_mlir.profiling import machine
 from covan_mlir.profiling.join import Event, join
@@ -20,7 +21,6 @@ from covan_mlir.profiling.store import checksum
 from covan_mlir.runtime import profile as recorder
 from covan_mlir.runtime.profile import Argument
 from covan_mlir.runtime.profile_events import Call
-from covan_mlir.variant import Variant
 
 
 def measure(

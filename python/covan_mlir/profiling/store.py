@@ -11,14 +11,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from covan_mlir import json_checks
+from covan_mlir.artifacts import json_checks
+from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import ProfileError
 from covan_mlir.lineage import Lineage
 from covan_mlir.profiling import views
 from covan_mlir.profiling.join import Event
 from covan_mlir.profiling.machine import Machine
 from covan_mlir.profiling.profile import Profile
-from covan_mlir.variant import Variant
 
 FORMAT = 1
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from covan_mlir.explain import short_files, user_frame
 from covan_mlir.lineage import Action
 from covan_mlir.profiling.profile import By, Profile, Roofline, Statistics
+from covan_mlir.provenance.explain import short_files, user_frame
 
 OUTSIDE = "(outside of kernels)"
 NO_ACTION = "(no action of the model)"

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from covan_mlir.errors import InputError
-from covan_mlir.explain import counts, short_files
-from covan_mlir.explain_fusion import actions_of
-from covan_mlir.fusion import FusionRecord
 from covan_mlir.lineage import Action, Lineage, Site
-
-from .layout import Layout, layered
-from .sources import Listing
+from covan_mlir.provenance.explain import counts, short_files
+from covan_mlir.provenance.explain_fusion import actions_of
+from covan_mlir.provenance.fusion import FusionRecord
+from covan_mlir.reporting.layout import Layout, layered
+from covan_mlir.reporting.sources import Listing
 
 
 def content(

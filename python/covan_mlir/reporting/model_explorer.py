@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from covan_mlir.bipartite import Relation
 from covan_mlir.lineage import Action, Lineage, Site
+from covan_mlir.provenance.bipartite import Relation
 
 _COLOURS = {"view": "#d0d7de", "folded": "#aceebb", "merged": "#ecd8ff", "dead": "#ffcecb"}
 _SAID: dict[Relation, str] = {

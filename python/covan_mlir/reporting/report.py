@@ -21,9 +21,8 @@ from typing import Any, Protocol
 
 from covan_mlir.errors import CovanError, InputError
 from covan_mlir.lineage import Lineage
-
-from .content import content
-from .sources import listing
+from covan_mlir.reporting.content import content
+from covan_mlir.reporting.sources import listing
 
 _SCRIPTS = ("model.js", "graph.js", "details.js", "page.js")
 

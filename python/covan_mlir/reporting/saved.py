@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from covan_mlir import json_checks
+from covan_mlir.artifacts import json_checks
 from covan_mlir.errors import CovanError
 from covan_mlir.lineage import Action, Lineage
 

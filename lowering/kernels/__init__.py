@@ -1,0 +1,1 @@
+"""Everything that writes, chooses and measures kernels."""

@@ -1,0 +1,469 @@
+"""A small builder over the MLIR bindings: one kernel's function, its constants, loops and memory.
+
+Values are MLIR values. Floating-point operations may be contracted into fused multiply-adds and nothing else: no
+operation here assumes the absence of NaN or infinities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import iree.compiler.ir as ir
+from iree.compiler.dialects import arith, memref, scf, vector
+
+from covan_mlir.lowering.kernels.kernel import Operand
+
+Value = Any
+"""An ``ir.Value``; the bindings have no types that a checker could use."""
+
+Size = Any
+"""The size of an axis: an ``int``, or the index value that holds it at run time."""
+
+_CONTRACT = arith.FastMathFlags.contract
+WORDS = 3
+"""32-bit words that each dispatch of a kernel for a team of threads is given: an address, its low word first, and a
+number of threads."""
+MARK = "covan_team"
+"""An attribute of the functions of such kernels."""
+COMPUTE = {"f16": "f32", "bf16": "f32"}
+"""Element types that are computed in another one than they are stored in."""
+
+
+def computed(dtype: str) -> str:
+    """The element type that values of a stored type are computed in."""
+    return COMPUTE.get(dtype, dtype)
+
+
+def storage(dtype: str) -> str:
+    """The element type of a value in memory."""
+    return "i8" if dtype == "i1" else dtype
+
+
+def _layout(operands: int, outputs: int, constants: int) -> str:
+    bindings = ["#hal.pipeline.binding<storage_buffer, ReadOnly>"] * (operands - outputs)
+    bindings += ["#hal.pipeline.binding<storage_buffer>"] * outputs
+    numbers = f"constants = {constants}, " if constants else ""
+    return f"#hal.pipeline.layout<{numbers}bindings = [{', '.join(bindings)}]>"
+
+
+def shell(
+    name: str,
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+    extents: Sequence[str] = (),
+    *,
+    team: bool = False,
+) -> str:
+    """The executable around a kernel, with a function that only asks for what it is given.
+
+    Values in the function: workgroup, sizes known at run time, memory of the operands.
+
+    Args:
+        team: each dispatch is given the words of an address; see `covan_mlir.lowering.kernels.cpu.team`.
+    """
+    operands = (*inputs, *outputs)
+    layout = _layout(len(operands), len(outputs), len(extents) + (WORDS if team else 0))
+    lines = []
+    for n in range(len(extents)):
+        lines.append(f"%s{n} = hal.interface.constant.load layout(#layout) ordinal({n}) : i32")
+    lines += [f"%e{n} = arith.index_castui %s{n} : i32 to index" for n in range(len(extents))]
+    for n, operand in enumerate(operands):
+        fixed = prod(size for size in operand.shape if size >= 0)
+        elements, length = str(fixed), ""
+        if operand.extents:
+            lines.append(f"%n{n}_0 = arith.constant {fixed} : index")
+            for k, axis in enumerate(operand.extents):
+                lines.append(f"%n{n}_{k + 1} = arith.muli %n{n}_{k}, %e{extents.index(axis)} : index")
+            elements, length = "?", f"{{%n{n}_{len(operand.extents)}}}"
+        # Two operands of a dispatch are never the same memory, one of them written.
+        lines.append(
+            f"%b{n} = hal.interface.binding.subspan layout(#layout) binding({n}) alignment(64) offset(%c0)"
+            f"{'' if n >= len(inputs) else ' flags(ReadOnly)'} : memref<{elements}x{storage(operand.dtype)}>{length}"
+        )
+    body = "\n        ".join(lines)
+    workload = "".join(f", %w{n}: index" for n in range(len(extents)))
+    return f"""#layout = {layout}
+module {{
+  hal.executable.source private @{name} {{
+    hal.executable.export public @{name} ordinal(0) layout(#layout)
+        count(%d: !hal.device{workload}) -> (index, index, index) {{
+      %n = arith.constant 1 : index
+      hal.return %n, %n, %n : index, index, index
+    }}
+    builtin.module {{
+      func.func @{name}(){f" attributes {{{MARK}}}" if team else ""} {{
+        %c0 = arith.constant 0 : index
+        %wx = hal.interface.workgroup.id[0] : index
+        {body}
+        return
+      }}
+    }}
+  }}
+}}
+"""
+
+
+def _find(op: Any, name: str) -> Any:
+    for region in op.regions:
+        for block in region:
+            for inner in block:
+                if inner.operation.name == name:
+                    return inner
+                if (found := _find(inner.operation, name)) is not None:
+                    return found
+    return None
+
+
+def joined(first: str, second: str) -> str:
+    """Two modules of executables as one."""
+    with ir.Context(), ir.Location.unknown():
+        module, other = ir.Module.parse(first), ir.Module.parse(second)
+        for op in list(other.body.operations):
+            op.detach_from_parent()
+            module.body.append(op)
+        return str(module.operation.get_asm(large_elements_limit=1 << 30))
+
+
+class Code:
+    """The function of one kernel, being written.
+
+    Attributes:
+        lanes: elements per vector; all vectors of a kernel have as many.
+        workgroup: number of the workgroup.
+        memory: the operands' memory, flat.
+        extents: sizes that are known at run time only, by axis.
+        stages: halves that are read as scalars are widened into scratch beforehand.
+        exact: every operation is rounded as it is written; no compiler takes ``(x + c) - c`` for ``x``.
+    """
+
+    stages = True
+    exact = True
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+        lanes: int,
+        extents: Sequence[str] = (),
+        *,
+        team: bool = False,
+    ) -> None:
+        self.lanes = lanes
+        self.context = ir.Context()
+        self._constants: dict[tuple[Any, ...], Value] = {}
+        with self.context, ir.Location.unknown():
+            self.module = ir.Module.parse(shell(name, inputs, outputs, extents, team=team))
+            self._block = _find(self.module.operation, "func.func").regions[0].blocks[0]
+            made: dict[str, list[Value]] = {}
+            for op in self._block:
+                made.setdefault(op.operation.name, []).extend(op.operation.results)
+            (self.workgroup,) = made["hal.interface.workgroup.id"]
+            memory = made["hal.interface.binding.subspan"]
+            self.memory = {value.name: where for value, where in zip([*inputs, *outputs], memory, strict=True)}
+            self.extents = dict(zip(extents, made.get("arith.index_castui", []), strict=True))
+            self._begin()
+
+    def _begin(self) -> None:
+        """Writes what the function begins with."""
+
+    def write(self, body: Callable[[], None], workgroups: Callable[[Mapping[str, Value]], Size]) -> str:
+        """Writes the function with ``body``. -> the module as text.
+
+        Args:
+            workgroups: the number of workgroups, of the sizes that are known at run time only.
+        """
+        with self.context, ir.Location.unknown():
+            with ir.InsertionPoint(self._terminator()):
+                body()
+            self._count(workgroups)
+            self.module.operation.verify()
+        # Never shortened, whatever the process was told about printing: the text is compiled.
+        return str(self.module.operation.get_asm(large_elements_limit=1 << 30))
+
+    def _terminator(self) -> Any:
+        return self._block.operations[len(self._block.operations) - 1]
+
+    def _grid(self, count: Size) -> tuple[Size, Size]:
+        """Workgroups along x and y."""
+        return count, 1
+
+    def _count(self, workgroups: Callable[[Mapping[str, Value]], Size]) -> None:
+        # A function of its own, with constants of its own: what the host asks before it dispatches.
+        self._block = _find(self.module.operation, "hal.executable.export").regions[0].blocks[0]
+        self._constants = {}
+        returned = self._terminator()
+        with ir.InsertionPoint(returned):
+            count = workgroups(dict(zip(self.extents, list(self._block.arguments)[1:], strict=True)))
+            for n, size in enumerate(self._grid(count)):
+                returned.operation.operands[n] = self.size(size)
+
+    # Types and constants
+
+    def type(self, dtype: str) -> Any:
+        """The scalar type of an element type's name."""
+        if dtype == "index":
+            return ir.IndexType.get()
+        floats = {"f64": ir.F64Type, "f32": ir.F32Type, "f16": ir.F16Type, "bf16": ir.BF16Type}
+        return floats[dtype].get() if dtype in floats else ir.IntegerType.get_signless(int(dtype[1:]))
+
+    def vector_type(self, dtype: str, lanes: int = 0) -> Any:
+        """The vector type of an element type."""
+        return ir.VectorType.get([lanes or self.lanes], self.type(dtype))
+
+    def constant(self, value: float | int, dtype: str) -> Value:
+        """A scalar constant, once per function."""
+        return self._constant(value, dtype, self.type(dtype))
+
+    def splat(self, value: float | int, dtype: str) -> Value:
+        """A vector constant, once per function."""
+        return self._constant(value, dtype, self.vector_type(dtype))
+
+    def _constant(self, value: float | int, dtype: str, kind: Any) -> Value:
+        key = (repr(value), str(kind))
+        if key not in self._constants:
+            scalar = self.type(dtype)
+            attribute = (
+                ir.FloatAttr.get(scalar, float(value)) if dtype[0] in "fb" else ir.IntegerAttr.get(scalar, int(value))
+            )
+            if kind != scalar:
+                attribute = ir.DenseElementsAttr.get_splat(kind, attribute)
+            with ir.InsertionPoint.at_block_begin(self._block):
+                self._constants[key] = arith.constant(kind, attribute)
+        return self._constants[key]
+
+    def like(self, value: float | int, other: Value) -> Value:
+        """A constant of the type of another value."""
+        return (
+            self.splat(value, self.dtype(other)) if self.is_vector(other) else self.constant(value, self.dtype(other))
+        )
+
+    def index(self, value: int) -> Value:
+        """An index constant."""
+        return self.constant(value, "index")
+
+    def is_vector(self, value: Value) -> bool:
+        """Whether a value is a vector."""
+        return isinstance(value.type, ir.VectorType)
+
+    def dtype(self, value: Value) -> str:
+        """Element type of a scalar or vector."""
+        return str(value.type.element_type if self.is_vector(value) else value.type)
+
+    def iota(self, step: int = 1, dtype: str = "i32") -> Value:
+        """``0, step, 2 step, ...`` as a vector."""
+        key = ("iota", step, dtype)
+        if key not in self._constants:
+            kind = self.vector_type(dtype)
+            values = [ir.IntegerAttr.get(self.type(dtype), n * step) for n in range(self.lanes)]
+            with ir.InsertionPoint.at_block_begin(self._block):
+                self._constants[key] = arith.constant(kind, ir.DenseElementsAttr.get(values, kind))
+        return self._constants[key]
+
+    # Arithmetic
+
+    def op(self, name: str, *args: Value) -> Value:
+        """An operation of the arith dialect; floating-point ones may be contracted."""
+        make = getattr(arith, name)
+        if name in ("addf", "subf", "mulf"):
+            return make(*args, fastmath=_CONTRACT)
+        if name in ("maximumf", "minimumf"):
+            return make(*args, fastmath=arith.FastMathFlags.nsz)
+        return make(*args)
+
+    def cast(self, name: str, value: Value, dtype: str) -> Value:
+        """A conversion to another element type."""
+        kind = self.vector_type(dtype) if self.is_vector(value) else self.type(dtype)
+        return getattr(arith, name)(kind, value)
+
+    def add(self, *values: Value | int) -> Value:
+        """Sum of indices; numbers are folded."""
+        fixed = sum(v for v in values if isinstance(v, int))
+        rest = [v for v in values if not isinstance(v, int)]
+        if not rest:
+            return self.index(fixed)
+        total = rest[0]
+        for value in rest[1:]:
+            total = arith.addi(total, value)
+        return arith.addi(total, self.index(fixed)) if fixed else total
+
+    def mul(self, value: Size, factor: Size) -> Size:
+        """The product of two indices; numbers are folded."""
+        if isinstance(value, int) and isinstance(factor, int):
+            return value * factor
+        if isinstance(value, int):
+            value, factor = factor, value
+        return value if isinstance(factor, int) and factor == 1 else arith.muli(value, self.size(factor))
+
+    def product(self, sizes: Iterable[Size]) -> Size:
+        """The product of some sizes; a number if all of them are."""
+        total: Size = 1
+        for size in sizes:
+            total = self.mul(total, size)
+        return total
+
+    def divmod(self, value: Value, by: Size) -> tuple[Value, Value]:
+        """Quotient and remainder of an index that is not negative."""
+        if isinstance(by, int) and by == 1:
+            return value, self.index(0)
+        return arith.divui(value, self.size(by)), arith.remui(value, self.size(by))
+
+    def ceildiv(self, value: Size, by: int) -> Size:
+        """How many times ``by`` it takes to hold a size; a number if the size is one."""
+        return -(-value // by) if isinstance(value, int) else self.divmod(self.add(value, by - 1), by)[0]
+
+    def size(self, value: Size) -> Value:
+        """A size as an index."""
+        return self.index(value) if isinstance(value, int) else value
+
+    def min(self, value: Value, bound: int | Value) -> Value:
+        """The smaller of two indices."""
+        return arith.minsi(value, self.index(bound) if isinstance(bound, int) else bound)
+
+    def max(self, value: Value, bound: int | Value) -> Value:
+        """The larger of two indices."""
+        return arith.maxsi(value, self.index(bound) if isinstance(bound, int) else bound)
+
+    def broadcast(self, value: Value) -> Value:
+        """A scalar in every lane."""
+        if self.is_vector(value):
+            return value
+        return vector.broadcast(self.vector_type(self.dtype(value)), value)
+
+    # Control
+
+    def loop(
+        self,
+        start: Value | int,
+        stop: Value | int,
+        step: int,
+        initial: Sequence[Value],
+        body: Callable[[Value, list[Value]], Sequence[Value]],
+    ) -> list[Value]:
+        """A counted loop with carried values. ``body`` is given the index and the values. -> the last values."""
+        first, last = (self.index(n) if isinstance(n, int) else n for n in (start, stop))
+        op = scf.ForOp(first, last, self.index(step), list(initial))
+        with ir.InsertionPoint(op.body):
+            scf.YieldOp(list(body(op.induction_variable, list(op.inner_iter_args))))
+        return list(op.results)
+
+    def spans(
+        self,
+        start: int,
+        stop: int,
+        step: int,
+        initial: Sequence[Value],
+        body: Callable[[Value, list[Value], int], Sequence[Value]],
+    ) -> list[Value]:
+        """A loop whose last, shorter step is written separately. ``body`` is also given the length of its step."""
+        whole = start + (stop - start) // step * step
+        values = list(initial)
+        if whole - start == step:
+            values = list(body(self.index(start), values, step))
+        elif whole > start:
+            values = self.loop(start, whole, step, values, lambda n, v: body(n, v, step))
+        if whole < stop:
+            values = list(body(self.index(whole), values, stop - whole))
+        return values
+
+    def open_spans(
+        self,
+        stop: Value,
+        step: int,
+        initial: Sequence[Value],
+        body: Callable[[Value, list[Value], Size], Sequence[Value]],
+    ) -> list[Value]:
+        """A loop from 0 to a bound known at run time only: whole steps, then one vector after the other.
+
+        ``body`` is also given the length of a whole step, or, as a value, how much is left.
+        """
+        whole = self.mul(self.divmod(stop, step)[0], step)
+        values = self.loop(0, whole, step, initial, lambda n, v: body(n, v, step))
+        return self.loop(whole, stop, self.lanes, values, lambda n, v: body(n, v, arith.subi(stop, n)))
+
+    # Memory
+
+    def scratch(self, elements: int, dtype: str) -> Value:
+        """Memory in the stack frame."""
+        with ir.InsertionPoint(self._block.operations[1]):
+            return memref.alloca(ir.MemRefType.get([elements], self.type(dtype)), [], [], alignment=64)
+
+    def scalar(self, memory: Value, at: Value) -> Value:
+        """One element."""
+        return memref.load(memory, [at])
+
+    def set_scalar(self, value: Value, memory: Value, at: Value) -> None:
+        """Writes one element."""
+        memref.store(value, memory, [at])
+
+    def load(self, memory: Value, at: Value, valid: Value | None = None) -> Value:
+        """A vector of consecutive elements; those that are not valid are 0 and not touched."""
+        dtype = str(memory.type.element_type)
+        kind = self.vector_type(dtype)
+        if valid is None:
+            return vector.load(kind, memory, [at])
+        return vector.maskedload(kind, memory, [at], valid, self.splat(0, dtype))
+
+    def store(
+        self, value: Value, memory: Value, at: Value, valid: Value | None = None, nontemporal: bool = False
+    ) -> None:
+        """Writes consecutive elements, the valid ones."""
+        if valid is None:
+            vector.store(value, memory, [at], nontemporal=nontemporal)
+        else:
+            vector.maskedstore(memory, [at], valid, value)
+
+    def prefetch(self, memory: Value, at: Value) -> None:
+        """Asks for the cache line of an element to be read soon; it may lie outside of the memory."""
+        memref.prefetch(memory, [at], False, 3, True)
+
+    def prefix(self, count: int | Value) -> Value:
+        """A mask with the first ``count`` lanes set."""
+        n = self.index(count) if isinstance(count, int) else count
+        return vector.create_mask(self.vector_type("i1"), [n])
+
+    def lane(self, value: Value, number: int) -> Value:
+        """One lane."""
+        return vector.extract(value, [], [number])
+
+    def pack(self, values: Sequence[Value]) -> Value:
+        """A vector of some scalars, the first one once more in the lanes that are left."""
+        packed = self.broadcast(values[0])
+        for number, value in enumerate(values[1:], 1):
+            packed = vector.insert(value, packed, [], [number])
+        return packed
+
+    def any(self, mask: Value) -> Value:
+        """Whether any lane of a mask is set."""
+        return vector.reduction(self.type("i1"), vector.CombiningKind.OR, mask)
+
+    def gather(self, memory: Value, base: Value, offsets: Value, valid: Value | None) -> Value:
+        """Elements at ``base + offsets``."""
+        dtype = str(memory.type.element_type)
+        mask = valid if valid is not None else self.splat(1, "i1")
+        return vector.gather(self.vector_type(dtype), memory, [base], offsets, mask, self.splat(0, dtype))
+
+    def scatter(self, value: Value, memory: Value, base: Value, distance: Size, valid: Value | None) -> None:
+        """Writes elements ``distance`` apart."""
+        mask = valid if valid is not None else self.splat(1, "i1")
+        vector.scatter(None, memory, [base], self.offsets(distance), mask, value)
+
+    def offsets(self, distance: Size) -> Value:
+        """Where elements lie that are ``distance`` apart."""
+        if isinstance(distance, int):
+            return self.iota(distance)
+        return self.op("muli", self.broadcast(distance), self.iota(dtype="index"))
+
+    def nonzero(self, value: Value) -> Value:
+        """Which integers are not 0."""
+        return arith.cmpi(arith.CmpIPredicate.ne, value, self.like(0, value))
+
+    def below(self, value: Value, bound: Size) -> Value:
+        """Whether an index is below a bound."""
+        return arith.cmpi(arith.CmpIPredicate.slt, value, self.size(bound))
+
+    def shuffle(self, a: Value, b: Value, order: Sequence[int]) -> Value:
+        """Lanes picked from two vectors."""
+        return vector.shuffle(a, b, list(order))

@@ -1,0 +1,157 @@
+"""Elementary functions on scalars and vectors, accurate to a unit or two in the last place.
+
+Infinities and NaN come out as in IEEE arithmetic: none is tested for, the clamps are written so that the hardware's
+minimum and maximum pass NaN on, and the scale 2^n is exactly 0 below the smallest normal number.
+"""
+
+from __future__ import annotations
+
+import math as pymath
+from dataclasses import dataclass
+
+import iree.compiler.dialects.math as math
+from iree.compiler.dialects import arith
+
+from covan_mlir.lowering.kernels.cpu.builder import Code, Value
+
+
+@dataclass(frozen=True)
+class _Exp:
+    """How exp is computed in one element type: ``exp(x) = 2^n * p(x - n ln 2)``.
+
+    ``high + low`` is ln 2. ``poly``: coefficients of p, the highest power first; the last one is 1.
+    """
+
+    integer: str
+    mantissa: int
+    bias: int
+    high: float
+    low: float
+    poly: tuple[float, ...]
+
+
+_EXP = {
+    "f32": _Exp(
+        "i32",
+        23,
+        127,
+        0.693359375,
+        -2.12194440054690583e-4,
+        (0.00829028524, 0.0418980718, 0.166676372, 0.499991477, 0.999999702, 1.0),
+    ),
+    "f64": _Exp(
+        "i64",
+        52,
+        1023,
+        6.93147180369123816490e-01,
+        1.90821492927058770002e-10,
+        tuple(1 / pymath.factorial(n) for n in range(13, -1, -1)),
+    ),
+}
+
+
+def fma(code: Code, a: Value, b: Value, c: Value) -> Value:
+    """``a * b + c``, rounded once."""
+    return math.fma(a, b, c)
+
+
+def exp(code: Code, x: Value, *, bounded: bool = False) -> Value:
+    """e^x. Below the smallest normal number it is 0.
+
+    Args:
+        bounded: x is known not to be positive (or NaN): the result cannot overflow.
+    """
+    if not code.exact:
+        return math.exp(x)
+    p = _EXP[code.dtype(x)]
+    bias = p.bias if bounded else p.bias - 1  # 2^n may overflow where the result does not: 2^(n-1), then twice that
+    magic = 1.5 * 2.0**p.mantissa + bias  # a float whose last bits are the integer n + bias once n is added to it
+    lowest = code.like(-bias * pymath.log(2), x)  # there n + bias is 0, which as an exponent means 0
+    clamped = larger(code, lowest, x)
+    if not bounded:
+        clamped = smaller(code, code.like((p.bias + 2) * pymath.log(2), x), clamped)
+    shifted = fma(code, clamped, code.like(1 / pymath.log(2), x), code.like(magic, x))
+    n = code.op("subf", shifted, code.like(magic, x))
+    rest = fma(code, n, code.like(-p.high, x), clamped)
+    rest = fma(code, n, code.like(-p.low, x), rest)
+    value = code.like(p.poly[0], x)
+    for coefficient in p.poly[1:]:
+        value = fma(code, value, rest, code.like(coefficient, x))
+    exponent = code.cast("bitcast", shifted, p.integer)
+    exponent = code.op("shli", exponent, code.like(p.mantissa, exponent))
+    value = code.op("mulf", value, code.cast("bitcast", exponent, code.dtype(x)))
+    return value if bounded else code.op("addf", value, value)
+
+
+def compare(code: Code, predicate: str, a: Value, b: Value) -> Value:
+    """A comparison of floats by its name in arith."""
+    return arith.cmpf(getattr(arith.CmpFPredicate, predicate.upper()), a, b)
+
+
+def larger(code: Code, a: Value, b: Value) -> Value:
+    """The larger of two floats, b if either is NaN: as the hardware's instruction has it."""
+    return code.op("select", compare(code, "ogt", a, b), a, b)
+
+
+def smaller(code: Code, a: Value, b: Value) -> Value:
+    """The smaller of two floats, b if either is NaN."""
+    return code.op("select", compare(code, "olt", a, b), a, b)
+
+
+def tanh(code: Code, x: Value) -> Value:
+    """tanh x as a rational function (the coefficients are Eigen's), exact 1 beyond where it rounds to 1."""
+    if code.dtype(x) != "f32":
+        return math.tanh(x)
+    bound = code.like(7.90531110763549805, x)
+    least = code.like(-7.90531110763549805, x)
+    clamped = smaller(code, bound, larger(code, least, x))
+    square = code.op("mulf", clamped, clamped)
+    over = code.like(-2.76076847742355e-16, x)
+    for c in (
+        2.00018790482477e-13,
+        -8.60467152213735e-11,
+        5.12229709037114e-08,
+        1.48572235717979e-05,
+        6.37261928875436e-04,
+        4.89352455891786e-03,
+    ):
+        over = fma(code, over, square, code.like(c, x))
+    under = code.like(1.19825839466702e-06, x)
+    for c in (1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03):
+        under = fma(code, under, square, code.like(c, x))
+    return code.op("divf", code.op("mulf", clamped, over), under)
+
+
+def reciprocal(code: Code, x: Value) -> tuple[Value, Value]:
+    """-> (s, r) with ``y / x = (y * s) * r`` for every scalar x: s keeps r from overflow and from losing bits."""
+    limit = 2.0**64
+    size = math.absf(x)
+    one = code.like(1.0, x)
+    scale = code.op("select", compare(code, "olt", size, code.like(1 / limit, x)), code.like(limit, x), one)
+    scale = code.op("select", compare(code, "ogt", size, code.like(limit, x)), code.like(1 / limit, x), scale)
+    return scale, code.op("divf", one, code.op("mulf", x, scale))
+
+
+_PLAIN = (
+    "exp2 expm1 log log2 log10 log1p sqrt sin cos tan erf erfc absf powf floor ceil",
+    "round roundeven trunc copysign",
+)
+KNOWN = frozenset(" ".join((*_PLAIN, "exp tanh rsqrt isnan isinf isfinite")).split())
+"""Functions of the math dialect that there is code for."""
+
+
+def call(code: Code, name: str, *args: Value) -> Value:
+    """A function of the math dialect."""
+    x = args[0]
+    if name == "exp":
+        return exp(code, x)
+    if name == "tanh":
+        return tanh(code, x)
+    if name == "rsqrt":
+        return code.op("divf", code.like(1.0, x), math.sqrt(x))
+    if name in ("isnan", "isinf", "isfinite"):
+        if name == "isnan":
+            return compare(code, "uno", x, x)
+        infinite = compare(code, "oeq", math.absf(x), code.like(pymath.inf, x))
+        return infinite if name == "isinf" else compare(code, "olt", math.absf(x), code.like(pymath.inf, x))
+    return getattr(math, name)(*args)

@@ -1,0 +1,153 @@
+"""A kernel on its own, as a program: for tests, benchmarks and a tuner."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import iree.compiler.ir as ir
+import numpy as np
+from iree.compiler.api import Session
+
+from covan_mlir.lowering import iree_phases
+from covan_mlir.lowering.kernels.cpu import team as shared
+from covan_mlir.lowering.kernels.cpu.builder import WORDS
+from covan_mlir.lowering.kernels.kernel import Kernel, Operand
+from covan_mlir.lowering.targets import Target, parse
+from covan_mlir.runtime import team
+
+_ALIAS = re.compile(r"^#(\w+) = ", re.M)
+
+
+def program(kernels: Sequence[Kernel], devices: str = "") -> str:
+    """A module with one function per kernel, called as the kernel is, that only dispatches it.
+
+    Args:
+        devices: the element of ``hal.device.targets``; empty: flags say it all.
+    """
+    aliases, bodies = [], []
+    for kernel in kernels:
+        # Names of attributes are the module's: each kernel's own, there.
+        text = re.sub(rf"#({'|'.join(_ALIAS.findall(kernel.text)) or '-'})\b", rf"#\1_{kernel.name}_", kernel.text)
+        head, _, rest = text.partition("module {\n")
+        aliases.append(head)
+        bodies.append(rest.rstrip().removesuffix("}") + _call(kernel))
+    if any(kernel.team for kernel in kernels):
+        bodies.append(shared.DECLARATIONS)
+    attributes = f" attributes {{hal.device.targets = [{devices}]}}" if devices else ""
+    return "".join(aliases) + f"module @alone{attributes} {{\n" + "".join(bodies) + "}\n"
+
+
+def _call(kernel: Kernel) -> str:
+    values = {operand.name: f"%a{n}" for n, operand in enumerate(kernel.inputs)}
+    arguments = ", ".join(f"{values[operand.name]}: {operand.tensor}" for operand in kernel.inputs)
+    lines = []
+    for axis in kernel.extents:
+        operand = next(operand for operand in kernel.inputs if axis in operand.extents)
+        dimension = [n for n, size in enumerate(operand.shape) if size < 0][operand.extents.index(axis)]
+        lines.append(f"    %c_{axis} = arith.constant {dimension} : index\n")
+        lines.append(f"    %n_{axis} = tensor.dim {values[operand.name]}, %c_{axis} : {operand.tensor}\n")
+        lines.append(f"    %i_{axis} = arith.index_castui %n_{axis} : index to i32\n")
+    workload = f"[{', '.join(f'%n_{axis}' for axis in kernel.extents)}]" if kernel.extents else ""
+    numbers = [f"%i_{a}" for a in kernel.extents]
+    if kernel.team:
+        lines.append(f"    %team:3 = func.call @{shared.ADDRESS}() : () -> (i32, i32, i32)\n")
+        numbers += [f"%team#{n}" for n in range(WORDS)]
+    for n, step in enumerate(kernel.dispatches):
+        count = len(step.outputs)
+        names = ", ".join([*(values[operand.name] for operand in step.inputs), *numbers])
+        types = ", ".join([*map(_shaped, step.inputs), *("i32" for _ in numbers)])
+        results = ", ".join(map(_shaped, step.outputs))
+        lines.append(
+            f"    %r{n}{f':{count}' if count > 1 else ''} = flow.dispatch @{step.name}::@{step.name}{workload}({names})"
+            f" : ({types}) -> {f'({results})' if count > 1 else results}\n"
+        )
+        for k, operand in enumerate(step.outputs):
+            values[operand.name] = f"%r{n}#{k}" if count > 1 else f"%r{n}"
+    returned = ", ".join(values[operand.name] for operand in kernel.outputs)
+    results = ", ".join(operand.tensor for operand in kernel.outputs)
+    return (
+        f"  func.func @{kernel.name}_main({arguments}) -> ({results}) {{\n{''.join(lines)}"
+        f"    return {returned} : {results}\n  }}\n"
+    )
+
+
+def _shaped(operand: Operand) -> str:
+    sizes = ", ".join(f"%n_{axis}" for axis in operand.extents)
+    return f"{operand.tensor}{{{sizes}}}" if sizes else operand.tensor
+
+
+def compile_text(text: str, extra: Sequence[str] = (), target: Sequence[str] | None = None) -> bytes:
+    """A module as a program for IREE's virtual machine.
+
+    Raises:
+        StepError, MLIRError: the compiler refused it.
+    """
+    session = Session()
+    session.set_flags(*(parse("cpu").compiler_flags(double=True) if target is None else target), *extra)
+    with session.context, ir.Location.unknown():
+        module = ir.Module.parse(text)
+    phase = shared.AFTER.removeprefix("iree:")
+    iree_phases.execute(session, module, "start", phase)
+    with session.context, ir.Location.unknown():
+        shared.share(module)
+    return iree_phases.execute(session, module, phase, "end")
+
+
+class Alone:
+    """Kernels, loaded; a call takes and gives device buffers.
+
+    Args:
+        driver: ``local-task`` (all cores), ``local-sync`` (the calling thread), ``openmp`` (the calling thread and
+            the process's OpenMP threads), or another one.
+        target: what the kernels are compiled for; None: this machine's CPU.
+    """
+
+    def __init__(
+        self,
+        kernels: Sequence[Kernel],
+        driver: str = "local-task",
+        code: bytes | None = None,
+        target: Target | None = None,
+    ) -> None:
+        import iree.runtime as rt
+
+        if code is None:
+            flags = target.compiler_flags(double=False) if target else None
+            code = compile_text(program(kernels, target.devices if target else ""), target=flags)
+
+        self._rt = rt
+        self._config = rt.Config(team.hal(driver))
+        module = rt.VmModule.copy_buffer(self._config.vm_instance, code)
+        self._context = rt.VmContext(self._config.vm_instance, [*self._config.default_vm_modules, module])
+        self._module = module
+        self.device = self._config.device
+        if driver == team.DRIVER:
+            team.share(self._context, module)
+
+    def buffer(self, array: np.ndarray[Any, Any]) -> Any:
+        """An array on the device."""
+        return self._rt.asdevicearray(self.device, np.ascontiguousarray(array))
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        function = self._module.lookup_function(f"{name}_main")
+        return self._rt.FunctionInvoker(self._context, self.device, function)  # type: ignore[no-any-return]
+
+    def bound(self, name: str, *buffers: Any) -> Callable[[], Any]:
+        """A kernel with its operands, for timing: the call alone, without the packing of arguments in Python.
+
+        Args:
+            buffers: what `buffer` gives, or views of memory that somebody else owns (`covan_mlir.runtime.values`).
+        """
+        function = self._module.lookup_function(f"{name}_main")
+        arguments = self._rt.VmVariantList(len(buffers))
+        for buffer in buffers:
+            arguments.push_ref(getattr(buffer, "_buffer_view", buffer))
+
+        def call() -> Any:
+            results = self._rt.VmVariantList(1)
+            self._context.invoke(function, arguments, results)
+            return results
+
+        return call

@@ -1,0 +1,158 @@
+"""Kernels whose work the calling thread shares with a team of the process's own threads.
+
+IREE's workers sleep between calls, and to wake one takes longer than many kernels run. The threads of an OpenMP
+runtime, torch's above all, are often still awake, and the caller is one of them. So each dispatch is given the address
+of a function as OpenMP runtimes export it (``GOMP_parallel``; `covan_mlir.runtime.team` finds it), or 0. With 0, a
+workgroup does its own share, on whatever thread it is. Otherwise the first workgroup has the team do the shares of all,
+and the others have nothing left to do: one program serves both.
+
+Beside it goes the number of threads that will come, to share by. Both live in globals of the program, which are 0 until
+somebody calls the program's function for them.
+
+IREE's code generation takes no calls of functions that are not known by name: its passes over call graphs fail. What is
+called here by name is a function of one instruction that jumps to the address, with the arguments as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import iree.compiler.ir as ir
+
+from covan_mlir.lowering.kernels.cpu.builder import MARK, WORDS
+from covan_mlir.lowering.kernels.cpu.team_functions import ARCHITECTURES, Architecture, functions
+from covan_mlir.lowering.kernels.kernel import Kernel
+from covan_mlir.lowering.pipeline import State, Step
+from covan_mlir.runtime.team import SETTER
+
+ADDRESS = "covan_team_words"
+"""The program's function that gives the last operands of each dispatch: the words of the address, the threads."""
+
+
+DECLARATIONS = f"""
+  util.global private mutable @covan_team_address = 0 : i64
+  util.global private mutable @covan_team_threads = 0 : i32
+  func.func @{SETTER}(%address: i64, %threads: i32) {{
+    util.global.store %address, @covan_team_address : i64
+    util.global.store %threads, @covan_team_threads : i32
+    return
+  }}
+  func.func private @{ADDRESS}() -> (i32, i32, i32) {{
+    %threads = util.global.load @covan_team_threads : i32
+    %address = util.global.load @covan_team_address : i64
+    %bits = arith.constant 32 : i64
+    %shifted = arith.shrui %address, %bits : i64
+    %low = arith.trunci %address : i64 to i32
+    %high = arith.trunci %shifted : i64 to i32
+    return %low, %high, %threads : i32, i32, i32
+  }}
+"""
+"""What a program with such kernels has besides them."""
+
+
+def wanted(kernel: object) -> bool:
+    """Whether the dispatches of a kernel, for whatever target, are given an address."""
+    return isinstance(kernel, Kernel) and kernel.team
+
+
+def share(module: Any) -> None:
+    """Makes kernels call teams: of the executables in a module of IREE's, those that are marked."""
+    for inner, function, target in list(_marked(module)):
+        del function.attributes[MARK]
+        triple = re.search(r'target_triple = "(\w+)-', str(target))
+        if triple and triple.group(1) in ARCHITECTURES:
+            _share(inner, function, ARCHITECTURES[triple.group(1)])
+
+
+def _run(state: State) -> None:
+    with state.session.context, ir.Location.unknown():
+        share(state.module)
+
+
+STEP = Step("iree:team", _run)
+AFTER = "iree:executable-sources"
+"""Where the step belongs: executables have targets, and their code is still to be generated."""
+
+
+def _marked(module: Any) -> Iterator[tuple[Any, Any, Any]]:
+    for executable in module.body.operations:
+        if executable.operation.name != "hal.executable":
+            continue
+        for variant in executable.operation.regions[0].blocks[0].operations:
+            if variant.operation.name != "hal.executable.variant":
+                continue
+            for inner in variant.operation.regions[0].blocks[0].operations:
+                if inner.operation.name != "builtin.module":
+                    continue
+                for function in inner.operation.regions[0].blocks[0].operations:
+                    if MARK in function.operation.attributes:
+                        yield inner.operation, function.operation, variant.operation.attributes["target"]
+
+
+def _symbol(op: Any) -> str:
+    return str(ir.StringAttr(op.attributes["sym_name"]).value)
+
+
+_MEMORY, _NUMBER, _PLACE, _COUNT = (
+    f"hal.interface.{name}" for name in ("binding.subspan", "constant.load", "workgroup.id", "workgroup.count")
+)
+
+
+def _share(module: Any, function: Any, architecture: Architecture) -> None:
+    """Splits a function: it still asks for what it is given; what it does with that goes to a function of its own."""
+    block = function.regions[0].blocks[0]
+    *ops, end = (view.operation for view in block)
+    memories, numbers, places = ([op for op in ops if op.name == name] for name in (_MEMORY, _NUMBER, _PLACE))
+    if not places:
+        return  # there is one workgroup, and nothing to share
+    given = [*places, *numbers, *memories]
+    name = _symbol(function)
+    made = ir.Module.parse(functions(name, len(numbers), [str(op.result.type) for op in memories], architecture))
+    helpers = [view.operation for view in made.body.operations]
+    part = next(op for op in helpers if _symbol(op) == f"{name}_part").regions[0].blocks[0]
+
+    _move(ops, given, part)
+    with ir.InsertionPoint(end):
+        count = ir.Operation.create(
+            _COUNT, [ir.IndexType.get()], attributes={"dimension": places[0].attributes["dimension"]}
+        )
+        operands = [count.result, *_words(memories[0]), *(op.result for op in given)]
+        attributes = {"callee": ir.FlatSymbolRefAttr.get(f"{name}_enter")}
+        ir.Operation.create("func.call", [], operands, attributes=attributes)
+    for op in helpers:
+        op.detach_from_parent()
+        module.regions[0].blocks[0].append(op)
+
+
+def _move(ops: list[Any], given: list[Any], part: Any) -> None:
+    """Moves operations to a block that is given some of their values as its arguments. What it takes to ask for these
+    stays, and what else uses the same numbers gets copies."""
+    asked = list(given)
+    for op in asked:
+        asked += [value.owner for value in op.operands if value.owner not in asked]
+    end = part.operations[len(part.operations) - 1]
+    values = [(op.result, argument) for op, argument in zip(given, part.arguments, strict=True)]
+    for op in ops:
+        if op not in asked:
+            op.move_before(end)
+        elif op not in given:
+            values.append((op.result, op.clone(ir.InsertionPoint(end)).result))
+    for old, new in values:
+        for use in list(old.uses):
+            if use.owner.operation not in asked:
+                use.owner.operands[use.operand_number] = new
+
+
+def _words(memory: Any) -> list[Any]:
+    """The address that the dispatch is given, as two words, and the threads: the last constants of the layout."""
+    layout = memory.attributes["layout"]
+    (count,) = map(int, re.findall(r"constants = (\d+)", str(layout)))
+    index, i32 = ir.IndexType.get(), ir.IntegerType.get_signless(32)
+
+    def word(ordinal: int) -> Any:
+        attributes = {"layout": layout, "ordinal": ir.IntegerAttr.get(index, ordinal)}
+        return ir.Operation.create(_NUMBER, [i32], attributes=attributes).result
+
+    return [word(count - WORDS + n) for n in range(WORDS)]

@@ -1,0 +1,476 @@
+"""Expressions of a chain as statements over tiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from covan_mlir.fred.chain import Chain, Input, Map, Reduce
+from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, rebuild, walk
+from covan_mlir.lowering.kernels.cuda.layout import Layout
+from covan_mlir.lowering.kernels.cuda.operations import LIBRARY, NEUTRAL, TYPES, literal, operation, reduction
+from covan_mlir.lowering.kernels.cuda.products import product
+from covan_mlir.lowering.kernels.cuda.tiles import Block, Names, Text, Tile, computed, constant
+from covan_mlir.lowering.kernels.errors import UnsupportedError
+from covan_mlir.lowering.kernels.reductions.hoist import Names as Axes
+
+LOG2E = 1 / math.log(2)
+_HALVES = ("f16", "bf16")
+_CHEAP = ("addf", "subf", "mulf", "negf", "addi", "subi", "muli", "cmpi", "cmpf", "andi", "ori", "xori")
+_PASSED = ("index_cast", "extsi", "trunci")
+_SMALL = 2**30
+MAX_TILE = 1 << 16
+"""Elements of a tile that is not the operand of a matrix instruction."""
+
+
+class Evaluator:
+    """Turns expressions into statements of the innermost block that has all that they read.
+
+    Args:
+        axes: axes of everything that expressions read.
+        pointers: parameters that hold inputs and outputs, by value.
+        inner: reductions that are computed where they are read.
+        fold: positive factors move through maxima into exponentials of base 2. Rounds differently: for halves.
+        precision: of matrix products of f32: ``tf32x3``, ``tf32`` or ``ieee``.
+    """
+
+    def __init__(
+        self,
+        text: Text,
+        axes: Axes,
+        names: Names,
+        pointers: Mapping[str, str],
+        inner: frozenset[str],
+        fold: bool,
+        precision: str,
+    ) -> None:
+        self.text, self.axes, self.names, self.pointers = text, axes, names, pointers
+        self.inner, self.fold, self.precision = inner, fold, precision
+        self.blocks = [Block()]
+        self.helpers: set[str] = set()
+        self.true: frozenset[Expr] = frozenset()
+        """Conditions that hold at all positions of the tiles at hand."""
+        self.doing: frozenset[str] = frozenset()
+        """Steps of the chain whose statements are being written."""
+        self.wanted: dict[Expr, str] = {}
+        """What to call the values of expressions."""
+        self.origins: dict[Expr, str] = {}
+        """Which step of the chain as it was given computes an expression; fusing writes steps into each other."""
+
+    @property
+    def chain(self) -> Chain:
+        """The chain whose values are read."""
+        return self.axes.chain
+
+    @property
+    def layout(self) -> Layout:
+        """Where its axes are."""
+        return self.text.layout
+
+    # Statements
+
+    def emit(self, line: str, steps: frozenset[str] = frozenset(), depth: int = -1) -> None:
+        """Appends a statement to a block."""
+        self.blocks[depth].lines.append((line, steps))
+
+    def assign(self, wanted: str, tile: Tile, depth: int = -1, of: Expr | None = None) -> Tile:
+        """A tile in a variable.
+
+        Args:
+            of: the expression that it is the value of.
+        """
+        made = self.text.plain(tile, computed(tile.dtype) if tile.dtype in _HALVES else tile.dtype)
+        text = made.text if made.const is None else self.text.full(made, made.dims, made.dtype)
+        name = self.names.fresh(self.wanted.get(of, wanted) if of is not None else wanted)
+        self.emit(f"{name} = {_bare(text)}", made.steps | self.doing, depth)
+        return Tile(name, made.dims, made.dtype, limits=made.limits)
+
+    def named(self, name: str, expr: Expr, dtype: str, depth: int, step: str) -> Tile:
+        """The value of an expression in a variable with a name, unless it is one already, or a multiple of one."""
+        before, self.doing = self.doing, frozenset({step}) if step in self.chain.values else self.doing
+        self.wanted[expr] = name
+        made = self.tile(expr)
+        if made.const is None and made.factor == 1.0 and not made.text.isidentifier():
+            made = self.assign(name, made, depth)
+        elif made.const is None and made.factor != 1.0:
+            made = replace(made, steps=made.steps | {step})
+        self.doing = before
+        return replace(made, dtype=computed(dtype)) if made.const is not None else made
+
+    def valid(self, dim: str) -> str | None:
+        """Mask of the positions of a dimension that exist, if not all do."""
+        return next((b.valid[dim] for b in reversed(self.blocks) if dim in b.valid), None)
+
+    def depth(self, expr: Expr) -> int:
+        """The outermost block in which all that an expression reads is known."""
+        if len(self.blocks) == 1:
+            return 0
+        for node in walk(expr):
+            if isinstance(node, Index):
+                dim = self.layout.dim_of(node.axis)
+                if dim is not None and dim.name == self.layout.stream:
+                    return 1
+            elif isinstance(node, Read):
+                if node.name in self.blocks[1].named:
+                    return 1
+                if node.name in self.blocks[0].named:
+                    continue
+                value = self.chain.values.get(node.name)
+                dims = self.layout.dims_of(frozenset(value.axes)) if value is not None else ()
+                if self.layout.stream in dims:
+                    return 1
+                if isinstance(value, Map | Reduce) and self.depth(value.expr):
+                    return 1
+        return 0
+
+    # Expressions
+
+    def tile(self, expr: Expr) -> Tile:
+        """The value of an expression."""
+        depth = self.depth(expr)
+        block = self.blocks[depth]
+        if expr not in block.made:
+            made = self._make(expr, depth)
+            if depth == 0 and len(self.blocks) > 1 and isinstance(expr, Apply) and made.const is None:
+                made = made if made.text.isidentifier() else self.assign("t", made, 0, expr)
+            block.made[expr] = made
+        return block.made[expr]
+
+    def value(self, expr: Expr) -> Tile:
+        """The value of an expression in the type that it is computed in, without a pending factor."""
+        return self.text.plain(self.tile(expr), computed(expr.dtype))
+
+    def _make(self, expr: Expr, depth: int) -> Tile:
+        match expr:
+            case Const():
+                return constant(expr)
+            case Index(axis):
+                return self.text.position(axis)
+            case Extent(axis):
+                return constant(Const(self.layout.sizes[axis], "i64"))
+            case Read(name):
+                return self._read(name, depth)
+            case Apply():
+                before = self.doing
+                if (step := self.origins.get(momentless(self.axes.inlined(expr)))) is not None:
+                    self.doing = frozenset({step})
+                made = self._apply(expr, depth)
+                self.doing = before
+                return made
+        raise UnsupportedError(f"no code for {expr}")
+
+    def _read(self, name: str, depth: int) -> Tile:
+        for block in reversed(self.blocks):
+            if name in block.named:
+                return block.named[name]
+        value = self.chain.values.get(name)
+        if isinstance(value, Input):
+            return self.load(value.name, value.axes, value.dtype, depth)
+        if isinstance(value, Map):
+            return self.named(name, value.expr, value.dtype, depth, name)
+        if isinstance(value, Reduce) and name in self.inner:
+            return self.reduce(value, depth)
+        raise UnsupportedError(f"{name} is read before it is computed")
+
+    def load(self, name: str, axes: tuple[str, ...], dtype: str, depth: int, lead: str = "") -> Tile:
+        """Reads a tensor's elements of the tile at hand."""
+        scalars, offsets, dims = self.text.address(axes, lead)
+        base = self.pointers[name]
+        if scalars and not lead:
+            base = self._base(name, scalars)
+        elif scalars:
+            base = f"{base} + {scalars}"
+        made = self.names.fresh(name)
+        mask = self._mask(dims)
+        masked = f", mask={mask}, other=0" if mask else ""
+        self.emit(f"{made} = tl.load({base}{f' + {offsets}' if offsets else ''}{masked})", frozenset({name}), depth)
+        if dtype == "i1":
+            return self.assign(made, Tile(f"({made} != 0)", dims, "i1", steps=frozenset({name})), depth)
+        if dtype in ("i8", "i16", "i32"):
+            return self.assign(made, Tile(f"{made}.to(tl.int64)", dims, "i64", steps=frozenset({name})), depth)
+        return Tile(made, dims, dtype)
+
+    def store(self, name: str, axes: tuple[str, ...], dtype: str, tile: Tile, lead: str = "") -> None:
+        """Writes a tensor's elements of the tile at hand."""
+        scalars, offsets, dims = self.text.address(axes, lead)
+        base = self._base(name, scalars) if scalars and not lead else self.pointers[name]
+        base = f"{base} + {scalars}" if scalars and lead else base
+        if extra := set(tile.dims) - set(dims):
+            raise UnsupportedError(f"{name} has no position on {sorted(extra)}")
+        made = self.text.plain(tile, computed(dtype))
+        kept = self.text.full(made, dims, computed(dtype)) if made.const is not None or made.dims != dims else made.text
+        stored = "i8" if dtype == "i1" else dtype
+        text = kept if stored == computed(dtype) else f"{kept}.to({TYPES[stored]})"
+        mask = self._mask(dims)
+        self.emit(
+            f"tl.store({base}{f' + {offsets}' if offsets else ''}, {_bare(text)}{f', mask={mask}' if mask else ''})",
+            made.steps | {name},
+        )
+
+    def _base(self, name: str, scalars: str) -> str:
+        known = self.blocks[0].named.get(f"@{name}")
+        if known is None:
+            made = self.names.fresh(f"{name}_at")
+            self.emit(f"{made} = {self.pointers[name]} + {scalars}", depth=0)
+            known = self.blocks[0].named[f"@{name}"] = Tile(made)
+        return known.text
+
+    def _mask(self, dims: tuple[str, ...]) -> str:
+        parts = [self.text.spread(ok, (d,), dims) for d in dims if (ok := self.valid(d)) is not None]
+        return " & ".join(parts)
+
+    # Operations
+
+    def _apply(self, expr: Apply, depth: int) -> Tile:
+        op, _, predicate = expr.op.partition(".")[2].partition(":")
+        if op == "select":
+            return self._select(expr, depth)
+        args = [self.tile(arg) for arg in expr.args]
+        steps = frozenset().union(*(arg.steps for arg in args))
+        dtype = computed(expr.dtype)
+        if op in _PASSED and expr.dtype != "i1" and expr.args[0].dtype != "i1":
+            return args[0]
+        if op in ("extf", "truncf") and computed(expr.args[0].dtype) == dtype:
+            return args[0]
+        if op in ("extf", "truncf", "sitofp", "uitofp", "fptosi", "fptoui", "extsi", "extui", "trunci"):
+            if args[0].const is not None:
+                return constant(Const(args[0].const, expr.dtype))
+            made = self.text.plain(args[0], args[0].dtype if args[0].dtype not in _HALVES else "f32")
+            if expr.dtype == "i1":
+                return replace(made, text=f"({made.text} != 0)", dtype="i1", limits=None)
+            sign = "-" if op == "extsi" else ""  # a set bit is minus one
+            return replace(made, text=f"({sign}{made.text}.to({TYPES[dtype]}))", dtype=dtype, limits=None)
+        if dtype == "i1" and op in ("andi", "ori", "xori"):
+            return self._logic(op, args, steps)
+        if op in ("addi", "subi", "muli", "cmpi", "maxsi", "minsi", "divsi", "remsi", "floordivsi"):
+            return self._integers(expr, op, predicate, args, steps, depth)
+        if self.fold and dtype == "f32":
+            folded = self._exponential(expr, depth) if op == "exp" else self._folded(op, args)
+            if folded is not None:
+                return folded
+        wanted = [computed(arg.dtype) for arg in expr.args]
+        plain = [self.text.plain(arg, kind) for arg, kind in zip(args, wanted, strict=True)]
+        # Constants take the other operand's type, except in functions of the library, which are chosen by all of them.
+        for n, arg in enumerate(plain):
+            if arg.const is not None and (op in LIBRARY or (n == 0 and all(a.const is not None for a in plain))):
+                plain[n] = replace(arg, text=self.text.full(arg, (), wanted[n]), const=None)
+        name = f"{expr.op}_f64" if op == "tanh" and dtype == "f64" else expr.op
+        return self._operation(name, plain, dtype, steps, depth, expr)
+
+    def _operation(self, op: str, plain: list[Tile], dtype: str, steps: frozenset[str], depth: int, of: Expr) -> Tile:
+        dims = self.text.union(*plain)
+        text, helper = operation(op, [self.text.spread(arg.text, arg.dims, dims) for arg in plain])
+        if helper is not None:
+            self.helpers.add(helper)
+        made = Tile(text, dims, dtype, steps=steps)
+        cheap = op.partition(".")[2].partition(":")[0] in _CHEAP
+        return made if cheap and len(text) < 80 else self.assign(_short(op), made, depth, of)
+
+    def _select(self, expr: Apply, depth: int) -> Tile:
+        condition = self.axes.inlined(expr.args[0])
+        if condition in self.true:
+            return self.tile(expr.args[1])
+        test, yes, no = (self.tile(arg) for arg in expr.args)
+        if test.const is not None:
+            return yes if test.const else no
+        dtype = computed(expr.dtype)
+        factor = 1.0
+        if self.fold and dtype == "f32":
+            # A factor passes by infinities.
+            if no.const is not None and math.isinf(no.const) and yes.const is None:
+                factor, yes = yes.factor, replace(yes, factor=1.0)
+            elif yes.const is not None and math.isinf(yes.const) and no.const is None:
+                factor, no = no.factor, replace(no, factor=1.0)
+        if dtype[0] == "i" and dtype != "i1":
+            dtype = "i32" if {yes.dtype, no.dtype} == {"i32"} else "i64"
+        values = [self.text.plain(x, dtype) for x in (yes, no)]
+        if all(x.const is not None for x in values):
+            values[0] = replace(values[0], text=self.text.full(values[0], (), dtype), const=None)
+        dims = self.text.union(test, *values)
+        texts = [self.text.spread(x.text, x.dims, dims) for x in (test, *values)]
+        steps = test.steps | yes.steps | no.steps
+        made = Tile(f"tl.where({', '.join(texts)})", dims, dtype, steps=steps)
+        return replace(self.assign("chosen", made, depth, expr), factor=factor)
+
+    def _logic(self, op: str, args: list[Tile], steps: frozenset[str]) -> Tile:
+        for this, other in (args, reversed(args)):
+            if this.const is not None:
+                if op == "xori":
+                    return replace(other, text=f"({other.text} == 0)") if this.const else other
+                neutral = bool(this.const) == (op == "andi")
+                return other if neutral else this
+        dims = self.text.union(*args)
+        text, _ = operation(f"arith.{op}", [self.text.spread(arg.text, arg.dims, dims) for arg in args])
+        return Tile(text, dims, "i1", steps=steps)
+
+    def _integers(
+        self, expr: Apply, op: str, predicate: str, args: list[Tile], steps: frozenset[str], depth: int
+    ) -> Tile:
+        limits = _limits(op, [arg.limits for arg in args])
+        small = all(arg.dtype == "i32" for arg in args)
+        if op == "cmpi":
+            plain = args
+            if predicate[0] == "u":
+                if not all(arg.limits is not None and arg.limits[0] >= 0 for arg in args):
+                    raise UnsupportedError(f"no code for {expr.op} of what may be negative")
+                predicate = "s" + predicate[1:]
+            if all(arg.const is not None for arg in plain):
+                plain = [replace(plain[0], text=self.text.full(plain[0], (), "i64"), const=None), plain[1]]
+            return self._operation(f"arith.cmpi:{predicate}", plain, "i1", steps, depth, expr)
+        fits = small and limits is not None and max(abs(limits[0]), abs(limits[1])) < _SMALL
+        dtype = "i32" if fits else "i64"
+        plain = [self.text.plain(arg, dtype) for arg in args]
+        if all(arg.const is not None for arg in plain):
+            plain[0] = replace(plain[0], text=self.text.full(plain[0], (), dtype), const=None)
+        if op in ("divsi", "remsi", "floordivsi") and not (
+            all(arg.limits is not None and arg.limits[0] >= 0 for arg in args)
+        ):
+            raise UnsupportedError(f"no code for {expr.op} of what may be negative")
+        name = "arith.divsi" if op == "floordivsi" else expr.op
+        return replace(self._operation(name, plain, dtype, steps, depth, expr), limits=limits if fits else None)
+
+    def _folded(self, op: str, args: list[Tile]) -> Tile | None:
+        # A positive number as a pending factor of a tile.
+        if op == "mulf":
+            for this, other in (args, reversed(args)):
+                if this.const is not None and other.const is None and 0 < this.const < math.inf:
+                    return replace(self.text.plain(replace(other, factor=1.0), "f32"), factor=other.factor * this.const)
+        if op == "divf" and args[1].const is not None and args[0].const is None and 0 < args[1].const < math.inf:
+            return replace(self.text.plain(replace(args[0], factor=1.0), "f32"), factor=args[0].factor / args[1].const)
+        return None
+
+    def _exponential(self, expr: Apply, depth: int) -> Tile | None:
+        # exp(f * a - b) as exp2((f * log2 e) * a - log2 e * b): one multiply-add for each element.
+        exponent = expr.args[0]
+        exponent = self.axes.inlined(exponent) if isinstance(exponent, Read) else exponent
+        if not (isinstance(exponent, Apply) and exponent.op == "arith.subf"):
+            return None
+        left, right = (self.tile(arg) for arg in exponent.args)
+        if left.const is not None or right.const is not None or not set(right.dims) < set(left.dims):
+            return None
+        key = Apply("arith.mulf", (exponent.args[1], Const(LOG2E, "f32")), "f32")
+        where = self.depth(exponent.args[1])
+        if key not in self.blocks[where].made:
+            scaled = self.text.plain(replace(right, factor=right.factor * LOG2E), "f32")
+            self.blocks[where].made[key] = self.assign("in_base_2", scaled, where)
+        right = self.blocks[where].made[key]
+        value = self.text.plain(replace(left, factor=left.factor * LOG2E), "f32")
+        dims = self.text.union(value, right)
+        text = f"tl.exp2({value.text} - {self.text.spread(right.text, right.dims, dims)})"
+        return self.assign("exp", Tile(text, dims, "f32", steps=left.steps), depth, expr)
+
+    def is_weight(self, expr: Expr) -> bool:
+        """Whether a value is at most 1 or NaN, because it is the exponential of ``x - max(x)``."""
+        expr = self.axes.inlined(expr)
+        if not (isinstance(expr, Apply) and expr.op == "math.exp" and isinstance(expr.args[0], Apply)):
+            return False
+        over, under = (*expr.args[0].args, expr, expr)[:2]
+        if expr.args[0].op != "arith.subf" or not isinstance(under, Read):
+            return False
+        peak = self.chain.values.get(under.name.partition(".")[0])
+        return isinstance(peak, Reduce) and peak.combine in ("max", "maxnum") and over == self.axes.inlined(peak.expr)
+
+    # Reductions
+
+    def reduce(self, step: Reduce, depth: int = -1) -> Tile:
+        """A reduction over the dimensions of the tile at hand."""
+        plain = step.name.removesuffix(".local")
+        before, self.doing = self.doing, frozenset({plain})
+        over = self.layout.dims_of(frozenset(step.over))
+        made = product(self, step, over) if step.combine == "add" else None
+        if made is None:
+            made = self._reduce_elements(step, over)
+        factor, made = made.factor, self.assign(step.name, replace(made, factor=1.0), depth)
+        self.doing = before
+        return replace(made, factor=factor)
+
+    def _reduce_elements(self, step: Reduce, over: tuple[str, ...]) -> Tile:
+        tile = self.tile(step.expr)
+        dtype = computed(step.dtype)
+        factor = 1.0
+        if self.fold and step.combine in ("max", "maxnum", "min", "minnum") and tile.const is None:
+            factor, tile = tile.factor, replace(tile, factor=1.0)  # rounding is monotone
+        tile = self.text.plain(tile, dtype)
+        dims = self.text.union(tile, Tile("", over))
+        elements = math.prod(dim.block for dim in self.layout.dims if dim.name in dims)
+        if elements > MAX_TILE:
+            raise UnsupportedError(f"{step.name} takes a tile of {elements} elements, which is not a matrix product")
+        text = self.text.full(tile, dims, dtype)
+        integer = dtype[0] == "i"
+        if dtype == "i1":
+            text = f"{text}.to(tl.int32)"
+        masks = [self.text.spread(ok, (dim,), dims) for dim in over if (ok := self.valid(dim)) is not None]
+        if masks:
+            text = f"tl.where({' & '.join(masks)}, {_bare(text)}, {self._neutral(step, dtype)})"
+        for dim in over:
+            text, helper = reduction(step.combine, integer, text, dims.index(dim))
+            self.helpers |= {helper} if helper else set()
+            dims = tuple(other for other in dims if other != dim)
+        if dtype == "i1":
+            text = f"({text} != 0)"
+        return Tile(text, dims, dtype, factor, steps=tile.steps)
+
+    @staticmethod
+    def _neutral(step: Reduce, dtype: str) -> str:
+        if dtype[0] == "i" and dtype != "i1" and step.combine not in ("add", "mul", "or"):
+            return {"max": str(-(2**63)), "min": str(2**63 - 1), "and": "-1"}[step.combine]
+        return literal(NEUTRAL[step.combine], dtype)
+
+
+def momentless(expr: Expr) -> Expr:
+    """The expression with statistics read without a moment."""
+    return rebuild(
+        expr, lambda n: Read(n.name.partition(".")[0], n.dtype) if isinstance(n, Read) and "." in n.name else n
+    )
+
+
+def origins(chain: Chain) -> dict[Expr, str]:
+    """The first map of a chain that computes each expression, its own operands written out."""
+    found: dict[Expr, str] = {}
+    axes = Axes(chain, {})
+    for step in chain.steps:
+        if isinstance(step, Map):
+            for node in walk(axes.inlined(step.expr)):
+                if isinstance(node, Apply):
+                    found.setdefault(momentless(node), step.name)
+    return found
+
+
+def _limits(op: str, args: list[tuple[int, int] | None]) -> tuple[int, int] | None:
+    if any(arg is None for arg in args) or len(args) != 2:
+        return None
+    (a, b), (c, d) = (arg for arg in args if arg is not None)
+    match op:
+        case "addi":
+            return a + c, b + d
+        case "subi":
+            return a - d, b - c
+        case "muli":
+            ends = (a * c, a * d, b * c, b * d)
+            return min(ends), max(ends)
+        case "maxsi":
+            return max(a, c), max(b, d)
+        case "minsi":
+            return min(a, c), min(b, d)
+        case "divsi" | "floordivsi" if a >= 0 and c > 0:
+            return 0, b // c
+        case "remsi" if a >= 0 and c > 0:
+            return 0, min(b, d - 1)
+    return None
+
+
+def _short(op: str) -> str:
+    return op.partition(".")[2].partition(":")[0].removesuffix("f").removesuffix("i")
+
+
+def _bare(text: str) -> str:
+    """Text without the parentheses around all of it."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for n, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if depth == 0 and n < len(text) - 1:
+            return text
+    return text[1:-1]

@@ -1,0 +1,58 @@
+"""What code generation returns: launches, each of generated source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from covan_mlir.fred.chain import Chain
+from covan_mlir.lowering.kernels.cuda.device import Device
+from covan_mlir.lowering.kernels.cuda.schedule import Schedule
+from covan_mlir.lowering.kernels.kernel import Operand
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a generated kernel.
+
+    Attributes:
+        name: of the function in ``source`` and of the entry point.
+        source: a Python module that defines it; needs nothing but Triton.
+        inputs: operands that it reads, in the order of its parameters.
+        outputs: operands that it writes, the parameters after those.
+        grid: number of programs.
+        lines: line of ``source`` (from 1) -> names of the chain's steps that it performs.
+    """
+
+    name: str
+    source: str
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    grid: int
+    num_warps: int
+    num_stages: int
+    lines: dict[int, tuple[str, ...]] = field(compare=False)
+
+
+@dataclass(frozen=True)
+class CudaKernel:
+    """A chain as launches in order; what one writes and a later one reads is named by both.
+
+    Attributes:
+        name: symbol of the kernel.
+        inputs: operands, in the order of the chain's inputs.
+        outputs: results, in the order of the chain's outputs.
+        seconds: predicted time.
+        flops: floating-point operations of the contractions, those skipped by masks left out.
+        bytes: bytes of inputs and outputs.
+    """
+
+    name: str
+    launches: tuple[Launch, ...]
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    chain: Chain
+    device: Device
+    schedule: Schedule
+    seconds: float
+    flops: int
+    bytes: int

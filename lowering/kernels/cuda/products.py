@@ -1,0 +1,127 @@
+"""Reductions of a product of two factors that differ in a dimension each: matrix products."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from covan_mlir.fred.chain import Input, Map, Reduce
+from covan_mlir.fred.expression import Apply, Expr, Read
+from covan_mlir.lowering.kernels.cuda.operations import TYPES
+from covan_mlir.lowering.kernels.cuda.tiles import Tile, computed
+from covan_mlir.lowering.kernels.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from covan_mlir.lowering.kernels.cuda.expressions import Evaluator
+
+LEAST = 16
+"""Positions that each dimension of a matrix instruction's operands has at least."""
+
+
+def factors(evaluator: Evaluator, expr: Expr, side: frozenset[str]) -> list[Expr]:
+    """The factors of a product; maps that have positions on all dimensions of ``side`` are written out."""
+    match expr:
+        case Apply("arith.mulf", (left, right), _):
+            return [*factors(evaluator, left, side), *factors(evaluator, right, side)]
+        case Apply("arith.extf" | "arith.truncf", (inner,), dtype) if computed(inner.dtype) == computed(dtype):
+            return factors(evaluator, inner, side)
+        case Read(name) if isinstance(step := evaluator.chain.values.get(name), Map) and not any(
+            name in block.named for block in evaluator.blocks
+        ):
+            if side <= set(evaluator.layout.dims_of(evaluator.axes.axes(expr))):
+                return factors(evaluator, step.expr, side)
+    return [expr]
+
+
+def product(evaluator: Evaluator, step: Reduce, over: tuple[str, ...]) -> Tile | None:
+    """The reduction as a matrix product, or None if it is none that pays.
+
+    Raises:
+        UnsupportedError: it is one that there is no instruction for.
+    """
+    layout, text = evaluator.layout, evaluator.text
+    result = layout.dims_of(frozenset(step.axes))
+    if len(result) != 2 or len(over) != 1 or computed(step.dtype)[0] != "f":
+        return None
+    parts = factors(evaluator, step.expr, frozenset((*result, *over)))
+    sides: dict[str, list[Expr]] = {name: [] for name in result}
+    rest: list[Expr] = []
+    for part in parts:
+        dims = set(layout.dims_of(evaluator.axes.axes(part)))
+        if not dims:
+            rest.append(part)
+        elif dims <= {result[0], *over}:
+            sides[result[0]].append(part)
+        elif dims <= {result[1], *over}:
+            sides[result[1]].append(part)
+        else:
+            return None
+    if not all(sides.values()) or not all(
+        any(set(layout.dims_of(evaluator.axes.axes(part))) == {name, *over} for part in parts)
+        for name, parts in sides.items()
+    ):
+        return None
+    blocks = {name: dim.block for name in (*result, *over) if (dim := layout.dim(name)) is not None}
+    if computed(step.dtype) == "f64":
+        raise UnsupportedError(f"{step.name} is a matrix product in f64")
+    if min(blocks.values()) < LEAST:
+        return None
+    kind = _operand_type(evaluator, sides)
+    left = _operand(evaluator, sides[result[0]], (result[0], *over), over[0], kind)
+    right = _operand(evaluator, sides[result[1]], (*over, result[1]), over[0], kind)
+    precision = f', input_precision="{evaluator.precision}"' if kind == "f32" else ""
+    made = Tile(
+        f"tl.dot({left.text}, {right.text}{precision})", result, "f32", left.factor * right.factor, None,
+        left.steps | right.steps,
+    )  # fmt: skip
+    for part in rest:
+        scale = evaluator.tile(part)
+        if evaluator.fold and scale.const is not None and scale.const > 0:
+            made = replace(made, factor=made.factor * scale.const)
+        else:
+            made, scale = text.plain(made, "f32"), text.plain(scale, "f32")
+            made = replace(made, text=f"({made.text} * {scale.text})", steps=made.steps | scale.steps)
+    return made
+
+
+def _operand_type(evaluator: Evaluator, sides: dict[str, list[Expr]]) -> str:
+    """Half precision where both sides are, or one is and the other loses nothing that matters: weights up to 1."""
+    kinds: list[str] = []
+    for parts in sides.values():
+        if len(parts) == 1 and isinstance(parts[0], Read):
+            value = evaluator.chain.values.get(parts[0].name)
+            if isinstance(value, Input):
+                kinds.append(value.dtype)
+                continue
+        kinds.append("weights" if len(parts) == 1 and evaluator.is_weight(parts[0]) else "computed")
+    known = {kind for kind in kinds if kind not in ("weights", "computed")}
+    if len(known) == 1 and (kind := known.pop()) in ("f16", "bf16") and ("computed" not in kinds or kind == "bf16"):
+        return kind
+    return "f32"
+
+
+def _operand(evaluator: Evaluator, parts: list[Expr], order: tuple[str, ...], over: str, kind: str) -> Tile:
+    """A factor of the product with its dimensions in the order that the instruction takes."""
+    text = evaluator.text
+    if len(parts) == 1:
+        tile = evaluator.tile(parts[0])
+        loaded = isinstance(parts[0], Read) and isinstance(evaluator.chain.values.get(parts[0].name), Input)
+    else:
+        expr = parts[0]
+        for part in parts[1:]:
+            expr = Apply("arith.mulf", (expr, part), "f32")
+        tile, loaded = evaluator.tile(expr), False
+    dims = text.union(tile)
+    factor = tile.factor if evaluator.fold else 1.0
+    tile = tile if factor == 1.0 else replace(tile, factor=1.0)
+    if tile.dtype != kind or tile.factor != 1.0:
+        tile = text.plain(tile, "f32")
+    made = tile.text
+    # Positions that do not exist: what was loaded is 0 there.
+    if not loaded and (ok := evaluator.valid(over)) is not None:
+        made = f"tl.where({text.spread(ok, (over,), dims)}, {made}, 0.0)"
+    if tile.dtype != kind:
+        made = f"{made}.to({TYPES[kind]})"
+    if dims != order:
+        made = f"tl.trans({made})"
+    return Tile(made, order, kind, factor, steps=tile.steps)

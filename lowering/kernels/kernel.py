@@ -1,0 +1,98 @@
+"""What code generation returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from covan_mlir.fred.chain import Chain
+from covan_mlir.lowering.kernels.cpu.schedule import Schedule, nominal
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor that a kernel reads or writes.
+
+    Attributes:
+        shape: sizes of its dimensions; -1 stands for one that is known at run time only.
+        dtype: element type as chains call it (``f32``, ``i1``).
+        extents: the axes whose sizes these are, in order.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    extents: tuple[str, ...] = ()
+
+    @property
+    def tensor(self) -> str:
+        """Its type on the side of the program."""
+        sizes = ["?" if size < 0 else str(size) for size in self.shape]
+        return f"tensor<{'x'.join([*sizes, self.dtype])}>"
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """One of the dispatches of a kernel.
+
+    Attributes:
+        name: symbol of the ``hal.executable.source`` and, in it, of its only export.
+        inputs: its operands: inputs of the kernel, and what earlier dispatches give.
+        outputs: its results.
+    """
+
+    name: str
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The code that computes a chain: one dispatch, or, where a loop runs in parts, one more that merges them.
+
+    Attributes:
+        name: symbol of the ``hal.executable.source`` and, in it, of its only export; further ones begin with it.
+        text: a module that holds nothing but the executable sources.
+        workgroups: workgroups of the first dispatch along x, y, z; 0 where sizes known at run time only decide.
+        inputs: what it reads, in the order of the chain's inputs.
+        outputs: what it gives, in the order of the chain's outputs.
+        seconds: predicted time.
+        flops: floating-point operations of the contractions, those skipped by masks left out.
+        bytes: bytes of inputs and outputs.
+        several: its dispatches, where there is more than one.
+        extents: axes whose sizes each dispatch is given, in order, as its workload and as 32-bit operands after all
+            others.
+        team: each dispatch is given the address of a team at the very end; see `covan_mlir.lowering.kernels.cpu.team`.
+    """
+
+    name: str
+    text: str
+    workgroups: tuple[int, int, int]
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    chain: Chain
+    schedule: Schedule
+    seconds: float
+    flops: int
+    bytes: int
+    several: tuple[Dispatch, ...] = ()
+    extents: tuple[str, ...] = ()
+    team: bool = False
+
+    @property
+    def elements(self) -> int:
+        """Elements that its steps compute, with nominal sizes where they are known at run time only."""
+        sizes = {axis.name: axis.size for axis in nominal(self.chain).axes}
+        return sum(prod(sizes[axis] or 0 for axis in step.axes) for step in self.chain.steps)
+
+    @property
+    def dispatches(self) -> tuple[Dispatch, ...]:
+        """Its dispatches, in order; the last one gives the outputs."""
+        return self.several or (Dispatch(self.name, self.inputs, self.outputs),)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why there is no kernel for a chain."""
+
+    reason: str

@@ -1,0 +1,1 @@
+"""What kernels of fused reductions share on every target."""

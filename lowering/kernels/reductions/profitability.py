@@ -1,0 +1,97 @@
+"""Whether a kernel pays: its prediction, against what the compiler would make of the same ops.
+
+IREE makes one dispatch of each reduction, with the element-wise ops before it and, of the last one, those after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from covan_mlir.fred.chain import Chain, Map, Reduce
+from covan_mlir.fred.expression import reads
+from covan_mlir.lowering.kernels.cpu.machine import bits
+from covan_mlir.lowering.kernels.cpu.schedule import nominal
+from covan_mlir.lowering.kernels.reductions.sweeps import cost
+
+LEAST = 0.5e-6
+"""Seconds that a kernel must save in a call to be worth the time that it takes to compile."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What the compiler's own code reaches on a device.
+
+    Attributes:
+        bandwidth: bytes per second, reading and writing.
+        instructions: per second, on one element each, of element-wise ops and contractions.
+        reducing: the same in other reductions.
+        dispatch: seconds that a dispatch takes besides its work.
+        units: rows that it takes to use all of the device: of a reduction, each runs in a workgroup.
+    """
+
+    bandwidth: float
+    instructions: float
+    reducing: float
+    dispatch: float
+    units: int = 1
+
+
+def does_not_pay(chain: Chain, rates: Rates, seconds: float, dispatches: int = 1) -> str | None:
+    """Why a kernel is not worth it, or None: with nominal sizes, where they are known at run time only.
+
+    Args:
+        seconds: that the kernel is predicted to take, besides what its dispatches take.
+    """
+    chain = nominal(chain)
+    own = rates.dispatch * dispatches + seconds
+    theirs = compiled(chain, rates)
+    if theirs - own >= LEAST:
+        return None
+    count = len(chain.reductions)
+    said = "a dispatch" if count == 1 else f"{count} dispatches"
+    return (
+        f"it does not pay: predicted to take {own * 1e6:.2f} us, and {said} of the compiler's own {theirs * 1e6:.2f} us"
+    )
+
+
+def compiled(chain: Chain, rates: Rates) -> float:
+    """Seconds that the compiler's dispatches take."""
+    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    swept = {axis for step in chain.reductions for axis in step.over}
+    total = 0.0
+    for name in dict.fromkeys((*(step.name for step in chain.reductions), *chain.outputs)):
+        step = chain.values[name]
+        if isinstance(step, Map) and not swept & set(step.axes):
+            continue  # done by the dispatch of what it reads
+        if not isinstance(step, Map | Reduce):
+            continue
+        work, read = _alone(chain, step)
+        axes = {*step.axes, *getattr(step, "over", ())}
+        moved = sum(
+            prod(sizes[a] for a in chain.values[n].axes) * bits(chain.values[n].dtype) // 8 for n in (name, *read)
+        )
+        contracts = sum(bool(swept & set(chain.values[n].axes)) and set(chain.values[n].axes) != axes for n in read) > 1
+        rate = rates.instructions if isinstance(step, Map) or contracts else rates.reducing
+        rows = prod(sizes[a] for a in step.axes)
+        used = 1.0 if isinstance(step, Map) or contracts else min(1.0, rows / rates.units)
+        total += max(moved / rates.bandwidth, prod(sizes[a] for a in axes) * work / rate) / used
+        total += rates.dispatch if isinstance(step, Reduce) else 0.0
+    return total
+
+
+def _alone(chain: Chain, step: Map | Reduce) -> tuple[int, set[str]]:
+    """-> (instructions per element, values that are read), with the element-wise steps before it computed along."""
+    work, found, stack, seen = cost(step.expr) + 1, set[str](), list(reads(step.expr)), set[str]()
+    while stack:
+        name = stack.pop()
+        value = chain.values[name]
+        if name in seen:
+            continue
+        seen.add(name)
+        if isinstance(value, Map):
+            work += cost(value.expr)
+            stack += reads(value.expr)
+        else:
+            found.add(name)
+    return work, found

@@ -1,0 +1,1 @@
+"""From linalg to chains of reductions: the analysis behind ``fred-raise``."""

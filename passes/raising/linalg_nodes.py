@@ -1,0 +1,511 @@
+"""A block of linalg on tensors as plain data: what the search for chains looks at.
+
+Each op is a `Node`. What is not understood is opaque: it is neither wrong nor interesting, it stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch_mlir import ir
+
+from covan_mlir.dialects.fred_scalars import UnreadableError, constant, read_op
+from covan_mlir.fred.chain import Combine
+from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, rebuild, substitute, walk
+from covan_mlir.passes.raising.gathers import SOURCE, picking, read_gather
+from covan_mlir.passes.raising.sizes import SizeReader, Sum, regroup
+
+Dims = tuple[int | None, ...]
+"""For each dimension of a tensor the loop that indexes it; None where it has size 1."""
+
+_COMBINES: dict[str, Combine] = {
+    "arith.addf": "add",
+    "arith.addi": "add",
+    "arith.mulf": "mul",
+    "arith.muli": "mul",
+    "arith.maximumf": "max",
+    "arith.maxsi": "max",
+    "arith.minimumf": "min",
+    "arith.minsi": "min",
+    "arith.maxnumf": "maxnum",
+    "arith.minnumf": "minnum",
+    "arith.andi": "and",
+    "arith.ori": "or",
+}
+# Named ops that do not say how they index: operands, then the result.
+_NAMED: dict[str, tuple[Dims, ...]] = {
+    "linalg.matvec": ((0, 1), (1,), (0,)),
+    "linalg.vecmat": ((1,), (1, 0), (0,)),
+    "linalg.batch_matvec": ((0, 1, 2), (0, 2), (0, 1)),
+    "linalg.batch_vecmat": ((0, 2), (0, 2, 1), (0, 1)),
+    "linalg.dot": ((0,), (0,), ()),
+}
+_CHEAP_DIALECT = "arith."
+_EXPENSIVE = frozenset({"arith.divf", "arith.remf"})
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one result of a node is: an expression, combined over the loops that do not index it.
+
+    Expressions read operand ``k`` of the node as ``Read("#k")``, the position of loop ``l`` as ``Index("@l")``, and
+    sizes that are known at run time only as `Graph.extents` names them.
+
+    Attributes:
+        picked: of a gather, which is a sum over the last loop: the only position on it that counts.
+    """
+
+    value: int
+    dims: Dims
+    expr: Expr
+    combine: Combine | None = None
+    operation: str = ""
+    initial: Const | None = None
+    picked: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A value that a node reads, and how it is indexed."""
+
+    value: int
+    dims: Dims
+
+
+@dataclass(frozen=True)
+class Node:
+    """One op.
+
+    Attributes:
+        kind: ``compute``; ``view``: the same elements in another shape; ``opaque``.
+        loops: sizes of the loops of a compute node; None where dynamic.
+        operands: what a compute node reads.
+        parts: its results; None for one that is not understood, which is then never read.
+        groups: of a view, dimensions of its source and of its result that hold the same elements.
+        source, result: values of a view.
+    """
+
+    index: int
+    op: Any
+    kind: str
+    loops: tuple[int | None, ...] = ()
+    operands: tuple[Operand, ...] = ()
+    parts: tuple[Part | None, ...] = ()
+    groups: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
+    source: int = -1
+    result: int = -1
+
+    @property
+    def reduces(self) -> bool:
+        """Whether it is a reduction."""
+        return any(part is not None and part.combine is not None for part in self.parts)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether it picks elements by positions that the data tell."""
+        return any(part is not None and part.picked is not None for part in self.parts)
+
+    @property
+    def copies(self) -> bool:
+        """Whether it computes nothing: a broadcast, a transposition."""
+        return self.kind == "view" or (
+            len(self.parts) == len(self.operands) == 1
+            and self.parts[0] is not None
+            and self.parts[0].combine is None
+            and isinstance(self.parts[0].expr, Read)
+        )
+
+    @property
+    def over(self) -> frozenset[int]:
+        """The loops that it reduces."""
+        kept = {loop for part in self.parts if part is not None for loop in part.dims}
+        return frozenset(range(len(self.loops))) - kept
+
+    @property
+    def contracts(self) -> bool:
+        """Whether it combines, over loops that they have in common, values with different positions: a product of
+        matrices, or of a matrix and a vector."""
+        if not self.reduces:
+            return False
+        summed = [frozenset(operand.dims) for operand in self.operands if self.over & frozenset(operand.dims)]
+        return len(set(summed)) > 1
+
+
+@dataclass
+class Graph:
+    """A block.
+
+    Attributes:
+        values: by number.
+        shapes, dtypes: of values, where they are tensors.
+        definition: number of the node that gives a value; absent for arguments.
+        users: nodes that read a value.
+        constants: values whose elements are all one number.
+        closed: values that depend on positions only, and cheaply: expressions over ``Index("@k")``, k a dimension.
+        weights: values that come from constant tensors, from arguments that hold weights, or from nothing at all.
+        sources: nodes that a closed value was made by.
+        extents: sizes of tensors' dimensions, by value (`covan_mlir.passes.raising.sizes.SizeReader`).
+        sums: sizes that are sums of others.
+    """
+
+    nodes: list[Node] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+    shapes: list[tuple[int | None, ...]] = field(default_factory=list)
+    dtypes: list[str] = field(default_factory=list)
+    definition: dict[int, int] = field(default_factory=dict)
+    users: dict[int, list[int]] = field(default_factory=dict)
+    constants: dict[int, Const] = field(default_factory=dict)
+    closed: dict[int, Expr] = field(default_factory=dict)
+    weights: set[int] = field(default_factory=set)
+    sources: dict[int, frozenset[int]] = field(default_factory=dict)
+    extents: dict[int, tuple[Expr, ...]] = field(default_factory=dict)
+    sums: dict[Extent, Sum] = field(default_factory=dict)
+
+
+def is_cheap(expr: Expr) -> bool:
+    """Whether computing it again costs next to nothing."""
+    return all(
+        not isinstance(node, Apply) or (node.op.startswith(_CHEAP_DIALECT) and node.op not in _EXPENSIVE)
+        for node in walk(expr)
+    )
+
+
+def read_block(block: ir.Block, weights: int = 0, sizes: Sequence[Sequence[str]] = ()) -> Graph:
+    """The block as data.
+
+    Args:
+        weights: how many of its last arguments hold weights.
+        sizes: for each of its first arguments, names of its sizes that are known at run time only.
+    """
+    return _BlockReader(block, weights, sizes).graph
+
+
+class _BlockReader:
+    def __init__(self, block: ir.Block, weights: int, sizes: Sequence[Sequence[str]]) -> None:
+        self.graph = Graph()
+        self._numbers: dict[ir.Value, int] = {}
+        self._sizes = SizeReader(self._value)
+        self.graph.extents = self._sizes.extents
+        self.graph.sums = self._sizes.sums
+        arguments = list(block.arguments)
+        for position, argument in enumerate(arguments):
+            number = self._value(argument)
+            if position >= len(arguments) - weights:
+                self.graph.weights.add(number)
+            self._sizes.argument(argument, sizes[position] if position < len(sizes) else ())
+        for view in block:
+            self._node(view.operation)
+
+    def _value(self, value: Any) -> int:
+        number = self._numbers.get(value)
+        if number is None:
+            graph = self.graph
+            number = self._numbers[value] = len(graph.values)
+            graph.values.append(value)
+            kind = value.type
+            if isinstance(kind, ir.RankedTensorType):
+                # ShapedType.shape marks dynamic sizes by a negative number.
+                graph.shapes.append(tuple(None if size < 0 else size for size in kind.shape))
+                graph.dtypes.append(str(kind.element_type))
+            else:
+                graph.shapes.append(())
+                graph.dtypes.append("")
+        return number
+
+    def _node(self, op: Any) -> None:
+        graph = self.graph
+        index = len(graph.nodes)
+        name = op.name
+        node: Node | None = None
+        for result in op.results:
+            graph.definition[self._value(result)] = index
+        self._sizes.read(op)
+        if name == "arith.constant":
+            number = self._value(op.results[0])
+            found = constant(op.attributes["value"])
+            if found is not None:
+                graph.constants[number] = found
+            else:
+                graph.weights.add(number)
+        elif name == "linalg.fill":
+            filled = graph.constants.get(self._value(op.operands[0]))
+            if filled is not None:
+                graph.constants[self._value(op.results[0])] = filled
+        elif name in (
+            "tensor.expand_shape",
+            "tensor.collapse_shape",
+            "tensor.cast",
+            "tensor.reshape",
+            "linalg.transpose",
+        ):
+            node = self._view(index, op, name)
+        elif name.startswith("linalg."):
+            node = self._compute(index, op)
+        node = node or Node(index, op, "opaque")
+        graph.nodes.append(node)
+        self._note_users(node, op)
+        self._classify(node)
+
+    def _note_users(self, node: Node, op: Any) -> None:
+        # Shapes are no data: who only gives or asks a size does not read the elements.
+        if node.op.name in ("tensor.empty",):
+            return
+        read = [node.source] if node.kind == "view" else [operand.value for operand in node.operands]
+        if node.kind == "opaque":
+            read = [self._value(operand) for operand in op.operands]
+            captured: list[int] = []
+
+            def visit(nested: Any) -> ir.WalkResult:
+                captured.extend(self._numbers[value] for value in nested.operands if value in self._numbers)
+                return ir.WalkResult.ADVANCE
+
+            if len(op.regions):
+                op.walk(visit)
+            read += captured
+        for value in dict.fromkeys(read):
+            self.graph.users.setdefault(value, []).append(node.index)
+
+    def _view(self, index: int, op: Any, name: str) -> Node | None:
+        source, result = self._value(op.operands[0]), self._value(op.results[0])
+        ranks = len(self.graph.shapes[source]), len(self.graph.shapes[result])
+        groups: list[tuple[tuple[int, ...], tuple[int, ...]]]
+        if name == "linalg.transpose":
+            permutation = list(op.attributes["permutation"])
+            groups = [((from_,), (to,)) for to, from_ in enumerate(permutation)]
+        elif name == "tensor.cast":
+            if not isinstance(op.operands[0].type, ir.RankedTensorType) or ranks[0] != ranks[1]:
+                return None
+            groups = [((i,), (i,)) for i in range(ranks[0])]
+        elif name == "tensor.reshape":
+            groups = regroup(self._sizes.of(op.operands[0]), self._sizes.of(op.results[0]))
+        else:
+            rows = [tuple(position.value for position in row) for row in op.attributes["reassociation"]]
+            if name == "tensor.expand_shape":
+                groups = [((i,), row) for i, row in enumerate(rows)]
+            else:
+                groups = [(row, (i,)) for i, row in enumerate(rows)]
+            if not rows:  # to or from a single element
+                groups = [((), tuple(range(ranks[1])))] if ranks[1] else [(tuple(range(ranks[0])), ())]
+        return Node(index, op, "view", groups=tuple(groups), source=source, result=result)
+
+    def _compute(self, index: int, op: Any) -> Node | None:
+        maps = self._maps(op)
+        if maps is None or len(op.regions) != 1:
+            return None
+        operands = list(op.operands)
+        numbers = [self._value(operand) for operand in operands]
+        loops: dict[int, int | None] = {}
+        for number, dims in zip(numbers, maps, strict=True):
+            shape = self.graph.shapes[number]
+            if len(shape) != len(dims):
+                return None
+            for dim, size in zip(dims, shape, strict=True):
+                if dim is None:
+                    if size != 1:
+                        return None
+                elif loops.get(dim) is None:
+                    loops[dim] = size
+        count = max(loops, default=-1) + 1
+        if set(loops) != set(range(count)):
+            return None
+        sizes = tuple(loops[i] for i in range(count))
+        first = len(operands) - len(op.results)
+        yielded = self._body(op, first)
+        if yielded is None or None in yielded:
+            gather = self._gather(index, op, maps, numbers, sizes)
+            if gather is not None:
+                return gather
+        if yielded is None:
+            return None
+        parts: list[Part | None] = []
+        for k, expr in enumerate(yielded):
+            part = None
+            if expr is not None:
+                part = self._part(expr, first + k, maps[first + k], sizes, numbers, self._value(op.results[k]))
+            if part is None and any(True for _ in op.results[k].uses):
+                return None
+            parts.append(part)
+        used = {int(node.name[1:]) for part in parts if part for node in walk(part.expr) if isinstance(node, Read)}
+        if not any(parts) or any(k >= first for k in used):
+            return None
+        # Operands that no expression reads are dropped: numbers of the others stay.
+        reads = tuple(Operand(numbers[k], maps[k]) for k in range(first))
+        return Node(index, op, "compute", sizes, reads, tuple(parts))
+
+    def _gather(
+        self, index: int, op: Any, maps: list[Dims], numbers: list[int], sizes: tuple[int | None, ...]
+    ) -> Node | None:
+        first = len(numbers) - 1
+        if len(op.results) != 1 or {dim for dim in maps[first] if dim is not None} != set(range(len(sizes))):
+            return None
+        found = read_gather(op, first, len(sizes), self._number)
+        source = None if found is None else self._numbers.get(found.source)
+        if found is None or source is None:
+            return None
+        shape, dtype = self.graph.shapes[source], self.graph.dtypes[source]
+        for dim, size in zip(found.dims, shape, strict=True):
+            if size != 1 if dim is None else dim != found.picked and size != sizes[dim]:
+                return None
+        length = shape[found.dims.index(found.picked)]
+        if length == 1:
+            return None
+        # A dimension of one position is indexed by a loop of one round.
+        dims = tuple(None if dim is not None and dim != found.picked and sizes[dim] == 1 else dim for dim in found.dims)
+        combine, nothing = picking(dtype)
+        expr = fill(found.expr, {SOURCE: Read(f"#{first}", dtype)})
+        operands = (*(Operand(numbers[k], maps[k]) for k in range(first)), Operand(source, dims))
+        value = self._value(op.results[0])
+        part = Part(value, maps[first], expr, combine, "", nothing, found.at)
+        return Node(index, op, "compute", (*sizes, length), operands, (part,))
+
+    def _number(self, value: Any) -> Expr | None:
+        """A value from outside of a body, where it is known, or computed from sizes."""
+        number = self._numbers.get(value)
+        if number is None:
+            return None
+        return self.graph.constants.get(number, self._sizes.scalars.get(number))
+
+    @staticmethod
+    def _maps(op: Any) -> list[Dims] | None:
+        if op.name in _NAMED:
+            return list(_NAMED[op.name])
+        if "indexing_maps" not in op.attributes:
+            return None
+        found: list[Dims] = []
+        for attribute in op.attributes["indexing_maps"]:
+            dims: list[int | None] = []
+            for result in attribute.value.results:
+                if isinstance(result, ir.AffineDimExpr):
+                    dims.append(result.position)
+                elif isinstance(result, ir.AffineConstantExpr) and result.value == 0:
+                    dims.append(None)
+                else:
+                    return None
+            loops = [dim for dim in dims if dim is not None]
+            if len(set(loops)) != len(loops):  # a diagonal
+                return None
+            found.append(tuple(dims))
+        return found
+
+    def _body(self, op: Any, first: int) -> list[Expr | None] | None:
+        """What the region yields; None for what is no expression."""
+        block = op.regions[0].blocks[0]
+        scalars: dict[Any, Expr | None] = {}
+        for k, argument in enumerate(block.arguments):
+            scalars[argument] = Read(f"#{k}", str(argument.type))
+        for view in block:
+            inner = view.operation
+            if inner.name == "linalg.yield":
+                return [self._scalar(value, scalars) for value in inner.operands]
+            if inner.name == "linalg.index":
+                scalars[inner.results[0]] = Index(f"@{inner.attributes['dim'].value}")
+                continue
+            args = [self._scalar(value, scalars) for value in inner.operands]
+            known = [arg for arg in args if arg is not None]
+            if len(known) != len(args):
+                for result in inner.results:
+                    scalars[result] = None
+                continue
+            try:
+                scalars[inner.results[0] if len(inner.results) else None] = read_op(inner, tuple(known))
+            except UnreadableError:
+                if not len(inner.results):  # an assertion: it must not get lost
+                    return None
+                for result in inner.results:
+                    scalars[result] = None
+        return None
+
+    def _scalar(self, value: Any, scalars: dict[Any, Expr | None]) -> Expr | None:
+        return scalars[value] if value in scalars else self._number(value)
+
+    def _part(
+        self, expr: Expr, out: int, dims: Dims, sizes: tuple[int | None, ...], numbers: list[int], value: int
+    ) -> Part | None:
+        kept = {dim for dim in dims if dim is not None}
+        over = [i for i in range(len(sizes)) if i not in kept]
+        own = f"#{out}"
+        if not over:
+            return Part(value, dims, expr)
+        if not isinstance(expr, Apply) or expr.op not in _COMBINES or len(expr.args) != 2:
+            return None
+        left, right = expr.args
+        if isinstance(left, Read) and left.name == own:
+            left, right = right, left
+        if not (isinstance(right, Read) and right.name == own):
+            return None
+        if any(isinstance(node, Read) and node.name == own for node in walk(left)):
+            return None
+        initial = self.graph.constants.get(numbers[out])
+        if initial is None:
+            return None
+        if all(sizes[i] == 1 for i in over):
+            return Part(value, dims, Apply(expr.op, (left, initial), expr.dtype))
+        return Part(value, dims, left, _COMBINES[expr.op], expr.op, initial)
+
+    def _classify(self, node: Node) -> None:
+        graph = self.graph
+        if node.kind == "view":
+            if node.source in graph.constants:
+                graph.constants[node.result] = graph.constants[node.source]
+            if node.source in graph.weights:
+                graph.weights.add(node.result)
+            if node.source in graph.closed:
+                self._closed_view(node)
+        elif node.kind == "compute":
+            tensors = [o.value for o in node.operands if o.value not in graph.constants and o.value not in graph.closed]
+            if (tensors and all(value in graph.weights for value in tensors)) or (
+                not tensors and not self._closed_compute(node)
+            ):
+                graph.weights.update(part.value for part in node.parts if part is not None)
+
+    def _closed_view(self, node: Node) -> None:
+        graph = self.graph
+        moves: dict[int, int | None] = {}
+        for sources, results in node.groups:
+            wide = [i for i in sources if graph.shapes[node.source][i] != 1]
+            onto = [i for i in results if graph.shapes[node.result][i] != 1]
+            if len(wide) > 1 or len(wide) != len(onto):
+                return
+            moves.update(dict.fromkeys(sources))
+            moves.update(zip(wide, onto, strict=True))
+        graph.closed[node.result] = place(graph.closed[node.source], [moves[i] for i in range(len(moves))])
+        graph.sources[node.result] = graph.sources[node.source] | {node.index}
+
+    def _closed_compute(self, node: Node) -> bool:
+        graph = self.graph
+        part = node.parts[0] if len(node.parts) == 1 else None
+        if part is None or part.combine is not None or None in part.dims or not is_cheap(part.expr):
+            return False
+        sources = {node.index}
+        values: dict[str, Expr] = {}
+        for k, operand in enumerate(node.operands):
+            if operand.value in graph.constants:
+                values[f"#{k}"] = graph.constants[operand.value]
+            else:
+                values[f"#{k}"] = place(graph.closed[operand.value], operand.dims)
+                sources |= graph.sources[operand.value]
+        onto: dict[int, int] = {loop: dim for dim, loop in enumerate(part.dims) if loop is not None}
+        if any(i not in onto and size != 1 for i, size in enumerate(node.loops)):
+            return False
+        graph.closed[part.value] = place(fill(part.expr, values), [onto.get(i) for i in range(len(node.loops))])
+        graph.sources[part.value] = frozenset(sources)
+        return True
+
+
+def fill(expr: Expr, values: dict[str, Expr]) -> Expr:
+    """The expression with the operands replaced by what they are."""
+    return substitute(expr, values)
+
+
+def place(expr: Expr, positions: Any) -> Expr:
+    """The expression with ``Index("@k")`` moved to ``positions[k]``; None for a position that is always 0."""
+
+    def change(node: Expr) -> Expr:
+        if not isinstance(node, Index):
+            return node
+        onto = positions[int(node.axis[1:])]
+        return Const(0, "index") if onto is None else Index(f"@{onto}")
+
+    return rebuild(expr, change)

@@ -1,0 +1,305 @@
+"""The ``.covan`` file: a compiled program with its weights, signature and lineage (format: docs/artifact.md).
+
+A zip file that any zip tool can list, without pickles. Weights and program are stored as they are, at multiples of 64
+bytes, so that reading maps them instead of loading them. The zip itself is `covan_mlir.artifacts.archive`; what the
+JSON members must look like is `covan_mlir.artifacts.schema` and `covan_mlir.provenance.lineage_schema`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import secrets
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from covan_mlir import __version__
+from covan_mlir.artifacts import json_checks
+from covan_mlir.artifacts import schema as schema
+from covan_mlir.artifacts import signature as signature_module
+from covan_mlir.artifacts.archive import FORMAT, SIGNATURE, Refusal, members_of, read_archive, write_archive
+from covan_mlir.artifacts.signature import Leaf, Signature
+from covan_mlir.artifacts.variant import Variant
+from covan_mlir.attaching.attachment import Attached, digest
+from covan_mlir.errors import ArtifactError, TargetError
+from covan_mlir.lineage import Lineage
+from covan_mlir.provenance import lineage_json, lineage_schema
+
+__all__ = ["FORMAT", "Blob", "Contents", "check_writable", "read", "write"]
+
+_OTHER_PATH = "Choose another path."
+
+
+@dataclass(frozen=True, eq=False)
+class Blob:
+    """One tensor.
+
+    Attributes:
+        dtype: as torch spells it, such as ``bfloat16``.
+        data: its elements in row-major order, little-endian; or an array of them, in any layout. `read` gives a
+            read-only ``uint8`` array over the mapped file, aligned to 64 bytes.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: memoryview | bytes | np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """All that an artifact holds.
+
+    Attributes:
+        variants: the program for each target, in the order in which they are preferred.
+        device: of the runtime for programs on CPUs: ``auto``, ``local-task`` or ``local-sync``.
+        versions: of the tools that made it: ``covan``, ``torch``, ``iree-base-compiler`` ...
+        weights: tensors that the program reads from outside, by parameter name.
+        states: initial values of mutated buffers, by name.
+    """
+
+    variants: tuple[Variant, ...]
+    signature: Signature
+    device: str
+    versions: Mapping[str, str]
+    weights: Mapping[str, Blob] = field(default_factory=dict)
+    states: Mapping[str, Blob] = field(default_factory=dict)
+
+    def variant(self, target: str | None = None) -> Variant:
+        """The program for a target; for the one that is preferred, if none is named.
+
+        Raises:
+            TargetError: there is none.
+        """
+        for it in self.variants:
+            if target in (None, it.target):
+                return it
+        raise TargetError(
+            f"there is no program for {target!r}; there is one for " + ", ".join(v.target for v in self.variants)
+        )
+
+
+def write(path: str | os.PathLike[str], contents: Contents) -> None:
+    """Write an artifact. Equal contents give equal bytes. Either the whole file is there afterwards or the old one.
+
+    Raises:
+        ArtifactError: the file cannot be written, or the contents cannot be stored.
+    """
+    name = os.fspath(path)
+    with _artifact_errors(name, "cannot be written", "Choose another path, or free space."):
+        destination = _destination(name)
+        manifest, jsons = _describe(contents)
+        binaries = {members_of(index)[0]: _array(it.program) for index, it in enumerate(contents.variants)}
+        for folder, blobs in (("weights", contents.weights), ("states", contents.states)):
+            binaries |= {f"{folder}/{index}.bin": _array(blob.data) for index, blob in enumerate(blobs.values())}
+        # In the same folder, or the final rename could not be atomic.
+        temporary = os.path.join(os.path.dirname(destination), f".covan-{secrets.token_hex(8)}.tmp")
+        try:
+            with open(temporary, "xb+") as file:
+                write_archive(file, manifest, binaries, jsons)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, destination)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        _sync_folder(os.path.dirname(destination))
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Find out before a long compilation whether `write` could write to ``path``; nothing is left behind.
+
+    Raises:
+        ArtifactError: it could not, and why.
+    """
+    name = os.fspath(path)
+    with (
+        _artifact_errors(name, "cannot be written", _OTHER_PATH),
+        tempfile.TemporaryFile(dir=os.path.dirname(_destination(name))),
+    ):
+        pass
+
+
+def read(path: str | os.PathLike[str]) -> Contents:
+    """Read and verify an artifact. Weights and program are mapped, not loaded: the file must not change while in use
+    (`write` never changes one: it puts a new file in its place).
+
+    Raises:
+        ArtifactError: the file is missing, damaged, foreign or from a newer version; says which.
+    """
+    name = os.fspath(path)
+    with _artifact_errors(name, "cannot be read", "Check its permissions."):
+        _refuse_nul(name)
+        mode = os.stat(name).st_mode
+        if not stat.S_ISREG(mode):  # opening a pipe would wait for ever
+            what = "a directory" if stat.S_ISDIR(mode) else "no regular file"
+            raise Refusal(f"cannot be read: it is {what}", "Give the path of a .covan file.")
+        with open(name, "rb", buffering=0) as raw:
+            manifest, jsons, binaries = read_archive(raw)
+        signature = _signature(jsons[SIGNATURE])
+        variants = tuple(
+            Variant(
+                row["target"],
+                binaries[members_of(index)[0]].data,
+                _lineage(jsons[members_of(index)[1]]),
+                row["info"],
+                row["requires"],
+                tuple(Attached.from_json(it) for it in row.get("attachments", ())),
+            )
+            for index, row in enumerate(manifest["variants"])
+        )
+        for variant in variants:
+            _check_attachments(variant, signature)
+
+    def blobs(folder: str) -> dict[str, Blob]:
+        rows = manifest[folder]
+        return {row["name"]: Blob(row["dtype"], tuple(row["shape"]), binaries[row["member"]]) for row in rows}
+
+    return Contents(
+        variants=variants,
+        signature=signature,
+        device=manifest["device"],
+        versions=manifest["versions"],
+        weights=blobs("weights"),
+        states=blobs("states"),
+    )
+
+
+@contextlib.contextmanager
+def _artifact_errors(name: str, failed: str, advice: str) -> Iterator[None]:
+    try:
+        yield
+    except Refusal as error:
+        raise ArtifactError(f"{name}: {error.reason}\n{error.advice}") from error
+    except json_checks.SchemaError as error:
+        raise ArtifactError(f"{name}: refused: {error}\nCompile the model again.") from error
+    except FileNotFoundError as error:
+        raise ArtifactError(f"{name}: no such file or folder\nCheck the path.") from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ArtifactError(f"{name}: {failed}: {reason[:1].lower()}{reason[1:]}\n{advice}") from error
+
+
+def _refuse_nul(name: str) -> None:
+    if "\0" in name:  # a ValueError from the operating system's door, otherwise
+        raise Refusal("the path holds a NUL character", _OTHER_PATH)
+
+
+def _destination(name: str) -> str:
+    """Absolute path of the file to replace: where a symbolic link points, not the link."""
+    _refuse_nul(name)
+    destination = os.path.realpath(name)
+    if os.path.isdir(destination) or not os.path.basename(name):
+        raise Refusal("cannot be written: it is a directory", "Give the path of a file, such as model.covan.")
+    if os.path.lexists(destination) and not os.path.isfile(destination):
+        raise Refusal("cannot be written: it is no regular file", _OTHER_PATH)
+    folder = os.path.dirname(destination)
+    if not os.path.isdir(folder):
+        raise Refusal(f"cannot be written: there is no folder {folder}", "Create the folder first.")
+    return destination
+
+
+def _describe(contents: Contents) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest without its members, and the other JSON members; checked as a reader would."""
+    signature = contents.signature.to_json()
+    for leaf in _leaves(signature):
+        if isinstance(leaf.get("value"), float) and not math.isfinite(leaf["value"]):
+            leaf["value"] = {"float": str(leaf["value"])}  # JSON has no infinity, models take -inf
+    try:
+        schema.check_signature(signature, signature_module.FORMAT)
+        jsons = {SIGNATURE: json_checks.dumps(signature)}
+        for index, variant in enumerate(contents.variants):
+            lineage = variant.lineage.to_json()
+            lineage_schema.check_lineage(lineage, lineage_json.FORMAT)
+            jsons[members_of(index)[1]] = json_checks.dumps(lineage)
+    except json_checks.SchemaError as error:
+        advice = "Artifacts hold tensors, numbers and text; take anything else out of the model's arguments."
+        raise Refusal(f"cannot be written: {error}", advice) from error
+    manifest = {
+        "format": FORMAT,
+        "covan": contents.versions.get("covan", __version__),
+        "device": contents.device,
+        "versions": dict(contents.versions),
+        "inputs": [_readable(leaf) for leaf in contents.signature.inputs],
+        "outputs": [_readable(leaf) for leaf in contents.signature.outputs],
+        "variants": [_variant_row(it) for it in contents.variants],
+        "weights": _rows("weights", contents.weights),
+        "states": _rows("states", contents.states),
+    }
+    return manifest, jsons
+
+
+def _variant_row(it: Variant) -> dict[str, Any]:
+    row: dict[str, Any] = {"target": it.target, "requires": dict(it.requires), "info": dict(it.info)}
+    if it.attachments:
+        row["attachments"] = [attached.to_json() for attached in it.attachments]
+    return row
+
+
+def _check_attachments(variant: Variant, signature: Signature) -> None:
+    """Attached operators are what they were when they were compiled."""
+    taps = [it.name for it in variant.attachments if it.mode == "tap"]
+    if taps != [tap.name for tap in signature.taps]:
+        raise Refusal("refused: the attachments and the program's taps differ", "Compile the model again.")
+    for it in variant.attachments:
+        try:
+            same = digest(it, variant.lineage) == it.sha256
+        except KeyError:
+            same = False
+        if not same:
+            raise Refusal(
+                f"refused: the attached operator {it.name!r} is not the one that was compiled: its SHA-256 differs",
+                "Compile the model again.",
+            )
+
+
+def _leaves(signature: Mapping[str, Any]) -> list[dict[str, Any]]:
+    taps = [leaf for tap in signature.get("taps", ()) for leaf in tap["leaves"]]
+    return [*signature["inputs"], *signature["outputs"], *taps]
+
+
+def _readable(leaf: Leaf) -> str:
+    return f"{leaf.name}: {leaf.type_string()}" if leaf.name else leaf.type_string()
+
+
+def _rows(folder: str, blobs: Mapping[str, Blob]) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "member": f"{folder}/{index}.bin", "dtype": blob.dtype, "shape": [int(n) for n in blob.shape]}
+        for index, (name, blob) in enumerate(blobs.items())
+    ]
+
+
+def _array(data: Any) -> np.ndarray[Any, Any]:
+    return np.frombuffer(data, np.uint8) if isinstance(data, bytes) else np.asarray(data)
+
+
+def _signature(row: dict[str, Any]) -> Signature:
+    schema.check_signature(row, signature_module.FORMAT)
+    for leaf in _leaves(row):
+        if isinstance(leaf.get("value"), dict):
+            leaf["value"] = float(leaf["value"]["float"])
+    try:
+        return Signature.from_json(row)
+    except RecursionError as error:
+        raise json_checks.SchemaError("signature.json is nested too deeply") from error
+
+
+def _lineage(row: dict[str, Any]) -> Lineage:
+    lineage_schema.check_lineage(row, lineage_json.FORMAT)
+    return Lineage.from_json(row)
+
+
+def _sync_folder(folder: str) -> None:
+    """Make the rename last through a power failure, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,1 @@
+"""Rewrites of the exported graph, before it is imported: what the lowerings underneath get wrong, said another way."""

@@ -1,0 +1,127 @@
+"""What became of each chain of reductions, as text and as JSON: found, fused or not and why, proved, scheduled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from covan_mlir.lineage import Action, Lineage, Site
+from covan_mlir.provenance.explain import short_files, user_frame
+from covan_mlir.provenance.fusion import FusionRecord
+
+if TYPE_CHECKING:
+    from covan_mlir.profiling.profile import Profile
+
+_INDENT = "  "
+
+
+def fusions(lineage: Lineage, actions: Iterable[Action]) -> tuple[FusionRecord, ...]:
+    """The records of the chains that perform some of the actions, in the order in which they were looked at."""
+    wanted = {action.id for action in actions}
+    return tuple(record for record in lineage.fusions if wanted & {a.id for a in actions_of(lineage, record)})
+
+
+def actions_of(lineage: Lineage, record: FusionRecord) -> tuple[Action, ...]:
+    """The actions that a chain performs, in source order."""
+    ids = {part.action for i in record.parts if (part := lineage.parts.get(i))}
+    return tuple(lineage.actions[i] for i in sorted(ids))
+
+
+def sites_of(lineage: Lineage, record: FusionRecord) -> tuple[Site, ...]:
+    """The sites that run the kernel of a chain: further ones where its loop runs in parts that are then merged."""
+    names = {record.kernel, f"{record.kernel}_merge"} if record.kernel else set()
+    return tuple(site for site in lineage.sites if site.kernel in names)
+
+
+def measured(lineage: Lineage, record: FusionRecord, profile: Profile | None) -> float | None:
+    """Seconds that the kernel of a chain took, on average over the sites that run it; None if that was not measured."""
+    seconds: dict[str, list[tuple[float, int]]] = {}
+    for site in sites_of(lineage, record):
+        if profile is not None and site.id in profile.times:
+            seconds.setdefault(site.kernel, []).append((profile.time(site) * 1e-9, profile.runs[site.id]))
+    if not seconds:
+        return None
+    return sum(sum(time for time, _ in rows) / sum(runs for _, runs in rows) for rows in seconds.values())
+
+
+def fusions_json(
+    lineage: Lineage, records: Iterable[FusionRecord], profile: Profile | None = None
+) -> list[dict[str, Any]]:
+    """The records as JSON, with the actions of each, where they stand in the source, the sites of the kernel, and what
+    was measured of it."""
+    found = []
+    for record in records:
+        frames = [(action, user_frame(action)) for action in actions_of(lineage, record)]
+        places = [
+            {"name": a.name, "op": a.op, "file": f.file if f else None, "line": f.line if f else None}
+            for a, f in frames
+        ]
+        sites = [site.id for site in sites_of(lineage, record)]
+        took = measured(lineage, record, profile)
+        found.append({**record.to_json(), "actions": places, "sites": sites, "measured_seconds": took})
+    return found
+
+
+def fusions_text(lineage: Lineage, records: Iterable[FusionRecord], profile: Profile | None = None) -> str:
+    """The records for people: one paragraph each."""
+    given = tuple(records)
+    short = short_files(f.file for action in lineage.actions for f in action.frames if not f.internal)
+    made = sum(bool(record.kernel) for record in given)
+    lines = [f"{_count(len(given), 'chain')} of reductions found; {made} in a kernel of its own"]
+    for record in given:
+        lines += ["", record.what, *(_INDENT + line for line in _paragraph(lineage, record, short, profile))]
+    return "\n".join(lines) + "\n"
+
+
+def _paragraph(lineage: Lineage, record: FusionRecord, short: dict[str, str], profile: Profile | None) -> Iterator[str]:
+    for action in actions_of(lineage, record):
+        frame = user_frame(action)
+        place = f"  {short[frame.file]}:{frame.line}" if frame else ""
+        yield f"action {action.name} ({action.op.removesuffix('.default')}){place}"
+    if record.kernel:
+        sites = [str(site.id) for site in sites_of(lineage, record)]
+        yield f"kernel {record.kernel}, site {', '.join(sites) or 'none'}"
+    else:
+        yield f"no kernel: {record.reason}"
+    if record.chain:
+        yield "chain"
+        yield from (_INDENT + line for line in record.chain)
+    for number, sweep in enumerate(record.sweeps):
+        over = f"sweep {number} over {', '.join(sweep.axes)}" if sweep.axes else f"computation {number} per row"
+        yield over + (f", because {sweep.why}" if sweep.why else "")
+        yield from (_INDENT + line for line in sweep.lines)
+    yield from _proofs(record)
+    if record.schedule:
+        yield "schedule " + " ".join(f"{key}={_value(value)}" for key, value in record.schedule.items())
+        took = measured(lineage, record, profile)
+        told = "not measured" if took is None else f"measured {_seconds(took)}"
+        yield f"predicted {_seconds(record.seconds)}; {told}"
+
+
+def _proofs(record: FusionRecord) -> Iterator[str]:
+    repairs = [certificate for certificate in record.certificates if certificate.claim.startswith("repair of ")]
+    if record.sweeps:
+        yield f"{_count(len(repairs), 'repair')} found" if repairs else "no repair is needed"
+    for refusal in record.refusals:
+        yield f"no repair: {refusal}"
+    for guard in record.guards:
+        yield f"guard on {guard}"
+    for certificate in record.certificates:
+        lines = str(certificate).split("\n")
+        yield f"certificate: {lines[0]} in {_seconds(certificate.seconds)}"
+        yield from lines[1:]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _value(value: Any) -> str:
+    return ",".join(map(_value, value)) or "-" if isinstance(value, list | tuple) else str(value)
+
+
+def _seconds(seconds: float) -> str:
+    for unit, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds / 1e-9:.3g} ns"

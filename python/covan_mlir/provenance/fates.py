@@ -1,0 +1,160 @@
+"""What became of every action: it has a fate, always."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from covan_mlir.lineage import Action, Part, Site
+from covan_mlir.provenance.relation import Identity, Source
+
+Kind = Literal["dispatched", "folded", "merged", "view", "dead"]
+DECOMPOSE = "decompose"
+_ORDER: tuple[Kind, ...] = ("dispatched", "folded", "merged", "view", "dead")
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of an action or a part.
+
+    Attributes:
+        kind: ``dispatched``: sites compute it; ``view``: it only changed how sites index; ``folded``: its value is a
+            constant, made when the program was compiled or loaded; ``merged``: its value is another's; ``dead``:
+            nobody needs it.
+        sites: ids of the sites that compute it; index by it; read the constant; or compute the twin.
+        decided_by: the step of the pipeline that decided.
+        twin: of a merged one: id of the action (or part) that has the same value.
+    """
+
+    kind: Kind
+    sites: tuple[int, ...]
+    decided_by: str
+    twin: int | None = None
+
+
+def part_fates(
+    source: Source,
+    sites: Sequence[Site],
+    live: Iterable[int],
+    history: Sequence[tuple[str, Mapping[int, Any]]],
+    identity: Identity,
+) -> dict[int, Fate]:
+    """The fate of every part.
+
+    Args:
+        sites: with what they perform, view and fold.
+        live: parts that the results need.
+        history: see `covan_mlir.lowering.history`.
+        identity: whether a part gives back one of its inputs.
+    """
+    performed = _sites((site.id, site.parts) for site in sites)
+    viewed = _sites((site.id, site.views) for site in sites)
+    folded = _sites((site.id, site.folds) for site in sites)
+    needed = set(live)
+    gone = vanished(history, source.parts)
+    last = history[-1][0] if history else ""
+    fates: dict[int, Fate] = {}
+    for index in sorted(source.parts):
+        part = source.parts[index]
+        at = gone.get(index, last)
+        if index not in needed:
+            fates[index] = Fate("dead", (), at)
+        elif index in performed:
+            fates[index] = Fate("dispatched", performed[index], last)
+        elif source.constant[index] and not part.view and index in folded:
+            # Before twins: equal constants are read where each is needed, not where the first one is.
+            fates[index] = Fate("folded", folded[index], at)
+        elif part.twin != index and fates[part.twin].kind != "dead":
+            fates[index] = Fate("merged", fates[part.twin].sites, at, part.twin)
+        elif source.constant[index] and not part.view:
+            fates[index] = Fate("folded", (), at)
+        elif (
+            not part.view
+            and identity(index)
+            # none when it gives back an argument or a weight
+            and (kept := next((i for i in part.inputs if source.parts[i].types == part.types), None)) is not None
+        ):
+            fates[index] = Fate("merged", viewed.get(index) or fates[kept].sites, at, kept)
+        else:  # also what others now write straight to its place
+            seen = {*viewed.get(index, ()), *folded.get(index, ())}
+            seen = seen or {site for i in part.inputs for site in fates[i].sites}
+            fates[index] = Fate("view", tuple(sorted(seen)), at)
+    _place_at_readers(source, fates)
+    return fates
+
+
+def _place_at_readers(source: Source, fates: dict[int, Fate]) -> None:
+    """What no site is known to read or to index by is found where its readers are.
+
+    A constant that became part of another constant, or a view of one, stands in no dispatch of its own.
+    """
+    readers: dict[int, set[int]] = {}
+    for index in sorted(source.parts, reverse=True):
+        fate = fates[index]
+        if not fate.sites and fate.kind in ("folded", "view", "merged"):
+            fates[index] = fate = replace(fate, sites=tuple(sorted(readers.get(index, ()))))
+        if fate.kind != "dead":
+            for i in source.parts[index].inputs:
+                readers.setdefault(i, set()).update(fate.sites)
+
+
+def action_fates(actions: Sequence[Action], fates: Mapping[int, Fate]) -> list[Fate]:
+    """The fate of each action: the strongest of its parts', with the sites of all."""
+    owner = {part.id: action.id for action in actions for part in action.parts}
+    found: list[Fate] = []
+    for action in actions:
+        found.append(_of_parts(action.parts, fates, owner) if action.parts else _without_parts(action, found))
+    return found
+
+
+def _of_parts(parts: Sequence[Part], fates: Mapping[int, Fate], owner: Mapping[int, int]) -> Fate:
+    kind = min((fates[p.id].kind for p in parts), key=_ORDER.index)
+    leading = [fates[p.id] for p in parts if fates[p.id].kind == kind]
+    sites = tuple(sorted({site for p in parts for site in fates[p.id].sites}))
+    twin = owner.get(leading[0].twin) if kind == "merged" and leading[0].twin is not None else None
+    return Fate(kind, sites, leading[-1].decided_by, twin)
+
+
+def _without_parts(action: Action, before: Sequence[Fate]) -> Fate:
+    """Decomposition found nothing to do: the action gives back what it is given, or nobody needs it."""
+    if not action.live:
+        return Fate("dead", (), DECOMPOSE)
+    source = next(iter(action.inputs), None)
+    sites = before[source].sites if source is not None else ()
+    if action.view or source is None:
+        return Fate("view", sites, DECOMPOSE)
+    return Fate("merged", sites, DECOMPOSE, source)
+
+
+def live_parts(parts: Mapping[int, Part], results: Iterable[int]) -> set[int]:
+    """Parts that the program's results need."""
+    needed: set[int] = set()
+    stack = list(results)
+    while stack:
+        part = stack.pop()
+        if part not in needed:
+            needed.add(part)
+            stack.extend(parts[part].inputs)
+    return needed
+
+
+def vanished(history: Sequence[tuple[str, Mapping[int, Any]]], parts: Iterable[int]) -> dict[int, str]:
+    """The step after which no operation carried a part any more, for those of ``parts`` that vanished."""
+    found: dict[int, str] = dict.fromkeys(parts, history[0][0]) if history else {}
+    for step, changed in history:
+        for part, names in changed.items():
+            index = int(part)
+            if names is None:
+                found[index] = step
+            else:
+                found.pop(index, None)
+    return found
+
+
+def _sites(rows: Iterable[tuple[int, Iterable[int]]]) -> dict[int, tuple[int, ...]]:
+    found: dict[int, set[int]] = {}
+    for site, parts in rows:
+        for part in parts:
+            found.setdefault(part, set()).add(site)
+    return {part: tuple(sorted(ids)) for part, ids in found.items()}

@@ -1,0 +1,66 @@
+"""What was decided about each chain of reductions of a program, and why: kept in the lineage, printed by explain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from covan_mlir.fred.certificate import Certificate
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One loop of a kernel over some axes.
+
+    Attributes:
+        why: why it is not part of the sweep before it; empty for the first.
+        lines: what it computes, as formulas (`covan_mlir.fred.forms` says what names with suffixes mean).
+    """
+
+    axes: tuple[str, ...]
+    why: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FusionRecord:
+    """A chain that was found, and what became of it.
+
+    Attributes:
+        what: the chain in a few words.
+        parts: ids of the source's parts that it performs.
+        kernel: name of its kernel; empty if it has none.
+        reason: why it has none; empty if it has one.
+        chain: its steps, as formulas.
+        sweeps: the loops that compute it, as far as they were derived.
+        certificates: proofs of the repairs and rewrites that the sweeps rest on.
+        refusals: reductions that cannot run in the sweep of one that they depend on, and why.
+        guards: statistics with a guard, each with the row that shows that it is needed.
+        schedule: how the kernel is laid out (`covan_mlir.lowering.kernels.cpu.schedule.Schedule` for CPUs).
+        seconds: predicted time of the kernel; 0 if it has none.
+    """
+
+    what: str
+    parts: tuple[int, ...]
+    kernel: str = ""
+    reason: str = ""
+    chain: tuple[str, ...] = ()
+    sweeps: tuple[Sweep, ...] = ()
+    certificates: tuple[Certificate, ...] = ()
+    refusals: tuple[str, ...] = ()
+    guards: tuple[str, ...] = ()
+    schedule: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> FusionRecord:
+        """The inverse of `to_json`."""
+        texts = {key: tuple(row[key]) for key in ("parts", "chain", "refusals", "guards")}
+        sweeps = [Sweep(tuple(s["axes"]), s["why"], tuple(s["lines"])) for s in row["sweeps"]]
+        certificates = map(Certificate.from_json, row["certificates"])
+        return cls(**{**row, **texts, "sweeps": tuple(sweeps), "certificates": tuple(certificates)})
