@@ -9,10 +9,10 @@ import numpy as np
 
 from covan_mlir.lowering.kernels.cpu.builder import Code, Value
 from covan_mlir.lowering.kernels.cpu.functions import fma
-from covan_mlir.lowering.kernels.cpu.machine import Machine
 from covan_mlir.lowering.kernels.cpu.schedule import Schedule
 from covan_mlir.lowering.kernels.cpu.standalone import Alone
 from covan_mlir.lowering.kernels.kernel import Kernel, Operand
+from covan_mlir.machine.description import Machine
 
 _CHAINS = 24
 _STEPS = 400_000

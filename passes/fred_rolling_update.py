@@ -72,7 +72,7 @@ class FredRollingUpdate:
 
 def is_rows(chain: Chain) -> bool:
     """Whether all reductions run over the same axes."""
-    return len({frozenset(step.over) for step in chain.reductions}) <= 1
+    return chain.single_domain or not chain.reductions
 
 
 def chains(op: ir.Operation, *names: str) -> Iterator[ir.Operation]:

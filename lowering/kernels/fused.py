@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from covan_mlir.fred.chain import Chain
@@ -70,7 +70,7 @@ class Fusion:
         return found
 
     def _plain(self, chain: Chain) -> Chain:
-        return demoted(untraced(chain)) if self.narrow else untraced(chain)
+        return demoted(chain.untraced) if self.narrow else chain.untraced
 
     def wants(self, chain: Chain) -> bool:
         """Whether there is a kernel for a chain; remembers and logs why not."""
@@ -242,11 +242,6 @@ def _functions(module: Any) -> Iterator[Any]:
     for view in module.body.operations:
         if view.operation.name == "func.func" and len(view.operation.regions[0].blocks):
             yield view.operation
-
-
-def untraced(chain: Chain) -> Chain:
-    """The chain without what it comes from."""
-    return replace(chain, steps=tuple(replace(step, trace=frozenset()) for step in chain.steps))
 
 
 def describe(chain: Chain) -> str:

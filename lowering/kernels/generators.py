@@ -6,13 +6,13 @@ import re
 from dataclasses import replace
 
 from covan_mlir.lowering.kernels.cpu.generator import kernel as cpu_kernel
-from covan_mlir.lowering.kernels.cpu.machine import PRESETS, Machine, host
 from covan_mlir.lowering.kernels.cuda.generator import cuda_generator
 from covan_mlir.lowering.kernels.fused import Generator
 from covan_mlir.lowering.kernels.vulkan.device import device
 from covan_mlir.lowering.kernels.vulkan.generator import kernel as vulkan_kernel
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.targets.resolve import ExecutableTarget, executable_target
+from covan_mlir.machine.description import PRESETS, Machine, host
 
 _HOST = "--iree-llvmcpu-target-cpu=host"
 

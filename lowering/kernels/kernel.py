@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from covan_mlir.fred.chain import Chain
-from covan_mlir.lowering.kernels.cpu.schedule import Schedule, nominal
+from covan_mlir.lowering.kernels.cpu.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Kernel:
     @property
     def elements(self) -> int:
         """Elements that its steps compute, with nominal sizes where they are known at run time only."""
-        sizes = {axis.name: axis.size for axis in nominal(self.chain).axes}
+        sizes = self.chain.nominal.known_sizes
         return sum(prod(sizes[axis] or 0 for axis in step.axes) for step in self.chain.steps)
 
     @property

@@ -31,13 +31,13 @@ from torch import Tensor
 from covan_mlir.fred.chain import Axis, Chain, Input
 from covan_mlir.fred.fuse import fuse
 from covan_mlir.lowering.kernels.cpu.generate import generate
-from covan_mlir.lowering.kernels.cpu.machine import PRESETS, Machine, host
 from covan_mlir.lowering.kernels.cpu.schedule import stack
 from covan_mlir.lowering.kernels.cpu.standalone import Alone, compile_text, program
 from covan_mlir.lowering.kernels.kernel import Kernel, Refusal
 from covan_mlir.lowering.kernels.reductions.redundant_precision import without_twins
 from covan_mlir.lowering.kernels.reductions.roles import roles
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
+from covan_mlir.machine.description import PRESETS, Machine, host
 
 MACHINE = dataclasses.replace(host(), cores=2)
 LENGTHS = (1, 15, 16, 17, 1023)

@@ -26,8 +26,8 @@ from covan_mlir.fred.expression import Apply, Const, Expr, Read
 from covan_mlir.fred.forms import Fusion, Repair, Rolling, Update
 from covan_mlir.fred.fuse import fuse
 from covan_mlir.lowering.kernels.cpu.generate import generate
-from covan_mlir.lowering.kernels.cpu.machine import PRESETS
 from covan_mlir.lowering.kernels.kernel import Kernel
+from covan_mlir.machine.description import PRESETS
 from covan_mlir.passes.registry import parse_pipeline
 
 NAMES = ("softmax", "cross_entropy", "weighted_variance", "layer_norm", "largest_normalised", "norm_linear", "cosine")

@@ -25,7 +25,7 @@ from covan_mlir import CompileOptions, Executable, InputError, Profile, ProfileE
 from covan_mlir.artifacts import artifact
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.lineage import Action, Frame, Lineage, Part, Site
-from covan_mlir.profiling import machine
+from covan_mlir.machine import measured
 from covan_mlir.profiling.costs import Costs
 from covan_mlir.profiling.join import Event, join
 from covan_mlir.profiling.profile import By
@@ -63,8 +63,8 @@ class Net(nn.Module):
 HEAVY = Heavy.forward.__code__.co_firstlineno + 1
 NET = Net()
 X = torch.randn(256, 64)
-CEILINGS = machine.Machine(1e12, 1e11, 2)
-MEASURE = machine._measure
+CEILINGS = measured.Machine(1e12, 1e11, 2)
+MEASURE = measured._measure
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def _quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Ceilings that need not be measured."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr(machine, "_measure", lambda threads: CEILINGS)
+        patch.setattr(measured, "_measure", lambda threads: CEILINGS)
         yield
 
 
@@ -275,7 +275,7 @@ def test_kernels_that_run_at_once_share_their_time() -> None:
 
 def test_shared_sites_are_divided_by_estimate() -> None:
     it = lineage([("k", (0, 1)), ("s", (2,))])
-    profile = made(it, [call("k", "s", start=1000)], ceilings=machine.Machine(1e9, 1e9, 1))
+    profile = made(it, [call("k", "s", start=1000)], ceilings=measured.Machine(1e9, 1e9, 1))
     # at 1 G each: FLOPs of the product 2·8·32·16, for 4·(8·32 + 32·16) bytes; of the bias 8·16, for 4·(16 + 8·16)
     product, bias = 8192, 576
     assert profile.shares(0) == pytest.approx({0: product / (product + bias), 1: bias / (product + bias)})
@@ -407,14 +407,14 @@ def test_events_of_a_recording() -> None:
 
 def test_the_machine_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(machine, "_measure", MEASURE)
-    first = machine.measured(1)
+    monkeypatch.setattr(measured, "_measure", MEASURE)
+    first = measured.measured(1)
     assert 1e8 < first.bandwidth < 1e13
     assert 1e8 < first.flops < 1e14
-    assert machine.measured(1) == first
-    monkeypatch.setattr(machine, "_measure", lambda threads: machine.Machine(2 * first.flops, 1.0, threads))
-    assert machine.measured(1, again=True) == machine.Machine(2 * first.flops, first.bandwidth, 1)
-    assert machine.measured(1).flops == 2 * first.flops
+    assert measured.measured(1) == first
+    monkeypatch.setattr(measured, "_measure", lambda threads: measured.Machine(2 * first.flops, 1.0, threads))
+    assert measured.measured(1, again=True) == measured.Machine(2 * first.flops, first.bandwidth, 1)
+    assert measured.measured(1).flops == 2 * first.flops
 
 
 # ---- other devices, and the command line -----------------------------------------------------------------------------

@@ -10,10 +10,10 @@ from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.fred.fuse import fuse
 from covan_mlir.lowering.kernels.cpu.generate import refused
-from covan_mlir.lowering.kernels.cpu.machine import PRESETS, Machine, host
-from covan_mlir.lowering.kernels.cpu.schedule import Schedule, legal_schedules, nominal, predict
+from covan_mlir.lowering.kernels.cpu.schedule import Schedule, legal_schedules, predict
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.roles import Roles, roles
+from covan_mlir.machine.description import PRESETS, Machine, host
 
 
 class IllegalError(ValueError):
@@ -69,11 +69,11 @@ def choice(chain: Chain, machine: Machine, fusion: Fusion | None = None) -> Choi
     """
     if (reason := refused(chain)) is not None:
         return reason
-    if len({frozenset(step.over) for step in chain.reductions}) == 1:
-        return Choice(nominal(chain), machine, None)
+    if chain.single_domain:
+        return Choice(chain.nominal, machine, None)
     fusion = fusion or fuse(chain)
     try:
-        return Choice(nominal(fusion.chain), machine, roles(fusion))
+        return Choice(fusion.chain.nominal, machine, roles(fusion))
     except UnsupportedError as error:
         return str(error)
 

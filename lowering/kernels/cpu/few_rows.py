@@ -26,7 +26,6 @@ from covan_mlir.lowering.kernels.cpu.evaluator import (
     inputs,
     narrow,
 )
-from covan_mlir.lowering.kernels.cpu.machine import bits
 from covan_mlir.lowering.kernels.cpu.merge import PART, part_dtype, part_name
 from covan_mlir.lowering.kernels.cpu.schedule import Schedule
 from covan_mlir.lowering.kernels.cpu.tiles import padded
@@ -34,6 +33,7 @@ from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.masks import Span
 from covan_mlir.lowering.kernels.reductions.plan import Pass, counted, plan, row_steps
 from covan_mlir.lowering.kernels.reductions.roles import Roles
+from covan_mlir.machine.elements import bits
 
 LINE = 64
 """Bytes of a cache line, or a divisor of them."""

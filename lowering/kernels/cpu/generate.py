@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from math import prod
 
 from covan_mlir.fred.chain import Chain
-from covan_mlir.fred.expression import reads
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.fred.fuse import fuse
 from covan_mlir.lowering.kernels.cpu.builder import Code, joined
 from covan_mlir.lowering.kernels.cpu.few_rows import KeyWriter
-from covan_mlir.lowering.kernels.cpu.machine import Machine, bits
 from covan_mlir.lowering.kernels.cpu.many_rows import QueryWriter
 from covan_mlir.lowering.kernels.cpu.merge import MergeWriter, part_operands, read_after
 from covan_mlir.lowering.kernels.cpu.rows import RowWriter
-from covan_mlir.lowering.kernels.cpu.schedule import Schedule, contractions, nominal, predict, stack
+from covan_mlir.lowering.kernels.cpu.schedule import Schedule, contractions, predict, stack
 from covan_mlir.lowering.kernels.cpu.schedule import rows as rows_template
 from covan_mlir.lowering.kernels.cpu.team_functions import ARCHITECTURES
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Dispatch, Kernel, Operand, Refusal
 from covan_mlir.lowering.kernels.reductions.redundant_precision import without_twins
 from covan_mlir.lowering.kernels.reductions.roles import Roles, roles
+from covan_mlir.machine.description import Machine
+from covan_mlir.machine.elements import bits
 
 
 def operands(chain: Chain) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
@@ -34,11 +34,6 @@ def operands(chain: Chain) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
         return Operand(name, shape, value.dtype, tuple(axis for axis, size in sizes.items() if size is None))
 
     return tuple(made(value.name) for value in chain.inputs), tuple(made(name) for name in chain.outputs)
-
-
-def extents(chain: Chain) -> tuple[str, ...]:
-    """The axes whose sizes are known at run time only."""
-    return tuple(axis.name for axis in chain.axes if axis.size is None)
 
 
 def refused(chain: Chain) -> str | None:
@@ -75,14 +70,14 @@ def generate(
     """
     if (reason := refused(chain)) is not None:
         return Refusal(reason)
-    unknown = extents(chain)
-    typical = nominal(chain)
-    sizes = {axis.name: axis.size or 0 for axis in typical.axes}
+    unknown = chain.extents
+    typical = chain.nominal
+    sizes = typical.known_sizes
     inputs, outputs = operands(chain)
     team = made is Code and machine.architecture in ARCHITECTURES
     several: tuple[Dispatch, ...] = ()
     try:
-        if len({frozenset(step.over) for step in chain.reductions}) == 1:
+        if chain.single_domain:
             chain, typical = without_twins(chain), without_twins(typical)
             schedule = schedule or rows_template(typical, machine)
             code = made(name, inputs, outputs, schedule.lanes, unknown, team=team)
@@ -93,12 +88,12 @@ def generate(
         else:
             fusion = fusion or fuse(chain)
             found = roles(fusion)
-            schedule = schedule or contractions(nominal(fusion.chain), machine, found)
+            schedule = schedule or contractions(fusion.chain.nominal, machine, found)
             if (reason := _not_laid_out(chain, found, schedule)) is not None:
                 return Refusal(reason)
             left = part_operands(found, chain.sizes, schedule.split) if schedule.split > 1 else ()
             code = made(name, inputs, left or outputs, schedule.lanes, unknown, team=team)
-            if (needed := stack(nominal(fusion.chain), machine, schedule, found)) > machine.stack:
+            if (needed := stack(fusion.chain.nominal, machine, schedule, found)) > machine.stack:
                 return Refusal(f"its tiles take {needed} bytes of stack, of which there are {machine.stack}")
             shape = KeyWriter if schedule.shape == "keys" else QueryWriter
             writer: KeyWriter | QueryWriter = shape(code, fusion, {**sizes, **code.extents}, schedule, found)
@@ -109,7 +104,7 @@ def generate(
                     text, Dispatch(name, inputs, left), outputs, fusion, sizes, schedule, found, made, team
                 )
             flops = int(
-                _flops(fusion.chain, sizes)
+                fusion.chain.nominal.contraction_flops
                 * writer.span.share(max(found.free, key=lambda a: sizes[a], default=None), sizes)
             )
     except UnsupportedError as error:
@@ -126,7 +121,7 @@ def _not_laid_out(chain: Chain, found: Roles, schedule: Schedule) -> str | None:
     needed = {axis for step in found.inner for axis in step.over}
     needed |= {found.wide} if found.wide else set()
     needed |= {*found.free} if schedule.shape == "keys" else set()
-    unknown = [axis for axis in extents(chain) if axis in needed]
+    unknown = [axis for axis in chain.extents if axis in needed]
     return f"the sizes of {', '.join(unknown)} are only known at run time" if unknown else None
 
 
@@ -148,17 +143,7 @@ def _merged(
     wanted = read_after(fusion, found)
     read = (*(value for value in first.inputs if value.name in wanted), *first.outputs)
     second = Dispatch(f"{first.name}_merge", read, outputs)
-    code = made(second.name, read, outputs, schedule.lanes, extents(fusion.chain), team=team)
+    code = made(second.name, read, outputs, schedule.lanes, fusion.chain.extents, team=team)
     writer = MergeWriter(code, fusion, {**sizes, **code.extents}, schedule, found, split)
     merging = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))
     return joined(text, merging), (first, second)
-
-
-def _flops(chain: Chain, sizes: Mapping[str, int]) -> int:
-    # Multiply-adds of the contractions: reductions of a product over more positions than either factor has.
-    total = 0
-    for step in chain.reductions:
-        axes = {*step.axes, *step.over}
-        if any(axes - set(chain.values[name].axes) for name in reads(step.expr)):
-            total += 2 * prod(sizes[axis] for axis in axes)
-    return total

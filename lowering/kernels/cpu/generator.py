@@ -8,10 +8,10 @@ from functools import lru_cache
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.fuse import fuse
 from covan_mlir.lowering.kernels.cpu.generate import generate
-from covan_mlir.lowering.kernels.cpu.machine import Machine
 from covan_mlir.lowering.kernels.cpu.profitability import rates
 from covan_mlir.lowering.kernels.kernel import Kernel, Refusal
 from covan_mlir.lowering.kernels.reductions.profitability import does_not_pay
+from covan_mlir.machine.description import Machine
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ def kernel(machine: Machine, always: bool, chain: Chain, name: str) -> Kernel | 
         always: also where it is not predicted to pay.
     """
     try:
-        same = len({frozenset(step.over) for step in chain.reductions}) == 1
+        same = chain.single_domain
         made = generate(chain, machine, fusion=None if same else fuse(chain), name=name)
     except Exception as error:  # a program can do without, and must not fail for it
         log.warning("code generation failed", exc_info=True)

@@ -6,8 +6,8 @@ Its contractions are vectorised; its other reductions take one element after the
 
 from __future__ import annotations
 
-from covan_mlir.lowering.kernels.cpu.machine import Machine
 from covan_mlir.lowering.kernels.reductions.profitability import Rates
+from covan_mlir.machine.description import Machine
 
 DISPATCH = 1e-6
 """Seconds that a dispatch takes besides its work."""

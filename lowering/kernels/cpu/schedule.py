@@ -8,10 +8,11 @@ from itertools import product
 from math import prod
 from typing import Literal
 
-from covan_mlir.fred.chain import Axis, Chain
-from covan_mlir.lowering.kernels.cpu.machine import Machine, bits
+from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.reductions.roles import Roles
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps, cost
+from covan_mlir.machine.description import Machine
+from covan_mlir.machine.elements import bits
 
 Shape = Literal["rows", "columns", "queries", "keys"]
 """Which shape of code: lanes along a reduced trailing axis; lanes along a kept axis; lanes along the rows of a chain
@@ -51,16 +52,6 @@ class Schedule:
     ahead: bool = False
 
 
-NOMINAL = 1024
-"""What schedules and predictions take a size for that is known at run time only."""
-
-
-def nominal(chain: Chain) -> Chain:
-    """The chain with a size for every axis."""
-    axes = tuple(Axis(axis.name, NOMINAL if axis.size is None else axis.size) for axis in chain.axes)
-    return chain if axes == chain.axes else replace(chain, axes=axes)
-
-
 def lanes(chain: Chain, machine: Machine) -> int:
     """Elements per vector: of f64 where the chain reads it, else of f32; what is then computed in f64 takes two."""
     dtypes = {value.dtype for value in chain.inputs}
@@ -69,7 +60,7 @@ def lanes(chain: Chain, machine: Machine) -> int:
 
 def rows(chain: Chain, machine: Machine) -> Schedule:
     """Template for chains whose reductions all run over the same axes."""
-    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    sizes = chain.known_sizes
     sweeps = Sweeps(chain)
     widest = max(chain.inputs, key=lambda value: len(value.axes))
     lane, width = widest.axes[-1], lanes(chain, machine)
@@ -109,7 +100,7 @@ ROW_GROUP = 32
 
 def queries(chain: Chain, machine: Machine, found: Roles) -> Schedule:
     """Template for chains with contractions and many rows."""
-    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    sizes = chain.known_sizes
     width = lanes(chain, machine)
     lane = max(found.free, key=lambda axis: sizes[axis])
     # Half of the registers accumulate; groups of some 32 rows read keys often enough from cache, and leave out what
@@ -137,7 +128,7 @@ def queries(chain: Chain, machine: Machine, found: Roles) -> Schedule:
 
 def keys(chain: Chain, machine: Machine, found: Roles) -> Schedule:
     """Template for chains with contractions and few rows."""
-    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    sizes = chain.known_sizes
     width = lanes(chain, machine)
     rows = prod(sizes[axis] for axis in found.free)
     features = sizes[found.wide] if found.wide else 1
@@ -159,7 +150,7 @@ def keys(chain: Chain, machine: Machine, found: Roles) -> Schedule:
 
 def _streamed(chain: Chain, found: Roles) -> int:
     """Bytes of the inputs that the loop streams."""
-    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    sizes = chain.known_sizes
     streamed = [value for value in chain.inputs if found.stream in value.axes]
     return sum(prod(sizes[axis] for axis in value.axes) * bits(value.dtype) // 8 for value in streamed)
 
@@ -174,7 +165,7 @@ def parts(chain: Chain, machine: Machine, found: Roles, block: int) -> int:
     Without enough groups of rows that share their keys, cores would be idle. Reading the streamed inputs is what a
     group takes; from the last cache it is faster than from memory.
     """
-    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    sizes = chain.known_sizes
     groups = prod(sizes[axis] for axis in found.rows if axis not in found.free)
     longest = -(-sizes[found.stream] // block)
     if found.stage.split is None or longest == 1:
@@ -195,14 +186,14 @@ FEW_ROWS = 8
 
 def contractions(chain: Chain, machine: Machine, found: Roles) -> Schedule:
     """Template for chains with contractions."""
-    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    sizes = chain.known_sizes
     few = prod(sizes[axis] for axis in found.free) <= FEW_ROWS
     return (keys if few else queries)(chain, machine, found)
 
 
 def predict(chain: Chain, machine: Machine, schedule: Schedule) -> float:
     """Seconds that a chain takes: what moves, or what is computed, whichever takes longer."""
-    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    sizes = chain.known_sizes
     moved = sum(
         prod(sizes[a] for a in chain.values[name].axes) * bits(chain.values[name].dtype) // 8
         for name in (*(value.name for value in chain.inputs), *chain.outputs)
@@ -244,7 +235,7 @@ def legal_schedules(chain: Chain, machine: Machine, found: Roles | None = None) 
 
 
 def _fits(chain: Chain, machine: Machine, schedule: Schedule, found: Roles | None) -> bool:
-    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    sizes = chain.known_sizes
     held = schedule.unroll * schedule.vectors
     if schedule.shape == "rows":
         kept = prod(n for a, n in sizes.items() if a not in Sweeps(chain).over)
@@ -258,7 +249,7 @@ def _fits(chain: Chain, machine: Machine, schedule: Schedule, found: Roles | Non
 
 def stack(chain: Chain, machine: Machine, schedule: Schedule, found: Roles) -> int:
     """Bytes of scratch of a chain with contractions, with one value kept per row and position."""
-    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    sizes = chain.known_sizes
     features = sizes[found.wide] if found.wide else 0
     depth = sum(sizes[axis] for step in found.inner for axis in step.over)
     element = bits("f64" if schedule.lanes < machine.lanes("f32") else "f32") // 8

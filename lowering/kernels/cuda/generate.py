@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from math import prod
 
 from covan_mlir.fred.chain import Chain
-from covan_mlir.fred.expression import reads
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.fred.fuse import fuse
-from covan_mlir.lowering.kernels.cpu.generate import extents, operands, refused
-from covan_mlir.lowering.kernels.cpu.machine import bits
+from covan_mlir.lowering.kernels.cpu.generate import operands, refused
 from covan_mlir.lowering.kernels.cuda.device import Device
 from covan_mlir.lowering.kernels.cuda.kernel import CudaKernel
 from covan_mlir.lowering.kernels.cuda.layout import Roles, roles
@@ -22,6 +19,7 @@ from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Operand
 from covan_mlir.lowering.kernels.reductions.hoist import Names as Axes
 from covan_mlir.lowering.kernels.reductions.redundant_precision import without_twins
+from covan_mlir.machine.elements import bits
 
 
 def analysed(chain: Chain, fusion: Fusion | None = None) -> tuple[Fusion, Roles, Problem]:
@@ -32,11 +30,11 @@ def analysed(chain: Chain, fusion: Fusion | None = None) -> tuple[Fusion, Roles,
     """
     if (reason := refused(chain)) is not None:
         raise UnsupportedError(reason)
-    if unknown := extents(chain):
+    if unknown := chain.extents:
         raise UnsupportedError(f"the sizes of {', '.join(unknown)} are only known at run time")
-    fusion = fusion or fuse(without_twins(chain) if _same(chain) else chain)
+    fusion = fusion or fuse(without_twins(chain) if chain.single_domain else chain)
     found = roles(fusion)
-    sizes = {axis.name: axis.size or 0 for axis in chain.axes}
+    sizes = chain.known_sizes
     loop = found.loops[0]
     writes = any(stage.writes for stage in found.stages)
     span = Span(fusion, found, loop, Axes(fusion.chain, moments(loop)), sizes, writes)
@@ -52,7 +50,7 @@ def schedules(chain: Chain, device: Device, fusion: Fusion | None = None) -> lis
     """
     fusion, found, task = analysed(chain, fusion)
     made = configs(task, device)
-    if found.wide or found.inner or not _same(fusion.source):
+    if found.wide or found.inner or not fusion.source.single_domain:
         made = [one for one in made if one.shape != "whole"]
     return made
 
@@ -82,12 +80,12 @@ def generate(
         if not (known := schedules(chain, device, fusion)):
             raise UnsupportedError(f"no tiles of it fit {device.name}")
         schedule = known[0]
-    sizes = {axis.name: axis.size or 0 for axis in chain.axes}
+    sizes = chain.known_sizes
     inputs, outputs = operands(chain)
     names = {step.name: step.name for step in (*chain.inputs, *chain.steps, *fusion.chain.steps)} | dict(actions or {})
     launches = Writer(name, fusion, found, schedule, sizes, names).launches()
     moved = sum(prod(operand.shape) * bits(operand.dtype) // 8 for operand in (*inputs, *outputs))
-    flops = int(_flops(fusion.chain, sizes) * task.share)
+    flops = int(fusion.chain.contraction_flops * task.share)
     return CudaKernel(
         name, launches, inputs, outputs, chain, device, schedule, seconds(task, device, schedule), flops, moved
     )
@@ -96,18 +94,3 @@ def generate(
 def _operands(chain: Chain, names: Iterable[str]) -> tuple[Operand, ...]:
     values = [chain.values[name] for name in names]
     return tuple(Operand(v.name, tuple(chain.sizes[axis] or 0 for axis in v.axes), v.dtype) for v in values)
-
-
-@lru_cache(256)
-def _same(chain: Chain) -> bool:
-    return len({frozenset(step.over) for step in chain.reductions}) == 1
-
-
-def _flops(chain: Chain, sizes: Mapping[str, int]) -> int:
-    # Multiply-adds of the contractions: reductions of a product over more positions than either factor has.
-    total = 0
-    for step in chain.reductions:
-        axes = {*step.axes, *step.over}
-        if any(axes - set(chain.values[name].axes) for name in reads(step.expr)):
-            total += 2 * prod(sizes[axis] for axis in axes)
-    return total

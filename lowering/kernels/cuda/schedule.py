@@ -10,9 +10,9 @@ from math import prod
 from typing import Literal
 
 from covan_mlir.fred.chain import Chain
-from covan_mlir.lowering.kernels.cpu.machine import bits
 from covan_mlir.lowering.kernels.cuda.device import Device
 from covan_mlir.lowering.kernels.cuda.layout import Roles, power_of_two
+from covan_mlir.machine.elements import bits
 
 Shape = Literal["whole", "loop"]
 """Whether a program holds whole rows, or goes over them in blocks with the derived repairs."""
@@ -94,7 +94,7 @@ class Problem:
 
 def problem(chain: Chain, roles: Roles, share: float = 1.0) -> Problem:
     """What a fused chain asks of a schedule."""
-    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    sizes = chain.known_sizes
     streamed = [v for v in chain.inputs if set(roles.stream) & set(v.axes)]
     doubles = any(step.dtype == "f64" for step in chain.reductions)
     deep = [prod(sizes[a] for a in step.over) for step in roles.inner]
@@ -144,7 +144,7 @@ def registers(task: Problem, device: Device, schedule: Schedule) -> float:
 
 def seconds(task: Problem, device: Device, schedule: Schedule) -> float:
     """Predicted time: the longest of products, exponentials and what moves, as far as programs fill the device."""
-    sizes = {axis.name: axis.size or 1 for axis in task.chain.axes}
+    sizes = task.chain.known_sizes
     moved: float = sum(
         prod(sizes[a] for a in task.chain.values[name].axes) * bits(task.chain.values[name].dtype) // 8
         for name in (*(v.name for v in task.chain.inputs), *task.chain.outputs)
@@ -225,7 +225,7 @@ def _candidates(task: Problem, device: Device) -> Iterator[Schedule]:
         return
     halves = task.bytes == 2
     base = Schedule("loop", (), 1, 16, fold=halves, backwards=task.share < 1)
-    sizes = {axis.name: axis.size or 1 for axis in task.chain.axes}
+    sizes = task.chain.known_sizes
     parts = _parts(task, device)
     if task.shared_rows <= 2:
         # A row or two do not fill matrix instructions.
@@ -259,7 +259,7 @@ def _parts(task: Problem, device: Device) -> list[int]:
 
 
 def _rows(task: Problem, device: Device) -> Iterator[Schedule]:
-    sizes = {axis.name: axis.size or 1 for axis in task.chain.axes}
+    sizes = task.chain.known_sizes
     widest = max(task.chain.inputs, key=lambda v: len(v.axes))
     strided = widest.axes[-1] not in task.roles.stream
     whole = power_of_two(task.length)

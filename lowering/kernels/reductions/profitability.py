@@ -10,9 +10,8 @@ from math import prod
 
 from covan_mlir.fred.chain import Chain, Map, Reduce
 from covan_mlir.fred.expression import reads
-from covan_mlir.lowering.kernels.cpu.machine import bits
-from covan_mlir.lowering.kernels.cpu.schedule import nominal
 from covan_mlir.lowering.kernels.reductions.sweeps import cost
+from covan_mlir.machine.elements import bits
 
 LEAST = 0.5e-6
 """Seconds that a kernel must save in a call to be worth the time that it takes to compile."""
@@ -43,7 +42,7 @@ def does_not_pay(chain: Chain, rates: Rates, seconds: float, dispatches: int = 1
     Args:
         seconds: that the kernel is predicted to take, besides what its dispatches take.
     """
-    chain = nominal(chain)
+    chain = chain.nominal
     own = rates.dispatch * dispatches + seconds
     theirs = compiled(chain, rates)
     if theirs - own >= LEAST:
@@ -57,7 +56,7 @@ def does_not_pay(chain: Chain, rates: Rates, seconds: float, dispatches: int = 1
 
 def compiled(chain: Chain, rates: Rates) -> float:
     """Seconds that the compiler's dispatches take."""
-    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    sizes = chain.known_sizes
     swept = {axis for step in chain.reductions for axis in step.over}
     total = 0.0
     for name in dict.fromkeys((*(step.name for step in chain.reductions), *chain.outputs)):

@@ -24,7 +24,7 @@ def record(what: str, ids: Iterable[int], chain: Chain, kernel: Kernel | Executa
         made = replace(made, reason=kernel.reason)
     else:
         made = replace(made, kernel=kernel.name, seconds=kernel.seconds, schedule=asdict(kernel.schedule))
-    if made.kernel and len({frozenset(step.over) for step in chain.reductions}) == 1:
+    if made.kernel and chain.single_domain:
         return replace(made, sweeps=_rows(chain))
     fusion = known(chain)
     if fusion is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from covan_mlir.lowering.kernels.cpu.machine import Machine
+from covan_mlir.machine.description import Machine
 
 
 @dataclass(frozen=True)

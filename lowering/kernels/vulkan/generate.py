@@ -6,7 +6,6 @@ from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.fuse import fuse
 from covan_mlir.lowering.kernels.cpu.generate import generate as written
 from covan_mlir.lowering.kernels.cpu.generate import refused
-from covan_mlir.lowering.kernels.cpu.machine import Machine
 from covan_mlir.lowering.kernels.cpu.schedule import Schedule
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Kernel, Refusal
@@ -14,6 +13,7 @@ from covan_mlir.lowering.kernels.reductions.plan import plan
 from covan_mlir.lowering.kernels.reductions.roles import Roles, roles
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
 from covan_mlir.lowering.kernels.vulkan.invocation import Invocation
+from covan_mlir.machine.description import Machine
 
 _BLOCK = 1
 """Positions of the loop at a time, whose scores an invocation keeps."""
@@ -48,7 +48,7 @@ def generate(chain: Chain, machine: Machine, *, name: str = "fred") -> Kernel | 
     """
     if (reason := refused(chain)) is not None:
         return Refusal(reason)
-    if len({frozenset(step.over) for step in chain.reductions}) == 1:
+    if chain.single_domain:
         return written(chain, machine, rows(chain), name=name, made=Invocation)
     fusion = fuse(chain)
     try:
@@ -60,7 +60,7 @@ def generate(chain: Chain, machine: Machine, *, name: str = "fred") -> Kernel | 
 
 def iterations(chain: Chain) -> int | None:
     """Most iterations of all loops that an invocation runs; None where sizes known at run time only decide."""
-    if len({frozenset(step.over) for step in chain.reductions}) == 1:
+    if chain.single_domain:
         sizes = [chain.sizes[axis] for axis in chain.reductions[0].over]
         length = 1
         for size in sizes:

@@ -8,12 +8,11 @@ from math import prod
 
 from covan_mlir.fred.chain import Chain, Step
 from covan_mlir.fred.expression import Apply, walk
-from covan_mlir.lowering.kernels.cpu.machine import bits
-from covan_mlir.lowering.kernels.cpu.schedule import nominal
 from covan_mlir.lowering.kernels.kernel import Kernel, Refusal
 from covan_mlir.lowering.kernels.reductions.profitability import Rates, does_not_pay
 from covan_mlir.lowering.kernels.vulkan.device import Device, Speed
 from covan_mlir.lowering.kernels.vulkan.generate import generate, iterations
+from covan_mlir.machine.elements import bits
 
 log = logging.getLogger(__name__)
 
@@ -73,8 +72,8 @@ def seconds(made: Kernel, speed: Speed) -> float:
     Invocations side by side are rows side by side: where these are not next to each other in memory, each takes a line
     for an element.
     """
-    chain = nominal(made.chain)
-    sizes = {axis.name: axis.size or 1 for axis in chain.axes}
+    chain = made.chain.nominal
+    sizes = chain.known_sizes
     rows = {axis for value in chain.values.values() for axis in value.axes}
     rows -= {axis for step in chain.reductions for axis in step.over}
     moved = 0.0

@@ -14,8 +14,9 @@ A matrix product is a `Reduce` as well: ``s[i, j] = reduce(add, d, q[i, d] * k[j
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import Literal
 
 from covan_mlir.fred.expression import Const, Expr, Index, reads, walk
@@ -78,6 +79,10 @@ class Reduce:
 Step = Map | Reduce
 
 
+NOMINAL = 1024
+"""What schedules and predictions take a size for that is known at run time only."""
+
+
 class ChainError(ValueError):
     """A chain is not well formed."""
 
@@ -136,6 +141,44 @@ class Chain:
     def sizes(self) -> dict[str, int | None]:
         """Sizes of the axes by name."""
         return {axis.name: axis.size for axis in self.axes}
+
+    @cached_property
+    def known_sizes(self) -> dict[str, int]:
+        """Sizes of the axes by name, 1 for those that are known at run time only."""
+        return {axis.name: axis.size or 1 for axis in self.axes}
+
+    @cached_property
+    def extents(self) -> tuple[str, ...]:
+        """The axes whose sizes are known at run time only, in order."""
+        return tuple(axis.name for axis in self.axes if axis.size is None)
+
+    @cached_property
+    def nominal(self) -> Chain:
+        """The chain with a size for every axis."""
+        axes = tuple(Axis(axis.name, NOMINAL if axis.size is None else axis.size) for axis in self.axes)
+        return self if axes == self.axes else replace(self, axes=axes)
+
+    @cached_property
+    def untraced(self) -> Chain:
+        """The chain without what it comes from: chains that compute the same are equal."""
+        return replace(self, steps=tuple(replace(step, trace=frozenset()) for step in self.steps))
+
+    @cached_property
+    def single_domain(self) -> bool:
+        """Whether there are reductions, and all run over the same axes: sweeps over rows, no contraction under another
+        reduction."""
+        return len({frozenset(step.over) for step in self.reductions}) == 1
+
+    @cached_property
+    def contraction_flops(self) -> int:
+        """Floating-point operations of the contractions: of sums of products over more positions than either factor
+        has. A multiply-add counts as two; an axis whose size is known at run time only counts as one position."""
+        total = 0
+        for step in self.reductions:
+            axes = {*step.axes, *step.over}
+            if any(axes - set(self.values[name].axes) for name in reads(step.expr)):
+                total += 2 * prod(self.known_sizes[axis] for axis in axes)
+        return total
 
     @cached_property
     def reductions(self) -> tuple[Reduce, ...]:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from covan_mlir.lineage import Lineage, Site
+from covan_mlir.machine.measured import Machine
 from covan_mlir.profiling.costs import Costs
 from covan_mlir.profiling.join import Event
-from covan_mlir.profiling.machine import Machine
 
 if TYPE_CHECKING:
     from covan_mlir.executable import Executable

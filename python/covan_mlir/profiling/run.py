@@ -14,7 +14,7 @@ import numpy as np
 
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import InputError, ProfileError
-from covan_mlir.profiling import machine
+from covan_mlir.machine import measured
 from covan_mlir.profiling.join import Event, join
 from covan_mlir.profiling.profile import Profile
 from covan_mlir.profiling.store import checksum
@@ -57,7 +57,7 @@ def measure(
     calls = recorder.record(variant.program, function, driver, arguments, weights, repeat=repeat)
     ceilings = None
     if driver.startswith("local"):
-        ceilings = machine.measured(1 if driver == "local-sync" else len(os.sched_getaffinity(0)))
+        ceilings = measured.measured(1 if driver == "local-sync" else len(os.sched_getaffinity(0)))
     else:
         notes.append(f"the peak and bandwidth of the device of {driver} are not measured: no fractions of them")
     events = join(variant.lineage, calls)
@@ -71,7 +71,7 @@ def measure(
     )
     if ceilings is None or not _beyond(profile):
         return profile
-    profile = replace(profile, machine=machine.measured(ceilings.threads, again=True))
+    profile = replace(profile, machine=measured.measured(ceilings.threads, again=True))
     if _beyond(profile):
         busy = "a site computes faster than the machine's measured peak: the machine was busy when it was measured"
         profile = replace(profile, notes=(*profile.notes, busy))
@@ -90,7 +90,7 @@ def profile_of(
     *,
     symbols: Mapping[str, int],
     unprofiled: float | None,
-    ceilings: machine.Machine | None,
+    ceilings: measured.Machine | None,
     notes: Sequence[str] = (),
 ) -> Profile:
     """A profile from joined events.

@@ -15,9 +15,9 @@ from covan_mlir.artifacts import json_checks
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import ProfileError
 from covan_mlir.lineage import Lineage
+from covan_mlir.machine.measured import Machine
 from covan_mlir.profiling import views
 from covan_mlir.profiling.join import Event
-from covan_mlir.profiling.machine import Machine
 from covan_mlir.profiling.profile import Profile
 
 FORMAT = 1

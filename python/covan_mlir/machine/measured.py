@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from covan_mlir.errors import ProfileError
-from covan_mlir.profiling import probe
+from covan_mlir.machine import probe
 
 _LIBRARIES = ("OPENBLAS", "OMP", "MKL", "VECLIB_MAXIMUM")
 
