@@ -9,8 +9,8 @@ from torch_mlir import ir
 from covan_mlir.dialects.fred_fused import attach_certificates, read_fusion, rolling_ops
 from covan_mlir.fred.certificate import Certificate
 from covan_mlir.fred.check import ClaimError, check
+from covan_mlir.passes.framework.interface import PassFailure
 from covan_mlir.passes.fred_rolling_update import chains
-from covan_mlir.passes.interface import PassFailure
 
 
 @dataclass(frozen=True)

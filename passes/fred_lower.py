@@ -12,7 +12,7 @@ from covan_mlir.dialects.fred_scalars import attribute_of, write
 from covan_mlir.dialects.fred_steps import tensor_type
 from covan_mlir.fred.chain import Chain, Reduce, Step
 from covan_mlir.fred.expression import Apply, Expr, Extent, Index, Read, reads
-from covan_mlir.passes.rewriter import Rewriter
+from covan_mlir.passes.framework.rewriter import Rewriter
 
 _COMBINES = {
     "add": ("arith.addf", "arith.addi"),

@@ -9,13 +9,13 @@ from torch_mlir import ir
 from covan_mlir.dialects.fred_chain import write_chain
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.fred.chain import Chain
+from covan_mlir.passes.framework.rewriter import Rewriter
 from covan_mlir.passes.raising.chain_build import Built, Unbuildable, build_chain
 from covan_mlir.passes.raising.chain_search import find_chains
 from covan_mlir.passes.raising.cluster import Cluster
 from covan_mlir.passes.raising.joined_axes import Tensor
 from covan_mlir.passes.raising.linalg_nodes import Graph, read_block
 from covan_mlir.passes.raising.reshape import extent, from_axes, to_axes
-from covan_mlir.passes.rewriter import Rewriter
 
 _LEFT_OVER = ("linalg.fill", "tensor.empty", "arith.constant")
 

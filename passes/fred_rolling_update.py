@@ -12,8 +12,8 @@ from covan_mlir.dialects.fred_fused import write_fusion
 from covan_mlir.fred.chain import Chain, ChainError
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.fred.fuse import fuse
-from covan_mlir.passes.interface import PassFailure
-from covan_mlir.passes.rewriter import Rewriter
+from covan_mlir.passes.framework.interface import PassFailure
+from covan_mlir.passes.framework.rewriter import Rewriter
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from torch_mlir import ir
 from covan_mlir.dialects.fred_chain import read_chain
 from covan_mlir.dialects.fred_data import attribute
 from covan_mlir.dialects.fred_fused import read_fusion
+from covan_mlir.passes.framework.interface import PassFailure
 from covan_mlir.passes.fred_rolling_update import chains
-from covan_mlir.passes.interface import PassFailure
 
 
 @dataclass(frozen=True)

@@ -109,8 +109,8 @@ class Fusion:
 
         from covan_mlir.dialects import prov_locations
         from covan_mlir.dialects.fred_chain import read_chain
+        from covan_mlir.passes.framework.rewriter import Rewriter
         from covan_mlir.passes.fred_lower import lower_chain
-        from covan_mlir.passes.rewriter import Rewriter
 
         with state.module.context, ir.Location.unknown():
             functions = list(_functions(state.module))

@@ -28,8 +28,8 @@ from covan_mlir.lowering.kernels.fused import Fusion
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.pipeline import State
 from covan_mlir.lowering.source_lines import Places
+from covan_mlir.passes.framework.pipeline import parse_pipeline
 from covan_mlir.passes.raising.axis_groups import AxisGroups
-from covan_mlir.passes.registry import parse_pipeline
 
 
 class Function(nn.Module):
