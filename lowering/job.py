@@ -12,7 +12,7 @@ from typing import Any
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.lowering import extra_steps, inlined, iree_phases, parameters, source_lines, torch_to_linalg
 from covan_mlir.lowering.history import HistoryObserver
-from covan_mlir.lowering.kernels import generators
+from covan_mlir.lowering.kernels import targets
 from covan_mlir.lowering.kernels.cpu import team
 from covan_mlir.lowering.kernels.fused import Fusion
 from covan_mlir.lowering.kernels.reductions import demote
@@ -74,7 +74,7 @@ def _attempt(
     from covan_mlir.dialects import prov
 
     told("target")
-    generator = generators.of(job)
+    kernel_target = targets.of(job)
     context = torch_ir.Context()
     dialects.load(context)
     with context:
@@ -88,9 +88,10 @@ def _attempt(
     if attach:
         steps.insert(0, attach[0])
     fusion = None
-    if job.fuse and frontend == "linalg" and generator is not None:
-        actions = source_lines.actions(table) if table is not None and generators.names_lines(job) else {}
-        fusion = Fusion(generator, len(job.weights), job.sizes, actions, narrow=demote.FLAG in job.flags)
+    if job.fuse and frontend == "linalg" and kernel_target is not None:
+        actions = source_lines.actions(table) if table is not None and targets.names_lines(job) else {}
+        always, narrow = job.fuse == "always", demote.FLAG in job.flags
+        fusion = Fusion(kernel_target, always, len(job.weights), job.sizes, actions, narrow=narrow)
     if fusion is not None:
         steps += fusion.steps()
     steps.append(iree_phases.enter(job.flags, job.devices))

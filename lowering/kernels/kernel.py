@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from math import prod
+from typing import Any
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.cpu.schedule import Schedule
@@ -23,6 +26,11 @@ class Operand:
     shape: tuple[int, ...]
     dtype: str
     extents: tuple[str, ...] = ()
+
+    @staticmethod
+    def from_json(row: Mapping[str, Any]) -> Operand:
+        """The inverse of `Executable.to_json`, for an operand."""
+        return Operand(row["name"], tuple(row["shape"]), row["dtype"], tuple(row["extents"]))
 
     @property
     def tensor(self) -> str:
@@ -44,6 +52,47 @@ class Dispatch:
     name: str
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
+
+    @staticmethod
+    def from_json(row: Mapping[str, Any]) -> Dispatch:
+        """The inverse of `Executable.to_json`, for a dispatch."""
+        return Dispatch(row["name"], *(tuple(map(Operand.from_json, row[side])) for side in ("inputs", "outputs")))
+
+
+@dataclass(frozen=True)
+class Executable:
+    """Code for one kernel, and how it is called: all that a program needs to hold it.
+
+    Attributes:
+        name: symbol of the function that calls stand for; those of its dispatches begin with it.
+        text: a module that holds nothing but the ``hal.executable.source`` of each dispatch.
+        inputs: operands of a call.
+        outputs: results of a call.
+        dispatches: in order; what one writes and a later one reads is named by both. The last one gives the outputs.
+        sizes: axes whose sizes each dispatch takes at run time, in order, as its workload and as 32-bit operands after
+            all others.
+        team: each dispatch takes the address of a team at the very end; see `covan_mlir.lowering.kernels.cpu.team`.
+    """
+
+    name: str
+    text: str
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    dispatches: tuple[Dispatch, ...]
+    sizes: tuple[str, ...] = ()
+    team: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        row: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return row
+
+    @staticmethod
+    def from_json(row: Mapping[str, Any]) -> Executable:
+        """The inverse of `to_json`."""
+        inputs, outputs = (tuple(map(Operand.from_json, row[side])) for side in ("inputs", "outputs"))
+        dispatches = tuple(map(Dispatch.from_json, row["dispatches"]))
+        return Executable(row["name"], row["text"], inputs, outputs, dispatches, tuple(row["sizes"]), row["team"])
 
 
 @dataclass(frozen=True)

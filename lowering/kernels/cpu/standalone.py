@@ -11,8 +11,8 @@ import numpy as np
 from iree.compiler.api import Session
 
 from covan_mlir.lowering import iree_phases
-from covan_mlir.lowering.kernels.cpu import team as shared
-from covan_mlir.lowering.kernels.cpu.builder import WORDS
+from covan_mlir.lowering.kernels import team as shared
+from covan_mlir.lowering.kernels.cpu.team import AFTER, share
 from covan_mlir.lowering.kernels.kernel import Kernel, Operand
 from covan_mlir.lowering.targets import Target, parse
 from covan_mlir.runtime import team
@@ -53,7 +53,7 @@ def _call(kernel: Kernel) -> str:
     numbers = [f"%i_{a}" for a in kernel.extents]
     if kernel.team:
         lines.append(f"    %team:3 = func.call @{shared.ADDRESS}() : () -> (i32, i32, i32)\n")
-        numbers += [f"%team#{n}" for n in range(WORDS)]
+        numbers += [f"%team#{n}" for n in range(shared.WORDS)]
     for n, step in enumerate(kernel.dispatches):
         count = len(step.outputs)
         names = ", ".join([*(values[operand.name] for operand in step.inputs), *numbers])
@@ -88,10 +88,10 @@ def compile_text(text: str, extra: Sequence[str] = (), target: Sequence[str] | N
     session.set_flags(*(parse("cpu").compiler_flags(double=True) if target is None else target), *extra)
     with session.context, ir.Location.unknown():
         module = ir.Module.parse(text)
-    phase = shared.AFTER.removeprefix("iree:")
+    phase = AFTER.removeprefix("iree:")
     iree_phases.execute(session, module, "start", phase)
     with session.context, ir.Location.unknown():
-        shared.share(module)
+        share(module)
     return iree_phases.execute(session, module, phase, "end")
 
 

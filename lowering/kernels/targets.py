@@ -1,15 +1,16 @@
-"""Who writes the kernels of fused reductions for a target."""
+"""What the target of a compilation is for those who write kernels for it."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
 
-from covan_mlir.lowering.kernels.cpu.generator import kernel as cpu_kernel
-from covan_mlir.lowering.kernels.cuda.generator import cuda_generator
-from covan_mlir.lowering.kernels.fused import Generator
+from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.cuda.device import DEVICES
+from covan_mlir.lowering.kernels.cuda.target import CudaTarget
+from covan_mlir.lowering.kernels.target import KernelTarget
 from covan_mlir.lowering.kernels.vulkan.device import device
-from covan_mlir.lowering.kernels.vulkan.generator import kernel as vulkan_kernel
+from covan_mlir.lowering.kernels.vulkan.target import VulkanTarget
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.targets.resolve import ExecutableTarget, executable_target
 from covan_mlir.machine.description import PRESETS, Machine, host
@@ -17,20 +18,17 @@ from covan_mlir.machine.description import PRESETS, Machine, host
 _HOST = "--iree-llvmcpu-target-cpu=host"
 
 
-def of(job: Job) -> Generator | None:
-    """The generator of a job's target; None: reductions are left to IREE's own code generation.
+def of(job: Job) -> KernelTarget | None:
+    """What a job's target is for kernels; None: reductions are left to IREE's own code generation.
 
     LLVM ends the process on a CPU that it does not know.
     """
-    always = job.fuse == "always"
     if job.kind == "cpu":
-        found = host() if _HOST in job.target_flags else machine(executable_target(job.target_flags))
-        return lambda chain, name, _places: cpu_kernel(found, always, chain, name)
+        return CpuTarget(host() if _HOST in job.target_flags else machine(executable_target(job.target_flags)))
     if job.kind == "vulkan":
-        gpu = device(job.devices)
-        return lambda chain, name, _places: vulkan_kernel(gpu, always, chain, name)
-    if job.kind == "cuda" and (arch := re.search(r'arch = "(\w+)"', job.devices)):
-        return cuda_generator(arch.group(1), always)
+        return VulkanTarget(device(job.devices))
+    if job.kind == "cuda" and (architecture := re.search(r'arch = "(\w+)"', job.devices)):
+        return CudaTarget(DEVICES[architecture.group(1)])
     return None
 
 
