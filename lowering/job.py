@@ -10,12 +10,9 @@ from dataclasses import asdict
 from typing import Any
 
 from covan_mlir.dialects.prov_locations import TraceReader
-from covan_mlir.lowering import extra_steps, inlined, iree_phases, parameters, source_lines, torch_to_linalg
+from covan_mlir.lowering import extra_steps, inlined, iree_phases, parameters, stages
 from covan_mlir.lowering.history import HistoryObserver
-from covan_mlir.lowering.kernels import targets
 from covan_mlir.lowering.kernels.cpu import team
-from covan_mlir.lowering.kernels.fused import Fusion
-from covan_mlir.lowering.kernels.reductions import demote
 from covan_mlir.lowering.pass_history import PassHistory
 from covan_mlir.lowering.pass_prints import PassPrints
 from covan_mlir.lowering.phase_graph import PhaseObserver
@@ -52,7 +49,7 @@ def compile_job(
         try:
             return _attempt("linalg", bytecode, job, told, prints)
         except JobError as error:
-            if job.frontend == "linalg" or error.row["phase"] not in {step.name for step in torch_to_linalg.STEPS}:
+            if job.frontend == "linalg" or error.row["phase"] not in {stage.name for stage in stages.TORCH}:
                 raise
             reason = error.row
     try:
@@ -71,38 +68,33 @@ def _attempt(
     from torch_mlir import ir as torch_ir
 
     from covan_mlir import dialects
-    from covan_mlir.dialects import prov
 
     told("target")
-    kernel_target = targets.of(job)
+    stages.prepare_target(job)  # LLVM ends the process on a CPU that it does not know: here, where it is expected to
     context = torch_ir.Context()
     dialects.load(context)
     with context:
         module = torch_ir.Module.parse(bytecode)
-    table = prov.detach_table(module) if job.provenance else None
-    observer = SiteObserver() if table is not None else None
+    state = State(module)
+    stages.run(stages.prepared(job), state)
+    stages.set_device(module, job)
+    observer = SiteObserver() if job.provenance else None
     history = _history(job, observer.read, prints) if observer is not None else None
     phases = PhaseObserver(observer.read) if observer is not None else None
-    steps: list[Step] = list(torch_to_linalg.STEPS) if frontend == "linalg" else []
+    border = stages.Border(job)
+    fused = bool(job.fuse) and frontend == "linalg"
     attach = inlined.steps(job.functions) if job.attached else ()
-    if attach:
-        steps.insert(0, attach[0])
-    fusion = None
-    if job.fuse and frontend == "linalg" and kernel_target is not None:
-        actions = source_lines.actions(table) if table is not None and targets.names_lines(job) else {}
-        always, narrow = job.fuse == "always", demote.FLAG in job.flags
-        fusion = Fusion(kernel_target, always, len(job.weights), job.sizes, actions, narrow=narrow)
-    if fusion is not None:
-        steps += fusion.steps()
-    steps.append(iree_phases.enter(job.flags, job.devices))
+    steps: list[Step] = [attach[0]] if attach else []
+    steps += map(stages.step, stages.stages(job, frontend))
+    steps.append(border.cross)
     if attach:
         steps.append(attach[1])
     if job.weights and frontend == "linalg":
         steps.append(parameters.externalize(job.weights))
-    if fusion is not None:
-        steps.append(fusion.embedding())
+    if fused:
+        steps.append(border.embed)
     steps += iree_phases.STEPS
-    if fusion is not None and job.kind == "cpu":
+    if fused and job.kind == "cpu":
         steps.insert(1 + [step.name for step in steps].index(team.AFTER), team.STEP)
     if job.extra:
         try:
@@ -110,7 +102,6 @@ def _attempt(
         except StepError as error:
             row = {"message": str(error), "diagnostics": error.diagnostics, "reproducer": None}
             raise JobError({"phase": "extra", **row}) from error
-    state = State(module)
     keep = _Keeper(job.reproducer, state)
     step_name = ""
 
@@ -144,8 +135,8 @@ def _attempt(
         "unseen": history.unseen if isinstance(history, PassHistory) else {},
         "phases": phases.phases if phases else [],
         "requires": executable_target(job.flags).requires() if job.kind == "cpu" else {},
-        "shared": fusion.shared if fusion else {},
-        "fusion": [decision.to_json() for decision in fusion.decisions] if fusion else [],
+        "shared": border.shared,
+        "fusion": border.decisions,
     }
     return result, state.output
 

@@ -19,8 +19,6 @@ class Job:
         provenance: whether the module carries a ledger and sites are to be found.
         reproducer: where to keep the IR that entered the failing step, or None.
         trace: after what the history has an entry: ``phases`` or ``passes``.
-        sizes: for each of the leading arguments what its sizes are called that are known at run time only, and "" for
-            the others: sizes of one name are the same. Of a scalar, what it is called as a size.
         fuse: whether chains of reductions become kernels of their own: where it pays, or ``always``.
         target: name of the target, for messages.
         kind: of the target: whose kernels are written for chains.
@@ -36,7 +34,6 @@ class Job:
     provenance: bool = True
     reproducer: str | None = None
     trace: str = "phases"
-    sizes: tuple[tuple[str, ...], ...] = ()
     fuse: bool | Literal["always"] = False
     target: str = "cpu"
     kind: str = "cpu"
@@ -49,7 +46,6 @@ class Job:
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> Job:
         extra = tuple((after, what) for after, what in row.get("extra", ()))
-        sizes = tuple(map(tuple, row.get("sizes", ())))
         lists = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
         functions = tuple((operator, text, name) for operator, text, name in row.get("functions", ()))
-        return Job(**{**row, **lists, "extra": extra, "sizes": sizes, "functions": functions})
+        return Job(**{**row, **lists, "extra": extra, "functions": functions})

@@ -16,6 +16,8 @@ from typing import NoReturn
 import torch_mlir.dialects
 from torch_mlir import ir
 
+# By its package, which makes its passes known.
+import covan_mlir.lowering.kernels.passes  # noqa: F401
 from covan_mlir import dialects
 from covan_mlir.dialects.prov_locations import map_location, rewrite_locations
 from covan_mlir.passes.framework import registry

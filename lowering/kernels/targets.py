@@ -4,37 +4,49 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cuda.device import DEVICES
 from covan_mlir.lowering.kernels.cuda.target import CudaTarget
 from covan_mlir.lowering.kernels.target import KernelTarget
-from covan_mlir.lowering.kernels.vulkan.device import device
+from covan_mlir.lowering.kernels.vulkan.device import device as description
 from covan_mlir.lowering.kernels.vulkan.target import VulkanTarget
-from covan_mlir.lowering.request import Job
+from covan_mlir.lowering.targets.parse import parse
 from covan_mlir.lowering.targets.resolve import ExecutableTarget, executable_target
+from covan_mlir.lowering.targets.target import Kind, Target
 from covan_mlir.machine.description import PRESETS, Machine, host
 
-_HOST = "--iree-llvmcpu-target-cpu=host"
 
-
-def of(job: Job) -> KernelTarget | None:
-    """What a job's target is for kernels; None: reductions are left to IREE's own code generation.
+@lru_cache(64)
+def named(name: str, device: str = "") -> KernelTarget | None:
+    """What a target is for kernels; None: reductions are left to IREE's own code generation.
 
     LLVM ends the process on a CPU that it does not know.
+
+    Args:
+        name: as `covan_mlir.lowering.targets.parse` takes it.
+        device: the element of ``hal.device.targets`` of a device that has no name of its own: the one that is here.
+
+    Raises:
+        TargetError: there is no target of that name.
     """
-    if job.kind == "cpu":
-        return CpuTarget(host() if _HOST in job.target_flags else machine(executable_target(job.target_flags)))
-    if job.kind == "vulkan":
-        return VulkanTarget(device(job.devices))
-    if job.kind == "cuda" and (architecture := re.search(r'arch = "(\w+)"', job.devices)):
-        return CudaTarget(DEVICES[architecture.group(1)])
-    return None
+    target = parse(name) if not device else Target(name, _kind(name), (), device)
+    if target.kind == "cpu":
+        return CpuTarget(host() if name == "cpu" else machine(executable_target(target.flags)))
+    if target.kind == "vulkan":
+        return VulkanTarget(description(target.devices))
+    architecture = re.search(r'arch = "(\w+)"', target.devices)
+    return CudaTarget(DEVICES[architecture.group(1)]) if architecture else None
 
 
-def names_lines(job: Job) -> bool:
-    """Whether code for a job's target has line tables that its kernels' writer fills in."""
-    return job.kind == "cuda"
+def _kind(name: str) -> Kind:
+    return "vulkan" if name.startswith("vulkan") else "cuda"
+
+
+def names_lines(name: str) -> bool:
+    """Whether code for a target has line tables that its kernels' writer fills in."""
+    return name.startswith("cuda")
 
 
 def machine(target: ExecutableTarget) -> Machine:

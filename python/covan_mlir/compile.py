@@ -169,7 +169,6 @@ def _compiled(
         provenance=provenance,
         reproducer=options.reproducer,
         trace=trace,
-        sizes=imported.signature.size_names,
         fuse=options.fuse_reductions,
         extra=options.extra_steps,
         functions=functions(captured.program.graph),
