@@ -10,13 +10,12 @@ from dataclasses import asdict
 from typing import Any
 
 from covan_mlir.dialects.prov_locations import TraceReader
-from covan_mlir.lowering import extra_steps, inlined, iree_phases, parameters, stages
+from covan_mlir.lowering import extra_steps, plan, stages
 from covan_mlir.lowering.history import HistoryObserver
-from covan_mlir.lowering.kernels.cpu import team
 from covan_mlir.lowering.pass_history import PassHistory
 from covan_mlir.lowering.pass_prints import PassPrints
 from covan_mlir.lowering.phase_graph import PhaseObserver
-from covan_mlir.lowering.pipeline import State, Step, StepError, instrument, run
+from covan_mlir.lowering.pipeline import State, StepError, instrument, run
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.sites import SiteObserver
 from covan_mlir.lowering.targets.resolve import executable_target
@@ -82,20 +81,7 @@ def _attempt(
     history = _history(job, observer.read, prints) if observer is not None else None
     phases = PhaseObserver(observer.read) if observer is not None else None
     border = stages.Border(job)
-    fused = bool(job.fuse) and frontend == "linalg"
-    attach = inlined.steps(job.functions) if job.attached else ()
-    steps: list[Step] = [attach[0]] if attach else []
-    steps += map(stages.step, stages.stages(job, frontend))
-    steps.append(border.cross)
-    if attach:
-        steps.append(attach[1])
-    if job.weights and frontend == "linalg":
-        steps.append(parameters.externalize(job.weights))
-    if fused:
-        steps.append(border.embed)
-    steps += iree_phases.STEPS
-    if fused and job.kind == "cpu":
-        steps.insert(1 + [step.name for step in steps].index(team.AFTER), team.STEP)
+    steps = plan.steps(job, frontend, border)
     if job.extra:
         try:
             steps = extra_steps.insert(steps, job.extra)

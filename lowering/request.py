@@ -14,7 +14,6 @@ class Job:
     Attributes:
         frontend: ``linalg``, ``torch`` or ``auto`` (linalg, then torch if torch-mlir cannot lower the program).
         flags: of the IREE compiler, target's and user's.
-        target_flags: the target's among them.
         weights: names of the trailing arguments that are read from outside the program.
         provenance: whether the module carries a ledger and sites are to be found.
         reproducer: where to keep the IR that entered the failing step, or None.
@@ -39,7 +38,6 @@ class Job:
     kind: str = "cpu"
     devices: str = ""
     extra: tuple[tuple[str, str], ...] = ()
-    target_flags: tuple[str, ...] = ()
     functions: tuple[tuple[str, str, str], ...] = ()
     attached: bool = False
 

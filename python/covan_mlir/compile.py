@@ -145,7 +145,6 @@ def _compiled(
     tell: Callable[[str], None],
 ) -> tuple[Imported, list[Variant]]:
     """The program of an exported model for each target."""
-    trace = options.trace if provenance else "phases"
     with _export_lock, uncollected():
         tell("import")
         imported = import_program(captured, provenance=provenance, external_weight_bytes=options.external_weight_bytes)
@@ -154,7 +153,22 @@ def _compiled(
         calls, marks = groups(captured.program.graph)
         tagged = Lineage(imported.actions, groups=calls, tags=marks)
     apply_tags(tagged, rules)  # before the compiler's long work: a name may be wrong
-    weights = tuple(imported.weights)
+    variants = []
+    for goal, job in _jobs(captured, goals, options, provenance, tuple(imported.weights)):
+        if len(goals) > 1:
+            tell(f"target {goal.name}")
+        variants.append(_variant(goal, job, imported, tagged, options, tell))
+    return imported, variants
+
+
+def _jobs(
+    captured: Capture,
+    goals: Sequence[targets.Target],
+    options: CompileOptions,
+    provenance: bool,
+    weights: tuple[str, ...],
+) -> list[tuple[targets.Target, Job]]:
+    """What is asked of the worker for each target."""
     double = first_double(captured.program.graph)
     for goal in goals:
         if double is not None and not goal.has_double:
@@ -168,21 +182,45 @@ def _compiled(
         weights=weights,
         provenance=provenance,
         reproducer=options.reproducer,
-        trace=trace,
+        trace=options.trace if provenance else "phases",
         fuse=options.fuse_reductions,
         extra=options.extra_steps,
         functions=functions(captured.program.graph),
         attached=has_own(captured.program.graph),
     )
-    variants = []
+    jobs = []
     for goal in goals:
-        if len(goals) > 1:
-            tell(f"target {goal.name}")
-        own = goal.compiler_flags(double is not None)
-        flags = (*own, *options.iree_flags)
-        job = replace(job, flags=flags, target=goal.name, kind=goal.kind, devices=goal.devices, target_flags=own)
-        variants.append(_variant(goal, job, imported, tagged, options, tell))
-    return imported, variants
+        flags = (*goal.compiler_flags(double is not None), *options.iree_flags)
+        asked = replace(job, flags=flags, target=goal.name, kind=goal.kind, devices=goal.devices)
+        jobs.append((goal, asked))
+    return jobs
+
+
+def pipeline_text(
+    model: Model,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    target: str = "cpu",
+    *,
+    dynamic_shapes: Any = None,
+    options: CompileOptions | None = None,
+) -> str:
+    """The pipeline that `compile_module` runs on an imported model, as ``covan-opt --pass-pipeline`` takes it.
+
+    What follows in IREE stands behind it, as comments.
+
+    Raises:
+        ExportError: the model does not export or import.
+        InputError, TargetError: wrong arguments.
+    """
+    from covan_mlir.lowering.plan import text  # with both compilers, which run in the worker only otherwise
+
+    options = options or CompileOptions()
+    with _export_lock, uncollected():
+        captured = capture(model, args, kwargs, dynamic_shapes)
+        imported = import_program(captured, provenance=True, external_weight_bytes=options.external_weight_bytes)
+    ((_, job),) = _jobs(captured, [targets.parse(target)], options, True, tuple(imported.weights))
+    return text(job)
 
 
 def _variant(
