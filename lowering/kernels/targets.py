@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
-from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.cpu import target as cpu
+from covan_mlir.lowering.kernels.cuda import target as cuda
 from covan_mlir.lowering.kernels.cuda.device import DEVICES
-from covan_mlir.lowering.kernels.cuda.target import CudaTarget
+from covan_mlir.lowering.kernels.overrides import IllegalError
 from covan_mlir.lowering.kernels.target import KernelTarget
+from covan_mlir.lowering.kernels.vulkan import target as vulkan
 from covan_mlir.lowering.kernels.vulkan.device import device
-from covan_mlir.lowering.kernels.vulkan.target import VulkanTarget
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.targets.resolve import ExecutableTarget, executable_target
 from covan_mlir.machine.description import PRESETS, Machine, host
@@ -24,12 +26,29 @@ def of(job: Job) -> KernelTarget | None:
     LLVM ends the process on a CPU that it does not know.
     """
     if job.kind == "cpu":
-        return CpuTarget(host() if _HOST in job.target_flags else machine(executable_target(job.target_flags)))
+        return cpu.CpuTarget(host() if _HOST in job.target_flags else machine(executable_target(job.target_flags)))
     if job.kind == "vulkan":
-        return VulkanTarget(device(job.devices))
+        return vulkan.VulkanTarget(device(job.devices))
     if job.kind == "cuda" and (architecture := re.search(r'arch = "(\w+)"', job.devices)):
-        return CudaTarget(DEVICES[architecture.group(1)])
+        return cuda.CudaTarget(DEVICES[architecture.group(1)])
     return None
+
+
+_NAMED = {"cpu": cpu.named, "cuda": cuda.named, "vulkan": vulkan.named}
+
+
+def named(kind: str, name: str, override: Mapping[str, str]) -> KernelTarget:
+    """A target by its kind and a name of its own; if that is empty, this machine, or for GPUs the first that is known.
+
+    Args:
+        override: numbers that are changed in its description.
+
+    Raises:
+        IllegalError: there is no such kind, name or number.
+    """
+    if kind not in _NAMED:
+        raise IllegalError(f"there is no target {kind!r} with schedules: {', '.join(_NAMED)}")
+    return _NAMED[kind](name, override)
 
 
 def names_lines(job: Job) -> bool:
