@@ -158,6 +158,8 @@ def select(
         always: also where it is not predicted to pay.
         lines: of the user's source, by step of the chain, for the line tables of targets that have them.
     """
+    if (reason := target.unable()) is not None:
+        return Refusal(reason)
     return _selected(chain, name, target, always, lines, registry.version())
 
 
@@ -165,8 +167,6 @@ def select(
 def _selected(
     chain: Chain, name: str, target: KernelTarget, always: bool, lines: Places, version: int
 ) -> Selection | Refusal:
-    if (reason := target.unable()) is not None:
-        return Refusal(reason)
     found = choices(chain, target)
     if isinstance(found, Refusal):
         return found
