@@ -20,10 +20,10 @@ from covan_mlir.dialects.arguments import Argument, read_arguments, write_argume
 from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.dialects.prov_lines import LINES
 from covan_mlir.lowering import iree_phases
+from covan_mlir.lowering.kernels import targets
 from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE
 from covan_mlir.lowering.kernels.declarations import embed_declared
 from covan_mlir.lowering.kernels.reductions import demote
-from covan_mlir.lowering.kernels.targets import named, names_lines
 from covan_mlir.lowering.pipeline import State, Step, StepError
 from covan_mlir.lowering.request import Job
 from covan_mlir.passes.framework.pipeline import parse_pipeline
@@ -69,7 +69,7 @@ TORCH = (
 
 def prepared(job: Job) -> Stage:
     """What comes before all else, and is not observed."""
-    drop = "prov-drop-table{lines=true}" if names_lines(job.target) else "prov-drop-table"
+    drop = "prov-drop-table{lines=true}" if targets.names_lines(job.target) else "prov-drop-table"
     return Stage("prepare", (drop,))
 
 
@@ -151,7 +151,7 @@ def _diagnostic(info: Any) -> dict[str, Any]:
 
 def prepare_target(job: Job) -> None:
     """Looks up what kernels are written for, which passes ask for by name later on."""
-    named(job.target, _device(job))
+    targets.of(job.target, _device(job))
 
 
 def set_device(module: ir.Module, job: Job) -> None:

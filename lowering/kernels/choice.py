@@ -69,7 +69,7 @@ def chooser(op: ir.Operation, target: str, *, always: bool = False, demote: bool
     """
     module = _module(op)
     device = module.attributes[DEVICE].value if DEVICE in module.attributes else ""
-    kernel_target = targets.named(target, device)
+    kernel_target = targets.of(target, device)
     if kernel_target is None:
         return None
     lines: Actions = {}

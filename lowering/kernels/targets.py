@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.cpu import target as cpu
+from covan_mlir.lowering.kernels.cuda import target as cuda
 from covan_mlir.lowering.kernels.cuda.device import DEVICES
-from covan_mlir.lowering.kernels.cuda.target import CudaTarget
+from covan_mlir.lowering.kernels.overrides import IllegalError
 from covan_mlir.lowering.kernels.target import KernelTarget
+from covan_mlir.lowering.kernels.vulkan import target as vulkan
 from covan_mlir.lowering.kernels.vulkan.device import device as description
-from covan_mlir.lowering.kernels.vulkan.target import VulkanTarget
 from covan_mlir.lowering.targets.parse import parse
 from covan_mlir.lowering.targets.resolve import ExecutableTarget, executable_target
 from covan_mlir.lowering.targets.target import Kind, Target
@@ -19,7 +21,7 @@ from covan_mlir.machine.description import PRESETS, Machine, host
 
 
 @lru_cache(64)
-def named(name: str, device: str = "") -> KernelTarget | None:
+def of(name: str, device: str = "") -> KernelTarget | None:
     """What a target is for kernels; None: reductions are left to IREE's own code generation.
 
     LLVM ends the process on a CPU that it does not know.
@@ -33,11 +35,11 @@ def named(name: str, device: str = "") -> KernelTarget | None:
     """
     target = parse(name) if not device else Target(name, _kind(name), (), device)
     if target.kind == "cpu":
-        return CpuTarget(host() if name == "cpu" else machine(executable_target(target.flags)))
+        return cpu.CpuTarget(host() if name == "cpu" else machine(executable_target(target.flags)))
     if target.kind == "vulkan":
-        return VulkanTarget(description(target.devices))
+        return vulkan.VulkanTarget(description(target.devices))
     architecture = re.search(r'arch = "(\w+)"', target.devices)
-    return CudaTarget(DEVICES[architecture.group(1)]) if architecture else None
+    return cuda.CudaTarget(DEVICES[architecture.group(1)]) if architecture else None
 
 
 def _kind(name: str) -> Kind:
@@ -47,6 +49,23 @@ def _kind(name: str) -> Kind:
 def names_lines(name: str) -> bool:
     """Whether code for a target has line tables that its kernels' writer fills in."""
     return name.startswith("cuda")
+
+
+_NAMED = {"cpu": cpu.named, "cuda": cuda.named, "vulkan": vulkan.named}
+
+
+def named(kind: str, name: str, override: Mapping[str, str]) -> KernelTarget:
+    """A target by its kind and a name of its own; if that is empty, this machine, or for GPUs the first that is known.
+
+    Args:
+        override: numbers that are changed in its description.
+
+    Raises:
+        IllegalError: there is no such kind, name or number.
+    """
+    if kind not in _NAMED:
+        raise IllegalError(f"there is no target {kind!r} with schedules: {', '.join(_NAMED)}")
+    return _NAMED[kind](name, override)
 
 
 def machine(target: ExecutableTarget) -> Machine:
