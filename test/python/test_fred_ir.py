@@ -16,8 +16,8 @@ from torch_mlir import ir
 
 import covan_mlir
 from covan_mlir import CompileOptions, dialects
-from covan_mlir.dialects.fred import MAX_INPUTS, MAX_OUTPUTS
 from covan_mlir.dialects.fred_chain import read_chain, write_chain
+from covan_mlir.dialects.fred_limits import MAX_INPUTS, MAX_OUTPUTS
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.interpret import interpret
 from covan_mlir.frontend.capture import capture

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from torch_mlir import ir
 from torch_mlir.dialects import arith, func, tensor
 
-from covan_mlir.dialects.fred_chain import read_chain
+from covan_mlir.dialects.fred_chain import chains, read_chain
 from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.dialects.prov_locations import fused_key
 from covan_mlir.fred.chain import Chain
@@ -16,7 +16,6 @@ from covan_mlir.lowering.kernels.for_target import ForTarget
 from covan_mlir.passes.framework.rewriter import Rewriter
 from covan_mlir.passes.framework.trace_check import current_journal, identity
 from covan_mlir.passes.fred_lower import lower_chain
-from covan_mlir.passes.fred_rolling_update import chains
 
 if TYPE_CHECKING:
     from covan_mlir.lowering.kernels.kernel import Executable
