@@ -23,6 +23,7 @@ from covan_mlir.lowering.pipeline import State, Step, StepError, instrument, run
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.sites import SiteObserver
 from covan_mlir.lowering.targets.resolve import executable_target
+from covan_mlir.passes import extensions
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ def compile_job(
     Raises:
         JobError: a step failed.
     """
+    _load(job)
     reason: dict[str, Any] | None = None
     if job.frontend in ("auto", "linalg"):
         try:
@@ -63,6 +65,15 @@ def compile_job(
         raise
     result["why_torch"] = reason
     return result, program
+
+
+def _load(job: Job) -> None:
+    for path in job.extensions:
+        try:
+            extensions.load(path)
+        except extensions.ExtensionError as error:
+            row = {"message": str(error), "diagnostics": [], "reproducer": None}
+            raise JobError({"phase": "extensions", **row}) from error
 
 
 def _attempt(
