@@ -19,6 +19,7 @@ from covan_mlir.lowering.pipeline import State, StepError, instrument, run
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.sites import SiteObserver
 from covan_mlir.lowering.targets.resolve import executable_target
+from covan_mlir.passes.framework import extensions
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ def compile_job(
     Raises:
         JobError: a step failed.
     """
+    _load(job)
     reason: dict[str, Any] | None = None
     if job.frontend in ("auto", "linalg"):
         try:
@@ -59,6 +61,15 @@ def compile_job(
         raise
     result["why_torch"] = reason
     return result, program
+
+
+def _load(job: Job) -> None:
+    for path in job.extensions:
+        try:
+            extensions.load(path)
+        except extensions.ExtensionError as error:
+            row: dict[str, Any] = {"message": str(error), "diagnostics": [], "reproducer": None}
+            raise JobError({"phase": "extensions", **row}) from error
 
 
 def _attempt(

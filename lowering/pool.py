@@ -120,10 +120,11 @@ def _idle_for(trace: str) -> list[_Worker]:
     return [worker for worker in _idle if worker.trace == trace]
 
 
-def _give(worker: _Worker) -> None:
+def _give(worker: _Worker, job: Job) -> None:
     worker.jobs += 1
     with _lock:
-        if not _idle_for(worker.trace) and worker.jobs < JOBS_PER_WORKER:
+        # What a file of the user's has registered there would be registered for all that comes after.
+        if not job.extensions and not _idle_for(worker.trace) and worker.jobs < JOBS_PER_WORKER:
             _idle.append(worker)
             return
     worker.stop()
@@ -203,10 +204,10 @@ def _once(
                 if progress:
                     progress(step)
             elif kind == "done":
-                _give(worker)
+                _give(worker, job)
                 return header, blobs[0]
             elif kind == "error":
-                _give(worker)
+                _give(worker, job)
                 raise WorkerError(
                     header["phase"],
                     header["message"],

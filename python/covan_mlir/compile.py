@@ -185,6 +185,7 @@ def _jobs(
         trace=options.trace if provenance else "phases",
         fuse=options.fuse_reductions,
         extra=options.extra_steps,
+        extensions=options.extensions,
         functions=functions(captured.program.graph),
         attached=has_own(captured.program.graph),
     )

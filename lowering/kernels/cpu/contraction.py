@@ -10,6 +10,7 @@ from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.fred.fuse import fuse
 from covan_mlir.lowering.kernels.cpu.schedule import VectorSchedule
+from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.masks import Span
 from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
 from covan_mlir.lowering.kernels.reductions.roles import Roles, roles
@@ -98,6 +99,13 @@ def stack(chain: Chain, machine: Machine, schedule: VectorSchedule, found: Roles
     # What a row and a position have to themselves, read from memory, is transposed into one more tile.
     tiles = 1 + sum({schedule.lane, found.stream} <= set(value.axes) for value in chain.inputs)
     return element * (width * (depth + features + block * tiles) + (block * max(depth, features) if halves else 0))
+
+
+def check_stack(task: Contraction, machine: Machine, schedule: VectorSchedule) -> None:
+    """Raises UnsupportedError: the tiles of a schedule are more than a machine keeps in a stack frame."""
+    needed = stack(task.nominal, machine, schedule, task.roles)
+    if needed > machine.stack:
+        raise UnsupportedError(f"its tiles take {needed} bytes of stack, of which there are {machine.stack}")
 
 
 def fits(task: Contraction, machine: Machine, schedule: VectorSchedule) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.cpu.builder import Code, joined
-from covan_mlir.lowering.kernels.cpu.contraction import Contraction, stack
+from covan_mlir.lowering.kernels.cpu.contraction import Contraction, check_stack
 from covan_mlir.lowering.kernels.cpu.few_rows import KeyWriter
 from covan_mlir.lowering.kernels.cpu.many_rows import QueryWriter
 from covan_mlir.lowering.kernels.cpu.merge import MergeWriter, part_operands, read_after
@@ -101,9 +101,7 @@ class Emitter:
         dispatch: Dispatch,
         writer_class: type[KeyWriter] | type[QueryWriter],
     ) -> str:
-        needed, most = stack(task.nominal, self.machine, schedule, task.roles), self.machine.stack
-        if needed > most:
-            raise UnsupportedError(f"its tiles take {needed} bytes of stack, of which there are {most}")
+        check_stack(task, self.machine, schedule)
         sizes: Mapping[str, int] = task.chain.nominal.known_sizes
         code = self._begin(dispatch.name, dispatch.inputs, dispatch.outputs, schedule, task.chain.extents)
         writer = writer_class(code, task.fusion, {**sizes, **code.extents}, schedule, task.roles)

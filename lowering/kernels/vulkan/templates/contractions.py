@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
-from covan_mlir.lowering.kernels.cpu.contraction import Contraction, contraction
+from covan_mlir.lowering.kernels.cpu.contraction import Contraction, check_stack, contraction
 from covan_mlir.lowering.kernels.cpu.emission import Emitter
 from covan_mlir.lowering.kernels.cpu.schedule import VectorSchedule, predict
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
@@ -85,6 +85,9 @@ class Contractions(Template[VulkanTarget, VectorSchedule]):
         if (reason := unsupported(chain, target.device)) is not None:
             return Refusal(reason)
         task = contraction(chain, fusion)
-        reason = task.unknown(set())
-        reason = reason or endless(iterations_of_contractions(task), target.device)
-        return Refusal(reason) if reason else ContractionsMatch(task, target)
+        if (reason := task.unknown(set())) is not None:
+            return Refusal(reason)
+        match = ContractionsMatch(task, target)
+        check_stack(task, target.device.invocation, next(match.schedules()))
+        reason = endless(iterations_of_contractions(task), target.device)
+        return Refusal(reason) if reason else match
