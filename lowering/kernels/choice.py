@@ -93,9 +93,8 @@ class Decisions:
 
     def accept(self, chain: Chain) -> bool:
         """Whether there is a kernel for a chain; remembers and logs why not."""
-        ids = sorted(frozenset().union(*(step.trace for step in chain.steps)))
         kernel = self.chooser.kernel(chain)
-        return self._add(record(describe(chain), ids, self.chooser.plain(chain), kernel))
+        return self._add(record(describe(chain), sorted(chain.trace), self.chooser.plain(chain), kernel))
 
     def unbuildable(self, reason: str, ids: frozenset[int]) -> None:
         """Notes why ops that belong together are no chain."""

@@ -118,14 +118,14 @@ class Cluster:
 
     def _distinct(self) -> bool:
         for loops in self.loops.values():
-            leaves = [axis for loop in loops for axis in self.axes.leaves(loop)]
+            leaves = self.axes.leaves([axis for loop in loops for axis in loop])
             if len(set(leaves)) != len(leaves):
                 return False
         return True
 
     def flat(self, dims: Sequence[Dim]) -> tuple[int, ...]:
         """Dimensions as axes."""
-        return tuple(axis for dim in dims for axis in self.axes.leaves(dim))
+        return self.axes.leaves([axis for dim in dims for axis in dim])
 
     def position(self, node: LinalgNode) -> set[int]:
         """The axes of a compute node's loops."""

@@ -189,3 +189,11 @@ def test_every_pass_is_documented() -> None:
 def test_suggested_upstream_passes_exist(name: str) -> None:
     with ir.Context():
         PassManager("any").add(name)
+
+
+def test_comments_and_lines() -> None:
+    text = "// what it is for\nbuiltin.module(\n  cse, // the first\n  prov-strip\n)\n// the end\n"
+    assert str(parse_pipeline(text)) == "builtin.module(cse,prov-strip)"
+    with pytest.raises(PipelineError) as caught:
+        parse_pipeline(text.replace("prov-strip", "prov-stripe"))
+    assert str(caught.value).splitlines()[1:] == ["    prov-stripe", "    ^"]

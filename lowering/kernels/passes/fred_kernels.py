@@ -80,7 +80,7 @@ class FredKernels(ForTarget):
 
 def _call(op: ir.Operation, chain: Chain, executable: Executable, rewriter: Rewriter) -> ir.Operation:
     ids = {step.name: step.trace for step in chain.steps}
-    results = fused_key([ids.get(output, ()) for output in chain.outputs], frozenset().union(*ids.values()))
+    results = fused_key([ids.get(output, ()) for output in chain.outputs], chain.trace)
     with rewriter.replacing(op) as new:
         operands = [*op.operands, *(_extent(axis, chain, op) for axis in executable.sizes)]
         call = func.CallOp([result.type for result in op.results], executable.name, operands).operation

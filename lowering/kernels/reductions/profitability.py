@@ -57,7 +57,7 @@ def does_not_pay(chain: Chain, rates: Rates, seconds: float) -> str | None:
 def compiled(chain: Chain, rates: Rates) -> float:
     """Seconds that the compiler's dispatches take."""
     sizes = chain.known_sizes
-    swept = {axis for step in chain.reductions for axis in step.over}
+    swept = chain.swept
     total = 0.0
     for name in dict.fromkeys((*(step.name for step in chain.reductions), *chain.outputs)):
         step = chain.values[name]

@@ -64,7 +64,7 @@ class Sweeps:
     @cached_property
     def over(self) -> frozenset[str]:
         """The reduced axes."""
-        return frozenset(axis for step in self.chain.reductions for axis in step.over)
+        return self.chain.swept
 
     @cached_property
     def level(self) -> dict[str, int]:

@@ -95,7 +95,7 @@ def seconds(chain: Chain, schedule: VectorSchedule, computing: float, flops: int
     chain = chain.nominal
     sizes = chain.known_sizes
     rows = {axis for value in chain.values.values() for axis in value.axes}
-    rows -= {axis for step in chain.reductions for axis in step.over}
+    rows -= chain.swept
     moved = 0.0
     for name in (*(value.name for value in chain.inputs), *chain.outputs):
         value = chain.values[name]

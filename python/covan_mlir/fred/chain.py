@@ -185,6 +185,16 @@ class Chain:
         """The reductions, in order."""
         return tuple(step for step in self.steps if isinstance(step, Reduce))
 
+    @cached_property
+    def swept(self) -> frozenset[str]:
+        """The axes that any reduction runs over."""
+        return frozenset(axis for step in self.reductions for axis in step.over)
+
+    @cached_property
+    def trace(self) -> frozenset[int]:
+        """Ids of the source's parts that the steps perform."""
+        return frozenset().union(*(step.trace for step in self.steps))
+
     def depends(self, name: str) -> frozenset[str]:
         """Names of the steps and inputs that a value is computed from, directly or not."""
         found: set[str] = set()
