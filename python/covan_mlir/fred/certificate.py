@@ -58,7 +58,7 @@ class Obligation:
     laws: tuple[Law, ...] = ()
 
     def __str__(self) -> str:
-        from covan_mlir.fred.algebra import text  # reading a certificate needs no SymPy
+        from covan_mlir.fred.formulas import text  # reading a certificate needs no SymPy
 
         return f"{text(self.left)} {self.relation} {text(self.right)}"
 
@@ -169,7 +169,7 @@ def discharge(obligation: Obligation) -> Proof:
 
 def _discharge(obligation: Obligation) -> Proof:
     from covan_mlir.fred import provers
-    from covan_mlir.fred.algebra import text
+    from covan_mlir.fred.formulas import text
 
     start = time.perf_counter()
     given = [text(hypothesis) for hypothesis in (*obligation.given, *provers.domain(obligation))]
