@@ -16,7 +16,11 @@ from covan_mlir.passes.fred_rolling_update import chains
 class FredPrint:
     """Writes each ``fred.chain`` and ``fred.fused`` to standard error as formulas; the IR stays as it is.
 
-    A softmax that ``fred-raise`` has found::
+    Before, and After, for nothing changes::
+
+        %y = "fred.chain"(%x) ({softmax over j}) {axes = ["i", "j"], sizes = [5, 7], ...}
+
+    On standard error::
 
         softmax: chain
           i = 5, j = 7

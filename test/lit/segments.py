@@ -1,8 +1,8 @@
 """Adds the segment sizes that the generic form of ``fred.chain``, ``fred.fused`` and ``fred.rolling`` asks for, so that
 tests need not show them: ``segments.py FILE | covan-opt``. Lines stay where they are.
 
-IRDL wants a place of its own for each operand and result; the sizes say which are taken (see ``dialects/fred.py``). They
-follow from the type at the end of each operation.
+IRDL wants a place of its own for each operand and result, and the sizes say which are taken (see ``dialects/fred.py``).
+They follow from the type at the end of each operation.
 """
 
 import re
