@@ -27,9 +27,9 @@ def main(parent: int, folder: str | None = None) -> None:
     answers: BinaryIO = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     # Heavy imports come before the greeting: the caller counts the worker as ready then.
-    from covan_mlir.collector import uncollected
     from covan_mlir.lowering.job import JobError, compile_job
     from covan_mlir.lowering.pass_prints import PassPrints
+    from covan_mlir.provenance.collector import uncollected
 
     prints = PassPrints(folder) if folder else None
 

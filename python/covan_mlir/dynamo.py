@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from covan_mlir.compilation.options import CompileOptions
 from covan_mlir.compile import compile_module
 from covan_mlir.executable import Executable
-from covan_mlir.options import CompileOptions
 
 log = logging.getLogger(__name__)
 

@@ -18,10 +18,9 @@ from torch import nn
 import covan_mlir
 from covan_mlir import CompileOptions, Lineage
 from covan_mlir.artifacts import machine_code
-from covan_mlir.lineage import Action, Part, Site
 from covan_mlir.lowering.history import LAST
 from covan_mlir.lowering.pass_history import SINGLE
-from covan_mlir.provenance.fates import Fate
+from covan_mlir.provenance.model import Action, Fate, Part, Site
 
 
 class Net(nn.Module):
@@ -208,9 +207,9 @@ def test_the_phase_has_nothing_left_when_all_passes_were_seen(passes: covan_mlir
 
 
 def test_the_machine_code_is_the_same(phases: covan_mlir.Executable, passes: covan_mlir.Executable) -> None:
-    code = machine_code.text_sections(phases._variant.program)
+    code = machine_code.text_sections(phases.variant.program)
     assert code
-    assert machine_code.text_sections(passes._variant.program) == code
+    assert machine_code.text_sections(passes.variant.program) == code
 
 
 def test_iree_torch_input_is_traced_too() -> None:

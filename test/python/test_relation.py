@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from covan_mlir.lineage import Part
+from covan_mlir.provenance.model import Part
 from covan_mlir.provenance.relation import Region, Source, relate
 
 

@@ -19,8 +19,8 @@ import covan_mlir
 from covan_mlir.artifacts import artifact
 from covan_mlir.checking.verdict import Verification
 from covan_mlir.checking.verify import verify
-from covan_mlir.lineage import Lineage, Site
-from covan_mlir.provenance.fates import Fate
+from covan_mlir.lineage import Lineage
+from covan_mlir.provenance.model import Fate, Site
 from covan_mlir.tools import cli
 
 

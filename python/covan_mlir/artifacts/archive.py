@@ -21,9 +21,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from covan_mlir import __version__
 from covan_mlir.artifacts import json_checks
 from covan_mlir.artifacts import schema as schema
+from covan_mlir.version import __version__
 
 FORMAT = 1
 ALIGNMENT = 64

@@ -2,7 +2,7 @@
 
 A zip file that any zip tool can list, without pickles. Weights and program are stored as they are, at multiples of 64
 bytes, so that reading maps them instead of loading them. The zip itself is `covan_mlir.artifacts.archive`; what the
-JSON members must look like is `covan_mlir.artifacts.schema` and `covan_mlir.provenance.lineage_schema`.
+JSON members must look like is `covan_mlir.artifacts.schema` and `covan_mlir.artifacts.lineage_schema`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from covan_mlir import __version__
-from covan_mlir.artifacts import json_checks
+from covan_mlir.artifacts import json_checks, lineage_schema
 from covan_mlir.artifacts import schema as schema
 from covan_mlir.artifacts import signature as signature_module
 from covan_mlir.artifacts.archive import FORMAT, SIGNATURE, Refusal, members_of, read_archive, write_archive
+from covan_mlir.artifacts.attachment import Attached, digest
 from covan_mlir.artifacts.signature import Leaf, Signature
 from covan_mlir.artifacts.variant import Variant
-from covan_mlir.attaching.attachment import Attached, digest
 from covan_mlir.errors import ArtifactError, TargetError
-from covan_mlir.lineage import Lineage
-from covan_mlir.provenance import lineage_json, lineage_schema
+from covan_mlir.provenance import lineage_json
+from covan_mlir.provenance.model import LineageData
+from covan_mlir.version import __version__
 
 __all__ = ["FORMAT", "Blob", "Contents", "check_writable", "read", "write"]
 
@@ -215,7 +215,7 @@ def _describe(contents: Contents) -> tuple[dict[str, Any], dict[str, bytes]]:
         schema.check_signature(signature, signature_module.FORMAT)
         jsons = {SIGNATURE: json_checks.dumps(signature)}
         for index, variant in enumerate(contents.variants):
-            lineage = variant.lineage.to_json()
+            lineage = lineage_json.dump(variant.lineage)
             lineage_schema.check_lineage(lineage, lineage_json.FORMAT)
             jsons[members_of(index)[1]] = json_checks.dumps(lineage)
     except json_checks.SchemaError as error:
@@ -290,9 +290,9 @@ def _signature(row: dict[str, Any]) -> Signature:
         raise json_checks.SchemaError("signature.json is nested too deeply") from error
 
 
-def _lineage(row: dict[str, Any]) -> Lineage:
+def _lineage(row: dict[str, Any]) -> LineageData:
     lineage_schema.check_lineage(row, lineage_json.FORMAT)
-    return Lineage.from_json(row)
+    return lineage_json.load(row)
 
 
 def _sync_folder(folder: str) -> None:

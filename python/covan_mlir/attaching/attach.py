@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from covan_mlir.artifacts.attachment import TAG, Attach, Attached, Cost, attachments, digest
 from covan_mlir.attaching import locate, place
-from covan_mlir.attaching.attachment import TAG, Attach, Attached, Cost, attachments, digest
 from covan_mlir.attaching.insert import Goal, Inserted, Insertion, insert
 from covan_mlir.attaching.place import Choice, Places
+from covan_mlir.compilation.captured import EXPORT_LOCK, compile_captured
+from covan_mlir.compilation.options import CompileOptions
+from covan_mlir.compilation.origin import Origin
 from covan_mlir.errors import InputError
 from covan_mlir.frontend.capture import Capture
-from covan_mlir.lineage import Action, Lineage
+from covan_mlir.lowering import targets
+from covan_mlir.provenance.collector import uncollected
 from covan_mlir.provenance.explain import became
+from covan_mlir.provenance.model import Action, LineageData
+from covan_mlir.provenance.tags import TagRule
+from covan_mlir.runtime.compiled import CompiledProgram
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +49,44 @@ class Plan:
         return place.sizes(self.source.program.graph)
 
 
+def compile_attached(
+    captured: Capture,
+    goals: Sequence[targets.Target],
+    options: CompileOptions,
+    *,
+    rules: Sequence[TagRule] = (),
+    tell: Callable[[str], None] = lambda step: None,
+) -> tuple[CompiledProgram, Origin]:
+    """Compile an exported program with ``options.attach`` in it; -> (the programs, what they can be compiled from
+    again).
+
+    Compiled without as well, for the lineage of that says where each operator gets its tensor from; and once more
+    with sites cut, where the compiler found out that what was computed again is what the model computes.
+
+    Raises:
+        InputError: see `plan`, `placed` and `records`.
+        CompileError: as `covan_mlir.compile_module`.
+    """
+    with EXPORT_LOCK, uncollected():
+        tell("attach")
+        attached = plan(captured, options.attach)
+    tell("compile without attachments")
+    plain = compile_captured(captured, goals, options, rules=rules, tell=tell).variants
+    with EXPORT_LOCK, uncollected():
+        attached = placed(attached, [variant.lineage for variant in plain])
+    compiled = compile_captured(attached.captured, goals, options, rules=rules, tell=tell)
+    cut = undone(attached, [variant.lineage for variant in compiled.variants])
+    if cut is not None:
+        attached = cut
+        compiled = compile_captured(attached.captured, goals, options, rules=rules, tell=tell)
+    variants = []
+    for before, variant in zip(plain, compiled.variants, strict=True):
+        tag(attached, variant.lineage)
+        variants.append(replace(variant, attachments=records(attached, before.lineage, variant.lineage)))
+    origin = Origin(attached.captured, replace(options, attach={}))
+    return replace(compiled, variants=tuple(variants)), origin
+
+
 def plan(captured: Capture, attach: Attach) -> Plan:
     """Find the tensors and trace the functions.
 
@@ -53,7 +98,7 @@ def plan(captured: Capture, attach: Attach) -> Plan:
     return Plan(captured, goals, insert(captured, goals))
 
 
-def placed(it: Plan, lineages: Sequence[Lineage]) -> Plan:
+def placed(it: Plan, lineages: Sequence[LineageData]) -> Plan:
     """Decide where each operator gets its tensor from.
 
     Args:
@@ -72,7 +117,7 @@ def placed(it: Plan, lineages: Sequence[Lineage]) -> Plan:
     return Plan(it.source, goals, insertion, choices)
 
 
-def undone(it: Plan, lineages: Sequence[Lineage]) -> Plan | None:
+def undone(it: Plan, lineages: Sequence[LineageData]) -> Plan | None:
     """The plan with sites cut wherever something was to be computed again, if the compiler found out that it is the
     same as what the model computes; None if it did not.
 
@@ -121,7 +166,7 @@ def restored(captured: Capture, attach: Attach, them: Sequence[Attached]) -> Cap
     return insertion.captured
 
 
-def _exists(goal: Goal, lineage: Lineage) -> None:
+def _exists(goal: Goal, lineage: LineageData) -> None:
     action = next(action for action in lineage.actions if action.name == goal.node)
     fate = lineage.fates[action.id]
     if fate.kind in ("dispatched", "view"):
@@ -142,14 +187,14 @@ def _shown(key: str | int, action: Action) -> str:
     return what if key == action.name else f"{key!r}, which is {what},"
 
 
-def tag(it: Plan, lineage: Lineage) -> None:
+def tag(it: Plan, lineage: LineageData) -> None:
     """Tag the actions of attached operators."""
     for inserted in it.insertion.inserted:
         for name in inserted.nodes:
             lineage.tag(name, TAG)
 
 
-def records(it: Plan, without: Lineage, lineage: Lineage) -> tuple[Attached, ...]:
+def records(it: Plan, without: LineageData, lineage: LineageData) -> tuple[Attached, ...]:
     """What became of the attached operators in a compiled program.
 
     Raises:
@@ -192,7 +237,7 @@ def records(it: Plan, without: Lineage, lineage: Lineage) -> tuple[Attached, ...
     return tuple(found)
 
 
-def _fate(goal: Goal, inserted: Inserted, lineage: Lineage) -> str:
+def _fate(goal: Goal, inserted: Inserted, lineage: LineageData) -> str:
     """What became of the operator as a whole: all of it that the tensor's values reach has to be there."""
     name = goal.attachment.name
     kinds: set[str] = set()

@@ -15,13 +15,12 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from covan_mlir.attaching.attachment import Place, Way
-from covan_mlir.comparing.taps import mutates, observable
+from covan_mlir.artifacts.attachment import Place, Way
 from covan_mlir.frontend.actions import calls
-from covan_mlir.frontend.rebuild import varying
-from covan_mlir.lineage import Lineage, Part
+from covan_mlir.frontend.rebuild import mutates, observable, varying
 from covan_mlir.profiling.costs import Costs
 from covan_mlir.provenance import arguments
+from covan_mlir.provenance.model import LineageData, Part
 
 FLOPS_PER_SECOND = 1e11
 BYTES_PER_SECOND = 2e10
@@ -65,7 +64,7 @@ class Places:
         lineage: of the program without attachments.
     """
 
-    def __init__(self, program: ExportedProgram, lineage: Lineage, symbols: Mapping[str, int]) -> None:
+    def __init__(self, program: ExportedProgram, lineage: LineageData, symbols: Mapping[str, int]) -> None:
         graph = self._graph = program.graph
         self._varying = varying(program)
         self._lineage = lineage
@@ -208,7 +207,7 @@ def _repeatable(node: Node) -> bool:
     return torch.Tag.nondeterministic_seeded not in node.target.tags and not node.target._schema.is_mutable
 
 
-def totals(lineage: Lineage, symbols: Mapping[str, int]) -> tuple[float, float, float]:
+def totals(lineage: LineageData, symbols: Mapping[str, int]) -> tuple[float, float, float]:
     """Bytes, FLOPs and seconds of one call, by estimate."""
     costs = Costs(lineage, symbols)
     moved = flops = time = 0.0

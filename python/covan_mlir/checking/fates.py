@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 from covan_mlir.checking.system import Claim, SourceSystem, State
 from covan_mlir.checking.verdict import Counterexample
 from covan_mlir.prov import weak_bisimulation
-from covan_mlir.provenance.fates import Fate, action_fates
+from covan_mlir.provenance.fates import action_fates
+from covan_mlir.provenance.model import Fate
 
 if TYPE_CHECKING:
-    from covan_mlir.lineage import Lineage, Part
+    from covan_mlir.provenance.model import LineageData, Part
 
 _PHASE = "fates"
 
 
-def check_fates(lineage: Lineage, source: SourceSystem, claims: Sequence[Claim]) -> list[Counterexample]:
+def check_fates(lineage: LineageData, source: SourceSystem, claims: Sequence[Claim]) -> list[Counterexample]:
     """What is wrong with the fates; nothing if they hold.
 
     Args:
@@ -28,7 +29,7 @@ def check_fates(lineage: Lineage, source: SourceSystem, claims: Sequence[Claim])
 
 
 class _Fates:
-    def __init__(self, lineage: Lineage, source: SourceSystem, claims: Sequence[Claim]) -> None:
+    def __init__(self, lineage: LineageData, source: SourceSystem, claims: Sequence[Claim]) -> None:
         self.lineage = lineage
         self.source = source
         self.performed = _sites((site.id, site.parts) for site in lineage.sites)

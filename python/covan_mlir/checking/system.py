@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from covan_mlir.lineage import Part
 from covan_mlir.prov import TAU, Coalgebra
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.model import Part
 from covan_mlir.provenance.relation import Source, hands_on_pieces, states
 
 State = tuple[Any, ...]

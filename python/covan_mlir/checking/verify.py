@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING
 from covan_mlir.checking.fates import check_fates
 from covan_mlir.checking.system import Claim, Loss, ProgramSystem, Rows, SourceSystem
 from covan_mlir.checking.verdict import Check, Counterexample, Outcome, Verification
-from covan_mlir.collector import uncollected
 from covan_mlir.prov import reflect, weak_bisimulation
+from covan_mlir.provenance.collector import uncollected
 from covan_mlir.provenance.merged import supplemented
 from covan_mlir.provenance.phases import PROGRAM, Graph
 from covan_mlir.provenance.relation import Region, Source, relate, states
 
 if TYPE_CHECKING:
     from covan_mlir.frontend.identity import Identities
-    from covan_mlir.lineage import Lineage, Site
+    from covan_mlir.provenance.model import LineageData, Site
 
 _NO_TORCH = "parts that are said to give back their input were not run: torch is not installed"
 
 
-def verify(lineage: Lineage) -> Verification:
+def verify(lineage: LineageData) -> Verification:
     """Check all of a lineage. Never raises for a wrong one: that is what the result says."""
     if not lineage.phases or not lineage.actions:
         return Verification((Check(PROGRAM, "incomplete", missing=("the program was compiled without provenance",)),))
@@ -38,7 +38,7 @@ def verify(lineage: Lineage) -> Verification:
         return Verification(tuple(_checks(lineage)))
 
 
-def _checks(lineage: Lineage) -> list[Check]:
+def _checks(lineage: LineageData) -> list[Check]:
     identities = _identities(lineage)
     rows: Rows = {}
     checks: list[Check] = []
@@ -66,7 +66,7 @@ def _again(check: Check, step: str) -> Check:
     return replace(check, phase=step, counterexamples=wrong, seconds=0.0)
 
 
-def _identities(lineage: Lineage) -> Identities | None:
+def _identities(lineage: LineageData) -> Identities | None:
     try:
         from covan_mlir.frontend.identity import Identities
     except ImportError:
@@ -77,7 +77,9 @@ def _identities(lineage: Lineage) -> Identities | None:
 class _Examiner:
     """The check of one phase."""
 
-    def __init__(self, lineage: Lineage, step: str, graph: Graph, identities: Identities | None, rows: Rows) -> None:
+    def __init__(
+        self, lineage: LineageData, step: str, graph: Graph, identities: Identities | None, rows: Rows
+    ) -> None:
         self.lineage = lineage
         self.step = step
         self.wrong: list[Counterexample] = []

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from covan_mlir.artifacts import pytree
-from covan_mlir.loading import load
 from covan_mlir.runtime import values
+from covan_mlir.runtime.loading import load
 
 
 def main(folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from covan_mlir.attaching.attachment import Attach
+from covan_mlir.artifacts.attachment import Attach
 from covan_mlir.comparing.bisect import Answer, first_wrong, shortest_failing
 from covan_mlir.comparing.comparison import Comparison, Result, Row, Status, Suspicion
 from covan_mlir.comparing.eager import Eager, Judged
@@ -21,9 +21,10 @@ from covan_mlir.comparing.measure import Tolerance
 from covan_mlir.comparing.probe import ProbeError, Prober, same_sites
 from covan_mlir.comparing.running import RunError, run
 from covan_mlir.comparing.source import captured_of
-from covan_mlir.executable import Executable
+from covan_mlir.compilation.origin import Origin
 from covan_mlir.frontend.actions import source_actions
-from covan_mlir.lineage import Action, Site
+from covan_mlir.provenance.model import Action, Site
+from covan_mlir.runtime.compiled import CompiledModel
 
 log = logging.getLogger(__name__)
 _LISTED = 8  # names in a sentence
@@ -58,31 +59,31 @@ class CompareOptions:
 
 
 def compare(
-    executable: Executable,
+    compiled: CompiledModel,
+    origin: Origin | None,
     leaves: Sequence[Any],
     model: Any = None,
     arguments: tuple[tuple[Any, ...], Mapping[str, Any]] = ((), {}),
     options: CompareOptions | None = None,
     tell: Callable[[str], None] = lambda step: None,
 ) -> Comparison:
-    """Compare; see `Executable.compare`.
+    """Compare; see `covan_mlir.Executable.compare`.
 
     Args:
+        origin: what it was compiled from, if that is known.
         leaves: the arguments, flat, in the order of the signature.
         arguments: the same as the caller gave them, to export a ``model`` with.
     """
     options = options or CompareOptions()
-    captured, compiled_with = captured_of(executable, model, arguments, options.attach)
+    captured, compiled_with = captured_of(compiled, origin, model, arguments, options.attach)
     with tempfile.TemporaryDirectory(prefix="covan-compare-") as folder:
         tell("running eager PyTorch")
         eager = Eager(captured, leaves, options.tolerance)
         survey = eager.survey()
         memory = options.memory or _free() // 4
         strides = {name: -(-size // memory) for name, size in survey.sizes.items() if size > memory}
-        prober = Prober(
-            captured, compiled_with, executable.target, leaves, Path(folder), strides, options.timeout, tell
-        )
-        return _Search(executable, eager, survey.sizes, survey.random, survey.undefined, memory, prober, options).run()
+        prober = Prober(captured, compiled_with, compiled.target, leaves, Path(folder), strides, options.timeout, tell)
+        return _Search(compiled, eager, survey.sizes, survey.random, survey.undefined, memory, prober, options).run()
 
 
 def _free() -> int:
@@ -94,7 +95,7 @@ class _Search:
 
     def __init__(
         self,
-        executable: Executable,
+        compiled: CompiledModel,
         eager: Eager,
         sizes: Mapping[str, int],
         random: set[str],
@@ -103,8 +104,8 @@ class _Search:
         prober: Prober,
         options: CompareOptions,
     ) -> None:
-        self._executable = executable
-        self._lineage = executable.lineage
+        self._compiled = compiled
+        self._lineage = compiled.lineage
         self._eager = eager
         self._sizes = sizes
         self._random, self._undefined = random, undefined
@@ -158,7 +159,7 @@ class _Search:
         """Run the program itself, with nothing observed."""
         self._prober.tell("running the program")
         try:
-            outputs = run(self._executable, self._prober.leaves, self._prober.new_folder(), self._options.timeout)
+            outputs = run(self._compiled, self._prober.leaves, self._prober.new_folder(), self._options.timeout)
         except RunError as error:
             return [], str(error)
         judged = self._eager.outputs([output.read() if output else None for output in outputs])

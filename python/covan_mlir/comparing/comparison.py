@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from covan_mlir.comparing.measure import Measured
-from covan_mlir.lineage import Action, Site
+from covan_mlir.provenance.model import Action, Site
 
 Status = Literal["agrees", "beyond", "inherited", "crash", "unobserved"]
 

@@ -15,9 +15,10 @@ from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 from covan_mlir.comparing.measure import Measured, Tolerance, measure
-from covan_mlir.comparing.taps import longest, mutates, observable
+from covan_mlir.comparing.taps import longest
 from covan_mlir.errors import InputError
 from covan_mlir.frontend.capture import Capture
+from covan_mlir.frontend.rebuild import mutates, observable
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from covan_mlir.executable import Executable
+from covan_mlir.runtime.compiled import CompiledModel
 
 _WORDS = 400  # characters of what a failed process said
 
@@ -40,7 +40,7 @@ class Result:
         return torch.from_numpy(data).view(dtype).reshape(self.shape)
 
 
-def run(executable: Executable, leaves: Sequence[Any], folder: Path, timeout: float | None) -> list[Result | None]:
+def run(compiled: CompiledModel, leaves: Sequence[Any], folder: Path, timeout: float | None) -> list[Result | None]:
     """Run a program for flat arguments.
 
     Args:
@@ -53,7 +53,7 @@ def run(executable: Executable, leaves: Sequence[Any], folder: Path, timeout: fl
         RunError: says how it ended.
     """
     folder.mkdir()
-    executable.save(folder / "program.covan")
+    compiled.save(folder / "program.covan")
     rows = [_written(folder / f"input{index}.bin", leaf) for index, leaf in enumerate(leaves)]
     (folder / "inputs.json").write_text(json.dumps(rows))
     command = [sys.executable, "-m", "covan_mlir.comparing.child", str(folder)]

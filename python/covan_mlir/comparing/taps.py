@@ -11,25 +11,7 @@ from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from covan_mlir.frontend.dtypes import NAMES
-from covan_mlir.frontend.rebuild import copied, program_of
-
-
-def observable(node: Node) -> bool:
-    """Whether a node's value can be a result: a dense tensor of a type that programs return."""
-    value = node.meta.get("val")
-    return (
-        node.op == "call_function"
-        and isinstance(value, torch.Tensor)
-        and value.layout is torch.strided
-        and value.dtype in NAMES
-        and not value.dtype.is_complex
-    )
-
-
-def mutates(graph: torch.fx.Graph) -> bool:
-    """Whether some call writes to its arguments."""
-    return any(isinstance(n.target, torch._ops.OpOverload) and n.target._schema.is_mutable for n in graph.nodes)
+from covan_mlir.frontend.rebuild import copied, mutates, program_of
 
 
 def tapped(

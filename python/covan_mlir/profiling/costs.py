@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from covan_mlir.artifacts.signature import evaluate
-from covan_mlir.lineage import Lineage, Part, Site
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.model import LineageData, Part, Site
 
 _TYPE = re.compile(r"([a-z]+)(\d*)[^\[]*\[(.*)\]")
 # fmt: off
@@ -66,7 +66,7 @@ class Costs:
         symbols: what the symbols in its types stand for; sizes of which nothing is known count as one.
     """
 
-    def __init__(self, lineage: Lineage, symbols: Mapping[str, int]) -> None:
+    def __init__(self, lineage: LineageData, symbols: Mapping[str, int]) -> None:
         self._lineage = lineage
         self._symbols = symbols
         self._readers: dict[Operand, set[int]] = {}

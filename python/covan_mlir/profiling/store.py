@@ -14,11 +14,11 @@ from typing import Any
 from covan_mlir.artifacts import json_checks
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import ProfileError
-from covan_mlir.lineage import Lineage
 from covan_mlir.machine.measured import Machine
 from covan_mlir.profiling import views
 from covan_mlir.profiling.join import Event
-from covan_mlir.profiling.profile import Profile
+from covan_mlir.profiling.model import ProfileData
+from covan_mlir.provenance.model import LineageData
 
 FORMAT = 1
 
@@ -28,7 +28,7 @@ def checksum(program: bytes | memoryview) -> str:
     return hashlib.sha256(program).hexdigest()
 
 
-def dump(profile: Profile) -> dict[str, Any]:
+def dump(profile: ProfileData) -> dict[str, Any]:
     """Samples, from which a profile is read back, and the rows by line, module and site for other programs."""
     return {
         "format": FORMAT,
@@ -50,16 +50,16 @@ def dump(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _row(profile: Profile, row: views.Row) -> dict[str, Any]:
+def _row(profile: ProfileData, row: views.Row) -> dict[str, Any]:
     return {**asdict(row), "actions": [profile.lineage.actions[i].name for i in row.actions]}
 
 
-def save(profile: Profile, path: str | os.PathLike[str]) -> None:
+def save(profile: ProfileData, path: str | os.PathLike[str]) -> None:
     """Write a profile."""
     Path(path).write_text(json.dumps(dump(profile)), encoding="utf-8")
 
 
-def load(path: str | os.PathLike[str], variants: Iterable[Variant]) -> Profile:
+def load(path: str | os.PathLike[str], variants: Iterable[Variant]) -> ProfileData:
     """Read a profile of one of these programs.
 
     Raises:
@@ -79,7 +79,7 @@ def load(path: str | os.PathLike[str], variants: Iterable[Variant]) -> Profile:
     raise ProfileError(f"{path} is a profile of another program\nProfile this one anew")
 
 
-def _profile(row: Mapping[str, Any], lineage: Lineage) -> Profile:
+def _profile(row: Mapping[str, Any], lineage: LineageData) -> ProfileData:
     totals = tuple(_number(value) for value in row["totals"])
     times: dict[int, tuple[float, ...]] = {}
     runs: dict[int, int] = {}
@@ -88,7 +88,7 @@ def _profile(row: Mapping[str, Any], lineage: Lineage) -> Profile:
         runs[int(site)] = int(often)
     if not totals or any(len(values) != len(totals) for values in times.values()):
         raise ValueError("its samples are not of the same calls")
-    return Profile(
+    return ProfileData(
         lineage=lineage,
         program=row["program"],
         target=str(row["target"]),

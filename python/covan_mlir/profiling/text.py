@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from covan_mlir.profiling.profile import By, Profile
+from covan_mlir.profiling.model import By, ProfileData
 from covan_mlir.profiling.views import Row, rows
 
 _WIDTH = 120
 _NAMES = 48  # widest name of a line, module or kernel
 
 
-def table(profile: Profile, by: By) -> str:
+def table(profile: ProfileData, by: By) -> str:
     """Header, rows and notes; times in the unit that suits the total."""
     found = rows(profile, by)
     unit, scale = _unit(profile.total)
@@ -26,7 +26,7 @@ def table(profile: Profile, by: By) -> str:
     return "\n".join(lines) + "\n"
 
 
-def header(profile: Profile) -> list[str]:
+def header(profile: ProfileData) -> list[str]:
     """What was measured, in sentences."""
     unit, scale = _unit(profile.total)
     whole = profile.statistics()
@@ -41,7 +41,7 @@ def header(profile: Profile) -> list[str]:
     return [*lines, *profile.notes]
 
 
-def _cells(profile: Profile, found: Sequence[Row], by: By, unit: str, scale: float) -> list[tuple[str, ...]]:
+def _cells(profile: ProfileData, found: Sequence[Row], by: By, unit: str, scale: float) -> list[tuple[str, ...]]:
     cells: list[tuple[str, ...]] = [(unit, "%", "shared", by, "what")]
     for row in found:
         shared = f"≈{_percent(row.estimated, row.time)}" if row.estimated else ""
@@ -50,7 +50,7 @@ def _cells(profile: Profile, found: Sequence[Row], by: By, unit: str, scale: flo
     return cells
 
 
-def _site_cells(profile: Profile, found: Sequence[Row], unit: str, scale: float) -> list[tuple[str, ...]]:
+def _site_cells(profile: ProfileData, found: Sequence[Row], unit: str, scale: float) -> list[tuple[str, ...]]:
     cells: list[tuple[str, ...]] = [(unit, "%", "median", "p90", "GFLOP/s", "GB/s", "of roof", "site", "what")]
     for row in found:
         middle = high = compute = moved = roof = ""
@@ -78,7 +78,7 @@ def _site_cells(profile: Profile, found: Sequence[Row], unit: str, scale: float)
     return cells
 
 
-def _what(profile: Profile, row: Row) -> str:
+def _what(profile: ProfileData, row: Row) -> str:
     return ", ".join(profile.lineage.actions[i].name for i in row.actions)
 
 

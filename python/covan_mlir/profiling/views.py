@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from covan_mlir.lineage import Action
-from covan_mlir.profiling.profile import By, Profile, Roofline, Statistics
+from covan_mlir.profiling.model import By, ProfileData, Roofline, Statistics
 from covan_mlir.provenance.explain import short_files, user_frame
+from covan_mlir.provenance.model import Action
 
 OUTSIDE = "(outside of kernels)"
 NO_ACTION = "(no action of the model)"
@@ -42,27 +42,27 @@ class Row:
     roofline: Roofline | None = None
 
 
-def rows(profile: Profile, by: By) -> list[Row]:
+def rows(profile: ProfileData, by: By) -> list[Row]:
     """The rows, longest first; a module above those below it, longest of them first; time outside of kernels last.
 
     Raises:
         ValueError: ``by`` is none of line, module and site.
     """
-    makers: dict[str, Callable[[Profile], list[Row]]] = {"line": _lines, "module": _modules, "site": _sites}
+    makers: dict[str, Callable[[ProfileData], list[Row]]] = {"line": _lines, "module": _modules, "site": _sites}
     if by not in makers:
         raise ValueError(f"by={by!r}: profiles are shown by {', '.join(makers)}")
     outside = profile.outside
     return [*makers[by](profile), Row(OUTSIDE, outside, outside)]
 
 
-def lines_of(profile: Profile) -> dict[int, str]:
+def lines_of(profile: ProfileData) -> dict[int, str]:
     """``file:line`` of each action; files by the shortest end of their paths that tells them apart."""
     frames = {action.id: user_frame(action) for action in profile.lineage.actions}
     short = short_files(frame.file for frame in frames.values() if frame)
     return {i: f"{short[frame.file]}:{frame.line}" if frame else NO_LINE for i, frame in frames.items()}
 
 
-def _lines(profile: Profile) -> list[Row]:
+def _lines(profile: ProfileData) -> list[Row]:
     names = lines_of(profile)
     found: dict[str, Row] = {}
     for site, action, time, alone in _portions(profile, lambda action: (names[action.id],)):
@@ -74,7 +74,7 @@ def _lines(profile: Profile) -> list[Row]:
     return sorted(found.values(), key=lambda row: -row.time)
 
 
-def _modules(profile: Profile) -> list[Row]:
+def _modules(profile: ProfileData) -> list[Row]:
     found: dict[str, Row] = {}
     for site, action, time, alone in _portions(profile, lambda action: _above(action.module)):
         if action is None:
@@ -101,7 +101,7 @@ def _modules(profile: Profile) -> list[Row]:
     return [row for name in sorted(roots, key=lambda name: -found[name].time) for row in tree(name)]
 
 
-def _sites(profile: Profile) -> list[Row]:
+def _sites(profile: ProfileData) -> list[Row]:
     found = []
     for site in profile.times:
         it = profile.lineage.sites[site]
@@ -119,7 +119,7 @@ def _above(module: str) -> tuple[str, ...]:
 
 
 def _portions(
-    profile: Profile, keys: Callable[[Action], tuple[str, ...]]
+    profile: ProfileData, keys: Callable[[Action], tuple[str, ...]]
 ) -> Iterator[tuple[int, Action | None, float, int]]:
     """Each action's portion of each site's time, and how many of its leading keys all actions of the site have.
 

@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
-from covan_mlir.lineage import Action, Part, Site
+from covan_mlir.provenance.model import Action, Fate, Kind, Part, Site
 from covan_mlir.provenance.relation import Identity, Source
 
-Kind = Literal["dispatched", "folded", "merged", "view", "dead"]
 DECOMPOSE = "decompose"
 _ORDER: tuple[Kind, ...] = ("dispatched", "folded", "merged", "view", "dead")
-
-
-@dataclass(frozen=True)
-class Fate:
-    """What became of an action or a part.
-
-    Attributes:
-        kind: ``dispatched``: sites compute it; ``view``: it only changed how sites index; ``folded``: its value is a
-            constant, made when the program was compiled or loaded; ``merged``: its value is another's; ``dead``:
-            nobody needs it.
-        sites: ids of the sites that compute it; index by it; read the constant; or compute the twin.
-        decided_by: the step of the pipeline that decided.
-        twin: of a merged one: id of the action (or part) that has the same value.
-    """
-
-    kind: Kind
-    sites: tuple[int, ...]
-    decided_by: str
-    twin: int | None = None
 
 
 def part_fates(

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from covan_mlir.lineage import Action, Frame, Group, Lineage, Part, Site
 from covan_mlir.provenance import arguments, phases
-from covan_mlir.provenance.fates import Fate
 from covan_mlir.provenance.fusion import FusionRecord
+from covan_mlir.provenance.model import Action, Fate, Frame, Group, LineageData, Part, Site
 
 FORMAT = 2
 
 
-def dump(lineage: Lineage) -> dict[str, Any]:
+def dump(lineage: LineageData) -> dict[str, Any]:
     """JSON-able form; `load` is its inverse."""
     pool = _Pool()
     return {
@@ -36,7 +35,7 @@ def dump(lineage: Lineage) -> dict[str, Any]:
     }
 
 
-def load(row: Mapping[str, Any]) -> Lineage:
+def load(row: Mapping[str, Any]) -> LineageData:
     """The lineage of a JSON form that `covan_mlir.artifacts.artifact` has checked."""
     pool = row["pool"]
     parts: dict[int, list[Part]] = {}
@@ -46,7 +45,7 @@ def load(row: Mapping[str, Any]) -> Lineage:
         inputs, positions = (tuple(sorted({int(i) for k, i in reads if k == kind})) for kind in "pa")
         part = Part(id_, action, name, pool[op], inputs, kinds, positions, bool(view), twin, args)
         parts.setdefault(action, []).append(part)
-    return Lineage(
+    return LineageData(
         actions=[
             Action(
                 id=i,
@@ -134,7 +133,7 @@ def _site_row(s: Site, pool: _Pool) -> list[Any]:
     return [pool(s.kernel), s.phase, s.kind, *relation, s.node]
 
 
-def _tag_rows(lineage: Lineage) -> list[Any]:
+def _tag_rows(lineage: LineageData) -> list[Any]:
     words = sorted({tag for tags in lineage.action_tags.values() for tag in tags})
     return [[tag, [action.id for action in lineage.tagged(tag)]] for tag in words]
 

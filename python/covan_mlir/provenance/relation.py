@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from covan_mlir.lineage import Part
+from covan_mlir.provenance.model import Part
 
 
 @dataclass

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from covan_mlir.lineage import Action, Group, Lineage, Site
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.fates import action_fates, live_parts, part_fates
 from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.merged import supplemented
+from covan_mlir.provenance.model import Action, Group, LineageData, Site
 from covan_mlir.provenance.phases import Graph, kept
 from covan_mlir.provenance.relation import Region, Source
 
@@ -28,7 +28,7 @@ def trace_program(
     tags: Mapping[int, frozenset[str]] | None = None,
     phases: Sequence[tuple[str, Graph]] = (),
     fusions: Sequence[FusionRecord] = (),
-) -> Lineage:
+) -> LineageData:
     """The lineage of one compilation.
 
     Args:
@@ -53,7 +53,7 @@ def trace_program(
     sites = [_site(index, row, source, regions, graph, sites_of) for index, row in enumerate(commands)]
     returned = [int(name) for kind, name in results if kind == "p"]
     fates = part_fates(source, sites, live_parts(parts, returned), history, identity)
-    return Lineage(
+    return LineageData(
         actions=actions,
         sites=sites,
         commands=buffers,

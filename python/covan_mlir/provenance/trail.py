@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from covan_mlir.lineage import Action, Lineage, Part, Site
-from covan_mlir.provenance.fates import DECOMPOSE, Fate
+from covan_mlir.provenance.fates import DECOMPOSE
+from covan_mlir.provenance.model import Action, Fate, LineageData, Part, Site
 
 # They carry an action's location but do nothing of it: regions that hold its operations, and changes of type system.
 _CARRIERS = ("flow.dispatch.region", "flow.dispatch.workgroups", "torch_c.")
@@ -71,7 +71,7 @@ class Chain:
         return "\n".join([head, *(f"  {step.ljust(width)}  {text}" for step, text in rows)]) + "\n"
 
 
-def of_action(lineage: Lineage, action: Action) -> Chain:
+def of_action(lineage: LineageData, action: Action) -> Chain:
     """The chain of an action: its decomposition first, its fate last."""
     fate = lineage.fates[action.id]
     sites = tuple(lineage.sites[i] for i in fate.sites)
@@ -81,7 +81,7 @@ def of_action(lineage: Lineage, action: Action) -> Chain:
     return Chain(action, tuple(links), sites, (action,), fate)
 
 
-def of_site(lineage: Lineage, site: Site) -> Chain:
+def of_site(lineage: LineageData, site: Site) -> Chain:
     """The chain of a site, backwards: what it performs, taken together.
 
     Of a part that several sites share, all operations are counted.
@@ -95,7 +95,7 @@ def of_site(lineage: Lineage, site: Site) -> Chain:
     return Chain(site, tuple(reversed(links)), (site,), actions)
 
 
-def _links(lineage: Lineage, start: Mapping[str, int], parts: Sequence[Part]) -> list[Link]:
+def _links(lineage: LineageData, start: Mapping[str, int], parts: Sequence[Part]) -> list[Link]:
     """What changed ``start`` and then the parts it was made into."""
     links: list[Link] = []
     now = {part.id: {_short(part.op): 1} for part in parts}
@@ -150,7 +150,7 @@ def _site(site: Site) -> str:
     return f"site {site.id} ({site.phase}, {site.kernel})"
 
 
-def _end(lineage: Lineage, action: Action, fate: Fate, sites: Sequence[Site]) -> str:
+def _end(lineage: LineageData, action: Action, fate: Fate, sites: Sequence[Site]) -> str:
     among = f" {_numbers(sites)}" if sites else ""
     match fate.kind:
         case "dispatched":

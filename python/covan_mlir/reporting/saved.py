@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from covan_mlir.artifacts import json_checks
 from covan_mlir.errors import CovanError
-from covan_mlir.lineage import Action, Lineage
+from covan_mlir.provenance.model import Action, LineageData
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class SavedComparison:
     rows: tuple[Row, ...]
 
 
-def comparison(path: str | os.PathLike[str], lineage: Lineage) -> SavedComparison:
+def comparison(path: str | os.PathLike[str], lineage: LineageData) -> SavedComparison:
     """Read the comparison of a program.
 
     Raises:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from covan_mlir.lineage import Action, Lineage
+from covan_mlir.provenance.model import Action, LineageData
 
 Mode = Literal["tap", "replace"]
 Way = Literal["at hand", "in place", "split", "recompute"]
@@ -186,7 +186,7 @@ class Attached:
         return Attached(**{**row, **own, "cost": Cost(**{**cost, **lists, "places": places})})
 
 
-def digest(it: Attached, lineage: Lineage) -> str:
+def digest(it: Attached, lineage: LineageData) -> str:
     """SHA-256 of an attached operator as the lineage has it.
 
     Raises:
