@@ -26,13 +26,13 @@ from covan_mlir.frontend.precision import first_double
 from covan_mlir.lineage import Action, Lineage
 from covan_mlir.lowering import pool, targets
 from covan_mlir.lowering.request import Job
+from covan_mlir.lowering.result import CompilerDiagnostic, JobResult
 from covan_mlir.options import CompileOptions
 from covan_mlir.origin import Origin
-from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.tags import TagRule, Tags
 from covan_mlir.provenance.tags import apply as apply_tags
 from covan_mlir.provenance.tags import rules as tag_rules
-from covan_mlir.provenance.tracing import trace_program
+from covan_mlir.provenance.tracing import SourceProgram, trace_program
 
 log = logging.getLogger(__name__)
 
@@ -198,29 +198,30 @@ def _variant(
     try:
         result, program = pool.compile_program(imported.bytecode, job, timeout=options.timeout, progress=progress)
     except pool.WorkerError as error:
-        if error.phase == "target":  # the compiler knows no such CPU, and ends
+        failure = error.failure
+        if failure.phase == "target":  # the compiler knows no such CPU, and ends
             said = next(
-                (line for line in error.log.splitlines() if "not a recognized processor" in line), error.message
+                (line for line in failure.log.splitlines() if "not a recognized processor" in line), failure.message
             )
             raise TargetError(f"target {goal.name!r}: {said.strip()}") from None
         raise _compile_error(error, imported.actions) from None
     _report_frontend(result, imported.actions)
     _report_fusion(result, imported.actions)
-    for step, number in result["unseen"].items():
+    for step, number in result.unseen.items():
         log.info("%s: what became of %d parts could not be told pass by pass", step, number)
     start = time.perf_counter()
     lineage = _lineage(imported, result, tagged)
     info = {
-        "frontend": result["frontend"],
+        "frontend": result.frontend,
         "flags": list(job.flags),
         "options": options.to_json(),
         "flops": imported.flops,
         "elements": imported.elements,
-        "shared": result["shared"],
-        "seconds": {**result["seconds"], "lineage": time.perf_counter() - start},
-        "weights": "globals" if result["frontend"] == "linalg" else "arguments",
+        "shared": result.shared,
+        "seconds": {**result.seconds, "lineage": time.perf_counter() - start},
+        "weights": "globals" if result.frontend == "linalg" else "arguments",
     }
-    requires = {**goal.requires, **result["requires"]}
+    requires = {**goal.requires, **result.requires}
     return Variant(goal.name, program, lineage, info, requires)
 
 
@@ -238,35 +239,24 @@ class _ModuleState:
             self._captured.state(name).copy_(value)
 
 
-def _lineage(imported: Imported, result: Mapping[str, Any], tagged: Lineage) -> Lineage:
-    if not result["graph"]:
+def _lineage(imported: Imported, result: JobResult, tagged: Lineage) -> Lineage:
+    if result.observed is None:
         return Lineage()
-    return trace_program(
-        imported.actions,
-        imported.results,
-        imported.identity,
-        result["graph"],
-        result["sites"],
-        result["commands"],
-        [(step, {int(part): names for part, names in changed.items()}) for step, changed in result["history"]],
-        tagged.groups,
-        tagged.action_tags,
-        result["phases"],
-        [FusionRecord.from_json(row) for row in result["fusion"]],
-    )
+    source = SourceProgram(imported.actions, imported.results, imported.identity, tagged.groups, tagged.action_tags)
+    return trace_program(source, result.observed, result.fusions)
 
 
-def _diagnostics(rows: list[dict[str, Any]], actions: tuple[Action, ...]) -> tuple[Diagnostic, ...]:
+def _diagnostics(said: Sequence[CompilerDiagnostic], actions: tuple[Action, ...]) -> tuple[Diagnostic, ...]:
     owner = {part.id: action.id for action in actions for part in action.parts}
-    found = []
-    for row in rows:
-        ids = [owner.get(i, i) for i in row.get("ids", ())]
-        file, line = row.get("file"), row.get("line")
+    diagnostics = []
+    for message in said:
+        ids = [owner.get(i, i) for i in message.ids]
+        file, line = message.file, message.line
         if not ids and file:  # IREE's messages name a line, not an action: tell it when the line has one action only
             there = [a.id for a in actions if any(f.file == file and f.line == line for f in a.frames)]
             ids = there if len(there) == 1 else []
-        found.append(Diagnostic(row["severity"], row["message"], ids[0] if ids else None, file, line))
-    return tuple(found)
+        diagnostics.append(Diagnostic(message.severity, message.message, ids[0] if ids else None, file, line))
+    return tuple(diagnostics)
 
 
 def _culprit(
@@ -281,49 +271,50 @@ def _culprit(
 
 
 def _compile_error(error: pool.WorkerError, actions: tuple[Action, ...]) -> CompileError:
-    diagnostics = _diagnostics(error.diagnostics, actions)
+    failure = error.failure
+    diagnostics = _diagnostics(failure.diagnostics, actions)
     action, file, line = _culprit(diagnostics, actions)
     where = f"{file}:{line}: " if file else ""
     what = f"{action.name} ({action.op}): " if action else ""
-    first = error.message.strip().splitlines()[0] if error.message.strip() else "no reason given"
-    lines = [f"{where}{what}{first} [in {error.phase}]"]
-    if error.reproducer:
-        lines.append(f"reproducer: {error.reproducer}")
+    first = failure.message.strip().splitlines()[0] if failure.message.strip() else "no reason given"
+    lines = [f"{where}{what}{first} [in {failure.phase}]"]
+    if failure.reproducer:
+        lines.append(f"reproducer: {failure.reproducer}")
     elif error.crashed:
         lines.append("to keep the input of the failing step, pass CompileOptions(reproducer='failing.mlir')")
-    if error.log:
-        lines += ["the compiler's last words:", *(line[:_WIDTH] for line in error.log.splitlines()[-_WORDS:])]
+    if failure.log:
+        lines += ["the compiler's last words:", *(line[:_WIDTH] for line in failure.log.splitlines()[-_WORDS:])]
     return CompileError(
         "\n".join(lines),
-        phase=error.phase,
+        phase=failure.phase,
         diagnostics=diagnostics,
         action=action.name if action else None,
         file=file,
         line=line,
-        reproducer=error.reproducer,
-        log=error.log,
+        reproducer=failure.reproducer,
+        log=failure.log,
     )
 
 
-def _report_frontend(result: Mapping[str, Any], actions: tuple[Action, ...]) -> None:
-    reason = result.get("why_torch")
-    if reason:
-        action, file, line = _culprit(_diagnostics(reason["diagnostics"], actions), actions)
+def _report_frontend(result: JobResult, actions: tuple[Action, ...]) -> None:
+    reason = result.why_torch
+    if reason is not None:
+        action, file, line = _culprit(_diagnostics(reason.diagnostics, actions), actions)
         what = f" {action.name} ({action.op}) at {file}:{line}" if action else ""
         log.info(
             "torch-mlir cannot lower%s: the whole program takes IREE's torch input instead. %s",
             what or " the program",
-            reason["message"].strip().splitlines()[0],
+            reason.message.strip().splitlines()[0],
         )
 
 
-def _report_fusion(result: Mapping[str, Any], actions: tuple[Action, ...]) -> None:
+def _report_fusion(result: JobResult, actions: tuple[Action, ...]) -> None:
     owner = {part.id: action for action in actions for part in action.parts}
-    for row in result["fusion"]:
-        if not row["reason"]:
+    for record in result.fusions:
+        if not record.reason:
             continue
-        whole = dict.fromkeys(owner[i] for i in row["parts"] if i in owner)
+        whole = dict.fromkeys(owner[i] for i in record.parts if i in owner)
         names = ", ".join(f"{action.name} ({action.op})" for action in whole) or "ops that no action names"
         user = next((frame for action in whole for frame in action.frames if not frame.internal), None)
         where = f"{user.file}:{user.line}: " if user else ""
-        log.info("%snot fused into one kernel: %s: %s", where, names, row["reason"])
+        log.info("%snot fused into one kernel: %s: %s", where, names, record.reason)

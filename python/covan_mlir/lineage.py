@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from covan_mlir.provenance.fates import Fate
     from covan_mlir.provenance.fusion import FusionRecord
     from covan_mlir.provenance.phases import Phase
-    from covan_mlir.provenance.trail import Chain
+    from covan_mlir.provenance.trail import Trail
 
 
 @dataclass(frozen=True)
@@ -190,14 +190,6 @@ class Lineage:
         """What was decided about each chain of reductions, in the order in which they were looked at."""
 
     @cached_property
-    def _sites_of(self) -> Mapping[int, tuple[Site, ...]]:
-        found: dict[int, list[Site]] = {}
-        for site in self.sites:
-            for action in site.trace:
-                found.setdefault(action, []).append(site)
-        return {action: tuple(sites) for action, sites in found.items()}
-
-    @cached_property
     def _by_name(self) -> Mapping[str, Action]:
         return {action.name: action for action in self.actions}
 
@@ -366,7 +358,7 @@ class Lineage:
             raise KeyError(f"{what!r} stands for {len(found)} actions: ask for one of {[a.name for a in found[:5]]}")
         return found[0]
 
-    def chain(self, what: Action | Site | int | str) -> Chain:
+    def chain(self, what: Action | Site | int | str) -> Trail:
         """Step by step, what the compiler made of an action, or what a site was made of.
 
         Args:
