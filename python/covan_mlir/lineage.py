@@ -21,7 +21,7 @@ class Lineage(LineageData):
         lineage.__dict__ = data.__dict__
         return lineage
 
-    def chain(self, what: Action | Site | int | str) -> trail.Chain:
+    def chain(self, what: Action | Site | int | str) -> trail.Trail:
         """Step by step, what the compiler made of an action, or what a site was made of.
 
         Args:

@@ -10,6 +10,7 @@ import itertools
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 import torch
@@ -228,8 +229,7 @@ def test_the_log_counts_what_could_not_be_seen(
 
     def blind(*args: object, **kwargs: object) -> object:
         result, program = compile_program(*args, **kwargs)  # type: ignore[arg-type]
-        result["unseen"]["iree:input"] = 3
-        return result, program
+        return replace(result, unseen={"iree:input": 3}), program
 
     monkeypatch.setattr(pool, "compile_program", blind)
     with caplog.at_level(logging.INFO, "covan_mlir.compile"):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 import zoo
@@ -21,6 +22,7 @@ from covan_mlir.checking.verdict import Verification
 from covan_mlir.checking.verify import verify
 from covan_mlir.lineage import Lineage
 from covan_mlir.provenance.model import Fate, Site
+from covan_mlir.provenance.program_graph import Unknown
 from covan_mlir.tools import cli
 
 
@@ -272,9 +274,10 @@ def test_nothing_to_check_is_no_yes() -> None:
 
 
 def test_unknown_inputs_leave_the_check_incomplete(twins: Lineage) -> None:
-    *before, (step, graph) = twins.phases
-    nodes = [dict(node, inputs=[["unknown"]]) for node in graph["nodes"]]
-    blind = edited(twins, phases=[*before, type(before[0])(step, {**graph, "nodes": nodes})])
+    *before, program = twins.phases
+    nodes = tuple(msgspec.structs.replace(node, inputs=(Unknown(),)) for node in program.graph.nodes)
+    graph = msgspec.structs.replace(program.graph, nodes=nodes)
+    blind = edited(twins, phases=[*before, replace(program, graph=graph)])
     verdict = verify(blind)
     assert verdict.outcome == "incomplete"
     assert "not known" in str(verdict)

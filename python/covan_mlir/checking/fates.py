@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from covan_mlir.checking.system import Claim, SourceSystem, State
+from covan_mlir.checking.program_system import Claim
+from covan_mlir.checking.source_system import SourceSystem, State
 from covan_mlir.checking.verdict import Counterexample
 from covan_mlir.prov import weak_bisimulation
 from covan_mlir.provenance.fates import action_fates
@@ -110,12 +111,13 @@ class _Fates:
         return Counterexample(_PHASE, why, actions=(self.lineage.actions[part.action].name,))
 
 
-def _sites(rows: Iterable[tuple[int, Iterable[int]]]) -> dict[int, tuple[int, ...]]:
-    found: dict[int, list[int]] = {}
-    for site, parts in rows:
+def _sites(parts_of: Iterable[tuple[int, Iterable[int]]]) -> dict[int, tuple[int, ...]]:
+    """The sites of each part, given the parts of each site."""
+    sites: dict[int, list[int]] = {}
+    for site, parts in parts_of:
         for part in parts:
-            found.setdefault(part, []).append(site)
-    return {part: tuple(sites) for part, sites in found.items()}
+            sites.setdefault(part, []).append(site)
+    return {part: tuple(ids) for part, ids in sites.items()}
 
 
 def _told(fate: Fate) -> str:

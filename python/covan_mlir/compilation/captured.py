@@ -6,7 +6,7 @@ import importlib.metadata
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,12 +23,12 @@ from covan_mlir.frontend.importer import Imported, import_program
 from covan_mlir.frontend.precision import first_double
 from covan_mlir.lowering import pool, targets
 from covan_mlir.lowering.request import Job
+from covan_mlir.lowering.result import JobResult
 from covan_mlir.provenance.collector import uncollected
-from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.model import LineageData
 from covan_mlir.provenance.tags import TagRule
 from covan_mlir.provenance.tags import apply as apply_tags
-from covan_mlir.provenance.tracing import trace_program
+from covan_mlir.provenance.tracing import SourceProgram, trace_program
 from covan_mlir.runtime.compiled import CompiledProgram
 from covan_mlir.version import __version__
 
@@ -126,29 +126,30 @@ def _variant(
     try:
         result, program = pool.compile_program(imported.bytecode, job, timeout=options.timeout, progress=progress)
     except pool.WorkerError as error:
-        if error.phase == "target":  # the compiler knows no such CPU, and ends
+        failure = error.failure
+        if failure.phase == "target":  # the compiler knows no such CPU, and ends
             said = next(
-                (line for line in error.log.splitlines() if "not a recognized processor" in line), error.message
+                (line for line in failure.log.splitlines() if "not a recognized processor" in line), failure.message
             )
             raise TargetError(f"target {goal.name!r}: {said.strip()}") from None
         raise compile_error(error, imported.actions) from None
     report_frontend(result, imported.actions)
     report_fusion(result, imported.actions)
-    for step, number in result["unseen"].items():
+    for step, number in result.unseen.items():
         log.info("%s: what became of %d parts could not be told pass by pass", step, number)
     start = time.perf_counter()
     lineage = _lineage(imported, result, tagged)
     info = {
-        "frontend": result["frontend"],
+        "frontend": result.frontend,
         "flags": list(job.flags),
         "options": options.to_json(),
         "flops": imported.flops,
         "elements": imported.elements,
-        "shared": result["shared"],
-        "seconds": {**result["seconds"], "lineage": time.perf_counter() - start},
-        "weights": "globals" if result["frontend"] == "linalg" else "arguments",
+        "shared": result.shared,
+        "seconds": {**result.seconds, "lineage": time.perf_counter() - start},
+        "weights": "globals" if result.frontend == "linalg" else "arguments",
     }
-    requires = {**goal.requires, **result["requires"]}
+    requires = {**goal.requires, **result.requires}
     return Variant(goal.name, program, lineage, info, requires)
 
 
@@ -166,19 +167,8 @@ class _ModuleState:
             self._captured.state(name).copy_(value)
 
 
-def _lineage(imported: Imported, result: Mapping[str, Any], tagged: LineageData) -> LineageData:
-    if not result["graph"]:
+def _lineage(imported: Imported, result: JobResult, tagged: LineageData) -> LineageData:
+    if result.observed is None:
         return LineageData()
-    return trace_program(
-        imported.actions,
-        imported.results,
-        imported.identity,
-        result["graph"],
-        result["sites"],
-        result["commands"],
-        [(step, {int(part): names for part, names in changed.items()}) for step, changed in result["history"]],
-        tagged.groups,
-        tagged.action_tags,
-        result["phases"],
-        [FusionRecord.from_json(row) for row in result["fusion"]],
-    )
+    source = SourceProgram(imported.actions, imported.results, imported.identity, tagged.groups, tagged.action_tags)
+    return trace_program(source, result.observed, result.fusions)

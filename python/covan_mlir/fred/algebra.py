@@ -35,12 +35,6 @@ def compare(predicate: str, a: Expr, b: Expr) -> Apply:
     return Apply(f"arith.cmpf:{predicate}", (a, b), "i1")
 
 
-def depends_on(expr: Expr, names: Iterable[str]) -> bool:
-    """Whether an expression reads one of the names."""
-    wanted = set(names)
-    return any(isinstance(node, Read) and node.name in wanted for node in walk(expr))
-
-
 def varies(expr: Expr, chain: Chain, axes: Iterable[str]) -> bool:
     """Whether an expression's value depends on the position on one of ``axes``."""
     swept = set(axes)

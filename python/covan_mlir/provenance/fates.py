@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from covan_mlir.provenance.model import Action, Fate, Kind, Part, Site
+from covan_mlir.provenance.observed import Changes
 from covan_mlir.provenance.relation import Identity, Source
 
 DECOMPOSE = "decompose"
@@ -17,7 +17,7 @@ def part_fates(
     source: Source,
     sites: Sequence[Site],
     live: Iterable[int],
-    history: Sequence[tuple[str, Mapping[int, Any]]],
+    history: Sequence[tuple[str, Changes]],
     identity: Identity,
 ) -> dict[int, Fate]:
     """The fate of every part.
@@ -82,10 +82,10 @@ def _place_at_readers(source: Source, fates: dict[int, Fate]) -> None:
 def action_fates(actions: Sequence[Action], fates: Mapping[int, Fate]) -> list[Fate]:
     """The fate of each action: the strongest of its parts', with the sites of all."""
     owner = {part.id: action.id for action in actions for part in action.parts}
-    found: list[Fate] = []
+    of_actions: list[Fate] = []
     for action in actions:
-        found.append(_of_parts(action.parts, fates, owner) if action.parts else _without_parts(action, found))
-    return found
+        of_actions.append(_of_parts(action.parts, fates, owner) if action.parts else _without_parts(action, of_actions))
+    return of_actions
 
 
 def _of_parts(parts: Sequence[Part], fates: Mapping[int, Fate], owner: Mapping[int, int]) -> Fate:
@@ -119,22 +119,22 @@ def live_parts(parts: Mapping[int, Part], results: Iterable[int]) -> set[int]:
     return needed
 
 
-def vanished(history: Sequence[tuple[str, Mapping[int, Any]]], parts: Iterable[int]) -> dict[int, str]:
+def vanished(history: Sequence[tuple[str, Changes]], parts: Iterable[int]) -> dict[int, str]:
     """The step after which no operation carried a part any more, for those of ``parts`` that vanished."""
-    found: dict[int, str] = dict.fromkeys(parts, history[0][0]) if history else {}
+    gone: dict[int, str] = dict.fromkeys(parts, history[0][0]) if history else {}
     for step, changed in history:
         for part, names in changed.items():
-            index = int(part)
             if names is None:
-                found[index] = step
+                gone[part] = step
             else:
-                found.pop(index, None)
-    return found
+                gone.pop(part, None)
+    return gone
 
 
-def _sites(rows: Iterable[tuple[int, Iterable[int]]]) -> dict[int, tuple[int, ...]]:
-    found: dict[int, set[int]] = {}
-    for site, parts in rows:
+def _sites(parts_of: Iterable[tuple[int, Iterable[int]]]) -> dict[int, tuple[int, ...]]:
+    """The sites of each part, ascending, given the parts of each site."""
+    sites: dict[int, set[int]] = {}
+    for site, parts in parts_of:
         for part in parts:
-            found.setdefault(part, set()).add(site)
-    return {part: tuple(sorted(ids)) for part, ids in found.items()}
+            sites.setdefault(part, set()).add(site)
+    return {part: tuple(sorted(ids)) for part, ids in sites.items()}
