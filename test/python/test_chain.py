@@ -193,13 +193,13 @@ def test_passes_refine_phases(phases: covan_mlir.Executable, passes: covan_mlir.
 def states(lineage: Lineage) -> dict[str, dict[int, Mapping[str, int]]]:
     """What each part is after each phase."""
     now: dict[int, Mapping[str, int]] = {}
-    found = {}
+    after: dict[str, dict[int, Mapping[str, int]]] = {}
     for step, changed in lineage.history:
         now |= {i: names for i, names in changed.items() if names is not None}
         now = {i: names for i, names in now.items() if changed.get(i, names) is not None}
         if "/" not in step and step != "import":
-            found[step] = dict(now)
-    return found
+            after[step] = dict(now)
+    return after
 
 
 def test_the_phase_has_nothing_left_when_all_passes_were_seen(passes: covan_mlir.Executable) -> None:

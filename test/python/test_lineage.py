@@ -74,10 +74,10 @@ def test_queries(exe: covan_mlir.Executable) -> None:
     relu = lineage.find("relu")[0]
     assert lineage.where(relu) == lineage.where(relu.id) == lineage.where("relu")
     line = inspect.getsourcelines(Block.forward)[1] + 1
-    found = lineage.where(f"test_lineage.py:{line}")
+    of_line = lineage.where(f"test_lineage.py:{line}")
     every = lineage.where("blocks.0") + lineage.where("blocks.1") + lineage.where("blocks.2")
-    assert found == lineage.where(f"{__file__}:{line}") == every
-    assert lineage.where("blocks") == found
+    assert of_line == lineage.where(f"{__file__}:{line}") == every
+    assert lineage.where("blocks") == of_line
     assert lineage.where("module:blocks.0.up") == lineage.where("linear")
 
 

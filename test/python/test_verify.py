@@ -300,9 +300,9 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], twins:
     lie = with_site(lineage, performing(lineage, site, ()))
     artifact.write(path, _with(held, lie))
     assert cli.main(["verify", path, "--json"]) == 1
-    row = json.loads(capsys.readouterr().out)
-    (program,) = (check for check in row["checks"] if check["phase"] == "program")
-    assert row["outcome"] == program["outcome"] == "no"
+    verdict = json.loads(capsys.readouterr().out)
+    (program,) = (check for check in verdict["checks"] if check["phase"] == "program")
+    assert verdict["outcome"] == program["outcome"] == "no"
     assert next((e["site"], e["actions"]) for e in program["counterexamples"]) == (site.id, ["relu"])
     nowhere = [replace(site, node=None) for site in lineage.sites]
     artifact.write(path, _with(held, edited(lineage, phases=(), sites=nowhere)))
