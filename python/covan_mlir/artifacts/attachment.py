@@ -65,19 +65,19 @@ def attachments(attach: Attach) -> list[tuple[str | int, Attachment]]:
     Raises:
         TypeError, ValueError: something is no attachment, or two have one name.
     """
-    found: list[tuple[str | int, Attachment]] = []
+    named: list[tuple[str | int, Attachment]] = []
     for key, given in attach.items():
         several = given if isinstance(given, Sequence) else [given]
         for it in several:
-            made = it if isinstance(it, Attachment) else Attachment(it)
-            if not made.name and len(several) > 1:
+            attachment = it if isinstance(it, Attachment) else Attachment(it)
+            if not attachment.name and len(several) > 1:
                 raise ValueError(f"{key!r} has several attachments: name them, Attachment(fn, name='encoded')")
-            found.append((key, made if made.name else replace(made, name=str(key))))
-    names = [plain_name(it.name) for _, it in found]
+            named.append((key, attachment if attachment.name else replace(attachment, name=str(key))))
+    names = [plain_name(it.name) for _, it in named]
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise ValueError(f"two attachments are called {found[index][1].name!r}: give them other names")
-    return found
+            raise ValueError(f"two attachments are called {named[index][1].name!r}: give them other names")
+    return named
 
 
 def plain_name(name: str) -> str:
@@ -86,7 +86,7 @@ def plain_name(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Place:
+class Access:
     """A way of having the tensor, and what it is estimated to cost beside the program without attachment.
 
     Attributes:
@@ -119,7 +119,7 @@ class Cost:
     """
 
     chosen: Way
-    places: tuple[Place, ...]
+    places: tuple[Access, ...]
     before: tuple[str, ...]
     after: tuple[str, ...]
     bytes: float
@@ -180,7 +180,7 @@ class Attached:
     def from_json(row: Mapping[str, Any]) -> Attached:
         """Of a checked row (`covan_mlir.artifacts.schema`)."""
         cost = row["cost"]
-        places = tuple(Place(**place) for place in cost["places"])
+        places = tuple(Access(**place) for place in cost["places"])
         lists = {key: tuple(cost[key]) for key in ("before", "after")}
         own = {key: tuple(row[key]) for key in ("actions", "again", "types", "sites")}
         return Attached(**{**row, **own, "cost": Cost(**{**cost, **lists, "places": places})})

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from covan_mlir.artifacts.attachment import TAG, Attach, Attached, Cost, attachments, digest
 from covan_mlir.attaching import locate, place
 from covan_mlir.attaching.insert import Goal, Inserted, Insertion, insert
-from covan_mlir.attaching.place import Choice, Places
+from covan_mlir.attaching.place import AccessPlanner, ChosenAccess
 from covan_mlir.compilation.captured import EXPORT_LOCK, compile_captured
 from covan_mlir.compilation.options import CompileOptions
 from covan_mlir.compilation.origin import Origin
@@ -37,7 +37,7 @@ class Plan:
     source: Capture
     goals: tuple[Goal, ...]
     insertion: Insertion
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[ChosenAccess, ...] = ()
 
     @property
     def captured(self) -> Capture:
@@ -110,8 +110,8 @@ def placed(it: Plan, lineages: Sequence[LineageData]) -> Plan:
     for goal in it.goals:
         for lineage in lineages:
             _exists(goal, lineage)
-    places = Places(it.source.program, lineages[0], it.symbols)
-    choices = places.choose([(goal.node, goal.attachment.mode == "tap") for goal in it.goals])
+    planner = AccessPlanner(it.source.program, lineages[0], it.symbols)
+    choices = planner.choose([(goal.node, goal.attachment.mode == "tap") for goal in it.goals])
     goals = tuple(replace(goal, again=choice.again) for goal, choice in zip(it.goals, choices, strict=True))
     insertion = insert(it.source, goals) if any(goal.again for goal in goals) else it.insertion
     return Plan(it.source, goals, insertion, choices)
@@ -135,7 +135,7 @@ def undone(it: Plan, lineages: Sequence[LineageData]) -> Plan | None:
     log.info("%s was merged with what the model computes: the sites are cut instead", lost[0].name)
     goals = tuple(replace(goal, again=frozenset()) for goal in it.goals)
     choices = tuple(
-        Choice("split" if choice.way == "recompute" else choice.way, choice.places) for choice in it.choices
+        ChosenAccess("split" if choice.way == "recompute" else choice.way, choice.places) for choice in it.choices
     )
     return Plan(it.source, goals, insert(it.source, goals), choices)
 
@@ -150,16 +150,16 @@ def restored(captured: Capture, attach: Attach, them: Sequence[Attached]) -> Cap
     Raises:
         InputError: ``attach`` is not what the program was compiled with.
     """
-    made = plan(captured, attach)
-    if [it.attachment.name for it in made.goals] != [it.name for it in them]:
+    planned = plan(captured, attach)
+    if [it.attachment.name for it in planned.goals] != [it.name for it in them]:
         raise InputError(
             f"attach: the program was compiled with {', '.join(it.name for it in them)}, not with "
-            f"{', '.join(it.attachment.name for it in made.goals) or 'nothing'}: give the same functions"
+            f"{', '.join(it.attachment.name for it in planned.goals) or 'nothing'}: give the same functions"
         )
     insertion = insert(
-        captured, [replace(g, again=frozenset(it.again)) for g, it in zip(made.goals, them, strict=True)]
+        captured, [replace(g, again=frozenset(it.again)) for g, it in zip(planned.goals, them, strict=True)]
     )
-    for it, now, goal in zip(them, insertion.inserted, made.goals, strict=True):
+    for it, now, goal in zip(them, insertion.inserted, planned.goals, strict=True):
         same = (now.nodes, now.source, dict(now.constants), goal.node, goal.attachment.mode)
         if same != (it.actions, it.source, dict(it.constants), it.target, it.mode):
             raise InputError(f"attach: {it.name!r} is not the function that the program was compiled with")
@@ -203,7 +203,7 @@ def records(it: Plan, without: LineageData, lineage: LineageData) -> tuple[Attac
     symbols = it.symbols
     before, after = place.totals(without, symbols), place.totals(lineage, symbols)
     moved, flops, time = (b - a for a, b in zip(before, after, strict=True))
-    found = []
+    attached = []
     for goal, inserted, choice in zip(it.goals, it.insertion.inserted, it.choices, strict=True):
         actions = [next(a for a in lineage.actions if a.name == name) for name in inserted.nodes]
         old = without.where(goal.node)
@@ -219,7 +219,7 @@ def records(it: Plan, without: LineageData, lineage: LineageData) -> tuple[Attac
             time,
         )
         own = {action.id for action in actions}
-        made = Attached(
+        record = Attached(
             name=goal.attachment.name,
             target=goal.node,
             mode=goal.attachment.mode,
@@ -233,8 +233,8 @@ def records(it: Plan, without: LineageData, lineage: LineageData) -> tuple[Attac
             sha256="",
             cost=cost,
         )
-        found.append(replace(made, sha256=digest(made, lineage)))
-    return tuple(found)
+        attached.append(replace(record, sha256=digest(record, lineage)))
+    return tuple(attached)
 
 
 def _fate(goal: Goal, inserted: Inserted, lineage: LineageData) -> str:

@@ -29,15 +29,15 @@ def named(graph: torch.fx.Graph, key: str | int) -> Node:
     """
     source = LineageData(source_actions(graph).values(), groups=groups(graph)[0])
     try:
-        found = source.find(key)
+        actions = source.find(key)
     except KeyError as error:
         raise InputError(f"attach: {error.args[0]}") from None
     nodes = list(calls(graph))
-    if len(found) == 1:
-        node = nodes[found[0].id]
-        _check(key, found[0], node)
+    if len(actions) == 1:
+        node = nodes[actions[0].id]
+        _check(key, actions[0], node)
         return node
-    inside = {nodes[action.id] for action in found}
+    inside = {nodes[action.id] for action in actions}
     leaving = [
         node
         for node in nodes
@@ -48,7 +48,9 @@ def named(graph: torch.fx.Graph, key: str | int) -> Node:
     if leaving:
         several = _listed(source, leaving)
         raise InputError(f"attach: {key!r} gives {len(leaving)} tensors: attach to one of them by name: {several}")
-    raise InputError(f"attach: {key!r} stands for {len(found)} actions, none of which gives a tensor that others read")
+    raise InputError(
+        f"attach: {key!r} stands for {len(actions)} actions, none of which gives a tensor that others read"
+    )
 
 
 def _leaves(node: Node, user: Node, inside: set[Node], key: str) -> bool:

@@ -199,8 +199,8 @@ class _Search:
                 self._notes.append(f"{name} takes {size}: one in {stride} of its elements was compared")
         observed: dict[str, Callable[[], torch.Tensor]] = {}
         for group in groups:
-            found, complete = self._group(group)
-            observed |= found
+            tensors, complete = self._group(group)
+            observed |= tensors
             if not complete:
                 break
         self._prober.tell("comparing")
@@ -342,30 +342,30 @@ class _Search:
             return self._alone(name)[0]
 
         edges = [name for name in values[:-1] if self._leaves_site(name)]
-        found = first_wrong([*edges, values[-1]], ask)
-        start = values.index(found.before) + 1 if found.before in values else 0
-        inner = values[start : values.index(found.first) + 1]
-        found = first_wrong(inner, ask, found.before)
-        culprit = self._actions[found.first]
-        if not found.hidden and found.complete:
+        fault = first_wrong([*edges, values[-1]], ask)
+        start = values.index(fault.before) + 1 if fault.before in values else 0
+        inner = values[start : values.index(fault.first) + 1]
+        fault = first_wrong(inner, ask, fault.before)
+        culprit = self._actions[fault.first]
+        if not fault.hidden and fault.complete:
             sites, fate = self._placed(culprit)
-            judged = None if crash else self._first_measured(found.first)
+            judged = None if crash else self._first_measured(fault.first)
             row = Row(culprit, "crash" if crash else "beyond", sites, judged.measured if judged else None, fate=fate)
-            if found.before:
-                self._notes.append(f"{found.before}, the last before it, is right when it alone is observed")
+            if fault.before:
+                self._notes.append(f"{fault.before}, the last before it, is right when it alone is observed")
             return row, None
-        if found.hidden:
+        if fault.hidden:
             self._notes.append(
-                f"observing any of {', '.join(found.hidden)} hides the fault: it is in how they are computed together"
+                f"observing any of {', '.join(fault.hidden)} hides the fault: it is in how they are computed together"
             )
-        if not found.complete:
+        if not fault.complete:
             self._notes.append("the search ended early: give CompareOptions(compilations=...) more to find it")
-        low = values.index(found.before) + 1 if found.before in values else 0
-        actions = tuple(self._actions[name] for name in values[low : values.index(found.first) + 1])
+        low = values.index(fault.before) + 1 if fault.before in values else 0
+        actions = tuple(self._actions[name] for name in values[low : values.index(fault.first) + 1])
         sites = tuple(
             site for site in self._lineage.sites if not {action.id for action in actions}.isdisjoint(site.trace)
         )
-        return None, Suspicion(actions, sites, found.complete)
+        return None, Suspicion(actions, sites, fault.complete)
 
     def _first_measured(self, name: str) -> Judged | None:
         try:
@@ -382,14 +382,14 @@ class _Search:
 
 
 def _ancestors(nodes: Sequence[Node]) -> set[Node]:
-    found: set[Node] = set()
+    ancestors: set[Node] = set()
     stack = list(nodes)
     while stack:
         node = stack.pop()
-        if node not in found:
-            found.add(node)
+        if node not in ancestors:
+            ancestors.add(node)
             stack += node.all_input_nodes
-    return found
+    return ancestors
 
 
 def _listed(names: Sequence[str]) -> str:

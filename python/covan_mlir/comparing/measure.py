@@ -207,11 +207,11 @@ def _scale(reference: torch.Tensor) -> float:
 
 
 def _index(at: int, shape: torch.Size) -> tuple[int, ...]:
-    found: list[int] = []
+    position: list[int] = []
     for size in reversed(shape):
-        found.append(at % size)
+        position.append(at % size)
         at //= size
-    return tuple(reversed(found))
+    return tuple(reversed(position))
 
 
 def _values(tensors: list[torch.Tensor], at: int) -> tuple[float, float, float]:

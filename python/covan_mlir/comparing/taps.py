@@ -47,19 +47,19 @@ def tapped(
 
 def _sampled(node: Node, stride: int, copies: bool) -> Node:
     graph, value = node.graph, node.meta["val"]
-    made = node
+    sample = node
     with graph.inserting_after(node):
         if stride > 1:
             axis = longest(value.shape)
             arguments = (node, axis, 0, torch.iinfo(torch.int64).max, stride)
-            made = graph.call_function(torch.ops.aten.slice.Tensor, arguments)
-            made.meta = dict(node.meta) | {"val": torch.ops.aten.slice.Tensor(value, *arguments[1:])}
+            sample = graph.call_function(torch.ops.aten.slice.Tensor, arguments)
+            sample.meta = dict(node.meta) | {"val": torch.ops.aten.slice.Tensor(value, *arguments[1:])}
     if copies:
-        with graph.inserting_after(made):
-            copied = graph.call_function(torch.ops.aten.clone.default, (made,))
-        copied.meta = dict(node.meta) | {"val": torch.ops.aten.clone.default(made.meta["val"])}
-        made = copied
-    return made
+        with graph.inserting_after(sample):
+            copied = graph.call_function(torch.ops.aten.clone.default, (sample,))
+        copied.meta = dict(node.meta) | {"val": torch.ops.aten.clone.default(sample.meta["val"])}
+        sample = copied
+    return sample
 
 
 def longest(shape: Sequence[int]) -> int:

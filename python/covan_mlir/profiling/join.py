@@ -50,21 +50,21 @@ def _call(lineage: LineageData, rows: Sequence[Row], call: Call) -> list[Event]:
         [k for k, row in enumerate(rows) if not _difference(lineage, _seen(lineage, row, it), it.commands)]
         for it in call.submissions
     ]
-    for it, found in zip(call.submissions, fitting, strict=True):
-        if not found:
+    for it, buffers in zip(call.submissions, fitting, strict=True):
+        if not buffers:
             raise ProfileError(_explain(lineage, rows, it))
     # Like buffers are told apart by their order, if each runs once.
-    often = Counter(tuple(found) for found in fitting)
+    often = Counter(tuple(buffers) for buffers in fitting)
     met: Counter[tuple[int, ...]] = Counter()
     events: list[Event] = []
-    for it, found in zip(call.submissions, fitting, strict=True):
-        key = tuple(found)
-        if it.dispatches and len(found) > 1 and often[key] != len(found):
+    for it, buffers in zip(call.submissions, fitting, strict=True):
+        key = tuple(buffers)
+        if it.dispatches and len(buffers) > 1 and often[key] != len(buffers):
             raise ProfileError(
-                f"{len(found)} command buffers of the program run the same kernels, and {often[key]} such ran: "
+                f"{len(buffers)} command buffers of the program run the same kernels, and {often[key]} such ran: "
                 "which ones cannot be told"
             )
-        row = rows[found[met[key] % len(found)]]
+        row = rows[buffers[met[key] % len(buffers)]]
         met[key] += 1
         events += _events(lineage, _seen(lineage, row, it), it, call.start)
     return sorted(events, key=lambda event: event.start)
@@ -79,13 +79,13 @@ def _events(lineage: LineageData, row: Row, it: Submission, origin: int) -> list
     expected = {k: site for k, site in enumerate(row) if site is not None and lineage.sites[site].kind == "dispatch"}
     if [d.index for d in it.dispatches] != sorted(expected):
         raise ProfileError(f"{len(expected)} dispatches were submitted, and {len(it.dispatches)} have a time")
-    found = []
+    events = []
     for dispatch in it.dispatches:
         site = expected[dispatch.index]
         if dispatch.kernel != lineage.sites[site].kernel:
             raise ProfileError(f"site {site} runs {lineage.sites[site].kernel}; {dispatch.kernel} ran in its place")
-        found.append(Event(site, dispatch.start - origin, dispatch.duration))
-    return found
+        events.append(Event(site, dispatch.start - origin, dispatch.duration))
+    return events
 
 
 def _difference(lineage: LineageData, row: Row, commands: Sequence[Command]) -> str:

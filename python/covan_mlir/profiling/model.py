@@ -179,11 +179,11 @@ class ProfileData:
     @cached_property
     def _timed_sites(self) -> Mapping[int, list[int]]:
         """By part, the sites with a time that perform it."""
-        found: dict[int, list[int]] = {part: [] for part in self.lineage.parts}
+        timed: dict[int, list[int]] = {part: [] for part in self.lineage.parts}
         for site in self.times:
             for part in self.lineage.sites[site].parts:
-                found[part].append(site)
-        return found
+                timed[part].append(site)
+        return timed
 
     def _part_share(self, part: int, site: int) -> float:
         """The fraction of a part that a site performs: by time, if several do."""

@@ -167,10 +167,12 @@ def divided(events: Sequence[Event]) -> dict[int, float]:
             value += (at - before) / running
         integral[at] = value
         running, before = running + steps[at], at
-    found: dict[int, float] = {}
+    shares: dict[int, float] = {}
     for event in events:
-        found[event.site] = found.get(event.site, 0.0) + integral[event.start + event.duration] - integral[event.start]
-    return found
+        shares[event.site] = (
+            shares.get(event.site, 0.0) + integral[event.start + event.duration] - integral[event.start]
+        )
+    return shares
 
 
 def _unprofiled(call: Callable[[], Any], repeat: int) -> float:

@@ -13,15 +13,15 @@ _NAMES = 48  # widest name of a line, module or kernel
 
 def table(profile: ProfileData, by: By) -> str:
     """Header, rows and notes; times in the unit that suits the total."""
-    found = rows(profile, by)
+    shown = rows(profile, by)
     unit, scale = _unit(profile.total)
     lines = header(profile)
     lines.append("")
     if by == "site":
-        lines += _grid(_site_cells(profile, found, unit, scale), right=range(6))
+        lines += _grid(_site_cells(profile, shown, unit, scale), right=range(6))
     else:
-        lines += _grid(_cells(profile, found, by, unit, scale), right=range(3))
-    if any(row.estimated for row in found):
+        lines += _grid(_cells(profile, shown, by, unit, scale), right=range(3))
+    if any(row.estimated for row in shown):
         lines += ["", f"≈ of sites that several {by}s share: how much is of which is an estimate (FLOPs and bytes)"]
     return "\n".join(lines) + "\n"
 
@@ -41,18 +41,18 @@ def header(profile: ProfileData) -> list[str]:
     return [*lines, *profile.notes]
 
 
-def _cells(profile: ProfileData, found: Sequence[Row], by: By, unit: str, scale: float) -> list[tuple[str, ...]]:
+def _cells(profile: ProfileData, shown: Sequence[Row], by: By, unit: str, scale: float) -> list[tuple[str, ...]]:
     cells: list[tuple[str, ...]] = [(unit, "%", "shared", by, "what")]
-    for row in found:
+    for row in shown:
         shared = f"≈{_percent(row.estimated, row.time)}" if row.estimated else ""
         name = _fit("  " * row.depth + row.name, _NAMES)
         cells.append((f"{row.time / scale:.3f}", _number(row.time, profile.total), shared, name, _what(profile, row)))
     return cells
 
 
-def _site_cells(profile: ProfileData, found: Sequence[Row], unit: str, scale: float) -> list[tuple[str, ...]]:
+def _site_cells(profile: ProfileData, shown: Sequence[Row], unit: str, scale: float) -> list[tuple[str, ...]]:
     cells: list[tuple[str, ...]] = [(unit, "%", "median", "p90", "GFLOP/s", "GB/s", "of roof", "site", "what")]
-    for row in found:
+    for row in shown:
         middle = high = compute = moved = roof = ""
         if row.statistics:
             middle, high = f"{row.statistics.median / scale:.3f}", f"{row.statistics.p90 / scale:.3f}"

@@ -64,52 +64,52 @@ def lines_of(profile: ProfileData) -> dict[int, str]:
 
 def _lines(profile: ProfileData) -> list[Row]:
     names = lines_of(profile)
-    found: dict[str, Row] = {}
+    lines: dict[str, Row] = {}
     for site, action, time, alone in _portions(profile, lambda action: (names[action.id],)):
         name = NO_ACTION if action is None else names[action.id]
         shared = action is not None and not alone
-        _add(found.setdefault(name, Row(name)), site, action, time, time if shared else 0.0)
-    for row in found.values():
+        _add(lines.setdefault(name, Row(name)), site, action, time, time if shared else 0.0)
+    for row in lines.values():
         row.own = row.time
-    return sorted(found.values(), key=lambda row: -row.time)
+    return sorted(lines.values(), key=lambda row: -row.time)
 
 
 def _modules(profile: ProfileData) -> list[Row]:
-    found: dict[str, Row] = {}
+    modules: dict[str, Row] = {}
     for site, action, time, alone in _portions(profile, lambda action: _above(action.module)):
         if action is None:
-            row = found.setdefault(NO_ACTION, Row(NO_ACTION))
+            row = modules.setdefault(NO_ACTION, Row(NO_ACTION))
             _add(row, site, None, time, 0.0)
             row.own += time
             continue
         path = _above(action.module)
         for depth, name in enumerate(path):
-            row = found.setdefault(name, Row(name or MODEL, depth=depth))
+            row = modules.setdefault(name, Row(name or MODEL, depth=depth))
             _add(row, site, action, time, time if depth >= alone else 0.0)
-        found[path[-1]].own += time
+        modules[path[-1]].own += time
     children: dict[str, list[str]] = {}
-    for name, row in found.items():
+    for name, row in modules.items():
         if row.depth:
             children.setdefault(name.rpartition(".")[0], []).append(name)
 
     def tree(name: str) -> Iterator[Row]:
-        yield found[name]
-        for child in sorted(children.get(name, ()), key=lambda name: -found[name].time):
+        yield modules[name]
+        for child in sorted(children.get(name, ()), key=lambda name: -modules[name].time):
             yield from tree(child)
 
-    roots = [name for name, row in found.items() if not row.depth]
-    return [row for name in sorted(roots, key=lambda name: -found[name].time) for row in tree(name)]
+    roots = [name for name, row in modules.items() if not row.depth]
+    return [row for name in sorted(roots, key=lambda name: -modules[name].time) for row in tree(name)]
 
 
 def _sites(profile: ProfileData) -> list[Row]:
-    found = []
+    sites = []
     for site in profile.times:
         it = profile.lineage.sites[site]
         time = profile.time(site)
         row = Row(f"site {site}", time, time, actions=list(it.trace), sites=[site], kernel=it.kernel)
         row.statistics, row.roofline = profile.statistics(site), profile.roofline(site)
-        found.append(row)
-    return sorted(found, key=lambda row: -row.time)
+        sites.append(row)
+    return sorted(sites, key=lambda row: -row.time)
 
 
 def _above(module: str) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ def fusions_json(
 ) -> list[dict[str, Any]]:
     """The records as JSON, with the actions of each, where they stand in the source, the sites of the kernel, and what
     was measured of it."""
-    found = []
+    rows = []
     for record in records:
         frames = [(action, user_frame(action)) for action in actions_of(lineage, record)]
         places = [
@@ -70,16 +70,16 @@ def fusions_json(
         ]
         sites = [site.id for site in sites_of(lineage, record)]
         took = measured(lineage, record, profile)
-        found.append({**record.to_json(), "actions": places, "sites": sites, "measured_seconds": took})
-    return found
+        rows.append({**record.to_json(), "actions": places, "sites": sites, "measured_seconds": took})
+    return rows
 
 
 def fusions_text(lineage: LineageData, records: Iterable[FusionRecord], profile: Timed | None = None) -> str:
     """The records for people: one paragraph each."""
     given = tuple(records)
     short = short_files(f.file for action in lineage.actions for f in action.frames if not f.internal)
-    made = sum(bool(record.kernel) for record in given)
-    lines = [f"{_count(len(given), 'chain')} of reductions found; {made} in a kernel of its own"]
+    fused = sum(bool(record.kernel) for record in given)
+    lines = [f"{_count(len(given), 'chain')} of reductions found; {fused} in a kernel of its own"]
     for record in given:
         lines += ["", record.what, *(_INDENT + line for line in _paragraph(lineage, record, short, profile))]
     return "\n".join(lines) + "\n"

@@ -145,16 +145,16 @@ def _errors(
     """The error of each action, and what it is counted in."""
     if comparison is None or isinstance(comparison, Mapping):
         return comparison, ""
-    found: dict[int, float] = {}
+    errors: dict[int, float] = {}
     for row in comparison.rows:
         action = row.action
         if action.id >= len(lineage.actions) or lineage.actions[action.id].name != action.name:
             raise InputError(f"the comparison is of another program: this one has no action {action.id}, {action.name}")
         if row.status == "crash":
-            found[action.id] = math.inf
+            errors[action.id] = math.inf
         elif row.measured is not None:
-            found[action.id] = row.measured.excess
-    return found, "of what is allowed"
+            errors[action.id] = row.measured.excess
+    return errors, "of what is allowed"
 
 
 def _json(value: Any) -> str:
