@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from covan_mlir.machine.description import Machine
+
 
 @dataclass(frozen=True)
 class Job:
@@ -28,6 +30,8 @@ class Job:
         extra: steps of the user's own; see `covan_mlir.lowering.extra_steps`.
         functions: that operators of covan's own stand for; see `covan_mlir.lowering.inlined`.
         attached: whether the program has such operators, or barriers.
+        machine: that kernels are chosen for, where the target is this machine and it is known; see
+            `covan_mlir.machine.host`.
     """
 
     frontend: str
@@ -45,6 +49,7 @@ class Job:
     target_flags: tuple[str, ...] = ()
     functions: tuple[tuple[str, str, str], ...] = ()
     attached: bool = False
+    machine: Machine | None = None
 
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> Job:
@@ -52,4 +57,5 @@ class Job:
         sizes = tuple(map(tuple, row.get("sizes", ())))
         lists = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
         functions = tuple((operator, text, name) for operator, text, name in row.get("functions", ()))
-        return Job(**{**row, **lists, "extra": extra, "sizes": sizes, "functions": functions})
+        machine = Machine(**row["machine"]) if row.get("machine") else None
+        return Job(**{**row, **lists, "extra": extra, "sizes": sizes, "functions": functions, "machine": machine})

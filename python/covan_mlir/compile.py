@@ -26,6 +26,8 @@ from covan_mlir.frontend.precision import first_double
 from covan_mlir.lineage import Action, Lineage
 from covan_mlir.lowering import pool, targets
 from covan_mlir.lowering.request import Job
+from covan_mlir.machine import host
+from covan_mlir.machine.description import TYPICAL, Machine
 from covan_mlir.options import CompileOptions
 from covan_mlir.origin import Origin
 from covan_mlir.provenance.fusion import FusionRecord
@@ -83,6 +85,8 @@ def compile_module(
         raise TagError("tags are kept in the lineage: compile with provenance=True")
     tell = progress or (lambda step: None)
     pool.prepare(options.trace if provenance else "phases")
+    if (options.fuse_reductions or options.attach) and any(goal.is_host for goal in goals):
+        host.prepare()
     with _export_lock, uncollected():
         tell("export")
         captured = capture(model, args, kwargs, dynamic_shapes)
@@ -111,7 +115,7 @@ def compile_captured(
         tell("compile without attachments")
         _, plain = _compiled(captured, goals, options, provenance, rules, tell)
         with _export_lock, uncollected():
-            attached = attach.placed(attached, [it.lineage for it in plain])
+            attached = attach.placed(attached, [it.lineage for it in plain], _machine(goals[0]) or TYPICAL)
         captured = attached.captured
         origin = Origin(captured, replace(options, attach={}))
     imported, variants = _compiled(captured, goals, options, provenance, rules, tell)
@@ -182,8 +186,14 @@ def _compiled(
         own = goal.compiler_flags(double is not None)
         flags = (*own, *options.iree_flags)
         job = replace(job, flags=flags, target=goal.name, kind=goal.kind, devices=goal.devices, target_flags=own)
+        job = replace(job, machine=_machine(goal) if options.fuse_reductions else None)
         variants.append(_variant(goal, job, imported, tagged, options, tell))
     return imported, variants
+
+
+def _machine(goal: targets.Target) -> Machine | None:
+    """What is measured of the machine that a target is; None: it is not this one."""
+    return host.host() if goal.is_host else None
 
 
 def _variant(

@@ -13,6 +13,7 @@ from covan_mlir.attaching.place import Choice, Places
 from covan_mlir.errors import InputError
 from covan_mlir.frontend.capture import Capture
 from covan_mlir.lineage import Action, Lineage
+from covan_mlir.machine.description import TYPICAL, Machine
 from covan_mlir.provenance.explain import became
 
 log = logging.getLogger(__name__)
@@ -25,12 +26,14 @@ class Plan:
     Attributes:
         source: the program without.
         captured: with.
+        machine: whose speeds the estimates are of.
     """
 
     source: Capture
     goals: tuple[Goal, ...]
     insertion: Insertion
     choices: tuple[Choice, ...] = ()
+    machine: Machine = TYPICAL
 
     @property
     def captured(self) -> Capture:
@@ -53,11 +56,12 @@ def plan(captured: Capture, attach: Attach) -> Plan:
     return Plan(captured, goals, insert(captured, goals))
 
 
-def placed(it: Plan, lineages: Sequence[Lineage]) -> Plan:
+def placed(it: Plan, lineages: Sequence[Lineage], machine: Machine = TYPICAL) -> Plan:
     """Decide where each operator gets its tensor from.
 
     Args:
         lineages: of the program without attachments, for each target; the first decides.
+        machine: the first target's.
 
     Raises:
         InputError: a tensor is in no form in the compiled program: its fate.
@@ -65,11 +69,11 @@ def placed(it: Plan, lineages: Sequence[Lineage]) -> Plan:
     for goal in it.goals:
         for lineage in lineages:
             _exists(goal, lineage)
-    places = Places(it.source.program, lineages[0], it.symbols)
+    places = Places(it.source.program, lineages[0], it.symbols, machine)
     choices = places.choose([(goal.node, goal.attachment.mode == "tap") for goal in it.goals])
     goals = tuple(replace(goal, again=choice.again) for goal, choice in zip(it.goals, choices, strict=True))
     insertion = insert(it.source, goals) if any(goal.again for goal in goals) else it.insertion
-    return Plan(it.source, goals, insertion, choices)
+    return Plan(it.source, goals, insertion, choices, machine)
 
 
 def undone(it: Plan, lineages: Sequence[Lineage]) -> Plan | None:
@@ -92,7 +96,7 @@ def undone(it: Plan, lineages: Sequence[Lineage]) -> Plan | None:
     choices = tuple(
         Choice("split" if choice.way == "recompute" else choice.way, choice.places) for choice in it.choices
     )
-    return Plan(it.source, goals, insert(it.source, goals), choices)
+    return Plan(it.source, goals, insert(it.source, goals), choices, it.machine)
 
 
 def restored(captured: Capture, attach: Attach, them: Sequence[Attached]) -> Capture:
@@ -156,7 +160,7 @@ def records(it: Plan, without: Lineage, lineage: Lineage) -> tuple[Attached, ...
         InputError: one does not depend on its tensor at run time, or the results do not need it.
     """
     symbols = it.symbols
-    before, after = place.totals(without, symbols), place.totals(lineage, symbols)
+    before, after = (place.totals(each, symbols, it.machine) for each in (without, lineage))
     moved, flops, time = (b - a for a, b in zip(before, after, strict=True))
     found = []
     for goal, inserted, choice in zip(it.goals, it.insertion.inserted, it.choices, strict=True):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from covan_mlir.lineage import Lineage, Site
-from covan_mlir.machine.measured import Machine
+from covan_mlir.machine.description import Ceilings
 from covan_mlir.profiling.costs import Costs
 from covan_mlir.profiling.join import Event
 
@@ -48,7 +48,7 @@ class Roofline:
     Attributes:
         flops, bytes: per call, by counting (`covan_mlir.profiling.costs`).
         intensity: FLOPs per byte.
-        peak, bandwidth: fraction of the machine's measured peak and bandwidth; None where those are not known.
+        peak, bandwidth: fraction of the machine's peak and bandwidth; None where those are not known.
         divided: some of its parts stand in other sites too: their FLOPs are divided by time.
     """
 
@@ -90,7 +90,7 @@ class Profile:
     timeline: tuple[Event, ...] = ()
     unprofiled: float | None = None
     symbols: Mapping[str, int] = field(default_factory=dict)
-    machine: Machine | None = None
+    machine: Ceilings | None = None
     notes: tuple[str, ...] = ()
 
     @cached_property
