@@ -38,6 +38,10 @@ class Ceilings:
         return max(flops / self.flops, moved / self.bandwidth)
 
 
+def _rates(ceilings: Ceilings) -> str:
+    return f"{ceilings.flops / 1e9:.0f} GFLOP/s, {ceilings.bandwidth / 1e9:.0f} GB/s of memory"
+
+
 @dataclass(frozen=True)
 class Machine:
     """A CPU.
@@ -95,6 +99,19 @@ class Machine:
         if threads == 1:
             return Ceilings(self.flops_alone, self.bandwidth_alone, 1)
         return Ceilings(self.flops * threads, self.bandwidth * threads, threads)
+
+    def text(self) -> str:
+        """For people, line by line."""
+        one, all_cores = self.ceilings(1), self.ceilings()
+        return "\n".join(
+            [
+                f"{self.name}, {self.cores} cores; speeds are {self.speeds}",
+                f"vectors: {self.vector_bits} bits, {self.registers} registers",
+                f"caches: {self.l1 >> 10} KiB and {self.l2 >> 10} KiB of each core, {self.llc >> 10} KiB of all",
+                f"one core: {_rates(one)}, {self.elements / 1e9:.1f} G elements/s",
+                f"all cores: {_rates(all_cores)}, {self.cache_bandwidth * self.cores / 1e9:.0f} GB/s in the last cache",
+            ]
+        )
 
 
 def _preset(
