@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from covan_mlir.machine.description import host
+from covan_mlir.machine.host import host
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 

@@ -8,7 +8,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ from covan_mlir import CompileOptions, Executable, InputError, Profile, ProfileE
 from covan_mlir.artifacts import artifact
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.lineage import Lineage
-from covan_mlir.machine import measured
+from covan_mlir.machine import host, measured
+from covan_mlir.machine.description import PRESETS, Ceilings
 from covan_mlir.profiling.costs import Costs
 from covan_mlir.profiling.join import Event, join
 from covan_mlir.profiling.profile import By
@@ -64,8 +65,8 @@ class Net(nn.Module):
 HEAVY = Heavy.forward.__code__.co_firstlineno + 1
 NET = Net()
 X = torch.randn(256, 64)
-CEILINGS = measured.Machine(1e12, 1e11, 2)
-MEASURE = measured._measure
+MACHINE = replace(PRESETS["avx2"], cores=2, flops=5e11, bandwidth=5e10)
+CEILINGS = Ceilings(1e12, 1e11, 2)
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +78,10 @@ def exe() -> Executable:
 @pytest.fixture(scope="module", autouse=True)
 def _quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Ceilings that need not be measured."""
+    path = tmp_path_factory.mktemp("machine") / "machine.json"
+    path.write_text(json.dumps(asdict(MACHINE)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr(measured, "_measure", lambda threads: CEILINGS)
+        patch.setenv(host.VARIABLE, str(path))
         yield
 
 
@@ -276,7 +278,7 @@ def test_kernels_that_run_at_once_share_their_time() -> None:
 
 def test_shared_sites_are_divided_by_estimate() -> None:
     it = lineage([("k", (0, 1)), ("s", (2,))])
-    profile = made(it, [call("k", "s", start=1000)], ceilings=measured.Machine(1e9, 1e9, 1))
+    profile = made(it, [call("k", "s", start=1000)], ceilings=Ceilings(1e9, 1e9, 1))
     # at 1 G each: FLOPs of the product 2·8·32·16, for 4·(8·32 + 32·16) bytes; of the bias 8·16, for 4·(16 + 8·16)
     product, bias = 8192, 576
     assert profile.shares(0) == pytest.approx({0: product / (product + bias), 1: bias / (product + bias)})
@@ -406,16 +408,37 @@ def test_events_of_a_recording() -> None:
             profile_events.calls(map(json.dumps, it), 4)
 
 
-def test_the_machine_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sites_beyond_the_peak(exe: Executable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was measured on a busy machine is measured again; what somebody says is believed, and a note tells."""
+    slow = measured.Speeds(1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+    path = tmp_path / "slow.json"
+    path.write_text(json.dumps(asdict(MACHINE) | asdict(slow)))
+    monkeypatch.setenv(host.VARIABLE, str(path))
+    given = exe.profile(X, repeat=1)
+    assert given.machine == Ceilings(2.0, 2.0, 2)
+    assert given.notes[-1] == "a site computes faster than the peak that is assumed of the machine"
+
+    monkeypatch.delenv(host.VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(measured, "_measure", MEASURE)
-    first = measured.measured(1)
-    assert 1e8 < first.bandwidth < 1e13
-    assert 1e8 < first.flops < 1e14
-    assert measured.measured(1) == first
-    monkeypatch.setattr(measured, "_measure", lambda threads: measured.Machine(2 * first.flops, 1.0, threads))
-    assert measured.measured(1, again=True) == measured.Machine(2 * first.flops, first.bandwidth, 1)
-    assert measured.measured(1).flops == 2 * first.flops
+    monkeypatch.setattr(host, "_known", {})
+    monkeypatch.setattr(host, "read", lambda workers: replace(PRESETS["avx2"], cores=2))
+    answers = [slow, replace(slow, flops=1e15), slow]
+    monkeypatch.setattr(measured, "measure", lambda machine: answers.pop(0))
+    again = exe.profile(X, repeat=1)
+    assert again.machine == Ceilings(2e15, 2.0, 2)
+    assert not any("faster" in note for note in again.notes)
+    assert len(answers) == 1
+
+
+def test_a_machine_that_cannot_be_measured(exe: Executable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(host.VARIABLE)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(host, "_known", {})
+    monkeypatch.setattr(host, "read", lambda workers: replace(MACHINE, speeds="read"))
+    monkeypatch.setattr(measured, "measure", lambda machine: None)
+    profile = exe.profile(X, repeat=1)
+    assert profile.machine == CEILINGS
+    assert any("cannot be measured" in note for note in profile.notes)
 
 
 # ---- other devices, and the command line -----------------------------------------------------------------------------

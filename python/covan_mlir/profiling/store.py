@@ -14,7 +14,7 @@ from typing import Any
 from covan_mlir.artifacts import json_checks
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import ProfileError
-from covan_mlir.machine.measured import Machine
+from covan_mlir.machine.description import Ceilings
 from covan_mlir.profiling import views
 from covan_mlir.profiling.join import Event
 from covan_mlir.profiling.model import ProfileData
@@ -101,7 +101,7 @@ def _profile(row: Mapping[str, Any], lineage: LineageData) -> ProfileData:
         ),
         unprofiled=None if row["unprofiled"] is None else _number(row["unprofiled"]),
         symbols={str(name): int(value) for name, value in row["symbols"].items()},
-        machine=Machine(**row["machine"]) if row["machine"] else None,
+        machine=Ceilings(**row["machine"]) if row["machine"] else None,
         notes=tuple(map(str, row["notes"])),
     )
 
