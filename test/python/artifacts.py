@@ -27,9 +27,12 @@ from covan_mlir.lineage import Lineage
 from covan_mlir.provenance.fusion import FusionRecord, Sweep
 from covan_mlir.provenance.model import Action, Fate, Frame, Group, Part, Site
 
-# Written files make examples slow, and the folder of a module serves them all.
-RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
 ONE_LEAF = Tree("tuple", (Tree("tuple", (LEAF,)), Tree("dict")))
+
+
+def relaxed(examples: int) -> settings:
+    """For tests that write files: the folder of a module serves all examples."""
+    return settings(max_examples=examples, suppress_health_check=list(HealthCheck))
 
 
 def lineage() -> Lineage:

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from artifacts import ONE_LEAF, RELAXED, assert_equal, contents, variant
-from hypothesis import given, settings
+from artifacts import ONE_LEAF, assert_equal, contents, relaxed, variant
+from hypothesis import given
 from hypothesis import strategies as st
 
 from covan_mlir.artifacts import archive, artifact, schema
@@ -153,7 +153,7 @@ all_contents = st.builds(
 )
 
 
-@settings(RELAXED, max_examples=100)
+@relaxed(100)
 @given(all_contents)
 def test_round_trip(folder: Path, original: Contents) -> None:
     file = folder / "round-trip.covan"

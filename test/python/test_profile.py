@@ -90,18 +90,34 @@ def profile(exe: Executable) -> Profile:
     return exe.profile(X, repeat=20)
 
 
-def test_the_heavy_line_comes_first(exe: Executable, profile: Profile) -> None:
-    first = profile.rows("line")[0]
+@pytest.fixture(scope="module")
+def known(exe: Executable, profile: Profile) -> Profile:
+    """The profile as if each site with a part of the heavy line took 100 us, each other 1 us, and the host 7 us."""
+    heavy = {site.id for site in exe.lineage.where(f"test_profile.py:{HEAVY}")}
+    times = {site: (1e5 if site in heavy else 1e3,) for site in profile.times}
+    return replace(profile, times=times, totals=(sum(time for (time,) in times.values()) + 7e3,))
+
+
+def test_the_line_that_takes_longest_comes_first(exe: Executable, known: Profile) -> None:
+    first, *others = known.rows("line")
     assert first.name.endswith(f"test_profile.py:{HEAVY}")
-    assert first.time > 0.5 * (profile.total - profile.outside)
-    modules = {row.name: row for row in profile.rows("module")}
+    assert first.time - first.estimated == pytest.approx(3e5)  # its products; a bias is fused with the softmax
+    assert 0 < first.estimated < 1e5
+    assert [row.time for row in others[:-1]] == sorted((row.time for row in others[:-1]), reverse=True)
+    assert others[-1].name == OUTSIDE
+    assert known.outside == pytest.approx(7e3)
+    modules = {row.name: row for row in known.rows("module")}
     assert modules["heavy"].time >= modules["heavy.fc"].time > modules["first"].time
     assert modules["(model)"].depth == 0
     assert modules["heavy.fc"].depth == 2
-    assert profile.rows("module")[0].name == "(model)"
+    assert known.rows("module")[0].name == "(model)"
+    table = known.table().splitlines()
+    assert f"test_profile.py:{HEAVY}" in table[table.index("") + 2]
+
+
+def test_each_dispatch_has_a_row(exe: Executable, profile: Profile) -> None:
     kernels = {row.kernel for row in profile.rows("site")} - {""}
     assert kernels == {site.kernel for site in exe.lineage.sites if site.phase == "call" and site.kind == "dispatch"}
-    assert f"test_profile.py:{HEAVY}" in profile.table().splitlines()[profile.table().splitlines().index("") + 2]
 
 
 @pytest.mark.parametrize("by", BY)
@@ -114,15 +130,16 @@ def test_parts_add_up_to_the_total(profile: Profile, by: By) -> None:
         assert rows[0].time + rows[-1].time == pytest.approx(profile.total)
 
 
-def test_totals_are_those_of_the_wall_clock(exe: Executable, profile: Profile) -> None:
-    seconds = []
-    for _ in range(23):
-        start = time.perf_counter()
-        exe(X)
-        seconds.append(time.perf_counter() - start)
-    assert min(profile.totals) * 1e-9 == pytest.approx(min(seconds), rel=0.6)
+def test_calls_fit_into_the_time_that_profiling_took(exe: Executable) -> None:
+    """Units and clocks: true however fast the machine is."""
+    start = time.perf_counter()
+    profile = exe.profile(X, repeat=20)
+    passed = time.perf_counter() - start
     assert len(profile.totals) == 20
-    assert profile.overhead is not None
+    assert 0 < sum(profile.totals) * 1e-9 < passed
+    assert profile.unprofiled is not None
+    assert 0 < 20 / 2 * profile.unprofiled * 1e-9 < passed  # the median of as many calls
+    assert profile.overhead == pytest.approx(np.median(profile.totals) / profile.unprofiled - 1)
 
 
 def test_profiling_leaves_the_model_alone(exe: Executable, profile: Profile) -> None:
