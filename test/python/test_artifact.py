@@ -332,8 +332,9 @@ def blocker() -> str:
 def test_reading_needs_numpy_only(path: Path, blocker: str) -> None:
     code = (
         blocker
+        + "from covan_mlir import Lineage\n"
         + "from covan_mlir.artifacts import artifact\n"
-        + "print(artifact.read(sys.argv[1]).variant().lineage.explain('linear'))"
+        + "print(Lineage.of(artifact.read(sys.argv[1]).variant().lineage).explain('linear'))"
     )
     run = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
