@@ -34,6 +34,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
+from covan_mlir.dialects.fred_limits import MAX_INPUTS, MAX_OUTPUTS, MAX_STATES
 from covan_mlir.dialects.fred_verify import (
     verify_chain,
     verify_fused,
@@ -43,10 +44,6 @@ from covan_mlir.dialects.fred_verify import (
     verify_step,
     verify_sweep,
 )
-
-MAX_INPUTS = 24
-MAX_OUTPUTS = 8
-MAX_STATES = 16
 
 
 class FredDialect(ext.Dialect, name="fred"):

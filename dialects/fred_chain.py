@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from torch_mlir import ir
 
+from covan_mlir.dialects.fred_limits import MAX_INPUTS, MAX_OUTPUTS
 from covan_mlir.dialects.fred_steps import (
     MalformedChain,
     StepReader,
@@ -23,6 +24,20 @@ from covan_mlir.dialects.fred_steps import (
 from covan_mlir.fred.chain import Axis, Chain, ChainError, Input, Step
 
 _DYNAMIC = -1
+
+
+def chains(op: ir.Operation, *names: str) -> Iterator[ir.Operation]:
+    """The ops of these names in ``op``, which are never nested: ``fred.chain``, ``fred.fused``."""
+    ops: list[ir.Operation] = []
+
+    def visit(nested: ir.Operation) -> ir.WalkResult:
+        if nested.name in names:
+            ops.append(nested)
+            return ir.WalkResult.SKIP
+        return ir.WalkResult.ADVANCE
+
+    op.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return iter(ops)
 
 
 def read_chain(op: ir.Operation) -> Chain:
@@ -143,8 +158,6 @@ def create(name: str, chain: Chain, operands: Sequence[ir.Value], regions: int) 
     Raises:
         ChainError: it has more inputs or outputs than the operation can have.
     """
-    from covan_mlir.dialects.fred import MAX_INPUTS, MAX_OUTPUTS
-
     if len(chain.inputs) > MAX_INPUTS or len(chain.outputs) > MAX_OUTPUTS:
         raise ChainError(f"a {name} has at most {MAX_INPUTS} inputs and {MAX_OUTPUTS} outputs")
     writer = StepWriter(chain.sizes, {}, ir.Context.current)

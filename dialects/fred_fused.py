@@ -10,6 +10,7 @@ from torch_mlir import ir
 
 from covan_mlir.dialects.fred_chain import OutputReader, create, input_block, read_chain, read_inputs, write_body
 from covan_mlir.dialects.fred_data import attribute, data
+from covan_mlir.dialects.fred_limits import MAX_STATES
 from covan_mlir.dialects.fred_scalars import attribute_of, constant
 from covan_mlir.dialects.fred_steps import (
     MalformedChain,
@@ -255,8 +256,6 @@ def write_fusion(fusion: Fusion, operands: Sequence[ir.Value]) -> ir.Operation:
     Raises:
         ChainError: it has more inputs, outputs or states than the operations can have.
     """
-    from covan_mlir.dialects.fred import MAX_STATES
-
     for stage in fusion.stages:
         if stage.rolling is not None and len(stage.rolling.state) > MAX_STATES:
             raise ChainError(f"a fred.rolling has at most {MAX_STATES} states, and this one {len(stage.rolling.state)}")
@@ -286,8 +285,6 @@ def _write_steps(steps: Sequence[Step], writer: StepWriter) -> None:
 
 
 def _write_rolling(rolling: Rolling, writer: StepWriter) -> None:
-    from covan_mlir.dialects.fred import MAX_STATES
-
     reduced = [state for state in rolling.state if state.name != "count"]
     counts = [state for state in rolling.state if state.name == "count"]
     attributes = {

@@ -210,7 +210,7 @@ def write_table(module: ir.Module | ir.Operation, table: Table) -> ir.Operation:
     and a part at that of its action, so that diagnostics point there. Nothing is verified here.
     """
     op = _module_op(module)
-    _erase_table(op)
+    erase_table(op)
     context = op.context
     unknown = ir.Location.unknown(context)
     i64 = ir.IntegerType.get_signless(64, context)
@@ -273,7 +273,8 @@ def _body(module: ir.Operation) -> ir.Block:
     return module.regions[0].blocks[0]
 
 
-def _erase_table(module: ir.Operation) -> None:
+def erase_table(module: ir.Operation) -> None:
+    """Removes the module's table, if it carries one."""
     found = find_table(module)
     if found is not None:
         found.erase()
@@ -282,7 +283,7 @@ def _erase_table(module: ir.Operation) -> None:
 def detach_table(module: ir.Module | ir.Operation) -> Table:
     """Removes the module's table and returns it as data; an empty one if the module carries none."""
     table = read_table(module)
-    _erase_table(_module_op(module))
+    erase_table(_module_op(module))
     return table
 
 

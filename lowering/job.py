@@ -8,13 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
-from covan_mlir.dialects.prov_table import Table
-from covan_mlir.lowering import source_lines
+from covan_mlir.lowering import stages
 from covan_mlir.lowering.history import HistoryObserver
-from covan_mlir.lowering.kernels import targets
-from covan_mlir.lowering.kernels.fused import Fusion
-from covan_mlir.lowering.kernels.reductions import demote
-from covan_mlir.lowering.kernels.target import KernelTarget
 from covan_mlir.lowering.pass_history import PassHistory
 from covan_mlir.lowering.pass_prints import PassPrints
 from covan_mlir.lowering.phase_graph import PhaseObserver
@@ -24,7 +19,8 @@ from covan_mlir.lowering.result import JobResult, StepFailure
 from covan_mlir.lowering.sequence import Setting, pipeline
 from covan_mlir.lowering.sites import SiteObserver
 from covan_mlir.lowering.targets.resolve import executable_target
-from covan_mlir.passes import extensions
+from covan_mlir.machine import host
+from covan_mlir.passes.framework import extensions
 from covan_mlir.provenance.observed import Observed
 
 
@@ -86,22 +82,24 @@ def _attempt(
     from torch_mlir import ir as torch_ir
 
     from covan_mlir import dialects
-    from covan_mlir.dialects import prov
 
     told("target")
-    kernel_target = targets.of(job)
+    if job.machine is not None:
+        host.assume(job.machine)
+    stages.prepare_target(job)  # LLVM ends the process on a CPU that it does not know: here, where it is expected to
     context = torch_ir.Context()
     dialects.load(context)
     with context:
         module = torch_ir.Module.parse(bytecode)
-    table = prov.detach_table(module) if job.provenance else None
-    observers = _Observers(job, prints) if table is not None else None
-    fusion = _fusion(job, kernel_target, table) if frontend == "linalg" else None
+    state = State(module)
+    stages.run(stages.prepared(job), state)
+    stages.set_device(module, job)
+    observers = _Observers(job, prints) if job.provenance else None
+    border = stages.Border(job)
     try:
-        steps = pipeline(Setting(job, frontend, fusion))
+        steps = pipeline(Setting(job, frontend, border))
     except StepError as error:
         raise JobError(StepFailure("extra", str(error), error.diagnostics)) from error
-    state = State(module)
     keep = _Keeper(job.reproducer, state)
     step_name = ""
 
@@ -124,19 +122,10 @@ def _attempt(
         observed=observers.observed if observers is not None else None,
         unseen=observers.unseen if observers is not None else {},
         requires=executable_target(job.flags).requires() if job.kind == "cpu" else {},
-        shared=fusion.shared if fusion is not None else {},
-        fusions=tuple(fusion.decisions) if fusion is not None else (),
+        shared=border.shared,
+        fusions=tuple(border.decisions),
     )
     return result, state.output
-
-
-def _fusion(job: Job, target: KernelTarget | None, table: Table | None) -> Fusion | None:
-    """Of chains of reductions, if they are to become kernels and somebody writes these."""
-    if not job.fuse or target is None:
-        return None
-    actions = source_lines.actions(table) if table is not None and targets.names_lines(job) else {}
-    always, narrow = job.fuse == "always", demote.FLAG in job.flags
-    return Fusion(target, always, len(job.weights), job.sizes, actions, narrow=narrow)
 
 
 class _Observers:

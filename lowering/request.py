@@ -18,18 +18,15 @@ class Job:
     Attributes:
         frontend: ``linalg``, ``torch`` or ``auto`` (linalg, then torch if torch-mlir cannot lower the program).
         flags: of the IREE compiler, target's and user's.
-        target_flags: the target's among them.
         weights: names of the trailing arguments that are read from outside the program.
         provenance: whether the module carries a ledger and sites are to be found.
         reproducer: where to keep the IR that entered the failing step, or None.
         trace: after what the history has an entry: ``phases`` or ``passes``.
-        sizes: for each of the leading arguments what its sizes are called that are known at run time only, and "" for
-            the others: sizes of one name are the same. Of a scalar, what it is called as a size.
         fuse: whether chains of reductions become kernels of their own: where it pays, or ``always``.
         target: name of the target, for messages.
         kind: of the target: whose kernels are written for chains.
         devices: the element of ``hal.device.targets``; empty: the flags say it all.
-        extensions: files of the user's own; see `covan_mlir.passes.extensions`.
+        extensions: files of the user's own; see `covan_mlir.passes.framework.extensions`.
         extra: steps of the user's own; see `covan_mlir.lowering.extra_steps`.
         functions: that operators of covan's own stand for; see `covan_mlir.lowering.inlined`.
         attached: whether the program has such operators, or barriers.
@@ -43,14 +40,12 @@ class Job:
     provenance: bool = True
     reproducer: str | None = None
     trace: Literal["phases", "passes"] = "phases"
-    sizes: tuple[tuple[str, ...], ...] = ()
     fuse: bool | Literal["always"] = False
     target: str = "cpu"
     kind: str = "cpu"
     devices: str = ""
     extra: tuple[tuple[str, str], ...] = ()
     extensions: tuple[str, ...] = ()
-    target_flags: tuple[str, ...] = ()
     functions: tuple[tuple[str, str, str], ...] = ()
     attached: bool = False
     machine: Machine | None = None

@@ -28,9 +28,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from covan_mlir.lowering import extra_steps, inlined, iree_phases, parameters, torch_to_linalg
+from covan_mlir.lowering import extra_steps, inlined, iree_phases, parameters, stages
 from covan_mlir.lowering.kernels.cpu import team
-from covan_mlir.lowering.kernels.fused import Fusion
 from covan_mlir.lowering.pipeline import Run, Step
 from covan_mlir.lowering.request import Job
 
@@ -41,12 +40,12 @@ class Setting:
 
     Attributes:
         frontend: the way to linalg: torch-mlir's lowering (``linalg``), or IREE's torch input.
-        fusion: of chains of reductions, if they become kernels of their own.
+        border: between the two compilers.
     """
 
     job: Job
     frontend: Literal["linalg", "torch"]
-    fusion: Fusion | None = None
+    border: stages.Border
 
     @property
     def through_linalg(self) -> bool:
@@ -54,10 +53,9 @@ class Setting:
         return self.frontend == "linalg"
 
     @property
-    def fused(self) -> Fusion:
-        """The fusion, for steps that are there with it only."""
-        assert self.fusion is not None
-        return self.fusion
+    def fused(self) -> bool:
+        """Whether chains of reductions become kernels of their own."""
+        return bool(self.job.fuse) and self.through_linalg
 
 
 @dataclass(frozen=True)
@@ -87,11 +85,11 @@ def _with_parameters(setting: Setting) -> bool:
 
 
 def _fused(setting: Setting) -> bool:
-    return setting.fusion is not None
+    return setting.fused
 
 
 def _fused_on_cpu(setting: Setting) -> bool:
-    return setting.fusion is not None and setting.job.kind == "cpu"
+    return setting.fused and setting.job.kind == "cpu"
 
 
 def _phases(first: str, last: str) -> tuple[Entry, ...]:
@@ -106,14 +104,14 @@ def _phase(name: str) -> Entry:
 
 SEQUENCE: tuple[Entry, ...] = (
     Entry("attach", lambda setting: inlined.bodies(setting.job.functions), _attached),
-    Entry("torch-backend", lambda setting: torch_to_linalg.to_backend, _through_linalg),
-    Entry("torch-to-linalg", lambda setting: torch_to_linalg.to_linalg, _through_linalg),
-    Entry("fred-raise", lambda setting: setting.fused.steps()[0].run, _fused),
-    Entry("fred-kernels", lambda setting: setting.fused.steps()[1].run, _fused),
-    Entry("iree:import", lambda setting: iree_phases.enter(setting.job.flags, setting.job.devices)),
+    Entry("torch-backend", lambda setting: stages.step(stages.BACKEND), _through_linalg),
+    Entry("torch-to-linalg", lambda setting: stages.step(stages.LINALG), _through_linalg),
+    Entry("fred-raise", lambda setting: stages.step(stages.raising(setting.job)), _fused),
+    Entry("fred-kernels", lambda setting: stages.step(stages.kernels(setting.job)), _fused),
+    Entry("iree:import", lambda setting: setting.border.cross),
     Entry("iree:attach", lambda setting: inlined.barriers, _attached),
     Entry("iree:externalize", lambda setting: parameters.externalize(setting.job.weights), _with_parameters),
-    Entry("iree:embed", lambda setting: setting.fused.embedding().run, _fused),
+    Entry("iree:embed", lambda setting: setting.border.embed, _fused),
     *_phases("input", "executable-sources"),
     Entry("iree:team", lambda setting: team.STEP.run, _fused_on_cpu),
     *_phases("executable-configurations", "end"),
@@ -128,3 +126,21 @@ def pipeline(setting: Setting) -> tuple[Step, ...]:
     """
     steps = [Step(entry.name, entry.run(setting)) for entry in SEQUENCE if entry.when(setting)]
     return tuple(extra_steps.insert(steps, setting.job.extra))
+
+
+_OWN: dict[str, Callable[[Job], stages.Stage]] = {
+    "torch-backend": lambda job: stages.BACKEND,
+    "torch-to-linalg": lambda job: stages.LINALG,
+    "fred-raise": stages.raising,
+    "fred-kernels": stages.kernels,
+}
+
+
+def text(job: Job) -> str:
+    """A job's pipeline as covan-opt runs it on the imported module; what comes before and after it as comments."""
+    setting = Setting(job, "torch" if job.frontend == "torch" else "linalg", stages.Border(job))
+    names = [step.name for step in pipeline(setting)]
+    border = names.index("iree:import")
+    own = [stages.prepared(job), *(_OWN[name](job) for name in names[:border] if name in _OWN)]
+    lines = [f"// {name}" for name in names[:border] if name not in _OWN]
+    return "\n".join([*lines, stages.text(own), *(f"// {name}" for name in names[border:])])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from covan_mlir.dialects.prov_table import ActionRow, Table
+from covan_mlir.dialects.prov_lines import ActionLine
 from covan_mlir.fred.chain import Chain
 
 
@@ -22,37 +22,32 @@ class Place:
     action: str = ""
 
 
-Actions = Mapping[int, ActionRow]
-"""The action of each part, by the part's id."""
+Actions = Mapping[int, ActionLine]
+"""The action of each id, be it that of an action or of a part."""
 
 Places = tuple[tuple[str, Place], ...]
 """Place of each step of a chain that has one, in the chain's order: part of what a kernel is told apart by."""
 
 
-def actions(table: Table) -> Actions:
+def actions(lines: Iterable[ActionLine]) -> Actions:
     """The action of every part, and of every action, by id."""
-    rows = {row.id: row for row in table.actions}
-    return rows | {part.id: rows[part.action] for part in table.parts if part.action in rows}
+    return {number: line for line in lines for number in line.ids}
 
 
 def places(chain: Chain, known: Actions) -> Places:
     """Places of a chain's steps. A step that performs several actions is where the last of them is."""
-    found = []
+    placed = []
     for step in chain.steps:
-        performed = dict.fromkeys(known[n] for n in sorted(step.trace) if n in known)
+        performed = dict.fromkeys(known[number] for number in sorted(step.trace) if number in known)
         if (place := _place(performed)) is not None:
-            found.append((step.name, place))
-    return tuple(found)
+            placed.append((step.name, place))
+    return tuple(placed)
 
 
-def _place(performed: Iterable[ActionRow]) -> Place | None:
-    made = None
-    names = []
-    for action in performed:
-        names.append(action.name)
-        frame = next((frame for frame in action.frames if not frame.internal), None)
-        made = Place(frame.file, frame.line) if frame is not None else made
-    return Place(made.file, made.line, "+".join(names)) if made is not None else None
+def _place(performed: Iterable[ActionLine]) -> Place | None:
+    actions = list(performed)
+    last = next((action for action in reversed(actions) if action.file), None)
+    return None if last is None else Place(last.file, last.line, "+".join(action.name for action in actions))
 
 
 def united(found: Iterable[Place]) -> Place:

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
+from covan_mlir.dialects.fred_chain import chains
 from covan_mlir.dialects.fred_fused import attach_certificates, read_fusion, rolling_ops
 from covan_mlir.fred.certificate import Certificate
 from covan_mlir.fred.check import ClaimError, check
-from covan_mlir.passes.fred_rolling_update import chains
-from covan_mlir.passes.interface import PassFailure
+from covan_mlir.passes.framework.interface import PassFailure
 
 
 @dataclass(frozen=True)

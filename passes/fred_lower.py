@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg, tensor
 
-from covan_mlir.dialects.fred_chain import read_chain
+from covan_mlir.dialects.fred_chain import chains, read_chain
 from covan_mlir.dialects.fred_scalars import attribute_of, write
 from covan_mlir.dialects.fred_steps import tensor_type
 from covan_mlir.fred.chain import Chain, Reduce, Step
 from covan_mlir.fred.expression import Apply, Expr, Extent, Index, Read, reads
-from covan_mlir.passes.rewriter import Rewriter
+from covan_mlir.passes.framework.rewriter import Rewriter
 
 _COMBINES = {
     "add": ("arith.addf", "arith.addi"),
@@ -52,16 +52,8 @@ class FredLower:
     op_name: ClassVar[str | None] = "func.func"
 
     def run(self, op: ir.Operation) -> None:
-        chains: list[ir.Operation] = []
-
-        def visit(nested: ir.Operation) -> ir.WalkResult:
-            if nested.name in ("fred.chain", "fred.fused"):
-                chains.append(nested)
-            return ir.WalkResult.ADVANCE
-
-        op.walk(visit)
         rewriter = Rewriter(op)
-        for chain in chains:
+        for chain in chains(op, "fred.chain", "fred.fused"):
             lower_chain(chain, rewriter)
 
 

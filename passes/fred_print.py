@@ -6,10 +6,9 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from covan_mlir.dialects.fred_chain import read_chain
+from covan_mlir.dialects.fred_chain import chains, read_chain
 from covan_mlir.dialects.fred_fused import read_fusion
 from covan_mlir.fred.formulas import chain_lines, sweep_lines
-from covan_mlir.passes.fred_rolling_update import chains
 
 
 @dataclass(frozen=True)

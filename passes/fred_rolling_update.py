@@ -1,19 +1,18 @@
 """``fred-rolling-update``: reductions under the loop of one that they depend on, repaired when that changes."""
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 from torch_mlir import ir
 
-from covan_mlir.dialects.fred_chain import read_chain
+from covan_mlir.dialects.fred_chain import chains, read_chain
 from covan_mlir.dialects.fred_data import attribute
 from covan_mlir.dialects.fred_fused import write_fusion
 from covan_mlir.fred.chain import Chain, ChainError
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.fred.fuse import fuse
-from covan_mlir.passes.interface import PassFailure
-from covan_mlir.passes.rewriter import Rewriter
+from covan_mlir.passes.framework.interface import PassFailure
+from covan_mlir.passes.framework.rewriter import Rewriter
 
 
 @dataclass(frozen=True)
@@ -73,20 +72,6 @@ class FredRollingUpdate:
 def is_rows(chain: Chain) -> bool:
     """Whether all reductions run over the same axes."""
     return chain.single_domain or not chain.reductions
-
-
-def chains(op: ir.Operation, *names: str) -> Iterator[ir.Operation]:
-    """The ops of these names in ``op``, which are never nested."""
-    found: list[ir.Operation] = []
-
-    def visit(nested: ir.Operation) -> ir.WalkResult:
-        if nested.name in names:
-            found.append(nested)
-            return ir.WalkResult.SKIP
-        return ir.WalkResult.ADVANCE
-
-    op.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return iter(found)
 
 
 def fuse_op(op: ir.Operation, fusion: Fusion, rewriter: Rewriter) -> ir.Operation:

@@ -6,12 +6,12 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
+from covan_mlir.dialects.fred_chain import chains
 from covan_mlir.dialects.fred_fused import read_fusion, rolling_ops, write_merge
 from covan_mlir.fred.check import ClaimError, recover
 from covan_mlir.fred.forms import Rolling
 from covan_mlir.fred.rolling import write
-from covan_mlir.passes.fred_rolling_update import chains
-from covan_mlir.passes.interface import PassFailure
+from covan_mlir.passes.framework.interface import PassFailure
 
 
 @dataclass(frozen=True)

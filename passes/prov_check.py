@@ -16,7 +16,7 @@ from covan_mlir.dialects.prov import has_table, read_table
 from covan_mlir.dialects.prov_graph import TraceGraph, functions
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.dialects.prov_table import PartRow
-from covan_mlir.passes.interface import PassFailure
+from covan_mlir.passes.framework.interface import PassFailure
 from covan_mlir.prov import reflect, weak_bisimulation
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand

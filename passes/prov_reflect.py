@@ -7,9 +7,9 @@ from torch_mlir import ir
 
 from covan_mlir.dialects.identity import address
 from covan_mlir.dialects.prov_locations import TRACE
-from covan_mlir.passes.interface import PassFailure
-from covan_mlir.passes.rewriter import Rewriter
-from covan_mlir.passes.trace_check import current_journal, identity
+from covan_mlir.passes.framework.interface import PassFailure
+from covan_mlir.passes.framework.rewriter import Rewriter
+from covan_mlir.passes.framework.trace_check import current_journal, identity
 
 
 @dataclass(frozen=True)

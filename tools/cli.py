@@ -94,6 +94,9 @@ def compile_(
         Literal["phases", "passes"], typer.Option("--trace", help="Record after what of the compiler things changed.")
     ] = "phases",
     attach: Attach = None,
+    print_pipeline: Annotated[
+        bool, typer.Option("--print-pipeline", help="Print what the compiler would run, for covan-opt, and exit.")
+    ] = False,
     seed: Seed = 0,
     debug: Debug = False,
 ) -> None:
@@ -117,11 +120,13 @@ def compile_(
     parsed = [cli_inputs.parse(text) for text in inputs or ()]
     path, factory = cli_models.split(model)
     destination = output or f"{path.stem}.covan"
-    artifact.check_writable(destination)
+    if not print_pipeline:
+        artifact.check_writable(destination)
     _check_target(target)
     tags = _tags(tag or ())
     with Progress("importing torch") as progress:
         import covan_mlir
+        from covan_mlir.compile import pipeline_text
 
         options = covan_mlir.CompileOptions(
             iree_flags=tuple(iree_flag or ()),
@@ -134,6 +139,12 @@ def compile_(
         shapes = cli_models.dynamic_shapes(example, dynamic or ())
         if cli_models.trains(example.model):
             print("covan: note: the model is in training mode; call eval() on it for inference", file=sys.stderr)
+        if print_pipeline:
+            with torch_is_quiet(context.ensure_object(Session).debug):
+                for goal in target.split(","):
+                    args, kwargs = example.args, example.kwargs
+                    print(pipeline_text(example.model, args, kwargs, goal, dynamic_shapes=shapes, options=options))
+            return
         with torch_is_quiet(context.ensure_object(Session).debug):
             executable = covan_mlir.compile_module(
                 example.model,

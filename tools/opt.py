@@ -15,9 +15,15 @@ from typing import NoReturn
 import torch_mlir.dialects
 from torch_mlir import ir
 
+# By its package, which makes its passes known.
+import covan_mlir.lowering.kernels.passes  # noqa: F401
 from covan_mlir import dialects
 from covan_mlir.dialects.prov_locations import map_location, rewrite_locations
-from covan_mlir.passes import extensions, registry
+from covan_mlir.passes.framework import extensions, registry
+from covan_mlir.passes.framework.interface import op_name_of
+from covan_mlir.passes.framework.options import option_types, type_name
+from covan_mlir.passes.framework.pipeline import Pipeline, parse_pipeline
+from covan_mlir.passes.framework.pipeline_text import PipelineError
 from covan_mlir.tools.opt_diagnostics import Collector, Diagnostic, Sources, check, render
 
 BYTECODE_MAGIC = b"ML\xefR"
@@ -146,7 +152,7 @@ def _rename_input(module: ir.Module, name: str) -> None:
     rewrite_locations(module.operation, lambda location: map_location(location, change))
 
 
-def process(source: str | bytes, name: str, pipeline: registry.Pipeline | None, options: argparse.Namespace) -> Result:
+def process(source: str | bytes, name: str, pipeline: Pipeline | None, options: argparse.Namespace) -> Result:
     """Parses one part of the input, runs the pipeline on it and prints it."""
     context = _new_context(options)
     collector = Collector(context, name)
@@ -175,7 +181,7 @@ def process(source: str | bytes, name: str, pipeline: registry.Pipeline | None, 
     return Result(output, tuple(collector.found))
 
 
-def _run(pipeline: registry.Pipeline, module: ir.Module, options: argparse.Namespace) -> None:
+def _run(pipeline: Pipeline, module: ir.Module, options: argparse.Namespace) -> None:
     manager = pipeline.build(module.context)
     before, after = options.mlir_print_ir_before_all, options.mlir_print_ir_after_all
     if before or after:
@@ -242,10 +248,10 @@ def _write(path: str, data: str | bytes) -> None:
 def _list_passes() -> str:
     lines = ["covan's passes:"]
     for pass_class in registry.all_passes():
-        on = registry.op_name_of(pass_class) or "any op"
+        on = op_name_of(pass_class) or "any op"
         lines += [f"  {pass_class.name}  (on {on})", f"      {registry.summary(pass_class)}"]
-        for option, kind in registry.option_types(pass_class).items():
-            lines.append(f"      {option}: {registry.type_name(kind)}")
+        for option, kind in option_types(pass_class).items():
+            lines.append(f"      {option}: {type_name(kind)}")
     lines.append("and every pass and pipeline of MLIR and torch-mlir by its name: see torch-mlir-opt --help")
     return "\n".join(lines) + "\n"
 
@@ -259,13 +265,13 @@ def _show_dialects() -> str:
     return "Available Dialects: " + ", ".join(n for n in sorted(names) if context.is_dialect_loaded(n)) + "\n"
 
 
-def _pipeline(options: argparse.Namespace) -> registry.Pipeline | None:
+def _pipeline(options: argparse.Namespace) -> Pipeline | None:
     if options.pass_pipeline is not None and options.passes:
         raise UsageError("-p and --pass-pipeline cannot be used together")
     text = options.pass_pipeline
     if options.passes:
         text = f"builtin.module({','.join(options.passes)})"
-    return None if text is None else registry.parse_pipeline(text)
+    return None if text is None else parse_pipeline(text)
 
 
 def run(arguments: Sequence[str], report: Callable[[str], object]) -> bool:
@@ -274,7 +280,7 @@ def run(arguments: Sequence[str], report: Callable[[str], object]) -> bool:
     Returns whether all went well.
 
     Raises:
-        UsageError, ExtensionError, registry.PipelineError: the command line or the input cannot be used.
+        UsageError, ExtensionError, PipelineError: the command line or the input cannot be used.
     """
     parser = _argument_parser()
     options = parser.parse_args(_two_dashes(arguments, parser))
@@ -320,7 +326,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The console script. Returns the exit code: 0, or 1 if anything failed."""
     try:
         return 0 if run(sys.argv[1:] if argv is None else argv, sys.stderr.write) else 1
-    except (UsageError, extensions.ExtensionError, registry.PipelineError) as error:
+    except (UsageError, extensions.ExtensionError, PipelineError) as error:
         print(f"covan-opt: error: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:

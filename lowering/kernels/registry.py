@@ -2,7 +2,7 @@
 
 A template is a file in ``lowering/kernels/<target>/templates/`` that registers itself; such files are loaded when
 somebody first asks for the target's templates. Files of the user's own register theirs the same way
-(`covan_mlir.passes.extensions`).
+(`covan_mlir.passes.framework.extensions`).
 """
 
 from __future__ import annotations

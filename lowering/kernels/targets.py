@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from covan_mlir.lowering.kernels.cpu import target as cpu
 from covan_mlir.lowering.kernels.cuda import target as cuda
@@ -12,27 +13,47 @@ from covan_mlir.lowering.kernels.cuda.device import DEVICES
 from covan_mlir.lowering.kernels.overrides import IllegalError
 from covan_mlir.lowering.kernels.target import KernelTarget
 from covan_mlir.lowering.kernels.vulkan import target as vulkan
-from covan_mlir.lowering.kernels.vulkan.device import device
-from covan_mlir.lowering.request import Job
-from covan_mlir.lowering.targets.cpu import HOST
+from covan_mlir.lowering.kernels.vulkan.device import device as description
+from covan_mlir.lowering.targets.parse import parse
 from covan_mlir.lowering.targets.resolve import ExecutableTarget, executable_target
+from covan_mlir.lowering.targets.target import Kind, Target
 from covan_mlir.machine.description import PRESETS, Machine
 from covan_mlir.machine.host import host
 
 
-def of(job: Job) -> KernelTarget | None:
-    """What a job's target is for kernels; None: reductions are left to IREE's own code generation.
+def of(name: str, device: str = "") -> KernelTarget | None:
+    """What a target is for kernels; None: reductions are left to IREE's own code generation.
 
     LLVM ends the process on a CPU that it does not know.
+
+    Args:
+        name: as `covan_mlir.lowering.targets.parse` takes it.
+        device: the element of ``hal.device.targets`` of a device that has no name of its own: the one that is here.
+
+    Raises:
+        TargetError: there is no target of that name.
     """
-    if job.kind == "cpu":
-        here = HOST in job.target_flags
-        return cpu.CpuTarget(job.machine or (host() if here else machine(executable_target(job.target_flags))))
-    if job.kind == "vulkan":
-        return vulkan.VulkanTarget(device(job.devices))
-    if job.kind == "cuda" and (architecture := re.search(r'arch = "(\w+)"', job.devices)):
-        return cuda.CudaTarget(DEVICES[architecture.group(1)])
-    return None
+    return cpu.CpuTarget(host()) if name == "cpu" else _elsewhere(name, device)
+
+
+@lru_cache(64)
+def _elsewhere(name: str, device: str) -> KernelTarget | None:
+    target = parse(name) if not device else Target(name, _kind(name), (), device)
+    if target.kind == "cpu":
+        return cpu.CpuTarget(machine(executable_target(target.flags)))
+    if target.kind == "vulkan":
+        return vulkan.VulkanTarget(description(target.devices))
+    architecture = re.search(r'arch = "(\w+)"', target.devices)
+    return cuda.CudaTarget(DEVICES[architecture.group(1)]) if architecture else None
+
+
+def _kind(name: str) -> Kind:
+    return "vulkan" if name.startswith("vulkan") else "cuda"
+
+
+def names_lines(name: str) -> bool:
+    """Whether code for a target has line tables that its kernels' writer fills in."""
+    return name.startswith("cuda")
 
 
 _NAMED = {"cpu": cpu.named, "cuda": cuda.named, "vulkan": vulkan.named}
@@ -50,11 +71,6 @@ def named(kind: str, name: str, override: Mapping[str, str]) -> KernelTarget:
     if kind not in _NAMED:
         raise IllegalError(f"there is no target {kind!r} with schedules: {', '.join(_NAMED)}")
     return _NAMED[kind](name, override)
-
-
-def names_lines(job: Job) -> bool:
-    """Whether code for a job's target has line tables that its kernels' writer fills in."""
-    return job.kind == "cuda"
 
 
 def machine(target: ExecutableTarget) -> Machine:

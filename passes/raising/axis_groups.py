@@ -39,16 +39,18 @@ class AxisGroups:
 
     def leaves(self, dim: Sequence[int]) -> tuple[int, ...]:
         """The axes that a dimension is made of."""
-        found: list[int] = []
+        if len(dim) == 1 and self._is[dim[0]] is None:  # most are
+            return (dim[0],)
+        leaves: list[int] = []
         stack = list(reversed(dim))
         while stack:
             axis = stack.pop()
             parts = self._is[axis]
             if parts is None:
-                found.append(axis)
+                leaves.append(axis)
             else:
                 stack.extend(reversed(parts))
-        return tuple(found)
+        return tuple(leaves)
 
     def unify(self, one: Sequence[int], other: Sequence[int]) -> bool:
         """Makes two dimensions the same; False where they cannot be, or where the sizes that are known do not tell."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from covan_mlir.dialects.fred import MAX_INPUTS, MAX_OUTPUTS
+from covan_mlir.dialects.fred_limits import MAX_INPUTS, MAX_OUTPUTS
 from covan_mlir.fred.expression import Apply, Read, walk
 from covan_mlir.passes.raising.cluster import Cluster, results, sources
 from covan_mlir.passes.raising.linalg_nodes import Graph, Node, is_cheap
@@ -142,6 +142,11 @@ class _Search:
         # By other chains: to themselves, and as views that they read their inputs through.
         self.taken, self.read_through = taken
         self.cluster = cluster
+        self._axes = self._all_axes()
+
+    def _all_axes(self) -> set[int]:
+        """The axes of all loops of the chain as it is."""
+        return set().union(*(self.cluster.position(self.graph.nodes[i]) for i in self.cluster.loops))
 
     def grow(self) -> Cluster:
         """The largest chain around the first reduction that the rules reach."""
@@ -159,6 +164,7 @@ class _Search:
             grown = self._with(path)
             if grown is not None:
                 self.cluster = grown
+                self._axes = self._all_axes()
                 return True
             refused.add(key)
         return False
@@ -213,7 +219,6 @@ class _Search:
         if not any(not node.copies for node in nodes):
             return None
         grown = self.cluster.copy()
-        axes = set().union(*(self.cluster.position(self.graph.nodes[i]) for i in self.cluster.loops))
         for node in nodes:
             if not grown.add(node):
                 return None
@@ -223,7 +228,7 @@ class _Search:
             return None
         if grown.inputs() > MAX_INPUTS or grown.outputs() > MAX_OUTPUTS:
             return None
-        old = {leaf for axis in axes for leaf in grown.axes.leaves([axis])}
+        old = {leaf for axis in self._axes for leaf in grown.axes.leaves([axis])}
         if any(user in self.cluster.members for value in results(nodes[0]) for user in self.graph.users.get(value, ())):
             fits = all(self._fits_above(node, grown) for node in nodes)
         else:

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from covan_mlir.dialects.arguments import Argument
 from covan_mlir.dialects.fred_scalars import UnreadableError, constant, read_op
 from covan_mlir.fred.chain import Combine
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, rebuild, substitute, walk
@@ -172,29 +173,27 @@ def is_cheap(expr: Expr) -> bool:
     )
 
 
-def read_block(block: ir.Block, weights: int = 0, sizes: Sequence[Sequence[str]] = ()) -> Graph:
+def read_block(block: ir.Block, arguments: Sequence[Argument]) -> Graph:
     """The block as data.
 
     Args:
-        weights: how many of its last arguments hold weights.
-        sizes: for each of its first arguments, names of its sizes that are known at run time only.
+        arguments: what is known of each argument of the block.
     """
-    return _BlockReader(block, weights, sizes).graph
+    return _BlockReader(block, arguments).graph
 
 
 class _BlockReader:
-    def __init__(self, block: ir.Block, weights: int, sizes: Sequence[Sequence[str]]) -> None:
+    def __init__(self, block: ir.Block, arguments: Sequence[Argument]) -> None:
         self.graph = Graph()
         self._numbers: dict[ir.Value, int] = {}
         self._sizes = SizeReader(self._value)
         self.graph.extents = self._sizes.extents
         self.graph.sums = self._sizes.sums
-        arguments = list(block.arguments)
-        for position, argument in enumerate(arguments):
-            number = self._value(argument)
-            if position >= len(arguments) - weights:
+        for value, argument in zip(block.arguments, arguments, strict=True):
+            number = self._value(value)
+            if argument.weight:
                 self.graph.weights.add(number)
-            self._sizes.argument(argument, sizes[position] if position < len(sizes) else ())
+            self._sizes.argument(value, argument.sizes)
         for view in block:
             self._node(view.operation)
 

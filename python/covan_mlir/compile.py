@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from covan_mlir.attaching.attach import compile_attached
-from covan_mlir.compilation.captured import EXPORT_LOCK, compile_captured
+from covan_mlir.compilation.captured import EXPORT_LOCK, compile_captured, pipeline_of
 from covan_mlir.compilation.options import CompileOptions
 from covan_mlir.compilation.origin import Origin
 from covan_mlir.errors import InputError, TagError
@@ -75,3 +75,25 @@ def compile_module(
         raise InputError("what is attached is placed by the lineage: compile with provenance=True")
     tell("load")
     return Executable(compiled, origin)
+
+
+def pipeline_text(
+    model: Model,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    target: str = "cpu",
+    *,
+    dynamic_shapes: Any = None,
+    options: CompileOptions | None = None,
+) -> str:
+    """The pipeline that `compile_module` runs on an imported model, as ``covan-opt --pass-pipeline`` takes it.
+
+    What follows in IREE stands behind it, as comments.
+
+    Raises:
+        ExportError: the model does not export or import.
+        InputError, TargetError: wrong arguments.
+    """
+    with EXPORT_LOCK, uncollected():
+        captured = capture(model, args, kwargs, dynamic_shapes)
+    return pipeline_of(captured, targets.parse(target), options or CompileOptions())

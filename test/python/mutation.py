@@ -122,7 +122,7 @@ class Oracle:
         job.instrument = lambda steps, observers: own(steps, [*observers, watcher])  # type: ignore[assignment]
         try:
             flags = targets.parse("cpu").compiler_flags(False)
-            asked = Job("linalg", flags, target_flags=flags, fuse=self._fuse)
+            asked = Job("linalg", flags, fuse=self._fuse)
             result, vmfb = job.compile_job(imported.bytecode, asked, lambda step: None)
         finally:
             job.instrument = own

@@ -10,7 +10,7 @@ from torch_mlir import ir
 
 from covan_mlir import dialects
 from covan_mlir.dialects.prov_locations import ids
-from covan_mlir.passes.trace_check import run_checked
+from covan_mlir.passes.framework.trace_check import run_checked
 
 TABLE = """
   "prov.table"() ({

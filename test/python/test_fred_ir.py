@@ -16,22 +16,19 @@ from torch_mlir import ir
 
 import covan_mlir
 from covan_mlir import CompileOptions, dialects
-from covan_mlir.dialects import prov
-from covan_mlir.dialects.fred import MAX_INPUTS, MAX_OUTPUTS
 from covan_mlir.dialects.fred_chain import read_chain, write_chain
+from covan_mlir.dialects.fred_limits import MAX_INPUTS, MAX_OUTPUTS
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.interpret import interpret
 from covan_mlir.frontend.capture import capture
 from covan_mlir.frontend.importer import import_program
-from covan_mlir.lowering import torch_to_linalg
-from covan_mlir.lowering.kernels import fused
-from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.fused import Fusion
+from covan_mlir.lowering import stages
+from covan_mlir.lowering.kernels import choice
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.pipeline import State
-from covan_mlir.machine.description import PRESETS
+from covan_mlir.lowering.request import Job
+from covan_mlir.passes.framework.pipeline import parse_pipeline
 from covan_mlir.passes.raising.axis_groups import AxisGroups
-from covan_mlir.passes.registry import parse_pipeline
 
 
 class Function(nn.Module):
@@ -146,9 +143,9 @@ def linalg(model: nn.Module, args: tuple[Tensor, ...], dynamic: Any = None) -> i
     dialects.load(context)
     with context:
         state = State(ir.Module.parse(imported.bytecode))
-    prov.detach_table(state.module)
-    torch_to_linalg.to_backend(state)
-    torch_to_linalg.to_linalg(state)
+    job = Job("linalg", ())
+    for stage in (stages.prepared(job), stages.BACKEND, stages.LINALG):
+        stages.run(stage, state)
     return state.module
 
 
@@ -324,13 +321,12 @@ def test_what_is_refused_stays_as_it_was(caplog: pytest.LogCaptureFixture, monke
         asked.append(chain)
         return Refusal("not today")
 
-    monkeypatch.setattr(fused, "select", refuse)
-    fusion = Fusion(CpuTarget(PRESETS["avx2"]))
-    state = State(module)
+    monkeypatch.setattr(choice, "select", refuse)
     with caplog.at_level(logging.INFO, "covan_mlir"):
-        for step in fusion.steps():
-            step.run(state)
+        parse_pipeline("builtin.module(func.func(fred-raise{target=cpu}),fred-kernels{target=cpu})").run(module)
+    said = stages.take_off(module)
     assert str(module) == before
+    assert [decision["reason"] for decision in said] == ["not today"] * 2
     # First with the products of matrices, then without.
     assert [len(chain.reductions) for chain in asked] == [4, 2]
     assert "not fused into one kernel: not today" in caplog.text

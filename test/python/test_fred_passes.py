@@ -28,7 +28,7 @@ from covan_mlir.fred.fuse import fuse
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.select import Choices, Selection, choices
 from covan_mlir.machine.description import PRESETS
-from covan_mlir.passes.registry import parse_pipeline
+from covan_mlir.passes.framework.pipeline import parse_pipeline
 
 NAMES = ("softmax", "cross_entropy", "weighted_variance", "layer_norm", "largest_normalised", "norm_linear", "cosine")
 NAMES += ("group_norm", "mean_pooling", "skewness", "rms_norm")

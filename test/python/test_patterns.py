@@ -10,8 +10,8 @@ from rewriting import BRANCH, CHAIN, TABLE, parse, traces
 from torch_mlir import ir
 from torch_mlir.dialects import arith, math
 
-from covan_mlir.passes.patterns import apply_patterns
-from covan_mlir.passes.rewriter import RewriteError, Rewriter
+from covan_mlir.passes.framework.patterns import apply_patterns
+from covan_mlir.passes.framework.rewriter import RewriteError, Rewriter
 
 
 @dataclass(frozen=True)

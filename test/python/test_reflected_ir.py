@@ -8,7 +8,7 @@ from torch_mlir import ir
 
 from covan_mlir import dialects
 from covan_mlir.dialects.prov_states import read_execution
-from covan_mlir.passes.registry import parse_pipeline
+from covan_mlir.passes.framework.pipeline import parse_pipeline
 from covan_mlir.prov import TAU, Coalgebra, reflect
 
 Edge = tuple[str, object, str]

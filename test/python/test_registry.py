@@ -12,7 +12,11 @@ from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
 from covan_mlir import dialects
-from covan_mlir.passes import registry
+from covan_mlir.passes.framework import registry
+from covan_mlir.passes.framework.interface import PassFailure
+from covan_mlir.passes.framework.options import describe, option_name
+from covan_mlir.passes.framework.pipeline import UPSTREAM_PASSES, PassError, parse_pipeline
+from covan_mlir.passes.framework.pipeline_text import PipelineError
 
 RAN: list[str] = []
 
@@ -36,7 +40,7 @@ class Probe:
         if self.tag == "raise":
             raise KeyError("bug")
         if self.tag == "refuse":
-            raise registry.PassFailure("cannot")
+            raise PassFailure("cannot")
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ def _registered() -> Iterator[None]:
     RAN.clear()
     yield
     for name in ("test-probe", "test-picky"):
-        registry._extra.pop(name)
+        registry._registered.pop(name)
 
 
 @pytest.fixture
@@ -79,7 +83,7 @@ def module() -> ir.Module:
 
 
 def only_pass(text: str) -> Any:
-    (step,) = registry.parse_pipeline(f"builtin.module({text})").steps
+    (step,) = parse_pipeline(f"builtin.module({text})").steps
     return step.action
 
 
@@ -113,8 +117,8 @@ def test_options() -> None:
 )
 def test_errors(text: str, message: str, at: str) -> None:
     whole = f"builtin.module({text})"
-    with pytest.raises(registry.PipelineError) as caught:
-        registry.parse_pipeline(whole)
+    with pytest.raises(PipelineError) as caught:
+        parse_pipeline(whole)
     assert message in str(caught.value)
     assert whole[caught.value.offset :].startswith(at)
 
@@ -130,20 +134,20 @@ def test_errors(text: str, message: str, at: str) -> None:
     )
 )
 def test_description_parses_back(probe: Probe) -> None:
-    assert only_pass(registry.describe(probe)) == probe
+    assert only_pass(describe(probe)) == probe
 
 
 def test_pipeline_prints_and_parses_back() -> None:
     text = "builtin.module(cse,func.func(canonicalize,cse),test-probe{fast=true},func.func(test-probe),cse)"
-    assert str(registry.parse_pipeline(text)) == text
-    mixed = registry.parse_pipeline("builtin.module( func.func( cse , test-probe , cse ) )")
+    assert str(parse_pipeline(text)) == text
+    mixed = parse_pipeline("builtin.module( func.func( cse , test-probe , cse ) )")
     assert str(mixed) == "builtin.module(func.func(cse),func.func(test-probe),func.func(cse))"
 
 
 def test_nesting(module: ir.Module) -> None:
     def ran(pipeline: str) -> list[str]:
         RAN.clear()
-        registry.parse_pipeline(pipeline).run(module)
+        parse_pipeline(pipeline).run(module)
         return RAN
 
     assert ran("builtin.module(test-probe)") == ["top"]
@@ -155,12 +159,12 @@ def test_nesting(module: ir.Module) -> None:
 
 
 def test_failures_name_the_pass(module: ir.Module) -> None:
-    with pytest.raises(registry.PassError, match=r"pass 'test-probe' raised KeyError: 'bug'") as caught:
-        registry.parse_pipeline("builtin.module(test-probe{tag=raise},test-probe{tag=later})").run(module)
+    with pytest.raises(PassError, match=r"pass 'test-probe' raised KeyError: 'bug'") as caught:
+        parse_pipeline("builtin.module(test-probe{tag=raise},test-probe{tag=later})").run(module)
     assert isinstance(caught.value.__cause__, KeyError)
     assert RAN == ["raisetop"]
-    with pytest.raises(registry.PassError, match=r"pass 'test-probe': cannot"):
-        registry.parse_pipeline("builtin.module(func.func(test-probe{tag=refuse}))").run(module)
+    with pytest.raises(PassError, match=r"pass 'test-probe': cannot"):
+        parse_pipeline("builtin.module(func.func(test-probe{tag=refuse}))").run(module)
 
 
 def test_register_refuses_what_is_no_pass() -> None:
@@ -178,10 +182,10 @@ def test_every_pass_is_documented() -> None:
         assert "Before" in documentation, pass_class
         assert "After" in documentation, pass_class
         for field in dataclasses.fields(pass_class):  # type: ignore[arg-type]
-            assert f"{registry.option_name(field.name)}:" in documentation, pass_class
+            assert f"{option_name(field.name)}:" in documentation, pass_class
 
 
-@pytest.mark.parametrize("name", registry.UPSTREAM_PASSES)
+@pytest.mark.parametrize("name", UPSTREAM_PASSES)
 def test_suggested_upstream_passes_exist(name: str) -> None:
     with ir.Context():
         PassManager("any").add(name)

@@ -13,8 +13,8 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, math
 
 from covan_mlir.dialects.prov_locations import ids
-from covan_mlir.passes.rewriter import RewriteError, Rewriter
-from covan_mlir.passes.trace_check import run_checked
+from covan_mlir.passes.framework.rewriter import RewriteError, Rewriter
+from covan_mlir.passes.framework.trace_check import run_checked
 
 # The rule
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from covan_mlir.lowering import sequence
+from covan_mlir.lowering import sequence, stages
 from covan_mlir.lowering.iree_phases import PHASES
 from covan_mlir.lowering.kernels.cpu import team
-from covan_mlir.lowering.kernels.fused import Fusion
-from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.pipeline import StepError
 from covan_mlir.lowering.request import TO_LINALG, Job
 from covan_mlir.lowering.sequence import SEQUENCE, Setting, pipeline
 
 CPU = Job("auto", ())
-FUSION = Fusion(lambda chain, name, places: Refusal("not asked"))
+FUSED = replace(CPU, fuse=True)
 IREE = [
     "iree:input",
     "iree:abi",
@@ -35,35 +34,40 @@ IREE = [
 ]
 TEAM = [*IREE[:8], "iree:team", *IREE[8:]]
 
+
+def setting(job: Job, frontend: Literal["linalg", "torch"]) -> Setting:
+    return Setting(job, frontend, stages.Border(job))
+
+
 KINDS: dict[str, tuple[Setting, list[str]]] = {
-    "linalg": (Setting(CPU, "linalg"), ["torch-backend", "torch-to-linalg", "iree:import", *IREE]),
-    "torch": (Setting(CPU, "torch"), ["iree:import", *IREE]),
+    "linalg": (setting(CPU, "linalg"), ["torch-backend", "torch-to-linalg", "iree:import", *IREE]),
+    "torch": (setting(CPU, "torch"), ["iree:import", *IREE]),
     "weights": (
-        Setting(replace(CPU, weights=("fc.weight",)), "linalg"),
+        setting(replace(CPU, weights=("fc.weight",)), "linalg"),
         ["torch-backend", "torch-to-linalg", "iree:import", "iree:externalize", *IREE],
     ),
     "weights through IREE's torch input": (
-        Setting(replace(CPU, weights=("fc.weight",)), "torch"),
+        setting(replace(CPU, weights=("fc.weight",)), "torch"),
         ["iree:import", *IREE],
     ),
     "attachments": (
-        Setting(replace(CPU, attached=True), "linalg"),
+        setting(replace(CPU, attached=True), "linalg"),
         ["attach", "torch-backend", "torch-to-linalg", "iree:import", "iree:attach", *IREE],
     ),
     "attachments through IREE's torch input": (
-        Setting(replace(CPU, attached=True), "torch"),
+        setting(replace(CPU, attached=True), "torch"),
         ["attach", "iree:import", "iree:attach", *IREE],
     ),
     "fused on a CPU": (
-        Setting(CPU, "linalg", FUSION),
+        setting(FUSED, "linalg"),
         ["torch-backend", "torch-to-linalg", "fred-raise", "fred-kernels", "iree:import", "iree:embed", *TEAM],
     ),
     "fused on a GPU": (
-        Setting(replace(CPU, kind="cuda"), "linalg", FUSION),
+        setting(replace(FUSED, kind="cuda"), "linalg"),
         ["torch-backend", "torch-to-linalg", "fred-raise", "fred-kernels", "iree:import", "iree:embed", *IREE],
     ),
     "all": (
-        Setting(replace(CPU, weights=("fc.weight",), attached=True), "linalg", FUSION),
+        setting(replace(FUSED, weights=("fc.weight",), attached=True), "linalg"),
         [
             "attach",
             "torch-backend",
@@ -108,7 +112,7 @@ def test_extra_steps_follow_the_step_that_they_name(tmp_path: Path) -> None:
     file = tmp_path / "steps.py"
     file.write_text("def one(state): pass\ndef two(state): pass\n")
     extra = (("iree:team", f"{file}:two"), ("torch-to-linalg", f"{file}:one"), ("iree:team", f"{file}:one"))
-    names = [step.name for step in pipeline(Setting(replace(CPU, extra=extra), "linalg", FUSION))]
+    names = [step.name for step in pipeline(setting(replace(FUSED, extra=extra), "linalg"))]
     assert names[names.index("torch-to-linalg") :][:2] == ["torch-to-linalg", "extra:one"]
     assert names[names.index("iree:team") :][:3] == ["iree:team", "extra:two", "extra:one"]
 
@@ -117,4 +121,4 @@ def test_an_extra_step_needs_a_step_of_its_pipeline(tmp_path: Path) -> None:
     """What is in the sequence, but not part of this job's pipeline, is no place."""
     extra = (("iree:team", f"{tmp_path}/steps.py:one"),)
     with pytest.raises(StepError, match="this pipeline has no step 'iree:team'; it has torch-backend, "):
-        pipeline(Setting(replace(CPU, extra=extra), "linalg"))
+        pipeline(setting(replace(CPU, extra=extra), "linalg"))

@@ -10,9 +10,9 @@ from rewriting import CHAIN, TABLE, as_pass, find, parse, run, traces
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from covan_mlir.passes import registry
-from covan_mlir.passes.rewriter import Rewriter
-from covan_mlir.passes.trace_check import TraceError, run_checked
+from covan_mlir.passes.framework.pipeline import PassError, Pipeline, Step
+from covan_mlir.passes.framework.rewriter import Rewriter
+from covan_mlir.passes.framework.trace_check import TraceError, run_checked
 
 
 def _drops(root: ir.Operation) -> None:
@@ -91,8 +91,8 @@ def test_the_pipeline_reports_each_fault_at_its_op() -> None:
         _drops(root)
 
     made = as_pass(many)
-    pipeline = registry.Pipeline("builtin.module", (registry.Step(("func.func",), made),))
-    with pytest.raises(registry.PassError) as caught:
+    pipeline = Pipeline("builtin.module", (Step(("func.func",), made),))
+    with pytest.raises(PassError) as caught:
         pipeline.run(module)
     text = str(caught.value)
     assert isinstance(caught.value.__cause__, TraceError)

@@ -75,7 +75,6 @@ def _compiled(
     tell: Callable[[str], None],
 ) -> tuple[Imported, list[Variant]]:
     """The program of an exported model for each target."""
-    trace = options.trace if provenance else "phases"
     with EXPORT_LOCK, uncollected():
         tell("import")
         imported = import_program(captured, provenance=provenance, external_weight_bytes=options.external_weight_bytes)
@@ -84,7 +83,22 @@ def _compiled(
         calls, marks = groups(captured.program.graph)
         tagged = LineageData(imported.actions, groups=calls, tags=marks)
     apply_tags(tagged, rules)  # before the compiler's long work: a name may be wrong
-    weights = tuple(imported.weights)
+    variants = []
+    for goal, job in jobs(captured, goals, options, provenance, tuple(imported.weights)):
+        if len(goals) > 1:
+            tell(f"target {goal.name}")
+        variants.append(_variant(goal, job, imported, tagged, options, tell))
+    return imported, variants
+
+
+def jobs(
+    captured: Capture,
+    goals: Sequence[targets.Target],
+    options: CompileOptions,
+    provenance: bool,
+    weights: tuple[str, ...],
+) -> list[tuple[targets.Target, Job]]:
+    """What is asked of the worker for each target."""
     double = first_double(captured.program.graph)
     for goal in goals:
         if double is not None and not goal.has_double:
@@ -98,24 +112,30 @@ def _compiled(
         weights=weights,
         provenance=provenance,
         reproducer=options.reproducer,
-        trace=trace,
-        sizes=imported.signature.size_names,
+        trace=options.trace if provenance else "phases",
         fuse=options.fuse_reductions,
         extra=options.extra_steps,
         extensions=options.extensions,
         functions=functions(captured.program.graph),
         attached=has_own(captured.program.graph),
     )
-    variants = []
+    asked = []
     for goal in goals:
-        if len(goals) > 1:
-            tell(f"target {goal.name}")
-        own = goal.compiler_flags(double is not None)
-        flags = (*own, *options.iree_flags)
-        job = replace(job, flags=flags, target=goal.name, kind=goal.kind, devices=goal.devices, target_flags=own)
-        job = replace(job, machine=machine_of(goal) if options.fuse_reductions else None)
-        variants.append(_variant(goal, job, imported, tagged, options, tell))
-    return imported, variants
+        flags = (*goal.compiler_flags(double is not None), *options.iree_flags)
+        machine = machine_of(goal) if options.fuse_reductions else None
+        goal_job = replace(job, flags=flags, target=goal.name, kind=goal.kind, devices=goal.devices, machine=machine)
+        asked.append((goal, goal_job))
+    return asked
+
+
+def pipeline_of(captured: Capture, goal: targets.Target, options: CompileOptions) -> str:
+    """The pipeline that is run on the imported program; see `covan_mlir.compile.pipeline_text`."""
+    from covan_mlir.lowering.sequence import text  # with both compilers, which run in the worker only otherwise
+
+    with EXPORT_LOCK, uncollected():
+        imported = import_program(captured, provenance=True, external_weight_bytes=options.external_weight_bytes)
+    ((_, job),) = jobs(captured, [goal], options, True, tuple(imported.weights))
+    return text(job)
 
 
 def machine_of(goal: targets.Target) -> Machine | None:

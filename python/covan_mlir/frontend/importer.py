@@ -23,6 +23,8 @@ from torch_mlir.extras.fx_as_strided import rewrite_as_strided
 from covan_mlir import dialects
 from covan_mlir.artifacts.signature import Signature
 from covan_mlir.dialects import prov, prov_locations, prov_table
+from covan_mlir.dialects.arguments import Argument, write_arguments
+from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.actions import ledger, op_name
@@ -90,6 +92,7 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
     external = _external(description, external_weight_bytes)
     try:
         _build(importer, decomposed.graph, description, external)
+        _tell_arguments(importer.module, description, external)
     except (NotImplementedError, TypeError, ValueError, KeyError, AssertionError) as error:
         raise _import_error(error, importer._cc.node) from error
     if provenance:
@@ -110,6 +113,15 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
         flops=flops,
         elements=elements,
     )
+
+
+def _tell_arguments(module: ir.Module, it: Description, external: Mapping[Node, tuple[str, torch.Tensor]]) -> None:
+    """What the arguments of the program are, for passes."""
+    sizes = it.signature.size_names
+    rows = [Argument(sizes=sizes[i] if i < len(sizes) else ()) for i in range(len(it.parameters))]
+    rows += [Argument(weight=name) for name, _ in external.values()]
+    (main,) = functions(module.operation)
+    write_arguments(main, rows)
 
 
 def _outside(node: Node, description: Description) -> Operand:

@@ -1,4 +1,4 @@
-// RUN: covan-opt %s -p 'func.func(fred-raise{weights=0})' | FileCheck %s
+// RUN: covan-opt %s -p 'func.func(fred-raise)' | FileCheck %s
 
 // The same with a second argument that is no weight: the product is computed in the chain.
 

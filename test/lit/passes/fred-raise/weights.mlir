@@ -1,4 +1,4 @@
-// RUN: covan-opt %s -p 'func.func(fred-raise{weights=1})' | FileCheck %s
+// RUN: covan-opt %s -p 'func.func(fred-raise)' | FileCheck %s
 
 // A product with a weight is no part of a chain: here only the sum is, and what is done to its input.
 
@@ -8,7 +8,7 @@
 // CHECK: math.exp
 // CHECK: }) {axes = ["i", "j"], {{.*}}sizes = [4, 16]}
 // CHECK: return %[[R]]
-func.func @main(%a: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4xf32> {
+func.func @main(%a: tensor<4x8xf32>, %w: tensor<8x16xf32> {covan.weight = "w"}) -> tensor<4xf32> {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<4x16xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4x16xf32>) -> tensor<4x16xf32>

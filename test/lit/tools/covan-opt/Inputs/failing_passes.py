@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from covan_mlir.passes.registry import PassFailure
+from covan_mlir.passes.framework.interface import PassFailure
 
 
 @dataclass(frozen=True)

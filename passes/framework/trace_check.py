@@ -16,7 +16,7 @@ from covan_mlir.dialects.identity import address
 from covan_mlir.dialects.prov import read_table
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.dialects.prov_verify import find_table
-from covan_mlir.passes.interface import Pass, drops_traces
+from covan_mlir.passes.framework.interface import Pass, drops_traces
 
 # Faults beyond these say nothing new, and a pass that forgets one location forgets thousands.
 MOST_FAULTS = 5

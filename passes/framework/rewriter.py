@@ -19,7 +19,7 @@ from torch_mlir import ir
 
 from covan_mlir.dialects.identity import address
 from covan_mlir.dialects.prov_locations import TraceReader, fuse
-from covan_mlir.passes.trace_check import current_journal, identity
+from covan_mlir.passes.framework.trace_check import current_journal, identity
 
 Op: TypeAlias = ir.Operation | ir.OpView
 Built: TypeAlias = "ir.Value | Op | None"

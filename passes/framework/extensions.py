@@ -5,7 +5,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from covan_mlir.passes import registry
+from covan_mlir.passes.framework import registry
 
 
 class ExtensionError(Exception):

@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol
 from torch_mlir import ir
 
 from covan_mlir.dialects.identity import address
-from covan_mlir.passes.rewriter import Op, RewriteError, Rewriter
+from covan_mlir.passes.framework.rewriter import Op, RewriteError, Rewriter
 
 
 class Pattern(Protocol):

@@ -1,81 +1,45 @@
-"""``fred-raise``: chains of reductions, from linalg on tensors."""
+"""Chains that were found, put into the place of the ops that they are."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
 
 from torch_mlir import ir
 
+from covan_mlir.dialects.arguments import read_arguments
 from covan_mlir.dialects.fred_chain import write_chain
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.fred.chain import Chain
+from covan_mlir.passes.framework.rewriter import Rewriter
 from covan_mlir.passes.raising.chain_build import Built, Unbuildable, build_chain
 from covan_mlir.passes.raising.chain_search import find_chains
 from covan_mlir.passes.raising.cluster import Cluster
 from covan_mlir.passes.raising.joined_axes import Tensor
 from covan_mlir.passes.raising.linalg_nodes import Graph, read_block
 from covan_mlir.passes.raising.reshape import extent, from_axes, to_axes
-from covan_mlir.passes.rewriter import Rewriter
 
 _LEFT_OVER = ("linalg.fill", "tensor.empty", "arith.constant")
 
 
-@dataclass(frozen=True)
-class FredRaise:
-    """Finds reductions and element-wise ops that share axes and makes each such set one ``fred.chain``.
-
-    No op of torch is looked for: a chain is what `chain_search` says it is. What cannot be raised stays as it was.
-
-    Before::
-
-        %m = linalg.generic {max over d1} ins(%x : tensor<5x7xf32>) outs(%least : tensor<5xf32>) -> tensor<5xf32>
-        %w = tensor.expand_shape %m [[0, 1]] output_shape [5, 1] : tensor<5xf32> into tensor<5x1xf32>
-        %d = linalg.generic {subf} ins(%x, %w : ...) -> tensor<5x7xf32>
-
-    After, in short::
-
-        %d = "fred.chain"(%x) ({
-        ^bb0(%in: tensor<5x7xf32>):
-          %v0 = "fred.reduce"() ({max of %in over j}) {value = "v0", axes = ["i"], over = ["j"]} : () -> tensor<5xf32>
-          %v1 = "fred.map"() ({%in - %v0}) {value = "v1", axes = ["i", "j"]} : () -> tensor<5x7xf32>
-          "fred.output"(%v1) : (tensor<5x7xf32>) -> ()
-        }) {axes = ["i", "j"], sizes = [5, 7], ...} : (tensor<5x7xf32>) -> tensor<5x7xf32>
-
-    Options:
-        weights: how many of the function's last arguments hold weights
-        products: whether chains may hold matrix products
-    """
-
-    name: ClassVar[str] = "fred-raise"
-    op_name: ClassVar[str | None] = "func.func"
-
-    weights: int = 0
-    products: bool = True
-
-    def run(self, op: ir.Operation) -> None:
-        raise_chains(op, self.weights, products=self.products)
-
-
 def raise_chains(
-    op: ir.Operation,
-    weights: int = 0,
+    function: ir.Operation,
     accept: Callable[[Chain], bool] | None = None,
-    products: bool = True,
     unbuildable: Callable[[str, frozenset[int]], None] | None = None,
-    sizes: Sequence[Sequence[str]] = (),
+    products: bool = True,
 ) -> None:
-    """What the pass does, for those chains that ``accept`` takes; the others stay as they are.
+    """Makes each set of ops of a function that is a chain one ``fred.chain``; what is none stays as it was.
 
     Args:
-        accept: is given chains with their traces.
-        sizes: for each of the function's first arguments, names of its sizes that are known at run time only, and ""
-            for the others: what has one name has one size.
+        accept: is given chains with their traces; those that it does not take stay as they are.
         unbuildable: is told why ops that belong together cannot be written as a chain, and their traces.
+        products: whether chains may hold matrix products.
     """
-    blocks = list(op.regions[0].blocks)
+    blocks = list(function.regions[0].blocks)
     if len(blocks) != 1:
         return  # a declaration, or control flow
-    graph = read_block(blocks[0], weights, sizes)
+    graph = read_block(blocks[0], read_arguments(function))
     found: list[Built] = []
     reader = TraceReader()
 
@@ -99,7 +63,7 @@ def raise_chains(
     find_chains(graph, take, products)
     if not found:
         return
-    rewriter = Rewriter(op)
+    rewriter = Rewriter(function)
     for built in found:
         _replace(built, graph, rewriter)
     _clean(blocks[0], rewriter)

@@ -1,18 +1,21 @@
 """``fred-schedule``: how chains are laid out on a machine, as data beside them."""
 
-import importlib
+from __future__ import annotations
+
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch_mlir import ir
 
-from covan_mlir.dialects.fred_chain import read_chain
+from covan_mlir.dialects.fred_chain import chains, read_chain
 from covan_mlir.dialects.fred_data import attribute
 from covan_mlir.dialects.fred_fused import read_fusion
-from covan_mlir.passes.fred_rolling_update import chains
-from covan_mlir.passes.interface import PassFailure
+from covan_mlir.passes.framework.interface import PassFailure
+
+if TYPE_CHECKING:
+    from covan_mlir.lowering.kernels.target import KernelTarget
 
 
 @dataclass(frozen=True)
@@ -51,20 +54,25 @@ class FredSchedule:
     list: bool = False
 
     def run(self, op: ir.Operation) -> None:
-        # By name, for passes do not know the room that lowers to targets.
-        targets, select = (importlib.import_module(f"covan_mlir.lowering.kernels.{n}") for n in ("targets", "select"))
+        # Here, for these are the code generators of all targets, and covan-opt starts without.
+        from covan_mlir.lowering.kernels import targets
+        from covan_mlir.lowering.kernels.overrides import IllegalError
+
         try:
             target = targets.named(self.target, self.machine, _pairs(self.machine_with))
             for chain in chains(op, "fred.chain", "fred.fused"):
-                self._schedule(chain, select.choices, target)
-        except targets.IllegalError as error:
+                self._schedule(chain, target)
+        except IllegalError as error:
             raise PassFailure(str(error), op.location) from error
 
-    def _schedule(self, op: ir.Operation, choices: Any, target: Any) -> None:
+    def _schedule(self, op: ir.Operation, target: KernelTarget) -> None:
+        from covan_mlir.lowering.kernels.kernel import Refusal
+        from covan_mlir.lowering.kernels.select import choices
+
         fusion = read_fusion(op) if op.name == "fred.fused" else None
         choice = choices(fusion.chain if fusion else read_chain(op), target, fusion)
-        if reason := getattr(choice, "reason", None):
-            op.attributes["unscheduled"] = ir.StringAttr.get(reason, op.context)
+        if isinstance(choice, Refusal):
+            op.attributes["unscheduled"] = ir.StringAttr.get(choice.reason, op.context)
             return
         if self.list:
             for number, (candidate, schedule) in enumerate(choice.schedules()):

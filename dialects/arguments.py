@@ -1,0 +1,72 @@
+"""What the arguments of a program are, as attributes of them: weights, and the names of sizes known at run time only.
+
+```mlir
+func.func @main(%x: tensor<?x8xf32> {covan.sizes = ["batch", ""]}, %w: tensor<8x4xf32> {covan.weight = "fc.weight"})
+```
+
+Sizes of one name are the same, whichever arguments have them. An integer has one name: what it is called as a size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+WEIGHT = "covan.weight"
+SIZES = "covan.sizes"
+_ATTRIBUTES = "arg_attrs"  # of func.func
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What is known of one argument.
+
+    Attributes:
+        weight: name of the weight that it is; empty: it is an input.
+        sizes: for each dimension what its size is called, or ""; without an element if nothing is known.
+    """
+
+    weight: str = ""
+    sizes: tuple[str, ...] = ()
+
+
+def read_arguments(function: ir.Operation) -> tuple[Argument, ...]:
+    """What is known of each argument of a ``func.func`` with a body."""
+    count = len(function.regions[0].blocks[0].arguments)
+    if _ATTRIBUTES not in function.attributes:
+        return (Argument(),) * count
+    return tuple(map(_read, function.attributes[_ATTRIBUTES]))
+
+
+def _read(attributes: ir.DictAttr) -> Argument:
+    return Argument(
+        attributes[WEIGHT].value if WEIGHT in attributes else "",
+        tuple([size.value for size in attributes[SIZES]]) if SIZES in attributes else (),
+    )
+
+
+def write_arguments(function: ir.Operation, arguments: Sequence[Argument]) -> None:
+    """Gives a ``func.func`` what is known of each of its arguments; other attributes of theirs stay."""
+    context = function.context
+    rows = [_others(attributes) for attributes in _attributes(function, len(arguments))]
+    for row, argument in zip(rows, arguments, strict=True):
+        if argument.weight:
+            row[WEIGHT] = ir.StringAttr.get(argument.weight, context)
+        if any(argument.sizes):
+            row[SIZES] = ir.ArrayAttr.get([ir.StringAttr.get(size, context) for size in argument.sizes], context)
+    if any(rows):
+        function.attributes[_ATTRIBUTES] = ir.ArrayAttr.get([ir.DictAttr.get(row, context) for row in rows], context)
+    elif _ATTRIBUTES in function.attributes:
+        del function.attributes[_ATTRIBUTES]
+
+
+def _attributes(function: ir.Operation, count: int) -> Sequence[ir.DictAttr]:
+    if _ATTRIBUTES not in function.attributes:
+        return [ir.DictAttr.get({}, function.context)] * count
+    return list(function.attributes[_ATTRIBUTES])
+
+
+def _others(attributes: ir.DictAttr) -> dict[str, ir.Attribute]:
+    return {named.name: named.attr for named in attributes if named.name not in (WEIGHT, SIZES)}

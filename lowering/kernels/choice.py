@@ -1,0 +1,134 @@
+"""Which chains of a function become kernels: what is asked about each of them, and what was decided."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from dataclasses import dataclass, field
+
+from torch_mlir import ir
+
+from covan_mlir.dialects.prov import has_table, read_table
+from covan_mlir.dialects.prov_lines import lines_of, read_lines
+from covan_mlir.fred.chain import Chain
+from covan_mlir.lowering.kernels import targets
+from covan_mlir.lowering.kernels.kernel import Refusal
+from covan_mlir.lowering.kernels.reductions.demote import demoted
+from covan_mlir.lowering.kernels.reductions.record import record
+from covan_mlir.lowering.kernels.select import Selection, select
+from covan_mlir.lowering.kernels.target import KernelTarget
+from covan_mlir.lowering.source_lines import Actions, Places, actions, places
+from covan_mlir.provenance.fusion import FusionRecord
+
+log = logging.getLogger(__name__)
+
+DEVICE = "covan.device"
+"""Attribute of a module: the element of ``hal.device.targets`` that its target's name stands for."""
+
+DECISIONS = "covan.decisions"
+"""Attribute of a function: what was decided about its chains, as JSON of `FusionRecord`."""
+
+_PREFIX = "fred_"  # of the symbols of kernels
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """Gives chains their kernels. Equal ones give equal kernels the same names, in whatever process.
+
+    Attributes:
+        always: kernels are made also where they are not predicted to pay.
+        demote: float64 becomes float32, as in the rest of the program.
+        actions: where the user wrote what the chains perform, where kernels' line tables name it.
+    """
+
+    target: KernelTarget
+    always: bool = False
+    demote: bool = False
+    actions: Actions = field(default_factory=dict)
+
+    def kernel(self, chain: Chain) -> Selection | Refusal:
+        """The kernel of a chain, the same for all chains that compute the same; where lines matter: there."""
+        plain, lines = self.plain(chain), places(chain, self.actions)
+        return select(plain, symbol(plain, lines), self.target, always=self.always, lines=lines)
+
+    def decisions(self) -> Decisions:
+        """For the chains of one function."""
+        return Decisions(self)
+
+    def plain(self, chain: Chain) -> Chain:
+        """The chain as its kernel computes it, whatever parts it comes from."""
+        return demoted(chain.untraced) if self.demote else chain.untraced
+
+
+def chooser(op: ir.Operation, target: str, *, always: bool = False, demote: bool = False) -> Chooser | None:
+    """The chooser for the program that ``op`` is, or stands in; None where a target takes no kernels.
+
+    Raises:
+        TargetError: there is no such target.
+    """
+    module = _module(op)
+    device = module.attributes[DEVICE].value if DEVICE in module.attributes else ""
+    kernel_target = targets.of(target, device)
+    if kernel_target is None:
+        return None
+    lines: Actions = {}
+    if targets.names_lines(target):
+        lines = actions(lines_of(read_table(module)) if has_table(module) else read_lines(module))
+    return Chooser(kernel_target, always, demote, lines)
+
+
+def _module(op: ir.Operation) -> ir.Operation:
+    while (above := op.parent) is not None:
+        op = above.operation
+    return op
+
+
+@dataclass
+class Decisions:
+    """What was decided about the chains of a function, in the order in which they were looked at."""
+
+    chooser: Chooser
+    records: list[FusionRecord] = field(default_factory=list)
+
+    def accept(self, chain: Chain) -> bool:
+        """Whether there is a kernel for a chain; remembers and logs why not."""
+        ids = sorted(frozenset().union(*(step.trace for step in chain.steps)))
+        kernel = self.chooser.kernel(chain)
+        return self._add(record(describe(chain), ids, self.chooser.plain(chain), kernel))
+
+    def unbuildable(self, reason: str, ids: frozenset[int]) -> None:
+        """Notes why ops that belong together are no chain."""
+        self._add(FusionRecord("ops around a reduction", tuple(sorted(ids)), reason=reason))
+
+    def _add(self, decision: FusionRecord) -> bool:
+        self.records.append(decision)
+        if decision.reason:
+            log.info("%s: not fused into one kernel: %s", decision.what, decision.reason)
+        return not decision.reason
+
+    def write(self, function: ir.Operation) -> None:
+        """Keeps them with the function."""
+        if self.records:
+            text = json.dumps([decision.to_json() for decision in self.records])
+            function.attributes[DECISIONS] = ir.StringAttr.get(text, function.context)
+
+
+def describe(chain: Chain) -> str:
+    """A chain in a few words."""
+    sizes = " ".join(f"{axis.name}={axis.size or '?'}" for axis in chain.axes)
+    return f"a chain of {len(chain.reductions)} reductions in {len(chain.steps)} steps ({sizes})"
+
+
+def symbol(chain: Chain, lines: Places = ()) -> str:
+    """The name of a chain's kernel: its reductions, its sizes, and what tells it from all others:
+    ``fred_max_add_8x128_f32_b5001c2f90d1e3a4``.
+
+    Args:
+        lines: what its line tables name.
+    """
+    kinds = "_".join(dict.fromkeys(step.combine for step in chain.reductions))
+    sizes = "x".join(str(axis.size or "D") for axis in chain.axes)
+    types = "_".join(dict.fromkeys(entry.dtype for entry in chain.inputs))
+    content = repr((chain, lines) if lines else chain)
+    return f"{_PREFIX}{kinds}_{sizes}_{types}_{hashlib.sha256(content.encode()).hexdigest()[:16]}"

@@ -1,0 +1,78 @@
+"""A kernel as a private function without a body: what calls of it stand for is an attribute of the declaration.
+
+So a program carries its kernels from one context to another, and what makes dispatches of the calls needs no more than
+the program.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import func
+
+from covan_mlir.lowering.kernels.embed import embed
+from covan_mlir.lowering.kernels.kernel import Executable
+from covan_mlir.lowering.kernels.select import Selection
+from covan_mlir.lowering.kernels.template import Cost
+
+KERNEL = "covan.kernel"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a declaration says.
+
+    Attributes:
+        cost: as it was predicted.
+    """
+
+    executable: Executable
+    cost: Cost
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"executable": self.executable.to_json(), "cost": asdict(self.cost)}
+
+    @staticmethod
+    def from_json(row: dict[str, Any]) -> Declared:
+        """The inverse of `to_json`."""
+        return Declared(Executable.from_json(row["executable"]), Cost(**row["cost"]))
+
+
+def declare(module: ir.Operation, selection: Selection, kind: ir.FunctionType) -> ir.Operation:
+    """Declares a kernel at the end of a module of torch-mlir's."""
+    executable = selection.executable
+    with ir.Location.unknown(module.context), ir.InsertionPoint(module.regions[0].blocks[0]):
+        declaration = func.FuncOp(executable.name, kind, visibility="private").operation
+    text = json.dumps(Declared(executable, selection.cost).to_json())
+    declaration.attributes[KERNEL] = ir.StringAttr.get(text, module.context)
+    return declaration
+
+
+def declared(module: Any) -> list[Declared]:
+    """The kernels that a module of either compiler declares, in order."""
+    functions = [view.operation for view in module.body.operations if KERNEL in view.operation.attributes]
+    return [Declared.from_json(json.loads(function.attributes[KERNEL].value)) for function in functions]
+
+
+def embed_declared(module: Any) -> dict[str, int]:
+    """Makes dispatches of the calls of the kernels that a module of IREE's declares, in whose context the caller is.
+
+    Returns:
+        floating-point operations and elements of a call that kernels for teams of threads compute.
+
+    Raises:
+        StepError: two kernels that are not the same have one name.
+    """
+    kernels = declared(module)
+    calls = embed(module, [kernel.executable for kernel in kernels]) if kernels else {}
+    shared: Counter[str] = Counter()
+    for kernel in kernels:
+        if kernel.executable.team and (count := calls[kernel.executable.name]):
+            shared["flops"] += count * kernel.cost.flops
+            shared["elements"] += count * kernel.cost.elements
+    return dict(shared)

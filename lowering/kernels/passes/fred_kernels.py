@@ -1,0 +1,101 @@
+"""``fred-kernels``: chains of reductions as calls of the kernels that compute them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, func, tensor
+
+from covan_mlir.dialects.fred_chain import chains, read_chain
+from covan_mlir.dialects.prov_graph import functions
+from covan_mlir.dialects.prov_locations import fused_key
+from covan_mlir.fred.chain import Chain
+from covan_mlir.lowering.kernels.for_target import ForTarget
+from covan_mlir.passes.framework.rewriter import Rewriter
+from covan_mlir.passes.framework.trace_check import current_journal, identity
+from covan_mlir.passes.fred_lower import lower_chain
+
+if TYPE_CHECKING:
+    from covan_mlir.lowering.kernels.kernel import Executable
+
+
+@dataclass(frozen=True)
+class FredKernels(ForTarget):
+    """Makes each ``fred.chain`` a call of a private function, whose declaration holds the kernel of a target.
+
+    Only upstream dialects cross to IREE. There the call becomes a dispatch (`covan_mlir.lowering.kernels.embed`). Sizes
+    that are known at run time only are arguments of the call. What its results are, and not just what it performs in
+    all, is in its location. A chain without a kernel becomes linalg on tensors again.
+
+    Before::
+
+        %m = "fred.chain"(%x) ({...}) {...} : (tensor<5x7xf32>) -> tensor<5xf32>
+
+    After::
+
+        %m = call @fred_max_5x7_f32_b5001c2f90d1e3a4(%x) : (tensor<5x7xf32>) -> tensor<5xf32>
+        ...
+        func.func private @fred_max_5x7_f32_b5001c2f90d1e3a4(tensor<5x7xf32>) -> tensor<5xf32>
+            attributes {covan.kernel = "{\\22executable\\22: ...}"}
+
+    Options:
+        target: what the kernels are for, as ``covan compile --target`` takes it
+        fuse: pays: where a kernel is predicted to pay; always: wherever there is one
+        demote-f64: kernels compute in float32 what the program has in float64
+    """
+
+    name: ClassVar[str] = "fred-kernels"
+    op_name: ClassVar[str | None] = "builtin.module"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.target:
+            raise ValueError("which kernels? Write target=cpu")
+
+    def run(self, op: ir.Operation) -> None:
+        # Here, for these are the code generators of all targets.
+        from covan_mlir.lowering.kernels.declarations import declare
+        from covan_mlir.lowering.kernels.kernel import Refusal
+
+        chooser = self.chooser(op)
+        declared: set[str] = set()
+        for function in functions(op):
+            chain_ops = list(chains(function, "fred.chain"))
+            rewriter = Rewriter(function) if chain_ops else None
+            for chain_op in chain_ops:
+                assert rewriter is not None
+                chain = read_chain(chain_op)
+                kernel = Refusal("the target takes no kernels") if chooser is None else chooser.kernel(chain)
+                if isinstance(kernel, Refusal):
+                    lower_chain(chain_op, rewriter)
+                    continue
+                call = _call(chain_op, chain, kernel.executable, rewriter)
+                if kernel.executable.name not in declared:
+                    declared.add(kernel.executable.name)
+                    # It performs nothing: the calls do.
+                    current_journal().untraced.add(identity(declare(op, kernel, _kind(call))))
+
+
+def _call(op: ir.Operation, chain: Chain, executable: Executable, rewriter: Rewriter) -> ir.Operation:
+    ids = {step.name: step.trace for step in chain.steps}
+    results = fused_key([ids.get(output, ()) for output in chain.outputs], frozenset().union(*ids.values()))
+    with rewriter.replacing(op) as new:
+        operands = [*op.operands, *(_extent(axis, chain, op) for axis in executable.sizes)]
+        call = func.CallOp([result.type for result in op.results], executable.name, operands).operation
+        new.results(call)
+    # Around the trace that the rewriter has given it.
+    call.location = ir.Location.name(results, call.location)
+    return call
+
+
+def _extent(axis: str, chain: Chain, op: ir.Operation) -> ir.Value:
+    """The size of an axis, from an operand that has it."""
+    number, value = next((n, value) for n, value in enumerate(chain.inputs) if axis in value.axes)
+    position = arith.ConstantOp(ir.IndexType.get(), value.axes.index(axis)).result
+    return tensor.DimOp(op.operands[number], position).result
+
+
+def _kind(call: ir.Operation) -> ir.FunctionType:
+    return ir.FunctionType.get([value.type for value in call.operands], [value.type for value in call.results])

@@ -1,0 +1,203 @@
+"""What happens in torch-mlir's context, as the text of a pipeline: covan-opt runs it as the compiler does.
+
+The compiler runs it stage by stage, with observers between them. What crosses to IREE then says itself what is needed
+there; `Border` takes off what is not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch_mlir import ir
+
+# By its package, which makes fred-raise and fred-kernels known.
+import covan_mlir.lowering.kernels.passes  # noqa: F401
+from covan_mlir.dialects import prov_locations
+from covan_mlir.dialects.arguments import Argument, read_arguments, write_arguments
+from covan_mlir.dialects.prov_graph import functions
+from covan_mlir.dialects.prov_lines import LINES
+from covan_mlir.lowering import iree_phases
+from covan_mlir.lowering.kernels import targets
+from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE
+from covan_mlir.lowering.kernels.declarations import embed_declared
+from covan_mlir.lowering.kernels.reductions import demote
+from covan_mlir.lowering.pipeline import Run, State, StepError
+from covan_mlir.lowering.request import Job
+from covan_mlir.lowering.result import CompilerDiagnostic, Severity
+from covan_mlir.passes.framework.pipeline import parse_pipeline
+from covan_mlir.provenance.fusion import FusionRecord
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Passes that run one after the other without an observer between them.
+
+    Attributes:
+        name: of the step.
+        passes: elements of a pipeline on the module.
+        watched: the history pass by pass looks at each pass of it.
+    """
+
+    name: str
+    passes: tuple[str, ...]
+    watched: bool = False
+
+    @property
+    def pipeline(self) -> str:
+        """Its passes as a pipeline of their own."""
+        return f"builtin.module({','.join(self.passes)})"
+
+
+BACKEND = Stage(
+    "torch-backend",
+    (
+        "func.func(torch-match-quantized-custom-ops)",
+        "torchdynamo-export-to-torch-backend-pipeline{backend-legal-ops=aten.flatten.using_ints}",
+    ),
+    watched=True,
+)
+"""Torch dialect to its backend contract, by torch-mlir's own pipeline."""
+
+LINALG = Stage(
+    "torch-to-linalg",
+    ("torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}",),
+    watched=True,
+)
+"""The backend contract to linalg on tensors, by torch-mlir's own pipeline."""
+
+
+def prepared(job: Job) -> Stage:
+    """What comes before all else, and is not observed."""
+    drop = "prov-drop-table{lines=true}" if targets.names_lines(job.target) else "prov-drop-table"
+    return Stage("prepare", (drop,))
+
+
+def raising(job: Job) -> Stage:
+    """Linalg to chains of reductions."""
+    return Stage("fred-raise", (f"func.func(fred-raise{_options(job)})",))
+
+
+def kernels(job: Job) -> Stage:
+    """Chains to calls of kernels; traces as names, which every context understands."""
+    return Stage("fred-kernels", (f"fred-kernels{_options(job)}", "prov-lower-locations"))
+
+
+def _options(job: Job) -> str:
+    options = [f"target={job.target}"]
+    options += ["fuse=always"] if job.fuse == "always" else []
+    options += ["demote-f64=true"] if demote.FLAG in job.flags else []
+    return f"{{{' '.join(options)}}}"
+
+
+def text(all_stages: Sequence[Stage]) -> str:
+    """The pipeline that stages are together, one pass on a line."""
+    return "builtin.module(\n  " + ",\n  ".join(element for stage in all_stages for element in stage.passes) + "\n)"
+
+
+def step(stage: Stage) -> Run:
+    """What a stage does as a step of the compiler."""
+    return lambda state: run(stage, state)
+
+
+def run(stage: Stage, state: State) -> None:
+    """Runs a stage on the module of torch-mlir's.
+
+    Raises:
+        StepError: a pass failed, with what the passes said.
+    """
+    with state.module.context as context:
+        # Some passes emit errors without failing, which ends in a native assertion unless they are collected.
+        context.emit_error_diagnostics = True
+        seen: list[CompilerDiagnostic] = []
+
+        def told(info: Any) -> bool:
+            seen.append(_diagnostic(info))
+            return True
+
+        handler = context.attach_diagnostic_handler(told)
+        raised: list[tuple[Any, Exception]] = []
+        try:
+            manager = parse_pipeline(stage.pipeline, context).build(context, raised)
+            if state.watch and stage.watched:
+                state.watch(manager)
+            manager.run(state.module.operation)
+        except ir.MLIRError as error:
+            told_of = [_diagnostic(info) for info in error.error_diagnostics] or seen
+            raise StepError(str(error), told_of) from (raised[0][1] if raised else error)
+        finally:
+            handler.detach()
+
+
+_SEVERITIES: dict[ir.DiagnosticSeverity, Severity] = {
+    ir.DiagnosticSeverity.ERROR: "error",
+    ir.DiagnosticSeverity.WARNING: "warning",
+    ir.DiagnosticSeverity.NOTE: "note",
+    ir.DiagnosticSeverity.REMARK: "remark",
+}
+
+
+def _diagnostic(info: Any) -> CompilerDiagnostic:
+    severity = _SEVERITIES[info.severity]
+    file, line = prov_locations.user_line(info.location) or (None, None)
+    return CompilerDiagnostic(severity, info.message, tuple(sorted(prov_locations.ids(info.location))), file, line)
+
+
+def prepare_target(job: Job) -> None:
+    """Looks up what kernels are written for, which passes ask for by name later on."""
+    targets.of(job.target, _device(job))
+
+
+def set_device(module: ir.Module, job: Job) -> None:
+    """Tells passes which device it is that a target's name stands for, where that is the one that is here."""
+    if device := _device(job):
+        module.operation.attributes[DEVICE] = ir.StringAttr.get(device, module.context)
+
+
+def _device(job: Job) -> str:
+    return "" if ":" in job.target else job.devices
+
+
+class Border:
+    """Between the two compilers: what crosses, and what is taken off before.
+
+    Attributes:
+        decisions: on chains of reductions.
+        shared: floating-point operations and elements of a call that kernels for teams of threads compute.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.decisions: list[FusionRecord] = []
+        self.shared: dict[str, int] = {}
+        self._enter = iree_phases.enter(job.flags, job.devices)
+
+    def cross(self, state: State) -> None:
+        """The step into IREE's context, without what passes of ours left for each other."""
+        self.decisions = take_off(state.module)
+        self._enter(state)
+
+    def embed(self, state: State) -> None:
+        """The step that makes dispatches of the calls of kernels."""
+        with state.session.context:
+            self.shared = embed_declared(state.module)
+
+
+def take_off(module: ir.Module) -> list[FusionRecord]:
+    """Removes what passes of ours left for each other in a module of torch-mlir's.
+
+    Returns:
+        what was decided about chains of reductions.
+    """
+    decisions: list[FusionRecord] = []
+    operation = module.operation
+    for name in (LINES, DEVICE):
+        if name in operation.attributes:
+            del operation.attributes[name]
+    for function in functions(operation):
+        if DECISIONS in function.attributes:
+            decisions += map(FusionRecord.from_json, json.loads(function.attributes[DECISIONS].value))
+            del function.attributes[DECISIONS]
+        write_arguments(function, [Argument()] * len(read_arguments(function)))
+    return decisions

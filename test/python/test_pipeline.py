@@ -1,0 +1,93 @@
+"""The compiler's pipeline as text: covan-opt makes the same IR of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from command_line import covan
+from torch import nn
+from torch_mlir import ir
+
+import covan_mlir
+from covan_mlir import CompileOptions
+from covan_mlir.compile import pipeline_text
+from covan_mlir.frontend.capture import capture
+from covan_mlir.frontend.importer import import_program
+
+# What the compiler has before the step into IREE, in a file beside this one.
+STEPS = """
+import os
+
+def keep(state):
+    with open(os.environ["COVAN_TEST_KEPT"], "w") as file:
+        file.write(state.module.operation.get_asm(enable_debug_info=True))
+"""
+
+
+class Head(nn.Module):
+    """A kernel that pays, a chain that does not, and a product with a weight, with an open dimension."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(512)
+        self.out = nn.Linear(512, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(self.out(self.norm(x)), -1)[:4].sum(-1)
+
+
+def opt(module: bytes, pipeline: str, folder: Path) -> str:
+    """What covan-opt makes of a module, with locations."""
+    (folder / "imported.mlirbc").write_bytes(module)
+    tool = [sys.executable, "-m", "covan_mlir.tools.opt", str(folder / "imported.mlirbc"), "--mlir-print-debuginfo"]
+    done = subprocess.run([*tool, f"--pass-pipeline={pipeline}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("target", ["cpu", "cpu:x86_64-linux-gnu:znver4", "vulkan:lavapipe", "cuda:sm_90"])
+def test_what_is_printed_is_what_runs(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if target.startswith("cuda"):
+        pytest.importorskip("triton")
+    (tmp_path / "steps.py").write_text(STEPS)
+    monkeypatch.setenv("COVAN_TEST_KEPT", str(tmp_path / "kept.mlir"))
+    covan_mlir.lowering.pool.shutdown()  # the next worker sees the environment
+    model, args = Head().eval(), (torch.randn(2048, 512),)
+    shapes = {"x": {0: torch.export.Dim.DYNAMIC}}
+    extra = (("fred-kernels", f"{tmp_path / 'steps.py'}:keep"),)
+    options = CompileOptions(extra_steps=extra, fuse_reductions="always", external_weight_bytes=1)
+    covan_mlir.compile_module(model, args, target=target, dynamic_shapes=shapes, options=options)
+    covan_mlir.lowering.pool.shutdown()
+
+    text = pipeline_text(model, args, target=target, dynamic_shapes=shapes, options=options)
+    imported = import_program(capture(model, args, None, shapes), provenance=True, external_weight_bytes=1)
+    printed = opt(imported.bytecode, text, tmp_path)
+    assert "covan.kernel" in printed
+    with ir.Context():
+        assert str(ir.Module.parse(printed)) == str(ir.Module.parse((tmp_path / "kept.mlir").read_text()))
+
+
+def test_command_prints_it(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(
+        "import torch\n\ndef make():\n    return torch.nn.Softmax(-1), torch.randn(4, 8)\n"
+    )
+    done = covan("compile", f"{tmp_path / 'model.py'}:make", "--print-pipeline", "-o", "out.covan", cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    assert lines[0] == "builtin.module("
+    passes = [line.strip(" ,").partition("{")[0] for line in lines[1 : lines.index(")")]]
+    assert passes == [
+        "prov-drop-table",
+        "func.func(torch-match-quantized-custom-ops)",
+        "torchdynamo-export-to-torch-backend-pipeline",
+        "torch-backend-to-linalg-on-tensors-backend-pipeline",
+        "func.func(fred-raise",
+        "fred-kernels",
+        "prov-lower-locations",
+    ]
+    assert lines[lines.index(")") + 1 :][:2] == ["// iree:import", "// iree:embed"]
+    assert lines[-1] == "// iree:end"
+    assert not (tmp_path / "out.covan").exists()
