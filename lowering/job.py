@@ -72,7 +72,7 @@ def _load(job: Job) -> None:
         try:
             extensions.load(path)
         except extensions.ExtensionError as error:
-            row = {"message": str(error), "diagnostics": [], "reproducer": None}
+            row: dict[str, Any] = {"message": str(error), "diagnostics": [], "reproducer": None}
             raise JobError({"phase": "extensions", **row}) from error
 
 
