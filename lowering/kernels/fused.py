@@ -153,9 +153,12 @@ class Fusion:
     def _embed(self, state: State) -> None:
         if not self.called:
             return
-        made = {one.executable.name: one for one in self.kernels.values() if isinstance(one, Selection)}
+        selected = [one for one in self.kernels.values() if isinstance(one, Selection)]
+        selected = [one for one in selected if one.executable.name in self.called]
+        selected.sort(key=lambda one: self.called.index(one.executable.name))
+        made = {one.executable.name: one for one in selected}
         with state.session.context:
-            calls = embed(state.module, [made[name].executable for name in self.called])
+            calls = embed(state.module, [one.executable for one in selected])
         for name, count in calls.items():
             if made[name].executable.team:
                 for key, amount in (("flops", made[name].cost.flops), ("elements", made[name].cost.elements)):
@@ -186,7 +189,7 @@ def describe(chain: Chain) -> str:
 
 def symbol(chain: Chain) -> str:
     """The name of a chain's kernel: its reductions, its sizes, and what tells it from all others:
-    ``fred_max_add_8x128_f32_b5001c2f90d1e3a4``."""
+    ``fred_max_add_8x128_f32_b5001cb0c4186c82``."""
     kinds = "_".join(dict.fromkeys(step.combine for step in chain.reductions))
     sizes = "x".join(str(axis.size or "D") for axis in chain.axes)
     types = "_".join(dict.fromkeys(entry.dtype for entry in chain.inputs))
