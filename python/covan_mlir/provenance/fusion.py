@@ -37,7 +37,7 @@ class FusionRecord:
         certificates: proofs of the repairs and rewrites that the sweeps rest on.
         refusals: reductions that cannot run in the sweep of one that they depend on, and why.
         guards: statistics with a guard, each with the row that shows that it is needed.
-        schedule: how the kernel is laid out (`covan_mlir.lowering.kernels.cpu.schedule.Schedule` for CPUs).
+        schedule: how the kernel is laid out: of the template that wrote it, as JSON.
         seconds: predicted time of the kernel; 0 if it has none.
     """
 
