@@ -14,6 +14,7 @@ from covan_mlir.lowering.history import HistoryObserver
 from covan_mlir.lowering.kernels import targets
 from covan_mlir.lowering.kernels.fused import Fusion
 from covan_mlir.lowering.kernels.reductions import demote
+from covan_mlir.lowering.kernels.target import KernelTarget
 from covan_mlir.lowering.pass_history import PassHistory
 from covan_mlir.lowering.pass_prints import PassPrints
 from covan_mlir.lowering.phase_graph import PhaseObserver
