@@ -15,10 +15,10 @@ from covan_mlir.provenance.program_graph import (
     Constant,
     Definition,
     Definitions,
-    Node,
     NodeKind,
     NodeResult,
     ProgramGraph,
+    ProgramNode,
     Unknown,
     Value,
 )
@@ -86,7 +86,7 @@ class TraceGraph:
 
     def __init__(self, read: TraceReader) -> None:
         self.operations: list[Any] = []
-        self._nodes: list[Node] = []
+        self._nodes: list[ProgramNode] = []
         self._results: list[Value] = []
         self._read = read
         self._values: dict[Any, list[Value]] = {}
@@ -152,7 +152,7 @@ class TraceGraph:
         for number, result in enumerate(op.results):
             self._values[result] = [NodeResult(len(self._nodes), number)]
         kind: NodeKind = "transfer" if name in _PIECES else "dispatch"
-        self._nodes.append(Node(kind, "call", tuple(inputs), tuple(outputs), ids, name))
+        self._nodes.append(ProgramNode(kind, "call", tuple(inputs), tuple(outputs), ids, name))
         self.operations.append(op)
 
     def _captured(self, op: Any) -> list[Any]:

@@ -18,11 +18,11 @@ from covan_mlir.provenance.program_graph import (
     Definition,
     Definitions,
     Global,
-    Node,
     NodeKind,
     NodePhase,
     NodeResult,
     ProgramGraph,
+    ProgramNode,
     Unknown,
     Value,
 )
@@ -79,7 +79,7 @@ def read_graph(module: Any, read: TraceReader) -> ProgramGraph:
 
 class _Reader:
     def __init__(self, read: TraceReader) -> None:
-        self.nodes: list[Node] = []
+        self.nodes: list[ProgramNode] = []
         self.globals: dict[str, Value] = {}
         self.results: list[Value] = []
         self._read = read
@@ -148,7 +148,7 @@ class _Reader:
     ) -> None:
         index = len(self.nodes)
         inputs = tuple(self._value(operand) for operand in op.operands if "tensor<" in str(operand.type))
-        self.nodes.append(Node(kind, phase, inputs, tuple(outputs), tuple(sorted(set(evidence)))))
+        self.nodes.append(ProgramNode(kind, phase, inputs, tuple(outputs), tuple(sorted(set(evidence)))))
         for number, result in enumerate(op.results):
             self._values[result] = NodeResult(index, number)
         marks.mark(op, index)

@@ -13,7 +13,7 @@ from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.lowering import marks
 from covan_mlir.lowering.dispatch_graph import locate_payloads, read_graph
 from covan_mlir.lowering.pipeline import State
-from covan_mlir.provenance.observed import Command
+from covan_mlir.provenance.observed import SiteCommand
 from covan_mlir.provenance.program_graph import NodeKind, NodePhase, ProgramGraph
 
 _BEFORE_DISPATCHES = frozenset(
@@ -34,7 +34,7 @@ class SiteObserver:
 
     read: TraceReader = field(default_factory=TraceReader)
     graph: ProgramGraph = field(default_factory=ProgramGraph)
-    commands: tuple[Command, ...] = ()
+    commands: tuple[SiteCommand, ...] = ()
     buffers: tuple[tuple[int | None, ...], ...] = ()
 
     def __call__(self, step: str, state: State) -> None:
@@ -54,7 +54,7 @@ class SiteObserver:
 
     def _collect(self, module: Any) -> None:
         """List the work of the scheduled program, initialisers first, and mark it with its final number."""
-        work: list[tuple[Any, Command]] = []
+        work: list[tuple[Any, SiteCommand]] = []
         for function in module.regions[0].blocks[0]:
             phase: NodePhase = "init" if function.operation.name == "util.initializer" else "call"
             for op in marks.walk(function.operation, *_COMMANDS):
@@ -65,7 +65,7 @@ class SiteObserver:
                     kernel = verb
                 kind: NodeKind = "dispatch" if verb == "dispatch" else "transfer"
                 ids = tuple(sorted(self.read.ids(op.location)))
-                work.append((op, Command(marks.mark_of(op.location), kind, kernel, phase, ids)))
+                work.append((op, SiteCommand(marks.mark_of(op.location), kind, kernel, phase, ids)))
         work.sort(key=lambda pair: pair[1].phase == "call")  # stable: program order otherwise
         for index, (op, _) in enumerate(work):
             marks.mark(op, index)

@@ -11,7 +11,7 @@ from torch import nn
 
 import covan_mlir
 from covan_mlir import Lineage
-from covan_mlir.provenance.program_graph import Argument, Constant, Node, NodeResult, ProgramGraph, Value
+from covan_mlir.provenance.program_graph import Argument, Constant, NodeResult, ProgramGraph, ProgramNode, Value
 from covan_mlir.provenance.tracing import read_sites
 
 
@@ -126,7 +126,7 @@ def test_sites_read_through_moves_that_are_no_sites() -> None:
         (NodeResult(1),),
         (NodeResult(2), NodeResult(0), Constant()),
     ]
-    graph = ProgramGraph(tuple(Node("dispatch", "call", inputs, (), ()) for inputs in reads))
+    graph = ProgramGraph(tuple(ProgramNode("dispatch", "call", inputs, (), ()) for inputs in reads))
     assert read_sites(graph, 3, {0: [0], 3: [1]}) == (0,)
     assert read_sites(graph, 3, {0: [0], 1: [1, 2], 3: [3]}) == (0, 1, 2)
     assert read_sites(graph, 0, {0: [0]}) == ()

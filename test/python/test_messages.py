@@ -15,16 +15,16 @@ from covan_mlir.lowering import messages
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.result import CompilerDiagnostic, JobResult, StepFailure
 from covan_mlir.provenance.fusion import FusionRecord, Sweep
-from covan_mlir.provenance.observed import Command, Observed
+from covan_mlir.provenance.observed import Observed, SiteCommand
 from covan_mlir.provenance.phases import Phase
 from covan_mlir.provenance.program_graph import (
     Argument,
     Constant,
     Definition,
     Global,
-    Node,
     NodeResult,
     ProgramGraph,
+    ProgramNode,
     Unknown,
 )
 
@@ -41,7 +41,7 @@ DEFINITIONS = st.lists(
     st.builds(Definition, st.sampled_from(["compute", "move", "view", "input"]), IDS), max_size=2
 ).map(tuple)
 NODES = st.builds(
-    Node,
+    ProgramNode,
     st.sampled_from(["dispatch", "transfer"]),
     st.sampled_from(["call", "init"]),
     st.lists(VALUES, max_size=3).map(tuple),
@@ -76,7 +76,10 @@ FAILURE = StepFailure(
 def result(graph: ProgramGraph) -> JobResult:
     observed = Observed(
         graph=graph,
-        commands=(Command(None, "transfer", "fill", "init", ()), Command(0, "dispatch", "main", "call", (1, 2))),
+        commands=(
+            SiteCommand(None, "transfer", "fill", "init", ()),
+            SiteCommand(0, "dispatch", "main", "call", (1, 2)),
+        ),
         buffers=((0, None), (1,)),
         history=(("import", {1: {"torch.aten.relu": 2}, 2: {}}), ("cse", {1: None})),
         phases=(Phase("import", graph),),

@@ -10,9 +10,9 @@ from covan_mlir.provenance.program_graph import (
     Constant,
     Definition,
     Global,
-    Node,
     NodeResult,
     ProgramGraph,
+    ProgramNode,
     Value,
 )
 from covan_mlir.provenance.relation import Region, Source, relate
@@ -23,12 +23,12 @@ def part(index: int, *inputs: int, args: Sequence[int] = (), view: bool = False,
     return Part(index, 0, f"p{index}", "aten.op", inputs, ("f32[4]",), tuple(args), view, first)
 
 
-def node(evidence: Sequence[int], inputs: Sequence[Value], *outputs: Sequence[int]) -> Node:
+def node(evidence: Sequence[int], inputs: Sequence[Value], *outputs: Sequence[int]) -> ProgramNode:
     computed = tuple((Definition("compute", tuple(ids)),) for ids in outputs)
-    return Node("dispatch", "call", tuple(inputs), computed, tuple(evidence))
+    return ProgramNode("dispatch", "call", tuple(inputs), computed, tuple(evidence))
 
 
-def regions(parts: Sequence[Part], *nodes: Node, same: Sequence[int] = ()) -> list[Region]:
+def regions(parts: Sequence[Part], *nodes: ProgramNode, same: Sequence[int] = ()) -> list[Region]:
     return relate(Source({p.id: p for p in parts}), ProgramGraph(nodes), lambda index: index in same)
 
 

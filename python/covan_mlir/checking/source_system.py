@@ -24,7 +24,7 @@ END: State = ("end",)
 
 
 @dataclass(frozen=True)
-class Call:
+class PartCall:
     """What a part is, to be told apart from others: the operands that it reads, and all else as a label."""
 
     operands: tuple[Operand, ...]
@@ -47,22 +47,22 @@ class SourceSystem:
         results: Sequence[Operand],
         identity: Mapping[int, int] | None = None,
         constant: Callable[[int], str | None] = lambda part: None,
-        calls: dict[int, Call] | None = None,
+        calls: dict[int, PartCall] | None = None,
     ) -> None:
         self.parts = parts
         self.results = tuple(results)
         self.identity = identity or {}
         self.source = Source(parts)
         self._constant = constant
-        self._calls: dict[int, Call] = {} if calls is None else calls
+        self._calls: dict[int, PartCall] = {} if calls is None else calls
 
-    def call(self, part: int) -> Call:
+    def call(self, part: int) -> PartCall:
         """How a part is called; systems of the same parts may share what they read."""
         if part not in self._calls:
             op, args = self.parts[part].op, self.parts[part].args
             operands = tuple(arguments.operands(args))
             known = None if operands else self._constant(part)
-            self._calls[part] = Call(operands, known or f"{op}{arguments.signature(args)}")
+            self._calls[part] = PartCall(operands, known or f"{op}{arguments.signature(args)}")
         return self._calls[part]
 
     def steps(self, part: int, read: Callable[[Operand], State]) -> list[tuple[Any, State]]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from covan_mlir.checking.fates import check_fates
 from covan_mlir.checking.program_system import Claim, Loss, ProgramSystem
-from covan_mlir.checking.source_system import Call, SourceSystem
+from covan_mlir.checking.source_system import PartCall, SourceSystem
 from covan_mlir.checking.verdict import Check, Counterexample, Outcome, Verification
 from covan_mlir.prov import reflect, weak_bisimulation
 from covan_mlir.provenance.collector import uncollected
@@ -42,7 +42,7 @@ def verify(lineage: LineageData) -> Verification:
 
 def _checks(lineage: LineageData) -> list[Check]:
     identities = _identities(lineage)
-    calls: dict[int, Call] = {}
+    calls: dict[int, PartCall] = {}
     checks: list[Check] = []
     before: ProgramGraph | None = None
     for phase in lineage.phases:
@@ -80,7 +80,7 @@ class _Examiner:
     """The check of one phase."""
 
     def __init__(
-        self, lineage: LineageData, phase: Phase, identities: Identities | None, calls: dict[int, Call]
+        self, lineage: LineageData, phase: Phase, identities: Identities | None, calls: dict[int, PartCall]
     ) -> None:
         self.lineage = lineage
         self.step = phase.step

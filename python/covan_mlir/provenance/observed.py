@@ -12,7 +12,7 @@ Changes = dict[int, dict[str, int] | None]
 
 
 @dataclass(frozen=True)
-class Command:
+class SiteCommand:
     """One command of the final program that does work.
 
     Attributes:
@@ -43,7 +43,7 @@ class Observed:
     """
 
     graph: ProgramGraph
-    commands: tuple[Command, ...]
+    commands: tuple[SiteCommand, ...]
     buffers: tuple[tuple[int | None, ...], ...]
     history: tuple[tuple[str, Changes], ...] = ()
     phases: tuple[Phase, ...] = field(default=(), repr=False)

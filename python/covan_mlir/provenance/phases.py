@@ -18,10 +18,10 @@ from covan_mlir.provenance.program_graph import (
     Definition,
     Global,
     How,
-    Node,
     NodeKind,
     NodeResult,
     ProgramGraph,
+    ProgramNode,
     Unknown,
     Value,
 )
@@ -107,7 +107,7 @@ def _graph(row: Any, pool: Sequence[Any]) -> ProgramGraph:
     nodes, results = row
     return ProgramGraph(
         tuple(
-            Node(
+            ProgramNode(
                 kind=_KINDS[kind // 2],
                 phase="init" if kind % 2 else "call",
                 inputs=tuple(map(_value, inputs)),

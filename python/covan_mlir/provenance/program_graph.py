@@ -64,7 +64,7 @@ Definitions = tuple[Definition, ...]
 """Those of one result, outermost first, up to one that computes: they differ in shape only."""
 
 
-class Node(Struct, frozen=True, array_like=True):
+class ProgramNode(Struct, frozen=True, array_like=True):
     """One operation, dispatch or transfer.
 
     Attributes:
@@ -113,6 +113,6 @@ class ProgramGraph(Struct, frozen=True, array_like=True):
         globals: by name, what an initialiser stores to a global; none of one that nothing is stored to.
     """
 
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[ProgramNode, ...] = ()
     results: tuple[Value, ...] = ()
     globals: dict[str, Value] = {}  # msgspec copies it

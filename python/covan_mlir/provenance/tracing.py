@@ -10,7 +10,7 @@ from covan_mlir.provenance.fates import action_fates, live_parts, part_fates
 from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.merged import supplemented
 from covan_mlir.provenance.model import Action, Group, LineageData, Site
-from covan_mlir.provenance.observed import Command, Observed
+from covan_mlir.provenance.observed import Observed, SiteCommand
 from covan_mlir.provenance.phases import kept
 from covan_mlir.provenance.program_graph import NodeResult, ProgramGraph
 from covan_mlir.provenance.relation import Region, Source
@@ -66,7 +66,7 @@ def trace_program(program: SourceProgram, observed: Observed, fusions: Sequence[
     )
 
 
-def _adopted(commands: Sequence[Command], graph: ProgramGraph) -> list[Command]:
+def _adopted(commands: Sequence[SiteCommand], graph: ProgramGraph) -> list[SiteCommand]:
     """Copies and fills lose their marks where the compiler makes them anew, as commands or kernels of its own: one
     belongs to the only move with its location that has no command."""
     taken = {command.node for command in commands}
@@ -74,7 +74,7 @@ def _adopted(commands: Sequence[Command], graph: ProgramGraph) -> list[Command]:
     for index, node in enumerate(graph.nodes):
         if index not in taken and node.kind == "transfer":
             free.setdefault((node.phase, frozenset(node.evidence)), []).append(index)
-    adopted: list[Command] = []
+    adopted: list[SiteCommand] = []
     for command in commands:
         if command.node is None and command.ids:
             same = free.get((command.phase, frozenset(command.ids)), [])
@@ -85,7 +85,7 @@ def _adopted(commands: Sequence[Command], graph: ProgramGraph) -> list[Command]:
 
 def _site(
     index: int,
-    command: Command,
+    command: SiteCommand,
     source: Source,
     regions: Sequence[Region],
     graph: ProgramGraph,
