@@ -10,8 +10,9 @@ ROOMS := python dialects passes lowering runtime tools examples bench test
 # Folders that pyproject.toml makes one package of; the tests that `make quick` runs.
 PACKAGE := python dialects passes lowering runtime tools
 QUICK := test/quick.txt
-# Tests run beside each other, each process with a compiler of its own: some GiB of memory each.
-PYTEST := $(BIN)/python -m pytest -q -rs -n auto --maxprocesses 4 --dist worksteal
+# Tests run beside each other, one process a core, each with a compiler of its own: two GiB of memory each.
+JOBS ?= auto
+PYTEST := $(BIN)/python -m pytest -q -rs -n $(JOBS) --maxprocesses 4 --dist worksteal
 
 .PHONY: help setup demo test quick sweep lint format lit pytest vulkan chromium bench clean files
 
