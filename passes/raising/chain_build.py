@@ -12,8 +12,8 @@ from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, 
 from covan_mlir.passes.raising.axis_groups import Dim
 from covan_mlir.passes.raising.cluster import Cluster
 from covan_mlir.passes.raising.gathers import picking
-from covan_mlir.passes.raising.joined_axes import Joined, Tensor
-from covan_mlir.passes.raising.linalg_nodes import Node, Part
+from covan_mlir.passes.raising.joined_axes import ChainTensor, Joined
+from covan_mlir.passes.raising.linalg_graph import LinalgNode, NodeResult
 from covan_mlir.passes.raising.nested_reductions import unnested
 
 _LETTERS = "ijklmnopqrstuvwxyz"
@@ -24,7 +24,7 @@ class Unbuildable(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class SizeSource:
     """Where the size of a piece is found at run time: in a dimension of a value, whose other pieces have ``known``
     positions together."""
 
@@ -48,10 +48,10 @@ class Built:
     """
 
     chain: Chain
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[ChainTensor, ...]
+    outputs: tuple[ChainTensor, ...]
     sizes: dict[str, int | None]
-    extents: dict[str, Place]
+    extents: dict[str, SizeSource]
     sources: dict[str, frozenset[int]]
     replaced: tuple[int, ...]
     copied: tuple[int, ...]
@@ -91,7 +91,7 @@ class _Builder:
         """Of axes."""
         self.origins: dict[int, Read] = {}
         """Whose elements the values that members give are, views and broadcasts among them."""
-        self.inputs: dict[tuple[int, tuple[int, ...]], tuple[Input, Tensor]] = {}
+        self.inputs: dict[tuple[int, tuple[int, ...]], tuple[Input, ChainTensor]] = {}
         self.steps: list[Step] = []
         self.sources: dict[str, frozenset[int]] = {}
         self.closed: set[int] = set()
@@ -152,15 +152,15 @@ class _Builder:
         if key not in self.inputs:
             name = f"x{len(self.inputs)}"
             dtype = self.graph.dtypes[value]
-            self.inputs[key] = (Input(name, self._axes(dims), dtype), Tensor(value, name, self._groups(dims)))
+            self.inputs[key] = (Input(name, self._axes(dims), dtype), ChainTensor(value, name, self._groups(dims)))
         return Read(self.inputs[key][0].name, self.graph.dtypes[value])
 
-    def _origin(self, node: Node, operand: int, value: int) -> Read:
+    def _origin(self, node: LinalgNode, operand: int, value: int) -> Read:
         if (node.index, operand) in self.cluster.reads:
             return self._input(*self.cluster.reads[node.index, operand])
         return self.origins[value]
 
-    def _alias(self, node: Node) -> None:
+    def _alias(self, node: LinalgNode) -> None:
         """A view or a broadcast gives the elements of another value."""
         number, value = (0, node.source)
         result = node.result
@@ -174,7 +174,7 @@ class _Builder:
             return  # its readers have the expression
         self.origins[result] = self._origin(node, number, value)
 
-    def _step(self, node: Node, part: Part) -> None:
+    def _step(self, node: LinalgNode, part: NodeResult) -> None:
         cluster = self.cluster
         loops = cluster.loops[node.index]
         sources = {node.index}
@@ -214,7 +214,7 @@ class _Builder:
         self.sources[name] = frozenset(sources)
         self.origins[part.value] = Read(name, dtype)
 
-    def _picked(self, expr: Expr, pick: _Pick, node: Node) -> tuple[Expr, frozenset[int]]:
+    def _picked(self, expr: Expr, pick: _Pick, node: LinalgNode) -> tuple[Expr, frozenset[int]]:
         """-> (the expression at the picked position, whose computation it repeats). An element-wise function of what
         is picked is picked by nobody: only what it is computed from is read there."""
         maps = {step.name: step for step in self.steps if isinstance(step, Map) and {*pick.over} & {*step.axes}}
@@ -235,7 +235,7 @@ class _Builder:
 
         return rebuild(expr, change), frozenset(repeated)
 
-    def _pick(self, leaf: Read, axes: Mapping[str, tuple[str, ...]], pick: _Pick, node: Node) -> Read:
+    def _pick(self, leaf: Read, axes: Mapping[str, tuple[str, ...]], pick: _Pick, node: LinalgNode) -> Read:
         """The element of a value at the picked position."""
         at = {axis for n in walk(pick.at) if isinstance(n, Read) for axis in axes[n.name]}
         at |= {n.axis for n in walk(pick.at) if isinstance(n, Index)}
@@ -266,15 +266,15 @@ class _Builder:
                 return total or Const(1, "index")
             if not isinstance(node, Index) or not node.axis.startswith("@"):
                 return node
-            found: Expr | None = None
+            position: Expr | None = None
             for leaf in self.cluster.axes.leaves(dims[int(node.axis[1:])]):
                 name = self._axis(leaf)
-                if found is not None:
-                    found = Apply("arith.muli", (found, self._extent(leaf)), "index")
-                    found = Apply("arith.addi", (found, Index(name)), "index")
+                if position is not None:
+                    position = Apply("arith.muli", (position, self._extent(leaf)), "index")
+                    position = Apply("arith.addi", (position, Index(name)), "index")
                 else:
-                    found = Index(name)
-            return found or Const(0, "index")
+                    position = Index(name)
+            return position or Const(0, "index")
 
         return rebuild(expr, change)
 
@@ -300,31 +300,31 @@ class _Builder:
 
     def _sinks(self) -> set[int]:
         """Transpositions of results, and reshapes before them: the chain writes what they give."""
-        found: set[int] = set()
+        sinks: set[int] = set()
         for i in sorted(self.cluster.members, reverse=True):
             node = self.graph.nodes[i]
             if node.kind != "view" or node.source not in self.origins or self.graph.users[node.source] != [i]:
                 continue
             inside = self.cluster.members & set(self.graph.users.get(node.result, ()))
             ends = node.op.name == "linalg.transpose" and not inside
-            if self.origins[node.source].name in self.sources and (ends or (inside and inside <= found)):
-                found.add(i)
-        return found
+            if self.origins[node.source].name in self.sources and (ends or (inside and inside <= sinks)):
+                sinks.add(i)
+        return sinks
 
-    def _outputs(self, replaced: set[int]) -> list[Tensor]:
-        found: list[Tensor] = []
+    def _outputs(self, replaced: set[int]) -> list[ChainTensor]:
+        outputs: list[ChainTensor] = []
         for i in sorted(replaced & self.cluster.members):
             node = self.graph.nodes[i]
             results = [node.result] if node.kind == "view" else [p.value for p in node.parts if p is not None]
             for value in results:
                 if any(user not in replaced for user in self.graph.users.get(value, ())):
                     groups = self._groups(self.cluster.dims[value])
-                    found.append(Tensor(value, self.origins[value].name, groups))
-        if not found:
+                    outputs.append(ChainTensor(value, self.origins[value].name, groups))
+        if not outputs:
             raise Unbuildable("nobody reads what it gives")
-        return found
+        return outputs
 
-    def _turn(self, outputs: list[Tensor]) -> None:
+    def _turn(self, outputs: list[ChainTensor]) -> None:
         """Gives steps the order of axes in which their results are read."""
         order = {tensor.name: tuple(axis for group in tensor.groups for axis in group) for tensor in outputs}
         for k, step in enumerate(self.steps):
@@ -336,7 +336,7 @@ class _Builder:
             if order[tensor.name] != tuple(axis for group in tensor.groups for axis in group):
                 raise Unbuildable(f"{tensor.name} is read in two orders of its axes")
 
-    def _live(self, outputs: list[Tensor]) -> tuple[list[Step], list[tuple[Input, Tensor]]]:
+    def _live(self, outputs: list[ChainTensor]) -> tuple[list[Step], list[tuple[Input, ChainTensor]]]:
         needed = {tensor.name for tensor in outputs}
         steps: list[Step] = []
         for step in reversed(self.steps):
@@ -348,20 +348,22 @@ class _Builder:
         return steps, [pair for pair in self.inputs.values() if pair[0].name in needed]
 
 
-def _extents(inputs: Sequence[Tensor], outputs: Sequence[Tensor], sizes: Mapping[str, int | None]) -> dict[str, Place]:
+def _extents(
+    inputs: Sequence[ChainTensor], outputs: Sequence[ChainTensor], sizes: Mapping[str, int | None]
+) -> dict[str, SizeSource]:
     """For each size that is known at run time only an input that tells it."""
-    found: dict[str, Place] = {}
+    sources: dict[str, SizeSource] = {}
     for tensor in inputs:
         for k, group in enumerate(tensor.groups):
             unknown = [piece for piece in group if sizes[piece] is None]
-            if len(unknown) == 1 and unknown[0] not in found:
+            if len(unknown) == 1 and unknown[0] not in sources:
                 known = prod(size for piece in group if (size := sizes[piece]) is not None)
-                found[unknown[0]] = Place(tensor.value, k, known)
+                sources[unknown[0]] = SizeSource(tensor.value, k, known)
     for tensor in (*inputs, *outputs):
         for piece in (piece for group in tensor.groups for piece in group):
-            if sizes[piece] is None and piece not in found:
+            if sizes[piece] is None and piece not in sources:
                 raise Unbuildable("no input has the size of one of its axes, which is known at run time only")
-    return found
+    return sources
 
 
 def _turned(step: Reduce, axes: tuple[str, ...]) -> Reduce:

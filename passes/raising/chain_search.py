@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from covan_mlir.dialects.fred_limits import MAX_INPUTS, MAX_OUTPUTS
 from covan_mlir.fred.expression import Apply, Read, walk
 from covan_mlir.passes.raising.cluster import Cluster, results, sources
-from covan_mlir.passes.raising.linalg_nodes import Graph, Node, is_cheap
+from covan_mlir.passes.raising.linalg_graph import LinalgGraph, LinalgNode, is_cheap
 from covan_mlir.passes.raising.nested_reductions import neutral
 
 # The free axes of a product are accumulated side by side, its contracted axis is read again for each block of the
@@ -32,7 +32,7 @@ _DEEPEST = 6
 class Reach:
     """What comes from what, as bit sets of node numbers; chains that were found count as one op."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: LinalgGraph) -> None:
         count = len(graph.nodes)
         self.before = [1 << i for i in range(count)]
         self.after = [1 << i for i in range(count)]
@@ -75,7 +75,7 @@ Accept = Callable[[Cluster], bool]
 """Whether a chain is worth raising."""
 
 
-def find_chains(graph: Graph, accept: Accept | None = None, products: bool = True) -> list[Cluster]:
+def find_chains(graph: LinalgGraph, accept: Accept | None = None, products: bool = True) -> list[Cluster]:
     """The chains of a block, in the order of their first reductions.
 
     Args:
@@ -86,7 +86,7 @@ def find_chains(graph: Graph, accept: Accept | None = None, products: bool = Tru
     taken: set[int] = set()
     refused: set[int] = set()
     read_through: set[int] = set()
-    found = []
+    clusters = []
     for node in graph.nodes:
         if node.kind != "compute" or not node.reduces or node.contracts or node.gathers:
             continue
@@ -104,12 +104,17 @@ def find_chains(graph: Graph, accept: Accept | None = None, products: bool = Tru
         read_through |= free
         taken |= chain.members - free
         reach.contract({i for i in chain.members if not graph.nodes[i].copies})
-        found.append(chain)
-    return found
+        clusters.append(chain)
+    return clusters
 
 
 def _grown(
-    seed: Node, graph: Graph, reach: Reach, taken: tuple[set[int], set[int]], accept: Accept | None, products: bool
+    seed: LinalgNode,
+    graph: LinalgGraph,
+    reach: Reach,
+    taken: tuple[set[int], set[int]],
+    accept: Accept | None,
+    products: bool,
 ) -> Cluster | set[int]:
     """The chain around a reduction, or what is not to be tried again."""
     tried = {seed.index}
@@ -134,7 +139,7 @@ def is_free(index: int, cluster: Cluster) -> bool:
 
 class _Search:
     def __init__(
-        self, graph: Graph, reach: Reach, taken: tuple[set[int], set[int]], cluster: Cluster, products: bool
+        self, graph: LinalgGraph, reach: Reach, taken: tuple[set[int], set[int]], cluster: Cluster, products: bool
     ) -> None:
         self.products = products
         self.graph = graph
@@ -245,16 +250,16 @@ class _Search:
                     return False
         return True
 
-    def _views_to(self, value: int, known: set[int]) -> list[Node]:
+    def _views_to(self, value: int, known: set[int]) -> list[LinalgNode]:
         """The views between a value and one of those known, whichever is made of the other; none if there are none."""
-        above: list[Node] = []
+        above: list[LinalgNode] = []
         at = value
         while (index := self.graph.definition.get(at)) is not None and self.graph.nodes[index].kind == "view":
             above.append(self.graph.nodes[index])
             at = above[-1].source
             if at in known:
                 return above
-        waiting: list[tuple[int, list[Node]]] = [(value, [])]
+        waiting: list[tuple[int, list[LinalgNode]]] = [(value, [])]
         while waiting:
             at, below = waiting.pop()
             if at in known:
@@ -263,7 +268,7 @@ class _Search:
             waiting += [(n.result, [*below, n]) for n in nodes if n.kind == "view" and len(below) < _DEEPEST]
         return []
 
-    def _fits_above(self, node: Node, grown: Cluster) -> bool:
+    def _fits_above(self, node: LinalgNode, grown: Cluster) -> bool:
         """Whether a node may be computed in the chain that reads it."""
         alone = not any(grown.outside(value) for value in results(node))
         if node.copies:
@@ -280,7 +285,7 @@ class _Search:
         """The axes that the chain reduced before it grew."""
         return {axis for i in self.cluster.loops for axis in grown.over(self.graph.nodes[i])}
 
-    def _cheap_enough(self, node: Node, grown: Cluster) -> bool:
+    def _cheap_enough(self, node: LinalgNode, grown: Cluster) -> bool:
         """What a product reads is computed again for each block of rows: a scale or a conversion, but no bias, which
         the product before it adds for nothing."""
         values = results(node)
@@ -301,11 +306,11 @@ class _Search:
             )
         )
 
-    def _tensors(self, node: Node) -> set[int]:
+    def _tensors(self, node: LinalgNode) -> set[int]:
         """Values that a node reads, but for numbers and positions."""
         return set(sources(node)) - self.graph.constants.keys() - self.graph.closed.keys()
 
-    def _fits_below(self, nodes: list[Node], grown: Cluster, old: set[int]) -> bool:
+    def _fits_below(self, nodes: list[LinalgNode], grown: Cluster, old: set[int]) -> bool:
         """Whether the end of a path may be computed in the chain that it reads, or shares inputs with."""
         last = nodes[-1]
         reads_chain = any(
@@ -332,7 +337,7 @@ class _Search:
         free = set().union(*(grown.position(node) for node in nodes if node.kind == "compute")) - old
         return not free or self._product(last, grown, free)
 
-    def _goes_on(self, nodes: list[Node]) -> bool:
+    def _goes_on(self, nodes: list[LinalgNode]) -> bool:
         """Whether the end of a path of views reduces the results of a reduction of the chain, in the same way, along
         another axis: a maximum over several axes, one by one."""
         last = nodes[-1]
@@ -353,7 +358,7 @@ class _Search:
             and len(self.graph.users[value]) == 1
         )
 
-    def _product(self, node: Node, grown: Cluster, free: set[int]) -> bool:
+    def _product(self, node: LinalgNode, grown: Cluster, free: set[int]) -> bool:
         """Whether a matrix product is one that belongs into a chain."""
         if not self.products or any(operand.value in self.graph.weights for operand in node.operands):
             return False
@@ -372,7 +377,7 @@ class _Search:
 
     def _absorb_below(self, value: int) -> bool:
         """Takes in a transposition that alone reads a result, and the reshapes before it."""
-        below: list[Node] = []
+        below: list[LinalgNode] = []
         while len(users := self.graph.users.get(value, [])) == 1:
             node = self.graph.nodes[users[0]]
             if node.kind != "view" or node.index in self.cluster.members | self.taken | self.read_through:
@@ -386,7 +391,7 @@ class _Search:
     def _absorb_above(self, value: int) -> bool:
         """Takes in the views and broadcasts that lead to an input. One that takes an axis apart is better done before
         the chain, unless a broadcast is behind it, which then need not be done at all."""
-        above: list[Node] = []
+        above: list[LinalgNode] = []
         while value in self.graph.definition:
             node = self.graph.nodes[self.graph.definition[value]]
             if not node.copies or node.index in self.cluster.members | self.taken:
@@ -395,7 +400,7 @@ class _Search:
             value = sources(node)[0]
         return any(self._absorb(above[:count]) for count in range(len(above), 0, -1))
 
-    def _absorb(self, nodes: list[Node]) -> bool:
+    def _absorb(self, nodes: list[LinalgNode]) -> bool:
         grown = self.cluster.copy()
         axes = set(grown.flat([dim for _, dims in grown.reads.values() for dim in dims]))
         if not all(grown.add(node) for node in nodes):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, walk
 from covan_mlir.passes.raising.axis_groups import AxisGroups, Dim
-from covan_mlir.passes.raising.linalg_nodes import Graph, Node
+from covan_mlir.passes.raising.linalg_graph import LinalgGraph, LinalgNode
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Cluster:
         reads: of what a member reads from outside, by (member, operand).
     """
 
-    graph: Graph
+    graph: LinalgGraph
     axes: AxisGroups = field(default_factory=AxisGroups)
     members: set[int] = field(default_factory=set)
     loops: dict[int, list[Dim]] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Cluster:
             self.reads.copy(),
         )
 
-    def add(self, node: Node) -> bool:
+    def add(self, node: LinalgNode) -> bool:
         """Takes a node in; False where its dimensions do not fit, and the cluster is spoiled."""
         graph, axes = self.graph, self.axes
         self.members.add(node.index)
@@ -127,11 +127,11 @@ class Cluster:
         """Dimensions as axes."""
         return tuple(axis for dim in dims for axis in self.axes.leaves(dim))
 
-    def position(self, node: Node) -> set[int]:
+    def position(self, node: LinalgNode) -> set[int]:
         """The axes of a compute node's loops."""
         return set(self.flat(self.loops[node.index]))
 
-    def over(self, node: Node) -> set[int]:
+    def over(self, node: LinalgNode) -> set[int]:
         """The axes that a node reduces."""
         kept: set[int] = set()
         for part in node.parts:
@@ -174,18 +174,18 @@ class Cluster:
         return [user for user in self.graph.users.get(value, ()) if user not in self.members]
 
 
-def _sizes(node: Node, graph: Graph) -> set[Extent]:
+def _sizes(node: LinalgNode, graph: LinalgGraph) -> set[Extent]:
     """The sizes that a node computes with."""
     exprs: list[Expr] = [part.expr for part in node.parts if part is not None]
     exprs += [graph.closed[value] for value in sources(node) if value in graph.closed]
     return {size for expr in exprs for size in walk(expr) if isinstance(size, Extent)}
 
 
-def results(node: Node) -> list[int]:
+def results(node: LinalgNode) -> list[int]:
     """Values that a node gives."""
     return [node.result] if node.kind == "view" else [part.value for part in node.parts if part is not None]
 
 
-def sources(node: Node) -> list[int]:
+def sources(node: LinalgNode) -> list[int]:
     """Values that a node reads."""
     return [node.source] if node.kind == "view" else [operand.value for operand in node.operands]

@@ -10,7 +10,7 @@ from covan_mlir.fred.expression import Extent, Index, walk
 
 
 @dataclass(frozen=True)
-class Tensor:
+class ChainTensor:
     """A value of the graph, and what it is in the chain.
 
     Attributes:
@@ -92,7 +92,7 @@ class Joined:
             total *= size
         return total
 
-    def tensor(self, tensor: Tensor) -> Tensor:
+    def tensor(self, tensor: ChainTensor) -> ChainTensor:
         """The same tensor, knowing of how many pieces its axes are."""
         axes = self._join([piece for group in tensor.groups for piece in group])
         return replace(tensor, counts=tuple(len(self._runs.get(axis, [axis])) for axis in axes))

@@ -1,4 +1,4 @@
-"""Chains that were found, put into the place of the ops that they are."""
+"""Chains that were chains, put into the place of the ops that they are."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from covan_mlir.passes.framework.rewriter import Rewriter
 from covan_mlir.passes.raising.chain_build import Built, Unbuildable, build_chain
 from covan_mlir.passes.raising.chain_search import find_chains
 from covan_mlir.passes.raising.cluster import Cluster
-from covan_mlir.passes.raising.joined_axes import Tensor
-from covan_mlir.passes.raising.linalg_nodes import Graph, read_block
+from covan_mlir.passes.raising.joined_axes import ChainTensor
+from covan_mlir.passes.raising.linalg_graph import LinalgGraph
+from covan_mlir.passes.raising.linalg_reader import read_block
 from covan_mlir.passes.raising.reshape import extent, from_axes, to_axes
 
 _LEFT_OVER = ("linalg.fill", "tensor.empty", "arith.constant")
@@ -40,7 +41,7 @@ def raise_chains(
     if len(blocks) != 1:
         return  # a declaration, or control flow
     graph = read_block(blocks[0], read_arguments(function))
-    found: list[Built] = []
+    chains: list[Built] = []
     reader = TraceReader()
 
     def ids(nodes: Iterable[int]) -> frozenset[int]:
@@ -57,19 +58,19 @@ def raise_chains(
             traces = {name: ids(nodes) for name, nodes in built.sources.items()}
             if not accept(_traced(built.chain, traces)):
                 return False
-        found.append(built)
+        chains.append(built)
         return True
 
     find_chains(graph, take, products)
-    if not found:
+    if not chains:
         return
     rewriter = Rewriter(function)
-    for built in found:
+    for built in chains:
         _replace(built, graph, rewriter)
     _clean(blocks[0], rewriter)
 
 
-def _replace(built: Built, graph: Graph, rewriter: Rewriter) -> None:
+def _replace(built: Built, graph: LinalgGraph, rewriter: Rewriter) -> None:
     ops = [graph.nodes[i].op for i in built.replaced]
     copies = [graph.nodes[i].op for i in built.copied]
     place = _place(built, graph, ops)
@@ -98,19 +99,19 @@ def _replace(built: Built, graph: Graph, rewriter: Rewriter) -> None:
         graph.values[value] = after
 
 
-def _sizes(tensor: Tensor, built: Built) -> list[list[int | str]]:
+def _sizes(tensor: ChainTensor, built: Built) -> list[list[int | str]]:
     return [[piece if (size := built.sizes[piece]) is None else size for piece in group] for group in tensor.groups]
 
 
-def _extents(built: Built, graph: Graph) -> Callable[[str], ir.Value]:
+def _extents(built: Built, graph: LinalgGraph) -> Callable[[str], ir.Value]:
     """Gives the sizes of pieces that are known at run time only, each computed once, from an input."""
-    made: dict[str, ir.Value] = {}
+    extents: dict[str, ir.Value] = {}
 
     def size(piece: str) -> ir.Value:
-        if piece not in made:
+        if piece not in extents:
             place = built.extents[piece]
-            made[piece] = extent(graph.values[place.value], place.dimension, place.known)
-        return made[piece]
+            extents[piece] = extent(graph.values[place.value], place.dimension, place.known)
+        return extents[piece]
 
     return size
 
@@ -119,7 +120,7 @@ def _traced(chain: Chain, traces: dict[str, frozenset[int]]) -> Chain:
     return replace(chain, steps=tuple(replace(step, trace=traces[step.name]) for step in chain.steps))
 
 
-def _place(built: Built, graph: Graph, ops: list[ir.Operation]) -> ir.Operation:
+def _place(built: Built, graph: LinalgGraph, ops: list[ir.Operation]) -> ir.Operation:
     """An op to build before: after all inputs, before all readers. Readers that stand too early are moved down."""
     inputs = [owner for t in built.inputs if (owner := _definition(graph.values[t.value])) is not None]
     last: Any = None

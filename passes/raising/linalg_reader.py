@@ -1,12 +1,8 @@
-"""A block of linalg on tensors as plain data: what the search for chains looks at.
-
-Each op is a `Node`. What is not understood is opaque: it is neither wrong nor interesting, it stays where it is.
-"""
+"""Reads a block of linalg on tensors as a graph of nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from torch_mlir import ir
@@ -14,12 +10,10 @@ from torch_mlir import ir
 from covan_mlir.dialects.arguments import Argument
 from covan_mlir.dialects.fred_scalars import UnreadableError, constant, read_op
 from covan_mlir.fred.chain import Combine
-from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, rebuild, substitute, walk
+from covan_mlir.fred.expression import Apply, Const, Expr, Index, Read, rebuild, substitute, walk
 from covan_mlir.passes.raising.gathers import SOURCE, picking, read_gather
-from covan_mlir.passes.raising.sizes import SizeReader, Sum, regroup
-
-Dims = tuple[int | None, ...]
-"""For each dimension of a tensor the loop that indexes it; None where it has size 1."""
+from covan_mlir.passes.raising.linalg_graph import Dims, LinalgGraph, LinalgNode, NodeOperand, NodeResult, is_cheap
+from covan_mlir.passes.raising.sizes import SizeReader, regroup
 
 _COMBINES: dict[str, Combine] = {
     "arith.addf": "add",
@@ -43,137 +37,9 @@ _NAMED: dict[str, tuple[Dims, ...]] = {
     "linalg.batch_vecmat": ((0, 2), (0, 2, 1), (0, 1)),
     "linalg.dot": ((0,), (0,), ()),
 }
-_CHEAP_DIALECT = "arith."
-_EXPENSIVE = frozenset({"arith.divf", "arith.remf"})
 
 
-@dataclass(frozen=True)
-class Part:
-    """What one result of a node is: an expression, combined over the loops that do not index it.
-
-    Expressions read operand ``k`` of the node as ``Read("#k")``, the position of loop ``l`` as ``Index("@l")``, and
-    sizes that are known at run time only as `Graph.extents` names them.
-
-    Attributes:
-        picked: of a gather, which is a sum over the last loop: the only position on it that counts.
-    """
-
-    value: int
-    dims: Dims
-    expr: Expr
-    combine: Combine | None = None
-    operation: str = ""
-    initial: Const | None = None
-    picked: Expr | None = None
-
-
-@dataclass(frozen=True)
-class Operand:
-    """A value that a node reads, and how it is indexed."""
-
-    value: int
-    dims: Dims
-
-
-@dataclass(frozen=True)
-class Node:
-    """One op.
-
-    Attributes:
-        kind: ``compute``; ``view``: the same elements in another shape; ``opaque``.
-        loops: sizes of the loops of a compute node; None where dynamic.
-        operands: what a compute node reads.
-        parts: its results; None for one that is not understood, which is then never read.
-        groups: of a view, dimensions of its source and of its result that hold the same elements.
-        source, result: values of a view.
-    """
-
-    index: int
-    op: Any
-    kind: str
-    loops: tuple[int | None, ...] = ()
-    operands: tuple[Operand, ...] = ()
-    parts: tuple[Part | None, ...] = ()
-    groups: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
-    source: int = -1
-    result: int = -1
-
-    @property
-    def reduces(self) -> bool:
-        """Whether it is a reduction."""
-        return any(part is not None and part.combine is not None for part in self.parts)
-
-    @property
-    def gathers(self) -> bool:
-        """Whether it picks elements by positions that the data tell."""
-        return any(part is not None and part.picked is not None for part in self.parts)
-
-    @property
-    def copies(self) -> bool:
-        """Whether it computes nothing: a broadcast, a transposition."""
-        return self.kind == "view" or (
-            len(self.parts) == len(self.operands) == 1
-            and self.parts[0] is not None
-            and self.parts[0].combine is None
-            and isinstance(self.parts[0].expr, Read)
-        )
-
-    @property
-    def over(self) -> frozenset[int]:
-        """The loops that it reduces."""
-        kept = {loop for part in self.parts if part is not None for loop in part.dims}
-        return frozenset(range(len(self.loops))) - kept
-
-    @property
-    def contracts(self) -> bool:
-        """Whether it combines, over loops that they have in common, values with different positions: a product of
-        matrices, or of a matrix and a vector."""
-        if not self.reduces:
-            return False
-        summed = [frozenset(operand.dims) for operand in self.operands if self.over & frozenset(operand.dims)]
-        return len(set(summed)) > 1
-
-
-@dataclass
-class Graph:
-    """A block.
-
-    Attributes:
-        values: by number.
-        shapes, dtypes: of values, where they are tensors.
-        definition: number of the node that gives a value; absent for arguments.
-        users: nodes that read a value.
-        constants: values whose elements are all one number.
-        closed: values that depend on positions only, and cheaply: expressions over ``Index("@k")``, k a dimension.
-        weights: values that come from constant tensors, from arguments that hold weights, or from nothing at all.
-        sources: nodes that a closed value was made by.
-        extents: sizes of tensors' dimensions, by value (`covan_mlir.passes.raising.sizes.SizeReader`).
-        sums: sizes that are sums of others.
-    """
-
-    nodes: list[Node] = field(default_factory=list)
-    values: list[Any] = field(default_factory=list)
-    shapes: list[tuple[int | None, ...]] = field(default_factory=list)
-    dtypes: list[str] = field(default_factory=list)
-    definition: dict[int, int] = field(default_factory=dict)
-    users: dict[int, list[int]] = field(default_factory=dict)
-    constants: dict[int, Const] = field(default_factory=dict)
-    closed: dict[int, Expr] = field(default_factory=dict)
-    weights: set[int] = field(default_factory=set)
-    sources: dict[int, frozenset[int]] = field(default_factory=dict)
-    extents: dict[int, tuple[Expr, ...]] = field(default_factory=dict)
-    sums: dict[Extent, Sum] = field(default_factory=dict)
-
-
-def is_cheap(expr: Expr) -> bool:
-    """Whether computing it again costs next to nothing."""
-    return all(
-        not isinstance(node, Apply) or (node.op.startswith(_CHEAP_DIALECT) and node.op not in _EXPENSIVE)
-        for node in walk(expr)
-    )
-
-
-def read_block(block: ir.Block, arguments: Sequence[Argument]) -> Graph:
+def read_block(block: ir.Block, arguments: Sequence[Argument]) -> LinalgGraph:
     """The block as data.
 
     Args:
@@ -184,7 +50,7 @@ def read_block(block: ir.Block, arguments: Sequence[Argument]) -> Graph:
 
 class _BlockReader:
     def __init__(self, block: ir.Block, arguments: Sequence[Argument]) -> None:
-        self.graph = Graph()
+        self.graph = LinalgGraph()
         self._numbers: dict[ir.Value, int] = {}
         self._sizes = SizeReader(self._value)
         self.graph.extents = self._sizes.extents
@@ -217,7 +83,7 @@ class _BlockReader:
         graph = self.graph
         index = len(graph.nodes)
         name = op.name
-        node: Node | None = None
+        node: LinalgNode | None = None
         for result in op.results:
             graph.definition[self._value(result)] = index
         self._sizes.read(op)
@@ -242,12 +108,12 @@ class _BlockReader:
             node = self._view(index, op, name)
         elif name.startswith("linalg."):
             node = self._compute(index, op)
-        node = node or Node(index, op, "opaque")
+        node = node or LinalgNode(index, op, "opaque")
         graph.nodes.append(node)
         self._note_users(node, op)
         self._classify(node)
 
-    def _note_users(self, node: Node, op: Any) -> None:
+    def _note_users(self, node: LinalgNode, op: Any) -> None:
         # Shapes are no data: who only gives or asks a size does not read the elements.
         if node.op.name in ("tensor.empty",):
             return
@@ -266,7 +132,7 @@ class _BlockReader:
         for value in dict.fromkeys(read):
             self.graph.users.setdefault(value, []).append(node.index)
 
-    def _view(self, index: int, op: Any, name: str) -> Node | None:
+    def _view(self, index: int, op: Any, name: str) -> LinalgNode | None:
         source, result = self._value(op.operands[0]), self._value(op.results[0])
         ranks = len(self.graph.shapes[source]), len(self.graph.shapes[result])
         groups: list[tuple[tuple[int, ...], tuple[int, ...]]]
@@ -287,9 +153,9 @@ class _BlockReader:
                 groups = [(row, (i,)) for i, row in enumerate(rows)]
             if not rows:  # to or from a single element
                 groups = [((), tuple(range(ranks[1])))] if ranks[1] else [(tuple(range(ranks[0])), ())]
-        return Node(index, op, "view", groups=tuple(groups), source=source, result=result)
+        return LinalgNode(index, op, "view", groups=tuple(groups), source=source, result=result)
 
-    def _compute(self, index: int, op: Any) -> Node | None:
+    def _compute(self, index: int, op: Any) -> LinalgNode | None:
         maps = self._maps(op)
         if maps is None or len(op.regions) != 1:
             return None
@@ -318,7 +184,7 @@ class _BlockReader:
                 return gather
         if yielded is None:
             return None
-        parts: list[Part | None] = []
+        parts: list[NodeResult | None] = []
         for k, expr in enumerate(yielded):
             part = None
             if expr is not None:
@@ -330,12 +196,12 @@ class _BlockReader:
         if not any(parts) or any(k >= first for k in used):
             return None
         # Operands that no expression reads are dropped: numbers of the others stay.
-        reads = tuple(Operand(numbers[k], maps[k]) for k in range(first))
-        return Node(index, op, "compute", sizes, reads, tuple(parts))
+        reads = tuple(NodeOperand(numbers[k], maps[k]) for k in range(first))
+        return LinalgNode(index, op, "compute", sizes, reads, tuple(parts))
 
     def _gather(
         self, index: int, op: Any, maps: list[Dims], numbers: list[int], sizes: tuple[int | None, ...]
-    ) -> Node | None:
+    ) -> LinalgNode | None:
         first = len(numbers) - 1
         if len(op.results) != 1 or {dim for dim in maps[first] if dim is not None} != set(range(len(sizes))):
             return None
@@ -353,11 +219,11 @@ class _BlockReader:
         # A dimension of one position is indexed by a loop of one round.
         dims = tuple(None if dim is not None and dim != found.picked and sizes[dim] == 1 else dim for dim in found.dims)
         combine, nothing = picking(dtype)
-        expr = fill(found.expr, {SOURCE: Read(f"#{first}", dtype)})
-        operands = (*(Operand(numbers[k], maps[k]) for k in range(first)), Operand(source, dims))
+        expr = substitute(found.expr, {SOURCE: Read(f"#{first}", dtype)})
+        operands = (*(NodeOperand(numbers[k], maps[k]) for k in range(first)), NodeOperand(source, dims))
         value = self._value(op.results[0])
-        part = Part(value, maps[first], expr, combine, "", nothing, found.at)
-        return Node(index, op, "compute", (*sizes, length), operands, (part,))
+        part = NodeResult(value, maps[first], expr, combine, "", nothing, found.at)
+        return LinalgNode(index, op, "compute", (*sizes, length), operands, (part,))
 
     def _number(self, value: Any) -> Expr | None:
         """A value from outside of a body, where it is known, or computed from sizes."""
@@ -421,12 +287,12 @@ class _BlockReader:
 
     def _part(
         self, expr: Expr, out: int, dims: Dims, sizes: tuple[int | None, ...], numbers: list[int], value: int
-    ) -> Part | None:
+    ) -> NodeResult | None:
         kept = {dim for dim in dims if dim is not None}
         over = [i for i in range(len(sizes)) if i not in kept]
         own = f"#{out}"
         if not over:
-            return Part(value, dims, expr)
+            return NodeResult(value, dims, expr)
         if not isinstance(expr, Apply) or expr.op not in _COMBINES or len(expr.args) != 2:
             return None
         left, right = expr.args
@@ -440,10 +306,10 @@ class _BlockReader:
         if initial is None:
             return None
         if all(sizes[i] == 1 for i in over):
-            return Part(value, dims, Apply(expr.op, (left, initial), expr.dtype))
-        return Part(value, dims, left, _COMBINES[expr.op], expr.op, initial)
+            return NodeResult(value, dims, Apply(expr.op, (left, initial), expr.dtype))
+        return NodeResult(value, dims, left, _COMBINES[expr.op], expr.op, initial)
 
-    def _classify(self, node: Node) -> None:
+    def _classify(self, node: LinalgNode) -> None:
         graph = self.graph
         if node.kind == "view":
             if node.source in graph.constants:
@@ -459,7 +325,7 @@ class _BlockReader:
             ):
                 graph.weights.update(part.value for part in node.parts if part is not None)
 
-    def _closed_view(self, node: Node) -> None:
+    def _closed_view(self, node: LinalgNode) -> None:
         graph = self.graph
         moves: dict[int, int | None] = {}
         for sources, results in node.groups:
@@ -472,7 +338,7 @@ class _BlockReader:
         graph.closed[node.result] = place(graph.closed[node.source], [moves[i] for i in range(len(moves))])
         graph.sources[node.result] = graph.sources[node.source] | {node.index}
 
-    def _closed_compute(self, node: Node) -> bool:
+    def _closed_compute(self, node: LinalgNode) -> bool:
         graph = self.graph
         part = node.parts[0] if len(node.parts) == 1 else None
         if part is None or part.combine is not None or None in part.dims or not is_cheap(part.expr):
@@ -488,14 +354,9 @@ class _BlockReader:
         onto: dict[int, int] = {loop: dim for dim, loop in enumerate(part.dims) if loop is not None}
         if any(i not in onto and size != 1 for i, size in enumerate(node.loops)):
             return False
-        graph.closed[part.value] = place(fill(part.expr, values), [onto.get(i) for i in range(len(node.loops))])
+        graph.closed[part.value] = place(substitute(part.expr, values), [onto.get(i) for i in range(len(node.loops))])
         graph.sources[part.value] = frozenset(sources)
         return True
-
-
-def fill(expr: Expr, values: dict[str, Expr]) -> Expr:
-    """The expression with the operands replaced by what they are."""
-    return substitute(expr, values)
 
 
 def place(expr: Expr, positions: Any) -> Expr:

@@ -1,0 +1,145 @@
+"""A block of linalg on tensors as plain data: what the search for chains looks at.
+
+Each op is a node. What is not understood is opaque: it is neither wrong nor interesting, it stays where it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from covan_mlir.fred.chain import Combine
+from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Read, walk
+from covan_mlir.passes.raising.sizes import Sum
+
+Dims = tuple[int | None, ...]
+"""For each dimension of a tensor the loop that indexes it; None where it has size 1."""
+
+_CHEAP_DIALECT = "arith."
+_EXPENSIVE = frozenset({"arith.divf", "arith.remf"})
+
+
+@dataclass(frozen=True)
+class NodeResult:
+    """What one result of a node is: an expression, combined over the loops that do not index it.
+
+    Expressions read operand ``k`` of the node as ``Read("#k")``, the position of loop ``l`` as ``Index("@l")``, and
+    sizes that are known at run time only as `LinalgGraph.extents` names them.
+
+    Attributes:
+        picked: of a gather, which is a sum over the last loop: the only position on it that counts.
+    """
+
+    value: int
+    dims: Dims
+    expr: Expr
+    combine: Combine | None = None
+    operation: str = ""
+    initial: Const | None = None
+    picked: Expr | None = None
+
+
+@dataclass(frozen=True)
+class NodeOperand:
+    """A value that a node reads, and how it is indexed."""
+
+    value: int
+    dims: Dims
+
+
+@dataclass(frozen=True)
+class LinalgNode:
+    """One op.
+
+    Attributes:
+        kind: ``compute``; ``view``: the same elements in another shape; ``opaque``.
+        loops: sizes of the loops of a compute node; None where dynamic.
+        operands: what a compute node reads.
+        parts: its results; None for one that is not understood, which is then never read.
+        groups: of a view, dimensions of its source and of its result that hold the same elements.
+        source, result: values of a view.
+    """
+
+    index: int
+    op: Any
+    kind: str
+    loops: tuple[int | None, ...] = ()
+    operands: tuple[NodeOperand, ...] = ()
+    parts: tuple[NodeResult | None, ...] = ()
+    groups: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
+    source: int = -1
+    result: int = -1
+
+    @property
+    def reduces(self) -> bool:
+        """Whether it is a reduction."""
+        return any(part is not None and part.combine is not None for part in self.parts)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether it picks elements by positions that the data tell."""
+        return any(part is not None and part.picked is not None for part in self.parts)
+
+    @property
+    def copies(self) -> bool:
+        """Whether it computes nothing: a broadcast, a transposition."""
+        return self.kind == "view" or (
+            len(self.parts) == len(self.operands) == 1
+            and self.parts[0] is not None
+            and self.parts[0].combine is None
+            and isinstance(self.parts[0].expr, Read)
+        )
+
+    @property
+    def over(self) -> frozenset[int]:
+        """The loops that it reduces."""
+        kept = {loop for part in self.parts if part is not None for loop in part.dims}
+        return frozenset(range(len(self.loops))) - kept
+
+    @property
+    def contracts(self) -> bool:
+        """Whether it combines, over loops that they have in common, values with different positions: a product of
+        matrices, or of a matrix and a vector."""
+        if not self.reduces:
+            return False
+        summed = [frozenset(operand.dims) for operand in self.operands if self.over & frozenset(operand.dims)]
+        return len(set(summed)) > 1
+
+
+@dataclass
+class LinalgGraph:
+    """A block.
+
+    Attributes:
+        values: by number.
+        shapes, dtypes: of values, where they are tensors.
+        definition: number of the node that gives a value; absent for arguments.
+        users: nodes that read a value.
+        constants: values whose elements are all one number.
+        closed: values that depend on positions only, and cheaply: expressions over ``Index("@k")``, k a dimension.
+        weights: values that come from constant tensors, from arguments that hold weights, or from nothing at all.
+        sources: nodes that a closed value was made by.
+        extents: sizes of tensors' dimensions, by value (`covan_mlir.passes.raising.sizes.SizeReader`).
+        sums: sizes that are sums of others.
+    """
+
+    nodes: list[LinalgNode] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+    shapes: list[tuple[int | None, ...]] = field(default_factory=list)
+    dtypes: list[str] = field(default_factory=list)
+    definition: dict[int, int] = field(default_factory=dict)
+    users: dict[int, list[int]] = field(default_factory=dict)
+    constants: dict[int, Const] = field(default_factory=dict)
+    closed: dict[int, Expr] = field(default_factory=dict)
+    weights: set[int] = field(default_factory=set)
+    sources: dict[int, frozenset[int]] = field(default_factory=dict)
+    extents: dict[int, tuple[Expr, ...]] = field(default_factory=dict)
+    sums: dict[Extent, Sum] = field(default_factory=dict)
+
+
+def is_cheap(expr: Expr) -> bool:
+    """Whether computing it again costs next to nothing."""
+    return all(
+        not isinstance(node, Apply) or (node.op.startswith(_CHEAP_DIALECT) and node.op not in _EXPENSIVE)
+        for node in walk(expr)
+    )
