@@ -240,7 +240,9 @@ def test_saved_comparisons_colour_by_what_is_allowed(
     for text, why in (
         (json.dumps({"rows": [{**rows[0], "action": "conv"}]}), "no aten.linear.default that is called 'conv'"),
         ('{"rows": [1]}', "is no comparison"),
-        ("[", "it is not JSON"),
+        ('{"rows": [{}]}', "`$.rows[0]`"),
+        ("[", "got `array`"),
+        ("{", "it is not JSON"),
     ):
         (tmp_path / "c.json").write_text(text)
         assert cli.main(asked) == 1

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
+
+from msgspec.structs import replace
 
 from covan_mlir.fred.algebra import text, text_of
 from covan_mlir.fred.chain import Chain, Step

@@ -6,8 +6,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from covan_mlir.attaching import locate, place
-from covan_mlir.attaching.attachment import TAG, Attach, Attached, Cost, attachments, digest
+from covan_mlir.attaching.attachment import TAG, Attach, Attached, Cost, Outcome, attachments, digest
 from covan_mlir.attaching.insert import Goal, Inserted, Insertion, insert
 from covan_mlir.attaching.place import Choice, Places
 from covan_mlir.errors import InputError
@@ -188,11 +190,11 @@ def records(it: Plan, without: Lineage, lineage: Lineage) -> tuple[Attached, ...
             sha256="",
             cost=cost,
         )
-        found.append(replace(made, sha256=digest(made, lineage)))
+        found.append(structs.replace(made, sha256=digest(made, lineage)))
     return tuple(found)
 
 
-def _fate(goal: Goal, inserted: Inserted, lineage: Lineage) -> str:
+def _fate(goal: Goal, inserted: Inserted, lineage: Lineage) -> Outcome:
     """What became of the operator as a whole: all of it that the tensor's values reach has to be there."""
     name = goal.attachment.name
     kinds: set[str] = set()

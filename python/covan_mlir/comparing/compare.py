@@ -15,12 +15,13 @@ from torch.fx import Node
 
 from covan_mlir.attaching.attachment import Attach
 from covan_mlir.comparing.bisect import Answer, first_wrong, shortest_failing
-from covan_mlir.comparing.comparison import Comparison, Result, Row, Status, Suspicion
+from covan_mlir.comparing.comparison import Comparison, Result, Row, Suspicion
 from covan_mlir.comparing.eager import Eager, Judged
 from covan_mlir.comparing.measure import Tolerance
 from covan_mlir.comparing.probe import ProbeError, Prober, same_sites
 from covan_mlir.comparing.running import RunError, run
 from covan_mlir.comparing.source import captured_of
+from covan_mlir.comparing.stored import Status
 from covan_mlir.executable import Executable
 from covan_mlir.frontend.actions import source_actions
 from covan_mlir.lineage import Action, Site

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from covan_mlir.comparing.running import Result, RunError, run
+from covan_mlir.comparing.running import ReturnedTensor, RunError, run
 from covan_mlir.comparing.taps import tapped
 from covan_mlir.compile import compile_captured
 from covan_mlir.errors import CompileError, ExportError
@@ -36,7 +36,7 @@ class Observation:
     """
 
     values: Mapping[str, Callable[[], torch.Tensor]]
-    outputs: list[Result | None]
+    outputs: list[ReturnedTensor | None]
     lineage: Lineage
 
 

@@ -8,19 +8,28 @@ import os
 import platform
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
 import numpy as np
 
 from covan_mlir.errors import ProfileError
 from covan_mlir.machine import probe
+from covan_mlir.typed_json import JsonObject, SchemaError, decode
 
+Rate = Annotated[float, msgspec.Meta(gt=0)]
 _LIBRARIES = ("OPENBLAS", "OMP", "MKL", "VECLIB_MAXIMUM")
 
 
-@dataclass(frozen=True)
-class Machine:
+class Rates(JsonObject, frozen=True):
+    """What the probe prints: float32 operations and bytes per second."""
+
+    flops: Rate
+    bandwidth: Rate
+
+
+class Machine(JsonObject, frozen=True):
     """Ceilings of a roofline (Williams, Waterman and Patterson 2009).
 
     Attributes:
@@ -29,8 +38,8 @@ class Machine:
         threads: that ran at once.
     """
 
-    flops: float
-    bandwidth: float
+    flops: Rate
+    bandwidth: Rate
     threads: int
 
     def seconds(self, flops: float, moved: float) -> float:
@@ -49,9 +58,8 @@ def measured(threads: int, *, again: bool = False) -> Machine:
     """
     path = _cache(threads)
     kept = None
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        row = json.loads(path.read_text())
-        kept = Machine(float(row["flops"]), float(row["bandwidth"]), int(row["threads"]))
+    with contextlib.suppress(OSError, SchemaError):
+        kept = decode(path.read_bytes(), Machine)
     if kept is not None and not again:
         return kept
     machine = _measure(threads)
@@ -60,7 +68,7 @@ def measured(threads: int, *, again: bool = False) -> Machine:
     with contextlib.suppress(OSError):  # a machine without a home is measured every time
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(f".{os.getpid()}")
-        temporary.write_text(json.dumps(asdict(machine)))
+        temporary.write_text(json.dumps(machine.to_json()))
         os.replace(temporary, path)
     return machine
 
@@ -73,10 +81,10 @@ def _measure(threads: int) -> Machine:
         ran = subprocess.run(
             command, env={**os.environ, **limits}, capture_output=True, text=True, timeout=120, check=True
         )
-        row = json.loads(ran.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        rates = decode(ran.stdout, Rates)
+    except (OSError, subprocess.SubprocessError, SchemaError) as error:
         raise ProfileError(f"this machine's peak and bandwidth cannot be measured: {error}") from error
-    return Machine(row["flops"], row["bandwidth"], threads)
+    return Machine(rates.flops, rates.bandwidth, threads)
 
 
 def _cache(threads: int) -> Path:

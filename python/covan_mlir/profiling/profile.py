@@ -20,6 +20,7 @@ from covan_mlir.lineage import Lineage, Site
 from covan_mlir.machine.measured import Machine
 from covan_mlir.profiling.costs import Costs
 from covan_mlir.profiling.join import Event
+from covan_mlir.typed_json import JsonObject
 
 if TYPE_CHECKING:
     from covan_mlir.executable import Executable
@@ -31,8 +32,7 @@ By = Literal["line", "module", "site"]
 _BALANCE = 10.0
 
 
-@dataclass(frozen=True)
-class Statistics:
+class Statistics(JsonObject, frozen=True):
     """Nanoseconds per call: of all calls the least, median and 90th percentile; of the middle half the mean."""
 
     mean: float
@@ -41,8 +41,7 @@ class Statistics:
     p90: float
 
 
-@dataclass(frozen=True)
-class Roofline:
+class Roofline(JsonObject, frozen=True):
     """How a site stands to the machine's ceilings.
 
     Attributes:
