@@ -27,9 +27,9 @@ def write(lineage: Lineage) -> bytes:
     Raises:
         SchemaError: the lineage could not be read back.
     """
-    value = dump(lineage)
-    check(convert(value, StoredLineage, LINEAGE))
-    return dumps(value)
+    data = dumps(dump(lineage))
+    check(decode(data, StoredLineage, LINEAGE))
+    return data
 
 
 def read(data: bytes) -> Lineage:
