@@ -10,8 +10,8 @@ ROOMS := python dialects passes lowering runtime tools examples bench test
 
 help:
 	@echo "make demo    compile two models, compare with eager, print the kernel <-> source tables"
-	@echo "make test    ruff, mypy, lit, pytest"
-	@echo "make lint    ruff and mypy only          make format  let ruff rewrite the files"
+	@echo "make test    ruff, mypy, import-linter, lit, pytest"
+	@echo "make lint    ruff, mypy, import-linter   make format  let ruff rewrite the files"
 	@echo "make bench   the benchmarks of docs/benchmarks.md"
 	@echo "make clean   remove .venv and everything built"
 
@@ -37,6 +37,7 @@ lint: setup
 	$(BIN)/ruff format --check $(ROOMS)
 	$(BIN)/ruff check $(ROOMS)
 	$(BIN)/python test/typecheck.py
+	$(BIN)/python test/contracts.py
 
 format: setup
 	$(BIN)/ruff format $(ROOMS)

@@ -3,41 +3,40 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
+from dataclasses import replace
+from typing import Literal
 
-from covan_mlir.dialects.prov_locations import TraceReader
-from covan_mlir.lowering import extra_steps, inlined, iree_phases, parameters, source_lines, torch_to_linalg
+from covan_mlir.dialects.prov_table import Table
+from covan_mlir.lowering import source_lines
 from covan_mlir.lowering.history import HistoryObserver
 from covan_mlir.lowering.kernels import generators
-from covan_mlir.lowering.kernels.cpu import team
-from covan_mlir.lowering.kernels.fused import Fusion
+from covan_mlir.lowering.kernels.fused import Fusion, Generator
 from covan_mlir.lowering.kernels.reductions import demote
 from covan_mlir.lowering.pass_history import PassHistory
 from covan_mlir.lowering.pass_prints import PassPrints
 from covan_mlir.lowering.phase_graph import PhaseObserver
-from covan_mlir.lowering.pipeline import State, Step, StepError, instrument, run
-from covan_mlir.lowering.request import Job
+from covan_mlir.lowering.pipeline import Observer, State, StepError, instrument, run
+from covan_mlir.lowering.request import TO_LINALG, Job
+from covan_mlir.lowering.result import JobResult, StepFailure
+from covan_mlir.lowering.sequence import Setting, pipeline
 from covan_mlir.lowering.sites import SiteObserver
 from covan_mlir.lowering.targets.resolve import executable_target
-
-log = logging.getLogger(__name__)
+from covan_mlir.provenance.observed import Observed
 
 
 class JobError(Exception):
-    """A step failed for good; ``row`` is what the caller's side needs to raise `CompileError`."""
+    """A step failed for good."""
 
-    def __init__(self, row: dict[str, Any]) -> None:
-        super().__init__(row["message"])
-        self.row = row
+    def __init__(self, failure: StepFailure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
 
 
 def compile_job(
     bytecode: bytes, job: Job, told: Callable[[str], None], prints: PassPrints | None = None
-) -> tuple[dict[str, Any], bytes]:
+) -> tuple[JobResult, bytes]:
     """-> (what was found out, the program).
 
     Args:
@@ -47,27 +46,32 @@ def compile_job(
     Raises:
         JobError: a step failed.
     """
-    reason: dict[str, Any] | None = None
+    refusal: StepFailure | None = None
     if job.frontend in ("auto", "linalg"):
         try:
             return _attempt("linalg", bytecode, job, told, prints)
         except JobError as error:
-            if job.frontend == "linalg" or error.row["phase"] not in {step.name for step in torch_to_linalg.STEPS}:
+            if job.frontend == "linalg" or error.failure.phase not in TO_LINALG:
                 raise
-            reason = error.row
+            refusal = error.failure
     try:
         result, program = _attempt("torch", bytecode, job, told, prints)
     except JobError as error:
-        if reason:  # the first refusal names the operation; the second one usually repeats it in other words
-            error.row["diagnostics"] = reason["diagnostics"] + error.row["diagnostics"]
-        raise
-    result["why_torch"] = reason
-    return result, program
+        if refusal is None:
+            raise
+        # The first refusal names the operation; the second one usually repeats it in other words.
+        diagnostics = refusal.diagnostics + error.failure.diagnostics
+        raise JobError(replace(error.failure, diagnostics=diagnostics)) from error
+    return replace(result, why_torch=refusal), program
 
 
 def _attempt(
-    frontend: str, bytecode: bytes, job: Job, told: Callable[[str], None], prints: PassPrints | None
-) -> tuple[dict[str, Any], bytes]:
+    frontend: Literal["linalg", "torch"],
+    bytecode: bytes,
+    job: Job,
+    told: Callable[[str], None],
+    prints: PassPrints | None,
+) -> tuple[JobResult, bytes]:
     from torch_mlir import ir as torch_ir
 
     from covan_mlir import dialects
@@ -80,35 +84,12 @@ def _attempt(
     with context:
         module = torch_ir.Module.parse(bytecode)
     table = prov.detach_table(module) if job.provenance else None
-    observer = SiteObserver() if table is not None else None
-    history = _history(job, observer.read, prints) if observer is not None else None
-    phases = PhaseObserver(observer.read) if observer is not None else None
-    steps: list[Step] = list(torch_to_linalg.STEPS) if frontend == "linalg" else []
-    attach = inlined.steps(job.functions) if job.attached else ()
-    if attach:
-        steps.insert(0, attach[0])
-    fusion = None
-    if job.fuse and frontend == "linalg" and generator is not None:
-        actions = source_lines.actions(table) if table is not None and generators.names_lines(job) else {}
-        fusion = Fusion(generator, len(job.weights), job.sizes, actions, narrow=demote.FLAG in job.flags)
-    if fusion is not None:
-        steps += fusion.steps()
-    steps.append(iree_phases.enter(job.flags, job.devices))
-    if attach:
-        steps.append(attach[1])
-    if job.weights and frontend == "linalg":
-        steps.append(parameters.externalize(job.weights))
-    if fusion is not None:
-        steps.append(fusion.embedding())
-    steps += iree_phases.STEPS
-    if fusion is not None and job.kind == "cpu":
-        steps.insert(1 + [step.name for step in steps].index(team.AFTER), team.STEP)
-    if job.extra:
-        try:
-            steps = extra_steps.insert(steps, job.extra)
-        except StepError as error:
-            row = {"message": str(error), "diagnostics": error.diagnostics, "reproducer": None}
-            raise JobError({"phase": "extra", **row}) from error
+    observers = _Observers(job, prints) if table is not None else None
+    fusion = _fusion(job, generator, table) if frontend == "linalg" else None
+    try:
+        steps = pipeline(Setting(job, frontend, fusion))
+    except StepError as error:
+        raise JobError(StepFailure("extra", str(error), error.diagnostics)) from error
     state = State(module)
     keep = _Keeper(job.reproducer, state)
     step_name = ""
@@ -118,42 +99,65 @@ def _attempt(
         step_name = name
         told(name)
         keep(name)
-        if isinstance(history, PassHistory):
-            history.before(name, state)
+        if observers is not None:
+            observers.before(name, state)
 
     try:
-        run(instrument(steps, [o for o in (observer, history, phases) if o is not None]), state, before)
+        run(instrument(steps, observers.all if observers is not None else ()), state, before)
     except StepError as error:
-        raise JobError(
-            {
-                "phase": step_name,
-                "message": str(error),
-                "diagnostics": error.diagnostics,
-                "reproducer": job.reproducer,
-            }
-        ) from error
+        raise JobError(StepFailure(step_name, str(error), error.diagnostics, job.reproducer)) from error
     keep.forget()
-    result = {
-        "frontend": frontend,
-        "seconds": state.seconds,
-        "sites": [asdict(site) for site in observer.sites] if observer else [],
-        "commands": observer.commands if observer else [],
-        "graph": observer.graph if observer else {},
-        "history": history.steps if history else [],
-        "unseen": history.unseen if isinstance(history, PassHistory) else {},
-        "phases": phases.phases if phases else [],
-        "requires": executable_target(job.flags).requires() if job.kind == "cpu" else {},
-        "shared": fusion.shared if fusion else {},
-        "fusion": [decision.to_json() for decision in fusion.decisions] if fusion else [],
-    }
+    result = JobResult(
+        frontend=frontend,
+        seconds=state.seconds,
+        observed=observers.observed if observers is not None else None,
+        unseen=observers.unseen if observers is not None else {},
+        requires=executable_target(job.flags).requires() if job.kind == "cpu" else {},
+        shared=fusion.shared if fusion is not None else {},
+        fusions=tuple(fusion.decisions) if fusion is not None else (),
+    )
     return result, state.output
 
 
-def _history(job: Job, read: TraceReader, prints: PassPrints | None) -> HistoryObserver:
-    if job.trace != "passes":
-        return HistoryObserver(read)
-    assert prints is not None, "this worker was not started for single passes"
-    return PassHistory(read, prints=prints)
+def _fusion(job: Job, generator: Generator | None, table: Table | None) -> Fusion | None:
+    """Of chains of reductions, if they are to become kernels and somebody writes these."""
+    if not job.fuse or generator is None:
+        return None
+    actions = source_lines.actions(table) if table is not None and generators.names_lines(job) else {}
+    return Fusion(generator, len(job.weights), job.sizes, actions, narrow=demote.FLAG in job.flags)
+
+
+class _Observers:
+    """Those of a program with a ledger."""
+
+    def __init__(self, job: Job, prints: PassPrints | None) -> None:
+        self._sites = SiteObserver()
+        read = self._sites.read
+        self._phases = PhaseObserver(read)
+        self._passes: PassHistory | None = None
+        if job.trace == "passes":
+            assert prints is not None, "this worker was not started for single passes"
+            self._passes = PassHistory(read, prints=prints)
+        self._history = self._passes or HistoryObserver(read)
+        self.all: tuple[Observer, ...] = (self._sites, self._history, self._phases)
+
+    def before(self, step: str, state: State) -> None:
+        if self._passes is not None:
+            self._passes.before(step, state)
+
+    @property
+    def observed(self) -> Observed:
+        return Observed(
+            graph=self._sites.graph,
+            commands=self._sites.commands,
+            buffers=self._sites.buffers,
+            history=tuple(self._history.steps),
+            phases=tuple(self._phases.phases),
+        )
+
+    @property
+    def unseen(self) -> dict[str, int]:
+        return self._passes.unseen if self._passes is not None else {}
 
 
 class _Keeper:

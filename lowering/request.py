@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+TO_LINALG = ("torch-backend", "torch-to-linalg")
+"""The steps in which torch-mlir may find that it cannot lower a program."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,12 @@ class Job:
         attached: whether the program has such operators, or barriers.
     """
 
-    frontend: str
+    frontend: Literal["auto", "linalg", "torch"]
     flags: tuple[str, ...]
     weights: tuple[str, ...] = ()
     provenance: bool = True
     reproducer: str | None = None
-    trace: str = "phases"
+    trace: Literal["phases", "passes"] = "phases"
     sizes: tuple[tuple[str, ...], ...] = ()
     fuse: bool | Literal["always"] = False
     target: str = "cpu"
@@ -45,11 +47,3 @@ class Job:
     target_flags: tuple[str, ...] = ()
     functions: tuple[tuple[str, str, str], ...] = ()
     attached: bool = False
-
-    @staticmethod
-    def from_json(row: Mapping[str, Any]) -> Job:
-        extra = tuple((after, what) for after, what in row.get("extra", ()))
-        sizes = tuple(map(tuple, row.get("sizes", ())))
-        lists = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
-        functions = tuple((operator, text, name) for operator, text, name in row.get("functions", ()))
-        return Job(**{**row, **lists, "extra": extra, "sizes": sizes, "functions": functions})

@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from covan_mlir import __version__
 from covan_mlir.tools import cli_compare, cli_profile, cli_report
 from covan_mlir.tools.cli_common import CliError, Progress, describe, torch_is_quiet
 from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, OneTarget, Seed, Session
+from covan_mlir.version import __version__
 
 # What needs numpy, torch or a runtime is imported where it is used: --help is quick, and explain needs numpy only.
 
@@ -234,9 +234,8 @@ def explain(
     covan explain model.covan blocks.0.attn --fusion
     covan explain model.covan --fusion --profile times.json
     """
-    from covan_mlir.artifacts import artifact
-    from covan_mlir.attaching import attachment
-    from covan_mlir.provenance import bipartite
+    from covan_mlir.artifacts import artifact, attachment
+    from covan_mlir.provenance import bipartite, trail
     from covan_mlir.provenance.explain import fates_json, fates_text, table, table_json, unperformed
 
     if as_json and as_dot:
@@ -293,7 +292,7 @@ def explain(
         told = found if len(found) == 1 else [action for action in found if action in lost]
         print("\n" if sites and told else "", fates_text(lineage, told), sep="", end="")
     if what is not None and len(found) == 1:
-        print(f"\n{lineage.chain(found[0])}", end="")
+        print(f"\n{trail.of_action(lineage, found[0])}", end="")
 
 
 @app.command("verify")

@@ -24,5 +24,6 @@ _tools = {
     "iree-opt": "iree-opt",
     "torch-mlir-opt": "torch-mlir-opt",
 }
+config.substitutions.append(("%segments", f"{sys.executable} {Path(config.test_source_root) / 'segments.py'}"))
 # Whole words only, and not where a path holds the tool's name.
 config.substitutions += [(rf"(?<![\w/.-]){n}(?![\w/.-])", str(_bin / file)) for n, file in _tools.items()]

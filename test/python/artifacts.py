@@ -24,9 +24,9 @@ from covan_mlir.artifacts.signature import Leaf, Signature
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import ArtifactError
 from covan_mlir.fred.certificate import Certificate, Proof
-from covan_mlir.lineage import Action, Frame, Group, Lineage, Part, Site
-from covan_mlir.provenance.fates import Fate
+from covan_mlir.lineage import Lineage
 from covan_mlir.provenance.fusion import FusionRecord, Sweep
+from covan_mlir.provenance.model import Action, Fate, Frame, Group, Part, Site
 
 # Written files make examples slow, and the folder of a module serves them all.
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))

@@ -27,7 +27,8 @@ from covan_mlir.artifacts.pytree import LEAF, Tree
 from covan_mlir.artifacts.signature import Leaf, Signature
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import ArtifactError
-from covan_mlir.lineage import Action, Frame, Lineage, Part, Site
+from covan_mlir.lineage import Lineage
+from covan_mlir.provenance.model import Action, Frame, Part, Site
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covan_mlir.lineage import Action, Frame, Group, Lineage, Part, Site
+from covan_mlir.lineage import Lineage
 from covan_mlir.provenance.explain import fates_json, fates_text, table, table_json, unperformed
-from covan_mlir.provenance.fates import Fate
+from covan_mlir.provenance.model import Action, Fate, Frame, Group, Part, Site
 
 
 def action(id_: int, name: str, op: str, module: str = "", line: int = 1, file: str = "/me/net/model.py") -> Action:

@@ -11,13 +11,16 @@ import plain_chains as chains
 import pytest
 
 from covan_mlir.fred import guards, repair, simplify, transport
-from covan_mlir.fred.algebra import compare, f, text
-from covan_mlir.fred.certificate import Certificate, Law, NoCertificateError, Obligation, certify, prove
+from covan_mlir.fred.algebra import compare, f
+from covan_mlir.fred.certificate import Certificate, NoCertificateError
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import Const, Expr, Read
 from covan_mlir.fred.forms import Local
+from covan_mlir.fred.formulas import text
 from covan_mlir.fred.fuse import fuse
+from covan_mlir.fred.obligation import Law, Obligation
 from covan_mlir.fred.provers import ask_sympy, ask_z3, refute
+from covan_mlir.fred.proving import certify, prove
 from covan_mlir.fred.repair import verify
 from covan_mlir.fred.rolling import Loop
 

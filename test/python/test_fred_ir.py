@@ -145,8 +145,8 @@ def linalg(model: nn.Module, args: tuple[Tensor, ...], dynamic: Any = None) -> i
     with context:
         state = State(ir.Module.parse(imported.bytecode))
     prov.detach_table(state.module)
-    for step in torch_to_linalg.STEPS:
-        step.run(state)
+    torch_to_linalg.to_backend(state)
+    torch_to_linalg.to_linalg(state)
     return state.module
 
 

@@ -7,9 +7,10 @@ import plain_chains as chains
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from covan_mlir.fred.algebra import compare, f, select, text_of
+from covan_mlir.fred.algebra import compare, f, select
 from covan_mlir.fred.chain import Chain, Combine
 from covan_mlir.fred.expression import Const, Expr
+from covan_mlir.fred.formulas import text_of
 from covan_mlir.fred.fuse import fuse
 from covan_mlir.fred.interpret import interpret
 from covan_mlir.fred.run import run_fusion

@@ -249,7 +249,7 @@ def test_large_weights_stay_where_torch_has_them() -> None:
         options = CompileOptions(external_weight_bytes=64 * 64 * 4, frontend=frontend)
         exe = covan_mlir.compile_module(net, (x,), options=options)
         assert_same(exe(x), net(x))
-        assert len(exe._variant.program) < len(covan_mlir.compile_module(net, (x,))._variant.program) - 64 * 64 * 4 / 2
+        assert len(exe.variant.program) < len(covan_mlir.compile_module(net, (x,)).variant.program) - 64 * 64 * 4 / 2
 
 
 @pytest.mark.parametrize(

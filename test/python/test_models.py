@@ -120,6 +120,6 @@ def test_provenance_changes_no_kernel(name: str) -> None:
     plain = covan_mlir.compile_module(module, args, kwargs, provenance=False)
     exe = compiled(name)[0]
     assert plain.lineage.actions == plain.lineage.sites == ()
-    code = machine_code.text_sections(exe._variant.program)
+    code = machine_code.text_sections(exe.variant.program)
     assert code
-    assert machine_code.text_sections(plain._variant.program) == code
+    assert machine_code.text_sections(plain.variant.program) == code

@@ -24,13 +24,14 @@ import covan_mlir
 from covan_mlir import CompileOptions, Executable, InputError, Profile, ProfileError
 from covan_mlir.artifacts import artifact
 from covan_mlir.artifacts.variant import Variant
-from covan_mlir.lineage import Action, Frame, Lineage, Part, Site
+from covan_mlir.lineage import Lineage
 from covan_mlir.machine import measured
 from covan_mlir.profiling.costs import Costs
 from covan_mlir.profiling.join import Event, join
 from covan_mlir.profiling.profile import By
 from covan_mlir.profiling.run import divided, profile_of
 from covan_mlir.profiling.views import OUTSIDE
+from covan_mlir.provenance.model import Action, Frame, Part, Site
 from covan_mlir.runtime import devices, profile_events
 from covan_mlir.runtime.profile_events import Call, Command, Submission, TimedDispatch
 from covan_mlir.tools import cli

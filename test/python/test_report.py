@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from model_explorer import graph_builder
 
 from covan_mlir import InputError, Lineage
-from covan_mlir.lineage import Action, Frame, Part, Site
-from covan_mlir.provenance.fates import Fate
+from covan_mlir.provenance.model import Action, Fate, Frame, Part, Site
 from covan_mlir.reporting import report, saved
 from covan_mlir.reporting.layout import layered
 from covan_mlir.reporting.sources import listing

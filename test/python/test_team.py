@@ -107,7 +107,7 @@ def test_without_openmp_threads_ireess_own_run_it(tmp_path: Path) -> None:
         "import sys; sys.modules['torch'] = None\n"
         "import covan_mlir, numpy as np\n"
         "exe = covan_mlir.load(sys.argv[1])\n"
-        "print(exe._driver, exe(np.ones((300, 2000), np.float32), np.ones((2000, 3), np.float32)).sum())\n"
+        "print(exe.driver, exe(np.ones((300, 2000), np.float32), np.ones((2000, 3), np.float32)).sum())\n"
     )
 
     def run(name: str) -> subprocess.CompletedProcess[str]:

@@ -22,9 +22,9 @@ from typing import IO, Any
 import numpy as np
 from msgspec.structs import replace
 
-from covan_mlir import __version__
 from covan_mlir.artifacts.schema import MANIFEST, SIGNATURE, Header, Manifest, Member, check_manifest
 from covan_mlir.typed_json import SchemaError, checked, decode, dumps, fail
+from covan_mlir.version import __version__
 
 FORMAT = 1
 ALIGNMENT = 64

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from covan_mlir import __version__
 from covan_mlir.artifacts.archive import FORMAT, ArchiveError, members_of, read_archive, write_archive
+from covan_mlir.artifacts.attachment import digest
 from covan_mlir.artifacts.schema import (
     SIGNATURE,
     Manifest,
@@ -30,10 +30,10 @@ from covan_mlir.artifacts.schema import (
 )
 from covan_mlir.artifacts.signature import Leaf, Signature
 from covan_mlir.artifacts.variant import Variant
-from covan_mlir.attaching.attachment import digest
 from covan_mlir.errors import ArtifactError, TargetError
 from covan_mlir.provenance import lineage_json
 from covan_mlir.typed_json import SchemaError, checked, decode, dumps
+from covan_mlir.version import __version__
 
 __all__ = ["FORMAT", "Blob", "Contents", "check_writable", "read", "write"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from covan_mlir.attaching.attachment import Attached
+from covan_mlir.artifacts.attachment import Attached
 from covan_mlir.typed_json import Constant, JsonObject, Natural, Scalar, Sha256, fail, repeated, short
 
 MANIFEST, SIGNATURE = "manifest.json", "signature.json"

@@ -15,8 +15,8 @@ import numpy as np
 from covan_mlir.artifacts import pytree
 from covan_mlir.comparing import exchange
 from covan_mlir.comparing.exchange import Passed, PlainValue
-from covan_mlir.loading import load
 from covan_mlir.runtime import values
+from covan_mlir.runtime.loading import load
 from covan_mlir.typed_json import scalar
 
 

@@ -8,14 +8,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from covan_mlir.comparing.measure import Measured
-from covan_mlir.comparing.stored import (
+from covan_mlir.provenance.model import Action, Site
+from covan_mlir.reporting.comparison_json import (
     Status,
     StoredComparedAction,
     StoredComparison,
     StoredResult,
     StoredSuspicion,
 )
-from covan_mlir.lineage import Action, Site
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from covan_mlir.comparing.stored import StoredError, stored
+from covan_mlir.reporting.comparison_json import StoredError, stored
 
 _BLOCK = 1 << 22  # elements at a time: float64 copies of a large tensor do not fit
 _SAMPLE = 1 << 16  # elements, for the scale of a tensor
@@ -222,11 +222,11 @@ def _scale(reference: torch.Tensor) -> float:
 
 
 def _index(at: int, shape: torch.Size) -> tuple[int, ...]:
-    found: list[int] = []
+    position: list[int] = []
     for size in reversed(shape):
-        found.append(at % size)
+        position.append(at % size)
         at //= size
-    return tuple(reversed(found))
+    return tuple(reversed(position))
 
 
 def _values(tensors: list[torch.Tensor], at: int) -> tuple[float, float, float]:

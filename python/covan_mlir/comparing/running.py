@@ -15,7 +15,7 @@ import torch
 
 from covan_mlir.comparing import exchange
 from covan_mlir.comparing.exchange import Passed, PlainValue, TensorFile
-from covan_mlir.executable import Executable
+from covan_mlir.runtime.compiled import CompiledModel
 from covan_mlir.typed_json import constant
 
 _WORDS = 400  # characters of what a failed process said
@@ -43,7 +43,7 @@ class ReturnedTensor:
 
 
 def run(
-    executable: Executable, leaves: Sequence[Any], folder: Path, timeout: float | None
+    compiled: CompiledModel, leaves: Sequence[Any], folder: Path, timeout: float | None
 ) -> list[ReturnedTensor | None]:
     """Run a program for flat arguments.
 
@@ -57,7 +57,7 @@ def run(
         RunError: says how it ended.
     """
     folder.mkdir()
-    executable.save(folder / exchange.PROGRAM)
+    compiled.save(folder / exchange.PROGRAM)
     passed = [_passed(folder / f"input{index}.bin", leaf) for index, leaf in enumerate(leaves)]
     exchange.write(folder / exchange.INPUTS, passed)
     command = [sys.executable, "-m", "covan_mlir.comparing.child", str(folder)]

@@ -19,8 +19,33 @@ from covan_mlir.profiling.join import Event, join
 from covan_mlir.profiling.profile import Profile
 from covan_mlir.profiling.store import checksum
 from covan_mlir.runtime import profile as recorder
+from covan_mlir.runtime import team, values
+from covan_mlir.runtime.compiled import CompiledModel
 from covan_mlir.runtime.profile import Argument
 from covan_mlir.runtime.profile_events import Call
+
+
+def profile(model: CompiledModel, args: tuple[Any, ...], kwargs: dict[str, Any], *, repeat: int) -> Profile:
+    """Profile a model's calls with these arguments; see `covan_mlir.Executable.profile`."""
+    arguments = model.checked(args, kwargs)
+    passed, tensors = model.full_arguments(arguments)
+    given = iter([Argument(values.host_array(value, dtype), dtype) for dtype, value in tensors])
+    notes, driver = [], model.driver
+    if driver == team.DRIVER:  # the profiler is a program of IREE's, and has no such threads
+        driver = "local-task"
+        notes.append(f"calls share kernels with OpenMP threads (device {team.DRIVER!r}); profiled on {driver!r}")
+    program = model.program_on(driver)
+    return measure(
+        model.variant,
+        model.signature.function,
+        driver,
+        [Argument(value) if isinstance(value, int | float) else next(given) for value in passed],
+        model.raw_weights(),
+        arguments.symbols,
+        lambda: program.invoke(passed, len(model.signature.results)),
+        repeat=repeat,
+        notes=notes,
+    )
 
 
 def measure(
@@ -142,10 +167,12 @@ def divided(events: Sequence[Event]) -> dict[int, float]:
             value += (at - before) / running
         integral[at] = value
         running, before = running + steps[at], at
-    found: dict[int, float] = {}
+    shares: dict[int, float] = {}
     for event in events:
-        found[event.site] = found.get(event.site, 0.0) + integral[event.start + event.duration] - integral[event.start]
-    return found
+        shares[event.site] = (
+            shares.get(event.site, 0.0) + integral[event.start + event.duration] - integral[event.start]
+        )
+    return shares
 
 
 def _unprofiled(call: Callable[[], Any], repeat: int) -> float:

@@ -12,11 +12,11 @@ from typing import Any, Literal, NamedTuple
 from covan_mlir import typed_json
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import ProfileError
-from covan_mlir.lineage import Lineage
 from covan_mlir.machine.measured import Machine
 from covan_mlir.profiling import views
 from covan_mlir.profiling.join import Event
-from covan_mlir.profiling.profile import By, Profile, Roofline, Statistics
+from covan_mlir.profiling.model import By, ProfileData, Roofline, Statistics
+from covan_mlir.provenance.model import LineageData
 from covan_mlir.typed_json import Amount, JsonObject, Natural, SchemaError
 
 FORMAT = 1
@@ -89,7 +89,7 @@ class StoredProfile(JsonObject, frozen=True):
     by_site: list[StoredRow]
 
 
-def dump(profile: Profile) -> dict[str, Any]:
+def dump(profile: ProfileData) -> dict[str, Any]:
     """The JSON form; `load` reads it."""
     stored = StoredProfile(
         format=FORMAT,
@@ -114,7 +114,7 @@ def dump(profile: Profile) -> dict[str, Any]:
     return stored.to_json()
 
 
-def _rows(profile: Profile, by: By) -> list[StoredRow]:
+def _rows(profile: ProfileData, by: By) -> list[StoredRow]:
     actions = profile.lineage.actions
     return [
         StoredRow(
@@ -133,12 +133,12 @@ def _rows(profile: Profile, by: By) -> list[StoredRow]:
     ]
 
 
-def save(profile: Profile, path: str | os.PathLike[str]) -> None:
+def save(profile: ProfileData, path: str | os.PathLike[str]) -> None:
     """Write a profile."""
     Path(path).write_text(json.dumps(dump(profile)), encoding="utf-8")
 
 
-def load(path: str | os.PathLike[str], variants: Iterable[Variant]) -> Profile:
+def load(path: str | os.PathLike[str], variants: Iterable[Variant]) -> ProfileData:
     """Read a profile of one of these programs.
 
     Raises:
@@ -160,10 +160,10 @@ def load(path: str | os.PathLike[str], variants: Iterable[Variant]) -> Profile:
     raise ProfileError(f"{path} is a profile of another program\nProfile this one anew")
 
 
-def _profile(stored: StoredProfile, lineage: Lineage) -> Profile:
+def _profile(stored: StoredProfile, lineage: LineageData) -> ProfileData:
     if not stored.totals or any(len(site.times) != len(stored.totals) for site in stored.sites):
         raise ValueError("its samples are not of the same calls")
-    return Profile(
+    return ProfileData(
         lineage=lineage,
         program=stored.program,
         target=stored.target,

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from covan_mlir.lineage import Action, Frame, Group, Lineage, Part, Site
 from covan_mlir.provenance import arguments, phases
-from covan_mlir.provenance.fates import Fate
 from covan_mlir.provenance.lineage_schema import (
     FORMAT,
     LINEAGE,
@@ -18,10 +16,11 @@ from covan_mlir.provenance.lineage_schema import (
     StoredTag,
     check,
 )
+from covan_mlir.provenance.model import Action, Fate, Frame, Group, LineageData, Part, Site
 from covan_mlir.typed_json import convert, decode, dumps
 
 
-def write(lineage: Lineage) -> bytes:
+def write(lineage: LineageData) -> bytes:
     """The JSON text, checked as a reader would.
 
     Raises:
@@ -32,7 +31,7 @@ def write(lineage: Lineage) -> bytes:
     return data
 
 
-def read(data: bytes) -> Lineage:
+def read(data: bytes) -> LineageData:
     """The inverse of `write`.
 
     Raises:
@@ -43,7 +42,7 @@ def read(data: bytes) -> Lineage:
     return _lineage(stored)
 
 
-def dump(lineage: Lineage) -> dict[str, Any]:
+def dump(lineage: LineageData) -> dict[str, Any]:
     """JSON-able form; `load` is its inverse."""
     pool = _Pool()
     return {
@@ -66,7 +65,7 @@ def dump(lineage: Lineage) -> dict[str, Any]:
     }
 
 
-def load(value: Mapping[str, Any]) -> Lineage:
+def load(value: Mapping[str, Any]) -> LineageData:
     """The inverse of `dump`.
 
     Raises:
@@ -75,12 +74,12 @@ def load(value: Mapping[str, Any]) -> Lineage:
     return _lineage(convert(value, StoredLineage, LINEAGE))
 
 
-def _lineage(stored: StoredLineage) -> Lineage:
+def _lineage(stored: StoredLineage) -> LineageData:
     pool: Any = stored.pool  # of texts, but where frames are meant
     parts: dict[int, list[Part]] = {}
     for part in stored.parts:
         parts.setdefault(part.action, []).append(_loaded_part(part, pool))
-    return Lineage(
+    return LineageData(
         actions=[
             Action(
                 id=i,
@@ -199,7 +198,7 @@ def _site(s: Site, pool: _Pool) -> list[Any]:
     return [pool(s.kernel), s.phase, s.kind, *relation, s.node]
 
 
-def _stored_tags(lineage: Lineage) -> list[Any]:
+def _stored_tags(lineage: LineageData) -> list[Any]:
     words = sorted({tag for tags in lineage.action_tags.values() for tag in tags})
     return [[tag, [action.id for action in lineage.tagged(tag)]] for tag in words]
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from covan_mlir.provenance.fates import Kind
 from covan_mlir.provenance.fusion import FusionRecord
+from covan_mlir.provenance.model import Kind
 from covan_mlir.provenance.words import is_group, is_tag
 from covan_mlir.typed_json import JsonObject, Natural, decode, fail, repeated, short
 

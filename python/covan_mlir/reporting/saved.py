@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from msgspec import UnsetType
 
 from covan_mlir import typed_json
-from covan_mlir.comparing.stored import StoredComparedAction, StoredComparison
 from covan_mlir.errors import CovanError
-from covan_mlir.lineage import Action, Lineage
+from covan_mlir.provenance.model import Action, LineageData
+from covan_mlir.reporting.comparison_json import StoredComparedAction, StoredComparison
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class SavedComparison:
     rows: tuple[ComparedAction, ...]
 
 
-def comparison(path: str | os.PathLike[str], lineage: Lineage) -> SavedComparison:
+def comparison(path: str | os.PathLike[str], lineage: LineageData) -> SavedComparison:
     """Read the comparison of a program.
 
     Raises:

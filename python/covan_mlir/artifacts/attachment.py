@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from covan_mlir.lineage import Action, Lineage
+from covan_mlir.provenance.model import Action, LineageData
 from covan_mlir.typed_json import JsonObject, Natural, Number, Sha256
 
 Mode = Literal["tap", "replace"]
@@ -67,19 +67,19 @@ def attachments(attach: Attach) -> list[tuple[str | int, Attachment]]:
     Raises:
         TypeError, ValueError: something is no attachment, or two have one name.
     """
-    found: list[tuple[str | int, Attachment]] = []
+    named: list[tuple[str | int, Attachment]] = []
     for key, given in attach.items():
         several = given if isinstance(given, Sequence) else [given]
         for it in several:
-            made = it if isinstance(it, Attachment) else Attachment(it)
-            if not made.name and len(several) > 1:
+            attachment = it if isinstance(it, Attachment) else Attachment(it)
+            if not attachment.name and len(several) > 1:
                 raise ValueError(f"{key!r} has several attachments: name them, Attachment(fn, name='encoded')")
-            found.append((key, made if made.name else replace(made, name=str(key))))
-    names = [plain_name(it.name) for _, it in found]
+            named.append((key, attachment if attachment.name else replace(attachment, name=str(key))))
+    names = [plain_name(it.name) for _, it in named]
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise ValueError(f"two attachments are called {found[index][1].name!r}: give them other names")
-    return found
+            raise ValueError(f"two attachments are called {named[index][1].name!r}: give them other names")
+    return named
 
 
 def plain_name(name: str) -> str:
@@ -87,7 +87,7 @@ def plain_name(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-class Place(JsonObject, frozen=True):
+class Access(JsonObject, frozen=True):
     """A way of having the tensor, and what it is estimated to cost beside the program without attachment.
 
     Attributes:
@@ -119,7 +119,7 @@ class Cost(JsonObject, frozen=True):
     """
 
     chosen: Way
-    places: tuple[Place, ...]
+    places: tuple[Access, ...]
     before: tuple[str, ...]
     after: tuple[str, ...]
     bytes: Number
@@ -173,7 +173,7 @@ class Attached(JsonObject, frozen=True):
         return f"{FOLDER}.{plain_name(self.name)}"
 
 
-def digest(it: Attached, lineage: Lineage) -> str:
+def digest(it: Attached, lineage: LineageData) -> str:
     """SHA-256 of an attached operator as the lineage has it.
 
     Raises:
