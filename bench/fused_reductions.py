@@ -36,7 +36,7 @@ from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.cpu.generate import generate
 from covan_mlir.lowering.kernels.cpu.standalone import Alone
 from covan_mlir.lowering.kernels.kernel import Kernel
-from covan_mlir.machine.description import host
+from covan_mlir.machine.host import host
 from covan_mlir.runtime import team, values
 
 VARIANTS = ("global", "causal", "alibi", "softcap", "gqa")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from covan_mlir.machine.description import Machine
+
 TO_LINALG = ("torch-backend", "torch-to-linalg")
 """The steps in which torch-mlir may find that it cannot lower a program."""
 
@@ -30,6 +32,8 @@ class Job:
         extra: steps of the user's own; see `covan_mlir.lowering.extra_steps`.
         functions: that operators of covan's own stand for; see `covan_mlir.lowering.inlined`.
         attached: whether the program has such operators, or barriers.
+        machine: that kernels are chosen for, where the target is this machine and it is known; see
+            `covan_mlir.machine.host`.
     """
 
     frontend: Literal["auto", "linalg", "torch"]
@@ -47,3 +51,4 @@ class Job:
     target_flags: tuple[str, ...] = ()
     functions: tuple[tuple[str, str, str], ...] = ()
     attached: bool = False
+    machine: Machine | None = None

@@ -337,6 +337,21 @@ def devices(
         print(available.text(rows), end="")
 
 
+@app.command("machine")
+def machine(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, as COVAN_MACHINE takes it.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Measure anew; of each figure the higher counts.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Show what is known of this machine's CPU, which estimates are made with; measures it, the first time."""
+    from dataclasses import asdict
+
+    from covan_mlir.machine import host
+
+    known = host.remeasured() if again else host.host()
+    print(json.dumps(asdict(known), indent=1) if as_json else known.text())
+
+
 app.command("profile")(cli_profile.profile)
 app.command("compare")(cli_compare.compare)
 app.command("report")(cli_report.report)

@@ -11,10 +11,10 @@ from covan_mlir.lowering.kernels.fused import Generator
 from covan_mlir.lowering.kernels.vulkan.device import device
 from covan_mlir.lowering.kernels.vulkan.generator import kernel as vulkan_kernel
 from covan_mlir.lowering.request import Job
+from covan_mlir.lowering.targets.cpu import HOST
 from covan_mlir.lowering.targets.resolve import ExecutableTarget, executable_target
-from covan_mlir.machine.description import PRESETS, Machine, host
-
-_HOST = "--iree-llvmcpu-target-cpu=host"
+from covan_mlir.machine.description import PRESETS, Machine
+from covan_mlir.machine.host import host
 
 
 def of(job: Job) -> Generator | None:
@@ -24,7 +24,8 @@ def of(job: Job) -> Generator | None:
     """
     always = job.fuse == "always"
     if job.kind == "cpu":
-        found = host() if _HOST in job.target_flags else machine(executable_target(job.target_flags))
+        here = HOST in job.target_flags
+        found = job.machine or (host() if here else machine(executable_target(job.target_flags)))
         return lambda chain, name, _places: cpu_kernel(found, always, chain, name)
     if job.kind == "vulkan":
         gpu = device(job.devices)

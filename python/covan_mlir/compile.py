@@ -13,6 +13,7 @@ from covan_mlir.errors import InputError, TagError
 from covan_mlir.executable import Executable
 from covan_mlir.frontend.capture import Model, capture
 from covan_mlir.lowering import pool, targets
+from covan_mlir.machine import host
 from covan_mlir.provenance.collector import uncollected
 from covan_mlir.provenance.tags import Tags
 from covan_mlir.provenance.tags import rules as tag_rules
@@ -60,6 +61,8 @@ def compile_module(
         raise TagError("tags are kept in the lineage: compile with provenance=True")
     tell = progress or (lambda step: None)
     pool.prepare(options.trace if provenance else "phases")
+    if (options.fuse_reductions or options.attach) and any(goal.is_host for goal in goals):
+        host.prepare()
     with EXPORT_LOCK, uncollected():
         tell("export")
         captured = capture(model, args, kwargs, dynamic_shapes)

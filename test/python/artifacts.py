@@ -25,12 +25,16 @@ from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import ArtifactError
 from covan_mlir.fred.certificate import Certificate, Proof
 from covan_mlir.lineage import Lineage
+from covan_mlir.provenance import lineage_json
 from covan_mlir.provenance.fusion import FusionRecord, Sweep
 from covan_mlir.provenance.model import Action, Fate, Frame, Group, Part, Site
 
-# Written files make examples slow, and the folder of a module serves them all.
-RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
 ONE_LEAF = Tree("tuple", (Tree("tuple", (LEAF,)), Tree("dict")))
+
+
+def relaxed(examples: int) -> settings:
+    """For tests that write files: the folder of a module serves all examples."""
+    return settings(max_examples=examples, suppress_health_check=list(HealthCheck))
 
 
 def lineage() -> Lineage:
@@ -122,7 +126,7 @@ def assert_equal(actual: Contents, expected: Contents) -> None:
     assert len(actual.variants) == len(expected.variants)
     for got, put in zip(actual.variants, expected.variants, strict=True):
         assert (got.target, bytes(got.program)) == (put.target, bytes(put.program))
-        assert got.lineage.to_json() == put.lineage.to_json()
+        assert lineage_json.dump(got.lineage) == lineage_json.dump(put.lineage)
         assert (dict(got.info), dict(got.requires)) == (dict(put.info), dict(put.requires))
     assert repr(actual.signature) == repr(expected.signature)  # repr: nan is not equal to itself
     assert (actual.device, dict(actual.versions)) == (expected.device, dict(expected.versions))

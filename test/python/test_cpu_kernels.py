@@ -37,7 +37,8 @@ from covan_mlir.lowering.kernels.kernel import Kernel, Refusal
 from covan_mlir.lowering.kernels.reductions.redundant_precision import without_twins
 from covan_mlir.lowering.kernels.reductions.roles import roles
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
-from covan_mlir.machine.description import PRESETS, Machine, host
+from covan_mlir.machine.description import PRESETS, Machine
+from covan_mlir.machine.host import host
 
 MACHINE = dataclasses.replace(host(), cores=2)
 LENGTHS = (1, 15, 16, 17, 1023)

@@ -63,7 +63,7 @@ def made_chains(draw: st.DrawFn) -> Chain:
     return w.chain(*outputs)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(chain=made_chains(), block=st.sampled_from([1, 4, 16]), parts=st.sampled_from([1, 3]), seed=st.integers(0, 99))
 def test_fusion_computes_the_chain(chain: Chain, block: int, parts: int, seed: int) -> None:
     fusion = fuse(chain)
@@ -82,7 +82,7 @@ def test_fusion_computes_the_chain(chain: Chain, block: int, parts: int, seed: i
 def test_many_of_them_fuse() -> None:
     fused = dependent = 0
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=40, suppress_health_check=list(HealthCheck))
     @given(chain=made_chains())
     def count(chain: Chain) -> None:
         nonlocal fused, dependent

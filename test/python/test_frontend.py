@@ -326,7 +326,7 @@ def test_compiler_flags_take_effect() -> None:
 SHAPES = st.lists(st.integers(0, 5), max_size=4).map(tuple)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8)
 @given(shape=SHAPES, dtype=st.sampled_from(DTYPES), other=st.sampled_from(DTYPES), data=st.data())
 def test_any_shape_and_dtypes(
     shape: tuple[int, ...], dtype: torch.dtype, other: torch.dtype, data: st.DataObject

@@ -80,16 +80,6 @@ def rejected(lineage: Lineage, *words: str, site: int | None = None, action: str
     raise AssertionError(f"no counterexample for {words}, site {site}, {action}:\n{verdict}")
 
 
-@pytest.mark.parametrize("name", ["bert-eager", "gpt2-sdpa", "lstm", "convnext", "t5_encoder-eager"])
-def test_compiled_models_hold(name: str) -> None:
-    module, args, kwargs = zoo.build(name)
-    verdict = covan_mlir.compile_module(module, args, kwargs).verify()
-    assert verdict, str(verdict)
-    assert [check.phase for check in verdict.checks][-2:] == ["program", "fates"]
-    assert {"torch-to-linalg", "iree:global-optimization"} <= {check.phase for check in verdict.checks}
-    assert all(check.related > 0 for check in verdict.checks[:-1])
-
-
 S = torch.export.Dim("s", min=2, max=64)
 ODD: dict[str, tuple[Any, tuple[torch.Tensor, ...], Any]] = {
     "sizes at run time": (
@@ -170,7 +160,7 @@ def test_every_dropped_action(cnn: Lineage) -> None:
             rejected(with_site(cnn, performing(cnn, site, rest)), action=cnn.actions[action].name)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_added_action(cnn: Lineage, data: st.DataObject) -> None:
     site = data.draw(st.sampled_from(cnn.sites), "site")

@@ -13,7 +13,8 @@ from covan_mlir.lowering.kernels.cpu.generate import refused
 from covan_mlir.lowering.kernels.cpu.schedule import Schedule, legal_schedules, predict
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.roles import Roles, roles
-from covan_mlir.machine.description import PRESETS, Machine, host
+from covan_mlir.machine.description import PRESETS, Machine
+from covan_mlir.machine.host import host
 
 
 class IllegalError(ValueError):

@@ -9,9 +9,6 @@ from __future__ import annotations
 from covan_mlir.lowering.kernels.reductions.profitability import Rates
 from covan_mlir.machine.description import Machine
 
-DISPATCH = 1e-6
-"""Seconds that a dispatch takes besides its work."""
-
 
 def rates(machine: Machine, lanes: int) -> Rates:
     """What `covan_mlir.lowering.kernels.reductions.profitability` weighs a kernel against.
@@ -20,4 +17,4 @@ def rates(machine: Machine, lanes: int) -> Rates:
         lanes: elements per vector.
     """
     each = machine.flops / (2 * lanes) * machine.cores  # vector instructions per second
-    return Rates(machine.bandwidth * machine.cores, each * lanes, each, DISPATCH)
+    return Rates(machine.bandwidth * machine.cores, each * lanes, each, machine.dispatch)

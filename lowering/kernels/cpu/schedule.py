@@ -155,10 +155,6 @@ def _streamed(chain: Chain, found: Roles) -> int:
     return sum(prod(sizes[axis] for axis in value.axes) * bits(value.dtype) // 8 for value in streamed)
 
 
-SECOND_DISPATCH = 10e-6
-"""Seconds that it takes to wait for all workgroups and start others."""
-
-
 def parts(chain: Chain, machine: Machine, found: Roles, block: int) -> int:
     """Into how many parts to cut the loop, so that all cores have as much to do.
 
@@ -171,11 +167,10 @@ def parts(chain: Chain, machine: Machine, found: Roles, block: int) -> int:
     if found.stage.split is None or longest == 1:
         return 1
     moved = _streamed(chain, found)
-    near = 4 if moved <= machine.llc // 2 else 1
-    seconds = moved / groups / (machine.bandwidth * near)
+    seconds = moved / groups / (machine.cache_bandwidth if moved <= machine.llc // 2 else machine.bandwidth)
 
     def predicted(n: int) -> float:
-        return -(-groups * n // machine.cores) / n * seconds + (SECOND_DISPATCH if n > 1 else 0.0)
+        return -(-groups * n // machine.cores) / n * seconds + (machine.barrier if n > 1 else 0.0)
 
     return min(range(1, min(longest, 4 * machine.cores) + 1), key=predicted)
 

@@ -12,12 +12,13 @@ from covan_mlir.artifacts.attachment import TAG, Attach, Attached, Cost, Outcome
 from covan_mlir.attaching import locate, place
 from covan_mlir.attaching.insert import Goal, Inserted, Insertion, insert
 from covan_mlir.attaching.place import AccessPlanner, ChosenAccess
-from covan_mlir.compilation.captured import EXPORT_LOCK, compile_captured
+from covan_mlir.compilation.captured import EXPORT_LOCK, compile_captured, machine_of
 from covan_mlir.compilation.options import CompileOptions
 from covan_mlir.compilation.origin import Origin
 from covan_mlir.errors import InputError
 from covan_mlir.frontend.capture import Capture
 from covan_mlir.lowering import targets
+from covan_mlir.machine.description import TYPICAL, Machine
 from covan_mlir.provenance.collector import uncollected
 from covan_mlir.provenance.explain import became
 from covan_mlir.provenance.model import Action, LineageData
@@ -34,12 +35,14 @@ class Plan:
     Attributes:
         source: the program without.
         captured: with.
+        machine: whose speeds the estimates are of.
     """
 
     source: Capture
     goals: tuple[Goal, ...]
     insertion: Insertion
     choices: tuple[ChosenAccess, ...] = ()
+    machine: Machine = TYPICAL
 
     @property
     def captured(self) -> Capture:
@@ -75,7 +78,7 @@ def compile_attached(
     tell("compile without attachments")
     plain = compile_captured(captured, goals, options, rules=rules, tell=tell).variants
     with EXPORT_LOCK, uncollected():
-        attached = placed(attached, [variant.lineage for variant in plain])
+        attached = placed(attached, [variant.lineage for variant in plain], machine_of(goals[0]) or TYPICAL)
     compiled = compile_captured(attached.captured, goals, options, rules=rules, tell=tell)
     cut = undone(attached, [variant.lineage for variant in compiled.variants])
     if cut is not None:
@@ -100,11 +103,12 @@ def plan(captured: Capture, attach: Attach) -> Plan:
     return Plan(captured, goals, insert(captured, goals))
 
 
-def placed(it: Plan, lineages: Sequence[LineageData]) -> Plan:
+def placed(it: Plan, lineages: Sequence[LineageData], machine: Machine = TYPICAL) -> Plan:
     """Decide where each operator gets its tensor from.
 
     Args:
         lineages: of the program without attachments, for each target; the first decides.
+        machine: the first target's.
 
     Raises:
         InputError: a tensor is in no form in the compiled program: its fate.
@@ -112,11 +116,11 @@ def placed(it: Plan, lineages: Sequence[LineageData]) -> Plan:
     for goal in it.goals:
         for lineage in lineages:
             _exists(goal, lineage)
-    planner = AccessPlanner(it.source.program, lineages[0], it.symbols)
+    planner = AccessPlanner(it.source.program, lineages[0], it.symbols, machine)
     choices = planner.choose([(goal.node, goal.attachment.mode == "tap") for goal in it.goals])
     goals = tuple(replace(goal, again=choice.again) for goal, choice in zip(it.goals, choices, strict=True))
     insertion = insert(it.source, goals) if any(goal.again for goal in goals) else it.insertion
-    return Plan(it.source, goals, insertion, choices)
+    return Plan(it.source, goals, insertion, choices, machine)
 
 
 def undone(it: Plan, lineages: Sequence[LineageData]) -> Plan | None:
@@ -139,7 +143,7 @@ def undone(it: Plan, lineages: Sequence[LineageData]) -> Plan | None:
     choices = tuple(
         ChosenAccess("split" if choice.way == "recompute" else choice.way, choice.places) for choice in it.choices
     )
-    return Plan(it.source, goals, insert(it.source, goals), choices)
+    return Plan(it.source, goals, insert(it.source, goals), choices, it.machine)
 
 
 def restored(captured: Capture, attach: Attach, them: Sequence[Attached]) -> Capture:
@@ -203,7 +207,7 @@ def records(it: Plan, without: LineageData, lineage: LineageData) -> tuple[Attac
         InputError: one does not depend on its tensor at run time, or the results do not need it.
     """
     symbols = it.symbols
-    before, after = place.totals(without, symbols), place.totals(lineage, symbols)
+    before, after = (place.totals(each, symbols, it.machine) for each in (without, lineage))
     moved, flops, time = (b - a for a, b in zip(before, after, strict=True))
     attached = []
     for goal, inserted, choice in zip(it.goals, it.insertion.inserted, it.choices, strict=True):

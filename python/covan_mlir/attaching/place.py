@@ -1,8 +1,8 @@
 """Where an attached operator gets its tensor from, by estimate: see docs/attaching.md.
 
-Estimates are of `covan_mlir.profiling.costs`, at rates of a recent processor by order of magnitude: a choice does not
-depend on how busy the machine is that compiles. What decides is their ratio, five FLOPs per byte. Of the probabilities
-of attention (12 heads, 64 features, 256 or 512 rows, two cores) storing them was faster in three cases of four.
+Estimates are of `covan_mlir.profiling.costs`, at the speeds of the machine that the program is compiled for. What
+decides is their ratio, some five FLOPs per byte on CPUs. Of the probabilities of attention (12 heads, 64 features, 256
+or 512 rows, two cores) storing them was faster in three cases of four.
 """
 
 from __future__ import annotations
@@ -18,18 +18,15 @@ from torch.fx import Node
 from covan_mlir.artifacts.attachment import Access, Way
 from covan_mlir.frontend.actions import calls
 from covan_mlir.frontend.rebuild import mutates, observable, varying
+from covan_mlir.machine.description import COMPILER_SHARE, TYPICAL, Machine
 from covan_mlir.profiling.costs import Costs
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.model import LineageData, Part
 
-FLOPS_PER_SECOND = 1e11
-BYTES_PER_SECOND = 2e10
-SECONDS_PER_SITE = 2e-6
 
-
-def seconds(flops: float, moved: float) -> float:
-    """Of one site, without what it costs to start it."""
-    return max(flops / FLOPS_PER_SECOND, moved / BYTES_PER_SECOND)
+def seconds(flops: float, moved: float, machine: Machine) -> float:
+    """Of one site on all cores, with what it costs to start it."""
+    return machine.ceilings().seconds(flops / COMPILER_SHARE, moved) + machine.dispatch
 
 
 def sizes(graph: torch.fx.Graph) -> dict[str, int]:
@@ -62,10 +59,14 @@ class AccessPlanner:
 
     Args:
         lineage: of the program without attachments.
+        machine: that it is compiled for.
     """
 
-    def __init__(self, program: ExportedProgram, lineage: LineageData, symbols: Mapping[str, int]) -> None:
+    def __init__(
+        self, program: ExportedProgram, lineage: LineageData, symbols: Mapping[str, int], machine: Machine = TYPICAL
+    ) -> None:
         graph = self._graph = program.graph
+        self._machine = machine
         self._varying = varying(program)
         self._lineage = lineage
         self._costs = Costs(lineage, symbols)
@@ -131,7 +132,7 @@ class AccessPlanner:
             if kind == "p" and i in before
         }
         moved = self._bytes(crossing) + self._inner(before - crossing)
-        return Access("split", moved, 0.0, seconds(0.0, moved) + SECONDS_PER_SITE)
+        return Access("split", moved, 0.0, seconds(0.0, moved, self._machine))
 
     def _bytes(self, parts: Iterable[Any]) -> float:
         """Of values, written and read."""
@@ -197,7 +198,7 @@ class AccessPlanner:
                     continue
                 read[operand] = self._costs.operand_bytes(operand, types)
         moved = sum(read.values()) + self._inner(inside)
-        return Access("recompute", moved, flops, seconds(flops, moved) + SECONDS_PER_SITE)
+        return Access("recompute", moved, flops, seconds(flops, moved, self._machine))
 
 
 def _repeatable(node: Node) -> bool:
@@ -207,7 +208,7 @@ def _repeatable(node: Node) -> bool:
     return torch.Tag.nondeterministic_seeded not in node.target.tags and not node.target._schema.is_mutable
 
 
-def totals(lineage: LineageData, symbols: Mapping[str, int]) -> tuple[float, float, float]:
+def totals(lineage: LineageData, symbols: Mapping[str, int], machine: Machine = TYPICAL) -> tuple[float, float, float]:
     """Bytes, FLOPs and seconds of one call, by estimate."""
     costs = Costs(lineage, symbols)
     moved = flops = time = 0.0
@@ -216,5 +217,5 @@ def totals(lineage: LineageData, symbols: Mapping[str, int]) -> tuple[float, flo
             continue
         own = sum(costs.traffic(site).values())
         work = sum(costs.flops(lineage.parts[i]) for i in site.parts)
-        moved, flops, time = moved + own, flops + work, time + seconds(work, own) + SECONDS_PER_SITE
+        moved, flops, time = moved + own, flops + work, time + seconds(work, own, machine)
     return moved, flops, time

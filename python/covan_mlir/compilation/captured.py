@@ -24,6 +24,8 @@ from covan_mlir.frontend.precision import first_double
 from covan_mlir.lowering import pool, targets
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.result import JobResult
+from covan_mlir.machine import host
+from covan_mlir.machine.description import Machine
 from covan_mlir.provenance.collector import uncollected
 from covan_mlir.provenance.model import LineageData
 from covan_mlir.provenance.tags import TagRule
@@ -110,8 +112,14 @@ def _compiled(
         own = goal.compiler_flags(double is not None)
         flags = (*own, *options.iree_flags)
         job = replace(job, flags=flags, target=goal.name, kind=goal.kind, devices=goal.devices, target_flags=own)
+        job = replace(job, machine=machine_of(goal) if options.fuse_reductions else None)
         variants.append(_variant(goal, job, imported, tagged, options, tell))
     return imported, variants
+
+
+def machine_of(goal: targets.Target) -> Machine | None:
+    """What is measured of the machine that a target is; None: it is not this one."""
+    return host.host() if goal.is_host else None
 
 
 def _variant(

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from covan_mlir.machine.measured import Machine
+from covan_mlir.machine.description import Ceilings
 from covan_mlir.profiling.costs import Costs
 from covan_mlir.profiling.join import Event
 from covan_mlir.provenance.model import LineageData, Site
@@ -84,7 +84,7 @@ class ProfileData:
     timeline: tuple[Event, ...] = ()
     unprofiled: float | None = None
     symbols: Mapping[str, int] = field(default_factory=dict)
-    machine: Machine | None = None
+    machine: Ceilings | None = None
     notes: tuple[str, ...] = ()
 
     @cached_property

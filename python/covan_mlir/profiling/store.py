@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from covan_mlir import typed_json
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import ProfileError
-from covan_mlir.machine.measured import Machine
+from covan_mlir.machine.description import Ceilings
 from covan_mlir.profiling import views
 from covan_mlir.profiling.join import Event
 from covan_mlir.profiling.model import By, ProfileData, Roofline, Statistics
@@ -79,7 +79,7 @@ class StoredProfile(JsonObject, frozen=True):
     timeline: list[StoredEvent]
     unprofiled: Amount | None
     symbols: Mapping[str, int]
-    machine: Machine | None
+    machine: Ceilings | None
     notes: list[str]
     total_ns: float
     outside_ns: float
