@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 
 from covan_mlir.lowering.kernels.cpu.builder import Code, Value
 from covan_mlir.lowering.kernels.cpu.functions import fma
-from covan_mlir.lowering.kernels.cpu.schedule import Schedule
-from covan_mlir.lowering.kernels.cpu.standalone import Alone
-from covan_mlir.lowering.kernels.kernel import Kernel, Operand
+from covan_mlir.lowering.kernels.kernel import Executable, Operand
+from covan_mlir.lowering.kernels.standalone import Standalone
 from covan_mlir.machine.description import Machine
 
 _CHAINS = 24
 _STEPS = 400_000
 
 
-def _kernel(name: str, text: str, groups: int, size: int) -> Kernel:
-    operands = Operand("x", (size,), "f32"), Operand("y", (size,), "f32")
-    none: Any = None
-    schedule = Schedule("rows", "", "", (), 0, 0, 0, 0)
-    return Kernel(name, text, (groups, 1, 1), operands[:1], operands[1:], none, schedule, 0.0, 0, 0)
+def _operands(size: int) -> tuple[tuple[Operand], tuple[Operand]]:
+    return (Operand("x", (size,), "f32"),), (Operand("y", (size,), "f32"),)
 
 
-def _multiply_add(machine: Machine) -> Kernel:
+def _multiply_add(machine: Machine) -> Executable:
     lanes = machine.lanes("f32")
     size = machine.cores * lanes
-    code = Code("fma", [Operand("x", (size,), "f32")], [Operand("y", (size,), "f32")], lanes)
+    inputs, outputs = _operands(size)
+    code = Code("fma", inputs, outputs, lanes)
 
     def body() -> None:
         at = code.mul(code.workgroup, lanes)
@@ -45,12 +41,13 @@ def _multiply_add(machine: Machine) -> Kernel:
             total = code.op("addf", total, value)
         code.store(total, code.memory["y"], at)
 
-    return _kernel("fma", code.write(body, lambda sizes: machine.cores), machine.cores, size)
+    return Executable.single("fma", code.write(body, lambda sizes: machine.cores), inputs, outputs)
 
 
-def _copy(machine: Machine, size: int) -> Kernel:
+def _copy(machine: Machine, size: int) -> Executable:
     lanes, groups = machine.lanes("f32"), machine.cores * 8
-    code = Code("copy", [Operand("x", (size,), "f32")], [Operand("y", (size,), "f32")], lanes)
+    inputs, outputs = _operands(size)
+    code = Code("copy", inputs, outputs, lanes)
 
     def body() -> None:
         start = code.mul(code.workgroup, size // groups)
@@ -63,7 +60,7 @@ def _copy(machine: Machine, size: int) -> Kernel:
 
         code.loop(start, code.add(start, size // groups), 4 * lanes, [], step)
 
-    return _kernel("copy", code.write(body, lambda sizes: groups), groups, size)
+    return Executable.single("copy", code.write(body, lambda sizes: groups), inputs, outputs)
 
 
 class Ceilings:
@@ -76,7 +73,7 @@ class Ceilings:
     def __init__(self, machine: Machine, copied: int = 8 << 20) -> None:
         groups = machine.cores * 8
         self.copied = copied // (groups * 256) * (groups * 256)
-        alone = Alone([_multiply_add(machine), _copy(machine, self.copied // 4)])
+        alone = Standalone([_multiply_add(machine), _copy(machine, self.copied // 4)])
         self._x = alone.buffer(np.full(machine.cores * machine.lanes("f32"), 1e-3, np.float32))
         self._source = alone.buffer(np.ones(self.copied // 4, np.float32))
         self._fma, self._copy = alone["fma"], alone["copy"]

@@ -33,9 +33,9 @@ sys.path.insert(0, str(common.ROOT / "test" / "python"))  # the chains are those
 from fred_chains import CAP, WINDOW, attention, plain_attention, row_cases
 
 from covan_mlir.fred.chain import Chain
-from covan_mlir.lowering.kernels.cpu.generate import generate
-from covan_mlir.lowering.kernels.cpu.standalone import Alone
-from covan_mlir.lowering.kernels.kernel import Kernel
+from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.select import Selection, select
+from covan_mlir.lowering.kernels.standalone import Standalone
 from covan_mlir.machine.host import host
 from covan_mlir.runtime import team, values
 
@@ -171,11 +171,11 @@ def _row(kind: str, rows: int, length: int) -> Case:
 
 def measure(case: Case, without: list[str], seconds: float, peaks: Ceilings) -> common.Row:
     """Times of a case."""
-    machine = host()
-    _, generated = common.once(lambda: generate(case.chain, machine))
-    kernel = generate(case.chain, machine)
-    assert isinstance(kernel, Kernel), kernel
-    alone, compiled = common.once(lambda: Alone([kernel], team.DRIVER))
+    target = CpuTarget(host())
+    selection, generated = common.once(lambda: select(case.chain, "fred", target, always=True))
+    assert isinstance(selection, Selection), selection
+    kernel, cost = selection.executable, selection.cost
+    alone, compiled = common.once(lambda: Standalone([kernel], team.DRIVER))
     read = values.torch_reader(alone.device)  # all contenders read the same memory
     call = alone.bound(kernel.name, *map(read, case.inputs))
     contenders: dict[str, Callable[[], object]] = {"ours": call}
@@ -206,13 +206,13 @@ def measure(case: Case, without: list[str], seconds: float, peaks: Ceilings) -> 
         "best": best,
         "best ms": times[best].median * 1e3,
         "ratio": times[best].over(ours),
-        "of peak": kernel.flops / ours.median / flops if kernel.flops else None,
-        "of copy": kernel.bytes / ours.median / bandwidth,
+        "of peak": cost.flops / ours.median / flops if cost.flops else None,
+        "of copy": cost.bytes / ours.median / bandwidth,
         "fastest ms": min(ours.samples) * 1e3,
-        "fastest of peak": kernel.flops / min(ours.samples) / flops if kernel.flops else None,
-        "fastest of copy": kernel.bytes / min(ours.samples) / bandwidth,
+        "fastest of peak": cost.flops / min(ours.samples) / flops if cost.flops else None,
+        "fastest of copy": cost.bytes / min(ours.samples) / bandwidth,
         "fastest ratio": min(times[best].samples) / min(ours.samples),
-        "predicted ms": kernel.seconds * 1e3,
+        "predicted ms": cost.seconds * 1e3,
         "generate s": generated,
         "compile s": compiled,
         "difference": error,

@@ -89,33 +89,37 @@ def _cases(quick: bool) -> Iterator[tuple[str, str, Any]]:
 
 def write(path: Path, architecture: str, quick: bool, tries: int) -> None:
     """Generates and compiles all cases into a file."""
-    from covan_mlir.lowering.kernels.cpu.standalone import compile_text
-    from covan_mlir.lowering.kernels.cuda.compile import compile_kernel
     from covan_mlir.lowering.kernels.cuda.device import DEVICES
-    from covan_mlir.lowering.kernels.cuda.embed import program
-    from covan_mlir.lowering.kernels.cuda.generate import generate, schedules
+    from covan_mlir.lowering.kernels.cuda.target import CudaTarget
+    from covan_mlir.lowering.kernels.cuda.templates.tiles import Tiles, TilesMatch
+    from covan_mlir.lowering.kernels.standalone import compile_text, program
+    from covan_mlir.lowering.targets.cuda import ARCHITECTURES, attribute
 
-    device, found, kinds = DEVICES[architecture], [], set()
+    target, cases, kinds = CudaTarget(DEVICES[architecture]), [], set()
     for name, variant, chain in _cases(quick):
-        kernels = [generate(chain, device, schedule) for schedule in schedules(chain, device)[:tries]]
-        first = kernels[0]
-        made = Case(
+        match = Tiles().match(chain, target)
+        assert isinstance(match, TilesMatch), match
+        schedules = match.schedules()[:tries]
+        kernels = [match.write(schedule, "fred") for schedule in schedules]
+        first, cost = kernels[0], match.cost(schedules[0])
+        case = Case(
             name,
             variant,
             [(operand.shape, operand.dtype) for operand in first.inputs],
             (first.outputs[0].shape, first.outputs[0].dtype),
             [[_launch(launch) for launch in kernel.launches] for kernel in kernels],
-            first.flops,
-            first.bytes,
-            facts={"predicted_ms": first.seconds * 1e3},
+            cost.flops,
+            cost.bytes,
+            facts={"predicted_ms": cost.seconds * 1e3},
         )
         kind = (variant, "decode" in name)
         if kind not in kinds:
             kinds.add(kind)
-            made.program = compile_text(program(first, compile_kernel(first)), target=())
-        found.append(made)
-        print(name, first.schedule, file=sys.stderr)
-    torch.save({"architecture": architecture, "cases": [vars(one) for one in found]}, path)
+            text = program([match.emit(schedules[0], "fred", ())], attribute(ARCHITECTURES[architecture]))
+            case.program = compile_text(text, target=())
+        cases.append(case)
+        print(name, schedules[0], file=sys.stderr)
+    torch.save({"architecture": architecture, "cases": [vars(case) for case in cases]}, path)
 
 
 def _launch(launch: Any) -> dict[str, Any]:
@@ -441,7 +445,7 @@ def _overhead(cases: list[Case]) -> float | str:
         config = rt.Config("cuda")
         module = rt.VmModule.copy_buffer(config.vm_instance, case.program)
         context = rt.VmContext(config.vm_instance, [*config.default_vm_modules, module])
-        call = rt.FunctionInvoker(context, config.device, module.lookup_function("main"))
+        call = rt.FunctionInvoker(context, config.device, module.lookup_function("fred_main"))
         shape, _ = case.shapes[0]
         x = np.random.default_rng(0).standard_normal(shape, np.float32)
         buffer = rt.asdevicearray(config.device, x)

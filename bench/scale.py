@@ -31,8 +31,8 @@ from covan_mlir import Lineage, prov
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.fred.fuse import fuse
-from covan_mlir.lineage import Action, Frame, Part, Site
 from covan_mlir.provenance.explain import table, table_json
+from covan_mlir.provenance.model import Action, Frame, Part, Site
 from covan_mlir.reporting import report
 
 # Milliseconds of fifteen frames: selecting, drawing, and the pixels themselves.

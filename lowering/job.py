@@ -11,9 +11,10 @@ from typing import Literal
 from covan_mlir.dialects.prov_table import Table
 from covan_mlir.lowering import source_lines
 from covan_mlir.lowering.history import HistoryObserver
-from covan_mlir.lowering.kernels import generators
-from covan_mlir.lowering.kernels.fused import Fusion, Generator
+from covan_mlir.lowering.kernels import targets
+from covan_mlir.lowering.kernels.fused import Fusion
 from covan_mlir.lowering.kernels.reductions import demote
+from covan_mlir.lowering.kernels.target import KernelTarget
 from covan_mlir.lowering.pass_history import PassHistory
 from covan_mlir.lowering.pass_prints import PassPrints
 from covan_mlir.lowering.phase_graph import PhaseObserver
@@ -23,6 +24,7 @@ from covan_mlir.lowering.result import JobResult, StepFailure
 from covan_mlir.lowering.sequence import Setting, pipeline
 from covan_mlir.lowering.sites import SiteObserver
 from covan_mlir.lowering.targets.resolve import executable_target
+from covan_mlir.passes import extensions
 from covan_mlir.provenance.observed import Observed
 
 
@@ -46,6 +48,7 @@ def compile_job(
     Raises:
         JobError: a step failed.
     """
+    _load(job)
     refusal: StepFailure | None = None
     if job.frontend in ("auto", "linalg"):
         try:
@@ -65,6 +68,14 @@ def compile_job(
     return replace(result, why_torch=refusal), program
 
 
+def _load(job: Job) -> None:
+    for path in job.extensions:
+        try:
+            extensions.load(path)
+        except extensions.ExtensionError as error:
+            raise JobError(StepFailure("extensions", str(error))) from error
+
+
 def _attempt(
     frontend: Literal["linalg", "torch"],
     bytecode: bytes,
@@ -78,14 +89,14 @@ def _attempt(
     from covan_mlir.dialects import prov
 
     told("target")
-    generator = generators.of(job)
+    kernel_target = targets.of(job)
     context = torch_ir.Context()
     dialects.load(context)
     with context:
         module = torch_ir.Module.parse(bytecode)
     table = prov.detach_table(module) if job.provenance else None
     observers = _Observers(job, prints) if table is not None else None
-    fusion = _fusion(job, generator, table) if frontend == "linalg" else None
+    fusion = _fusion(job, kernel_target, table) if frontend == "linalg" else None
     try:
         steps = pipeline(Setting(job, frontend, fusion))
     except StepError as error:
@@ -119,12 +130,13 @@ def _attempt(
     return result, state.output
 
 
-def _fusion(job: Job, generator: Generator | None, table: Table | None) -> Fusion | None:
+def _fusion(job: Job, target: KernelTarget | None, table: Table | None) -> Fusion | None:
     """Of chains of reductions, if they are to become kernels and somebody writes these."""
-    if not job.fuse or generator is None:
+    if not job.fuse or target is None:
         return None
-    actions = source_lines.actions(table) if table is not None and generators.names_lines(job) else {}
-    return Fusion(generator, len(job.weights), job.sizes, actions, narrow=demote.FLAG in job.flags)
+    actions = source_lines.actions(table) if table is not None and targets.names_lines(job) else {}
+    always, narrow = job.fuse == "always", demote.FLAG in job.flags
+    return Fusion(target, always, len(job.weights), job.sizes, actions, narrow=narrow)
 
 
 class _Observers:

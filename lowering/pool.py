@@ -112,10 +112,11 @@ def _idle_for(trace: str) -> list[_Worker]:
     return [worker for worker in _idle if worker.trace == trace]
 
 
-def _give(worker: _Worker) -> None:
+def _give(worker: _Worker, job: Job) -> None:
     worker.jobs += 1
     with _lock:
-        if not _idle_for(worker.trace) and worker.jobs < JOBS_PER_WORKER:
+        # What a file of the user's has registered there would be registered for all that comes after.
+        if not job.extensions and not _idle_for(worker.trace) and worker.jobs < JOBS_PER_WORKER:
             _idle.append(worker)
             return
     worker.stop()
@@ -190,10 +191,10 @@ def _once(
                     if progress:
                         progress(step)
                 case messages.Done(result):
-                    _give(worker)
+                    _give(worker, job)
                     return result, blobs[0]
                 case messages.Failed(failure):
-                    _give(worker)
+                    _give(worker, job)
                     raise WorkerError(failure)
     except (EOFError, OSError):
         raise _lost(worker, step, job, expired.is_set()) from None

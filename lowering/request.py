@@ -29,6 +29,7 @@ class Job:
         target: name of the target, for messages.
         kind: of the target: whose kernels are written for chains.
         devices: the element of ``hal.device.targets``; empty: the flags say it all.
+        extensions: files of the user's own; see `covan_mlir.passes.extensions`.
         extra: steps of the user's own; see `covan_mlir.lowering.extra_steps`.
         functions: that operators of covan's own stand for; see `covan_mlir.lowering.inlined`.
         attached: whether the program has such operators, or barriers.
@@ -48,6 +49,7 @@ class Job:
     kind: str = "cpu"
     devices: str = ""
     extra: tuple[tuple[str, str], ...] = ()
+    extensions: tuple[str, ...] = ()
     target_flags: tuple[str, ...] = ()
     functions: tuple[tuple[str, str, str], ...] = ()
     attached: bool = False

@@ -3,7 +3,7 @@
 import importlib
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch_mlir import ir
@@ -33,48 +33,47 @@ class FredSchedule:
 
     Options:
         target: the target whose schedules these are
-        machine: host, or the name of a machine that the target describes
+        machine: host, or the name of a machine that the target describes; by default host, for GPUs the first
         machine-with: what to change in its description, such as cores=4
         override: what to change in the schedule that was chosen, such as block=64; it must be legal
-        candidate: number of the schedule among the legal ones; 0 is the cost model's choice
-        list: write all legal schedules to standard error, with their predicted times
+        candidate: number of the schedule among the legal ones of all templates; 0 is the cost model's choice
+        list: write all legal schedules to standard error, with their predicted times and templates
     """
 
     name: ClassVar[str] = "fred-schedule"
     op_name: ClassVar[str | None] = "func.func"
 
     target: str = "cpu"
-    machine: str = "host"
+    machine: str = ""
     machine_with: tuple[str, ...] = ()
     override: tuple[str, ...] = ()
     candidate: int = 0
     list: bool = False
 
     def run(self, op: ir.Operation) -> None:
-        # By name, for passes do not know targets: a target is a package of the room that lowers to it.
+        # By name, for passes do not know the room that lowers to targets.
+        targets, select = (importlib.import_module(f"covan_mlir.lowering.kernels.{n}") for n in ("targets", "select"))
         try:
-            target = importlib.import_module(f"covan_mlir.lowering.kernels.{self.target}.choose")
-        except ModuleNotFoundError as error:
-            raise PassFailure(f"there is no target {self.target!r} with schedules", op.location) from error
-        try:
-            machine = target.machine(self.machine, _pairs(self.machine_with))
-            for found in chains(op, "fred.chain", "fred.fused"):
-                self._schedule(found, target, machine)
-        except target.IllegalError as error:
+            target = targets.named(self.target, self.machine, _pairs(self.machine_with))
+            for chain in chains(op, "fred.chain", "fred.fused"):
+                self._schedule(chain, select.choices, target)
+        except targets.IllegalError as error:
             raise PassFailure(str(error), op.location) from error
 
-    def _schedule(self, op: ir.Operation, target: Any, machine: Any) -> None:
+    def _schedule(self, op: ir.Operation, choices: Any, target: Any) -> None:
         fusion = read_fusion(op) if op.name == "fred.fused" else None
-        choice = target.choice(fusion.chain if fusion else read_chain(op), machine, fusion)
-        if isinstance(choice, str):
-            op.attributes["unscheduled"] = ir.StringAttr.get(choice, op.context)
+        choice = choices(fusion.chain if fusion else read_chain(op), target, fusion)
+        if reason := getattr(choice, "reason", None):
+            op.attributes["unscheduled"] = ir.StringAttr.get(reason, op.context)
             return
         if self.list:
-            for number, schedule in enumerate(choice.schedules):
-                print(f"{number}: {choice.seconds(schedule):.3g} s {_text(asdict(schedule))}", file=sys.stderr)
-        schedule = choice.pick(self.candidate, _pairs(self.override))
-        op.attributes["schedule"] = attribute(asdict(schedule), op.context)
-        op.attributes["predicted_seconds"] = attribute(choice.seconds(schedule), op.context)
+            for number, (candidate, schedule) in enumerate(choice.schedules()):
+                predicted = candidate.match.predict(schedule)
+                said = f"{number}: {predicted:.3g} s {candidate.template.name}: {_text(schedule.to_json())}"
+                print(said, file=sys.stderr)
+        candidate, schedule = choice.pick(self.candidate, _pairs(self.override))
+        op.attributes["schedule"] = attribute(schedule.to_json(), op.context)
+        op.attributes["predicted_seconds"] = attribute(candidate.match.predict(schedule), op.context)
 
 
 def _pairs(items: Sequence[str]) -> dict[str, str]:

@@ -3,7 +3,6 @@
 # argparse, where covan's other command line uses typer: whoever comes from mlir-opt types LLVM's flags, long
 # names with one dash or two, and lit tests start this program hundreds of times, so it imports little.
 import argparse
-import importlib.util
 import io
 import os
 import re
@@ -18,7 +17,7 @@ from torch_mlir import ir
 
 from covan_mlir import dialects
 from covan_mlir.dialects.prov_locations import map_location, rewrite_locations
-from covan_mlir.passes import registry
+from covan_mlir.passes import extensions, registry
 from covan_mlir.tools.opt_diagnostics import Collector, Diagnostic, Sources, check, render
 
 BYTECODE_MAGIC = b"ML\xefR"
@@ -81,7 +80,13 @@ def _argument_parser() -> _Parser:
         default=[],
         help="a pass to run; may be repeated",
     )
-    add("--load-pass-plugin", metavar="FILE.py", action="append", default=[], help="loads passes of your own")
+    add(
+        "--load-pass-plugin",
+        metavar="FILE.py",
+        action="append",
+        default=[],
+        help="loads passes and templates of your own",
+    )
     add("--list-passes", action="store_true", help="lists covan's passes and their options")
     add("--show-dialects", action="store_true", help="lists the dialects")
     add("--emit-irdl", action="store_true", help="prints covan's dialects in IRDL, for mlir-opt --irdl-file")
@@ -234,23 +239,6 @@ def _write(path: str, data: str | bytes) -> None:
         raise UsageError(f"cannot write '{path}': {error.strerror}") from None
 
 
-def _load_plugin(path: str) -> None:
-    """Runs a Python file and registers every pass it defines."""
-    spec = importlib.util.spec_from_file_location(f"covan_opt_plugin_{Path(path).stem}", path)
-    if spec is None or spec.loader is None or not Path(path).is_file():
-        raise UsageError(f"cannot load passes from '{path}': not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    try:
-        spec.loader.exec_module(module)
-    # Whatever a user's file raises is the user's error and not this program's.
-    except Exception as error:
-        raise UsageError(f"cannot load passes from '{path}': {type(error).__name__}: {error}") from None
-    for value in list(vars(module).values()):
-        if registry.is_pass(value) and value.__module__ == spec.name:
-            registry.register(value)
-
-
 def _list_passes() -> str:
     lines = ["covan's passes:"]
     for pass_class in registry.all_passes():
@@ -286,12 +274,12 @@ def run(arguments: Sequence[str], report: Callable[[str], object]) -> bool:
     Returns whether all went well.
 
     Raises:
-        UsageError, registry.PipelineError: the command line or the input cannot be used.
+        UsageError, ExtensionError, registry.PipelineError: the command line or the input cannot be used.
     """
     parser = _argument_parser()
     options = parser.parse_args(_two_dashes(arguments, parser))
     for plugin in options.load_pass_plugin:
-        _load_plugin(plugin)
+        extensions.load(plugin)
     questions = {
         "list_passes": _list_passes,
         "show_dialects": _show_dialects,
@@ -332,7 +320,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The console script. Returns the exit code: 0, or 1 if anything failed."""
     try:
         return 0 if run(sys.argv[1:] if argv is None else argv, sys.stderr.write) else 1
-    except (UsageError, registry.PipelineError) as error:
+    except (UsageError, extensions.ExtensionError, registry.PipelineError) as error:
         print(f"covan-opt: error: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from covan_mlir.fred.chain import Chain
-from covan_mlir.lowering.kernels.cpu import team
-from covan_mlir.lowering.kernels.cpu.builder import WORDS
-from covan_mlir.lowering.kernels.cuda.generator import Executables
-from covan_mlir.lowering.kernels.kernel import Kernel, Refusal
+from covan_mlir.lowering.kernels.embed import embed
+from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.reductions.demote import demoted
 from covan_mlir.lowering.kernels.reductions.record import record
+from covan_mlir.lowering.kernels.select import Selection, select
+from covan_mlir.lowering.kernels.target import KernelTarget
 from covan_mlir.lowering.pipeline import State, Step
 from covan_mlir.lowering.source_lines import Actions, Places, places
 from covan_mlir.provenance.fusion import FusionRecord
@@ -29,16 +29,13 @@ _PREFIX = "fred_"
 """Of the symbols of kernels."""
 
 
-Generator = Callable[[Chain, str, Places], Kernel | Executables | Refusal]
-"""Writes the kernel of a chain under a name, for steps that are at some places in the user's source."""
-
-
 @dataclass
 class Fusion:
     """The kernels of one compilation.
 
     Attributes:
-        generate: writes them.
+        target: what they are for.
+        always: they are made also where they are not predicted to pay.
         weights: how many of the last arguments of ``@main`` hold weights.
         sizes: names of the sizes of its first arguments that are known at run time only; see `Job.sizes`.
         actions: of the source's parts, where the kernels' line tables name the lines of the source.
@@ -49,24 +46,25 @@ class Fusion:
         shared: floating-point operations and elements of a call that kernels for teams of threads compute.
     """
 
-    generate: Generator
+    target: KernelTarget
+    always: bool = False
     weights: int = 0
     sizes: tuple[tuple[str, ...], ...] = ()
     actions: Actions = field(default_factory=dict)
     narrow: bool = False
-    kernels: dict[tuple[Chain, Places], Kernel | Executables | Refusal] = field(default_factory=dict)
+    kernels: dict[tuple[Chain, Places], Selection | Refusal] = field(default_factory=dict)
     decisions: list[FusionRecord] = field(default_factory=list)
     called: list[str] = field(default_factory=list)
     shared: dict[str, int] = field(default_factory=dict)
 
-    def kernel(self, chain: Chain) -> Kernel | Executables | Refusal:
+    def kernel(self, chain: Chain) -> Selection | Refusal:
         """The kernel of a chain, written once for all chains that compute the same, where lines matter: there."""
         plain, where = self._plain(chain), places(chain, self.actions)
         found = self.kernels.get((plain, where))
         if found is None:
             before = sum(known == plain for known, _ in self.kernels)
             name = symbol(plain) + (f"_{before + 1}" if before else "")
-            found = self.kernels[plain, where] = self.generate(plain, name, where)
+            found = self.kernels[plain, where] = select(plain, name, self.target, always=self.always, lines=where)
         return found
 
     def _plain(self, chain: Chain) -> Chain:
@@ -122,24 +120,23 @@ class Fusion:
                 rewriter = Rewriter(function)
                 for op in chains:
                     chain = read_chain(op)
-                    kernel = self.kernel(chain)
-                    if isinstance(kernel, Refusal):
+                    selection = self.kernel(chain)
+                    if isinstance(selection, Refusal):
                         lower_chain(op, rewriter)
                     else:
-                        self._call_one(op, chain, kernel, rewriter, state)
+                        self._call_one(op, chain, selection.executable, rewriter, state)
             if self.called:  # traces as names, which every context understands
                 prov_locations.rewrite_locations(state.module.operation, lambda where: prov_locations.lower(where, {}))
 
-    def _call_one(self, op: Any, chain: Chain, kernel: Kernel | Executables, rewriter: Any, state: State) -> None:
+    def _call_one(self, op: Any, chain: Chain, executable: Executable, rewriter: Any, state: State) -> None:
         from torch_mlir import ir
         from torch_mlir.dialects import func
 
         from covan_mlir.dialects.prov_locations import fused_key
 
-        name = kernel.name
-        extents = kernel.extents if isinstance(kernel, Kernel) else ()
+        name = executable.name
         kinds = [value.type for value in op.operands], [value.type for value in op.results]
-        kinds[0].extend([ir.IndexType.get()] * len(extents))
+        kinds[0].extend([ir.IndexType.get()] * len(executable.sizes))
         if name not in self.called:
             self.called.append(name)
             with ir.InsertionPoint(state.module.body):
@@ -147,47 +144,22 @@ class Fusion:
         ids = {step.name: step.trace for step in chain.steps}
         results = fused_key([ids.get(output, ()) for output in chain.outputs], frozenset().union(*ids.values()))
         with rewriter.replacing(op) as new:
-            sizes = [_extent(axis, chain, op.operands) for axis in extents]
+            sizes = [_extent(axis, chain, op.operands) for axis in executable.sizes]
             call = func.CallOp(kinds[1], name, [*op.operands, *sizes])
             new.results(call)
         # Around the trace that the rewriter has given it.
         call.operation.location = ir.Location.name(results, call.operation.location)
 
     def _embed(self, state: State) -> None:
-        import iree.compiler.ir as ir
-
         if not self.called:
             return
-        kernels = {kernel.name: kernel for kernel in self.kernels.values() if not isinstance(kernel, Refusal)}
-        with state.session.context as context, ir.Location.unknown():
-            # An op of a dialect that is not loaded yet would be one of an unknown dialect for ever.
-            context.get_dialect_descriptor("flow")
-            body = state.module.body
-            for view in list(body.operations):
-                if view.operation.name != "func.func":
-                    continue
-                if view.attributes["sym_name"].value in self.called:
-                    view.operation.erase()
-                    continue
-                for block in view.regions[0]:
-                    calls = [inner.operation for inner in block if inner.operation.name == "func.call"]
-                    for call in calls:
-                        if (name := ir.FlatSymbolRefAttr(call.attributes["callee"]).value) in self.called:
-                            self._count(kernels[name])
-                            _dispatch(call, kernels[name])
-            texts = [kernels[name].text for name in self.called]
-            if self.shared:
-                texts.append(team.DECLARATIONS)
-            for text in texts:
-                kernel = ir.Module.parse(text)  # owns what is in it until that is moved
-                for op in list(kernel.body.operations):
-                    op.detach_from_parent()
-                    body.append(op)
-
-    def _count(self, kernel: Kernel | Executables) -> None:
-        if isinstance(kernel, Kernel) and kernel.team:
-            for key, amount in (("flops", kernel.flops), ("elements", kernel.elements)):
-                self.shared[key] = self.shared.get(key, 0) + amount
+        made = {one.executable.name: one for one in self.kernels.values() if isinstance(one, Selection)}
+        with state.session.context:
+            calls = embed(state.module, [made[name].executable for name in self.called])
+        for name, count in calls.items():
+            if made[name].executable.team:
+                for key, amount in (("flops", made[name].cost.flops), ("elements", made[name].cost.elements)):
+                    self.shared[key] = self.shared.get(key, 0) + count * amount
 
 
 def _extent(axis: str, chain: Chain, operands: Sequence[Any]) -> Any:
@@ -198,44 +170,6 @@ def _extent(axis: str, chain: Chain, operands: Sequence[Any]) -> Any:
     number, value = next((n, value) for n, value in enumerate(chain.inputs) if axis in value.axes)
     position = arith.ConstantOp(ir.IndexType.get(), value.axes.index(axis)).result
     return tensor.DimOp(operands[number], position).result
-
-
-def _dispatch(call: Any, kernel: Kernel | Executables) -> None:
-    import iree.compiler.ir as ir
-    from iree.compiler.dialects import arith
-
-    from covan_mlir.dialects.prov_locations import fused_key, fused_of
-
-    extents = kernel.extents if isinstance(kernel, Kernel) else ()
-    names = [*(operand.name for operand in kernel.inputs), *extents]
-    values = dict(zip(names, call.operands, strict=True))
-    sizes = {axis: values[axis] for axis in extents}
-    with ir.Location.unknown(), ir.InsertionPoint(call):  # no action computes them
-        i32 = ir.IntegerType.get_signless(32)
-        numbers = [arith.index_castui(i32, size) for size in sizes.values()]
-        if team.wanted(kernel):
-            address = {"callee": ir.FlatSymbolRefAttr.get(team.ADDRESS)}
-            numbers += ir.Operation.create("func.call", [i32] * WORDS, attributes=address).results
-    for step in kernel.dispatches:
-        shapes = [[sizes[axis] for operand in side for axis in operand.extents] for side in (step.inputs, step.outputs)]
-        counts = [len(sizes), len(step.inputs) + len(numbers), *map(len, shapes)]
-        attributes = {
-            "entry_points": ir.ArrayAttr.get([ir.SymbolRefAttr.get([step.name, step.name])]),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get(counts),
-        }
-        kinds = [ir.Type.parse(operand.tensor) for operand in step.outputs]
-        where = call.location
-        if step.outputs != kernel.outputs and (said := fused_of(where)) is not None:
-            # States of a part: partial results of all that the chain performs.
-            where = ir.Location.name(fused_key([said[1]] * len(kinds), said[1]), where)
-        with where, ir.InsertionPoint(call):
-            operands = [values[operand.name] for operand in step.inputs]
-            given = [*sizes.values(), *operands, *numbers, *shapes[0], *shapes[1]]
-            op = ir.Operation.create("flow.dispatch", kinds, given, attributes=attributes)
-        values |= dict(zip([operand.name for operand in step.outputs], op.results, strict=True))
-    for before, operand in zip(call.results, kernel.outputs, strict=True):
-        before.replace_all_uses_with(values[operand.name])
-    call.erase()
 
 
 def _functions(module: Any) -> Iterator[Any]:
@@ -252,8 +186,8 @@ def describe(chain: Chain) -> str:
 
 def symbol(chain: Chain) -> str:
     """The name of a chain's kernel: its reductions, its sizes, and what tells it from all others:
-    ``fred_max_add_8x128_f32_b5001c``."""
+    ``fred_max_add_8x128_f32_b5001c2f90d1e3a4``."""
     kinds = "_".join(dict.fromkeys(step.combine for step in chain.reductions))
     sizes = "x".join(str(axis.size or "D") for axis in chain.axes)
     types = "_".join(dict.fromkeys(entry.dtype for entry in chain.inputs))
-    return f"{_PREFIX}{kinds}_{sizes}_{types}_{hashlib.sha256(repr(chain).encode()).hexdigest()[:6]}"
+    return f"{_PREFIX}{kinds}_{sizes}_{types}_{hashlib.sha256(repr(chain).encode()).hexdigest()[:16]}"

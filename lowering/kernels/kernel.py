@@ -1,12 +1,11 @@
-"""What code generation returns."""
+"""Kernels as programs hold them: text, and how it is called."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
-
-from covan_mlir.fred.chain import Chain
-from covan_mlir.lowering.kernels.cpu.schedule import Schedule
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -23,6 +22,11 @@ class Operand:
     shape: tuple[int, ...]
     dtype: str
     extents: tuple[str, ...] = ()
+
+    @staticmethod
+    def from_json(row: Mapping[str, Any]) -> Operand:
+        """The inverse of `Executable.to_json`, for an operand."""
+        return Operand(row["name"], tuple(row["shape"]), row["dtype"], tuple(row["extents"]))
 
     @property
     def tensor(self) -> str:
@@ -45,54 +49,69 @@ class Dispatch:
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
 
+    @staticmethod
+    def from_json(row: Mapping[str, Any]) -> Dispatch:
+        """The inverse of `Executable.to_json`, for a dispatch."""
+        return Dispatch(row["name"], *(tuple(map(Operand.from_json, row[side])) for side in ("inputs", "outputs")))
+
 
 @dataclass(frozen=True)
-class Kernel:
-    """The code that computes a chain: one dispatch, or, where a loop runs in parts, one more that merges them.
+class Executable:
+    """Code for one kernel, and how it is called: all that a program needs to hold it.
 
     Attributes:
-        name: symbol of the ``hal.executable.source`` and, in it, of its only export; further ones begin with it.
-        text: a module that holds nothing but the executable sources.
-        workgroups: workgroups of the first dispatch along x, y, z; 0 where sizes known at run time only decide.
-        inputs: what it reads, in the order of the chain's inputs.
-        outputs: what it gives, in the order of the chain's outputs.
-        seconds: predicted time.
-        flops: floating-point operations of the contractions, those skipped by masks left out.
-        bytes: bytes of inputs and outputs.
-        several: its dispatches, where there is more than one.
-        extents: axes whose sizes each dispatch is given, in order, as its workload and as 32-bit operands after all
-            others.
-        team: each dispatch is given the address of a team at the very end; see `covan_mlir.lowering.kernels.cpu.team`.
+        name: symbol of the function that calls stand for; those of its dispatches begin with it.
+        text: a module that holds nothing but the ``hal.executable.source`` of each dispatch.
+        inputs: operands of a call.
+        outputs: results of a call.
+        dispatches: in order; what one writes and a later one reads is named by both. The last one gives the outputs.
+        sizes: axes whose sizes each dispatch takes at run time, in order, as its workload and as 32-bit operands after
+            all others.
+        team: each dispatch takes the address of a team at the very end; see `covan_mlir.lowering.kernels.team`.
     """
 
     name: str
     text: str
-    workgroups: tuple[int, int, int]
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
-    chain: Chain
-    schedule: Schedule
-    seconds: float
-    flops: int
-    bytes: int
-    several: tuple[Dispatch, ...] = ()
-    extents: tuple[str, ...] = ()
+    dispatches: tuple[Dispatch, ...]
+    sizes: tuple[str, ...] = ()
     team: bool = False
 
-    @property
-    def elements(self) -> int:
-        """Elements that its steps compute, with nominal sizes where they are known at run time only."""
-        sizes = self.chain.nominal.known_sizes
-        return sum(prod(sizes[axis] or 0 for axis in step.axes) for step in self.chain.steps)
+    @staticmethod
+    def single(
+        name: str,
+        text: str,
+        inputs: tuple[Operand, ...],
+        outputs: tuple[Operand, ...],
+        *,
+        sizes: tuple[str, ...] = (),
+        team: bool = False,
+    ) -> Executable:
+        """A kernel that is one dispatch."""
+        return Executable(name, text, inputs, outputs, (Dispatch(name, inputs, outputs),), sizes, team)
 
-    @property
-    def dispatches(self) -> tuple[Dispatch, ...]:
-        """Its dispatches, in order; the last one gives the outputs."""
-        return self.several or (Dispatch(self.name, self.inputs, self.outputs),)
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        row: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return row
+
+    @staticmethod
+    def from_json(row: Mapping[str, Any]) -> Executable:
+        """The inverse of `to_json`."""
+        inputs, outputs = (tuple(map(Operand.from_json, row[side])) for side in ("inputs", "outputs"))
+        dispatches = tuple(map(Dispatch.from_json, row["dispatches"]))
+        return Executable(row["name"], row["text"], inputs, outputs, dispatches, tuple(row["sizes"]), row["team"])
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why there is no kernel for a chain."""
+    """Why there is no kernel for a chain.
+
+    Attributes:
+        suits: whether the chain is one that the template is for. If it is not, there is no kernel for reasons that
+            other templates know.
+    """
 
     reason: str
+    suits: bool = True

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from covan_mlir.lineage import Action, Frame, Lineage, Part, Site
-from covan_mlir.provenance.fates import Fate
+from covan_mlir.lineage import Lineage
+from covan_mlir.provenance.model import Action, Fate, Frame, Part, Site
 
 
 def large(nodes: int) -> Lineage:

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from fred_chains import Floats, attention
-from test_cuda_kernels import interpreted
+from test_cuda_kernels import interpreted, source, tiles
 from torch import Tensor
 
 from covan_mlir.fred.chain import Axis, Chain, Input
 from covan_mlir.fred.expression import Apply
 from covan_mlir.lowering.kernels.cuda.compile import assemble, available, compile_kernel
 from covan_mlir.lowering.kernels.cuda.device import DEVICES
-from covan_mlir.lowering.kernels.cuda.generate import generate
 
 pytestmark = pytest.mark.skipif(not available(), reason="Triton is not installed (pip install covan-mlir[cuda])")
 
@@ -56,7 +54,7 @@ def chain_of(op: str, dtype: str = "f32") -> Chain:
 def test_functions_agree_with_torch(tmp_path: Path) -> None:
     x = torch.rand(3, 8, generator=torch.Generator().manual_seed(0)) + torch.tensor([1e-4, 0.3, 2.0])[:, None]
     both = {**LIBRARY, **OWN}
-    cases = [(generate(chain_of(op), AMPERE), [x], both[op]) for op in both]
+    cases = [(source(chain_of(op), AMPERE), [x], both[op]) for op in both]
     for (op, function), got in zip(both.items(), interpreted(tmp_path, cases), strict=True):
         exact = function(x.double()).amax(-1)
         assert ((got.double() - exact).abs() <= 8 * exact.abs() * 2**-24).all(), op
@@ -72,7 +70,7 @@ def test_all_functions_link(dtype: str) -> None:
         total = f.op("addf", total, term)
     steps = (f.reduce("y", "i", "j", "add", total),)
     chain = Chain((Axis("i", 3), Axis("j", 64)), (Input("x", ("i", "j"), dtype),), steps, ("y",))
-    (binary,) = compile_kernel(generate(chain, AMPERE))
+    (binary,) = compile_kernel(source(chain, AMPERE))
     assert ".extern" not in binary.ptx  # all of libdevice is inlined
     assert "registers" in assemble(binary, AMPERE)
 
@@ -80,9 +78,8 @@ def test_all_functions_link(dtype: str) -> None:
 def products(precision: str, architecture: str = "sm_80") -> int:
     """Matrix instructions of attention in f32."""
     chain, device = attention(4, 128, 128, 64), DEVICES[architecture]
-    default = generate(chain, device).schedule
-    assert default.precision == "tf32x3"
-    (binary,) = compile_kernel(generate(chain, device, replace(default, precision=precision)))
+    assert tiles(chain, device).schedules()[0].precision == "tf32x3"
+    (binary,) = compile_kernel(source(chain, device, precision=precision))
     assert "spill" in assemble(binary, device)
     return len(re.findall(r"mma\.sync\S*\.tf32\.tf32", binary.ptx))
 

@@ -30,11 +30,12 @@ from test_cpu_kernels import close, inputs_of, wider
 from torch import Tensor
 
 from covan_mlir.fred.chain import Axis, Chain, Input
-from covan_mlir.lowering.kernels.cuda.compile import Binary, assemble, available, compile_kernel, without_hidden
-from covan_mlir.lowering.kernels.cuda.device import DEVICES
-from covan_mlir.lowering.kernels.cuda.generate import generate, schedules
-from covan_mlir.lowering.kernels.cuda.kernel import CudaKernel
+from covan_mlir.lowering.kernels.cuda.compile import assemble, available, compile_kernel, without_hidden
+from covan_mlir.lowering.kernels.cuda.device import DEVICES, Device
+from covan_mlir.lowering.kernels.cuda.kernel import Binary, CudaKernel
 from covan_mlir.lowering.kernels.cuda.lines import placed
+from covan_mlir.lowering.kernels.cuda.target import CudaTarget
+from covan_mlir.lowering.kernels.cuda.templates.tiles import Tiles, TilesMatch
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.source_lines import Place
 
@@ -60,17 +61,26 @@ def agree(folder: Path, cases: Sequence[Case], loose: float = 0.0) -> None:
     for (kernel, inputs, reference), got in zip(cases, interpreted(folder, cases), strict=True):
         exact = reference(*wider(inputs))
         if loose:
-            assert torch.allclose(got.double(), exact, atol=loose, rtol=loose), (kernel.schedule, kernel.chain)
+            assert torch.allclose(got.double(), exact, atol=loose, rtol=loose), kernel.launches
         else:
             close(got.float().numpy() if got.dtype == torch.bfloat16 else got.numpy(), reference(*inputs), exact)
 
 
+def tiles(chain: Chain, device: Device) -> TilesMatch:
+    match = Tiles().match(chain, CudaTarget(device))
+    assert isinstance(match, TilesMatch), match
+    return match
+
+
+def source(chain: Chain, device: Device = HOPPER, **changes: Any) -> CudaKernel:
+    """A kernel with its default schedule, changed."""
+    match = tiles(chain, device)
+    return match.write(dataclasses.replace(match.schedules()[0], **changes), "fred")
+
+
 def case(chain: Chain, reference: Reference, **changes: Any) -> Case:
     """A kernel with its default schedule, changed."""
-    made = generate(chain, HOPPER)
-    if changes:
-        made = generate(chain, HOPPER, dataclasses.replace(made.schedule, **changes))
-    return made, inputs_of(chain), reference
+    return source(chain, **changes), inputs_of(chain), reference
 
 
 def looped(chain: Chain, reference: Reference, block: int = 16, **changes: Any) -> Case:
@@ -198,19 +208,20 @@ def test_attention_with_masked_rows_infinities_and_nan(tmp_path: Path) -> None:
 
 
 def test_blocks_that_no_mask_touches_have_none() -> None:
-    made = generate(attention(1, 256, 256, 64, "causal", dtype="f16"), HOPPER)
-    source = made.launches[0].source
-    first, second = source.split("for start")[1:]
+    chain = attention(1, 256, 256, 64, "causal", dtype="f16")
+    match = tiles(chain, HOPPER)
+    first, second = source(chain).launches[0].source.split("for start")[1:]
     assert "tl.where(cols" not in first
     assert "<=" not in first
     assert "<=" in second
-    assert made.flops == pytest.approx(4 * 256 * 256 * 64 * 257 / 512, rel=0.01)
+    assert match.cost(match.schedules()[0]).flops == pytest.approx(4 * 256 * 256 * 64 * 257 / 512, rel=0.01)
 
 
 def test_statements_say_what_they_do() -> None:
     chain = attention(2, 64, 64, 64, "softcap", dtype="f16")
     actions = {"s": "matmul_1", "m": "softmax_1", "p": "softmax_1", "l": "softmax_1", "o": "matmul_2", "x": "tanh_1"}
-    (launch,) = generate(chain, HOPPER, actions=actions).launches
+    match = tiles(chain, HOPPER)
+    (launch,) = match.write(match.schedules()[0], "fred", actions).launches
     lines = launch.source.splitlines()
     inside = [line for line in lines if line.startswith("        ") and " = tl." in line and "arange" not in line]
     assert inside
@@ -226,7 +237,7 @@ def test_statements_say_what_they_do() -> None:
 @pytest.fixture(scope="module")
 def hopper() -> Binary:
     chain = attention(16, 1024, 1024, 64, "causal", dtype="f16")
-    (binary,) = compile_kernel(generate(chain, HOPPER))
+    (binary,) = compile_kernel(source(chain))
     return placed(binary, {"s": Place("/model/blocks.py", 41, "scores"), "o": Place("/model/blocks.py", 43)})
 
 
@@ -278,7 +289,7 @@ def test_other_architectures_assemble(architecture: str) -> None:
     }[architecture]
     rows = {"sm_80": "layer_norm", "sm_86": "softmax", "sm_89": "cross_entropy", "sm_90": "var"}[architecture]
     for chain in (attend, row_cases(512, 3000)[rows][0]):
-        for binary in compile_kernel(generate(chain, device)):
+        for binary in compile_kernel(source(chain, device)):
             # sm_90 without an ``a``, as all that runs on what comes after, too.
             assert re.findall(r"^\.target (\S+)", binary.ptx, re.M) == [architecture]
             assert ".version 8.0" in binary.ptx
@@ -290,27 +301,29 @@ def test_other_architectures_assemble(architecture: str) -> None:
 
 def test_schedules_can_be_enumerated() -> None:
     chain = attention(8, 1024, 1024, 128, dtype="f16")
-    found = schedules(chain, HOPPER)
+    match = tiles(chain, HOPPER)
+    found = match.schedules()
     assert len(found) == len(set(found)) > 50
-    assert generate(chain, HOPPER).schedule == found[0]
-    smaller = schedules(chain, DEVICES["sm_86"])
+    assert min(map(match.predict, found)) == match.predict(found[0])
+    assert all(match.read(schedule.to_json()) == schedule for schedule in (found[0], found[-1]))
+    smaller = tiles(chain, DEVICES["sm_86"]).schedules()
     assert max(s.block_stream * s.num_stages for s in smaller) < max(s.block_stream * s.num_stages for s in found)
 
 
 @pytest.mark.parametrize(
-    ("chain", "schedule", "reason"),
+    ("chain", "reason"),
     [
-        (attention(2, 64, 64, 16, dtype="f64"), None, "s is a matrix product in f64"),
+        (attention(2, 64, 64, 16, dtype="f64"), "s is a matrix product in f64"),
         (Chain((Axis("i", None), Axis("j", 4)), (Input("x", ("i", "j"), "f32"),),
-               (Floats().reduce("s", "i", "j", "add", Floats().x),), ("s",)), None, "sizes of i are only known"),
+               (Floats().reduce("s", "i", "j", "add", Floats().x),), ("s",)), "sizes of i are only known"),
         (Chain((Axis("i", 3), Axis("j", 4)), (Input("x", ("i", "j"), "f32"),),
-               (Floats().reduce("s", "i", "j", "add", Floats().op("lgamma", Floats().x)),), ("s",)), None,
+               (Floats().reduce("s", "i", "j", "add", Floats().op("lgamma", Floats().x)),), ("s",)),
          "no code for math.lgamma"),
     ],
 )  # fmt: skip
-def test_refusals_say_why(chain: Chain, schedule: None, reason: str) -> None:
+def test_refusals_say_why(chain: Chain, reason: str) -> None:
     with pytest.raises(UnsupportedError, match=reason):
-        generate(chain, HOPPER, schedule)
+        source(chain)
 
 
 def test_tanh_keeps_its_precision(tmp_path: Path) -> None:
@@ -322,7 +335,7 @@ def test_tanh_keeps_its_precision(tmp_path: Path) -> None:
         ("y",),
     )
     x = torch.stack([torch.full((512,), value) for value in (1e-6, 0.39, CAP / 100, -3.0)])
-    made = generate(chain, HOPPER)
+    made = source(chain)
     (got,) = interpreted(tmp_path, [(made, [x], torch.tanh)])
     exact = torch.tanh(x.double()).amax(-1)
     assert ((got.double() - exact).abs() <= 8 * exact.abs() * 2**-24).all()

@@ -12,17 +12,19 @@ import pytest
 import torch
 from cuda_stub import COMPILER, build, environment
 from fred_chains import attention, row_cases
+from test_cuda_kernels import tiles
 
 import covan_mlir
 from covan_mlir import CompileOptions
 from covan_mlir.fred.chain import Chain
-from covan_mlir.lowering.kernels.cpu.standalone import compile_text
-from covan_mlir.lowering.kernels.cuda import generator
-from covan_mlir.lowering.kernels.cuda.compile import Binary, available, compile_kernel
+from covan_mlir.lowering.kernels.cuda import target as cuda
+from covan_mlir.lowering.kernels.cuda.compile import available, compile_kernel
 from covan_mlir.lowering.kernels.cuda.device import DEVICES
-from covan_mlir.lowering.kernels.cuda.embed import program
-from covan_mlir.lowering.kernels.cuda.generate import generate
+from covan_mlir.lowering.kernels.cuda.kernel import Binary
 from covan_mlir.lowering.kernels.kernel import Refusal
+from covan_mlir.lowering.kernels.select import select
+from covan_mlir.lowering.kernels.standalone import compile_text, program
+from covan_mlir.lowering.targets.cuda import ARCHITECTURES, attribute
 
 pytestmark = [
     pytest.mark.skipif(not available(), reason="Triton is not installed (pip install covan-mlir[cuda])"),
@@ -42,7 +44,7 @@ for n, (shape, dtype) in enumerate(eval(sys.argv[2])):
     array = np.zeros(shape, dtype)
     array.reshape(-1).view(np.int32)[0] = n + 1
     inputs.append(rt.asdevicearray(config.device, array))
-result = rt.FunctionInvoker(context, config.device, module.lookup_function("main"))(*inputs)
+result = rt.FunctionInvoker(context, config.device, module.lookup_function("main_main"))(*inputs)
 print(np.asarray(result.to_host()).reshape(-1).view(np.int32)[0])
 """
 
@@ -67,10 +69,12 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def launched(stub: Path, folder: Path, chain: Chain) -> tuple[tuple[Binary, ...], list[list[str]], list[Launched], int]:
     """-> (what was compiled, lines of the log, launches, first int of the result)."""
-    kernel = generate(chain, DEVICES["sm_90a"])
-    binaries = compile_kernel(kernel)
+    match = tiles(chain, DEVICES["sm_90a"])
+    schedule = match.schedules()[0]
+    kernel = match.emit(schedule, "main", ())
+    binaries = compile_kernel(match.write(schedule, "main"))
     path, log = folder / "program.vmfb", folder / "log"
-    path.write_bytes(compile_text(program(kernel, binaries), target=()))
+    path.write_bytes(compile_text(program([kernel], attribute(ARCHITECTURES["sm_90a"])), target=()))
     shapes = [(operand.shape, {"f16": "float16", "f32": "float32"}[operand.dtype]) for operand in kernel.inputs]
     done = subprocess.run(
         [sys.executable, "-c", RUN, str(path), repr(shapes)],
@@ -147,7 +151,7 @@ def test_a_program_for_cuda_holds_the_kernels_of_its_chains() -> None:
 
 
 def test_without_triton_reductions_are_left_to_iree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generator, "available", lambda: False)
-    refusal = generator.cuda_generator("sm_80")(row_cases(4, 100)["softmax"][0], "k", ())
+    monkeypatch.setattr(cuda, "available", lambda: False)
+    refusal = select(row_cases(4, 100)["softmax"][0], "k", cuda.CudaTarget(DEVICES["sm_80"]))
     assert isinstance(refusal, Refusal)
     assert "pip install covan-mlir[cuda]" in refusal.reason

@@ -24,10 +24,12 @@ from covan_mlir.fred.interpret import interpret
 from covan_mlir.frontend.capture import capture
 from covan_mlir.frontend.importer import import_program
 from covan_mlir.lowering import torch_to_linalg
+from covan_mlir.lowering.kernels import fused
+from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.fused import Fusion
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.pipeline import State
-from covan_mlir.lowering.source_lines import Places
+from covan_mlir.machine.description import PRESETS
 from covan_mlir.passes.raising.axis_groups import AxisGroups
 from covan_mlir.passes.registry import parse_pipeline
 
@@ -313,16 +315,17 @@ def test_twins_share_a_kernel() -> None:
     assert exe.verify(), exe.verify()
 
 
-def test_what_is_refused_stays_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_refused_stays_as_it_was(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     module = linalg(Function(attention), (heads(), heads(), heads()))
     before = str(module)
     asked: list[Chain] = []
 
-    def refuse(chain: Chain, name: str, _places: Places) -> Refusal:
+    def refuse(chain: Chain, *_: object, **__: object) -> Refusal:
         asked.append(chain)
         return Refusal("not today")
 
-    fusion = Fusion(refuse)
+    monkeypatch.setattr(fused, "select", refuse)
+    fusion = Fusion(CpuTarget(PRESETS["avx2"]))
     state = State(module)
     with caplog.at_level(logging.INFO, "covan_mlir"):
         for step in fusion.steps():

@@ -25,8 +25,8 @@ from covan_mlir.fred.check import ClaimError, check
 from covan_mlir.fred.expression import Apply, Const, Expr, Read
 from covan_mlir.fred.forms import Fusion, Repair, Rolling, Update
 from covan_mlir.fred.fuse import fuse
-from covan_mlir.lowering.kernels.cpu.generate import generate
-from covan_mlir.lowering.kernels.kernel import Kernel
+from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.select import Choices, Selection, choices
 from covan_mlir.machine.description import PRESETS
 from covan_mlir.passes.registry import parse_pipeline
 
@@ -108,15 +108,20 @@ def test_a_form_that_was_cleaned_up_is_certified() -> None:
 def test_schedules_are_those_of_the_kernels(queries: int) -> None:
     plain, module = in_ir(attention(2, queries, 77, 24), f"{PASSES},fred-schedule{{machine=avx512}}")
     op = fred_op(module)
-    kernel = generate(plain, PRESETS["avx512"])
-    again = generate(plain, PRESETS["avx512"], fusion=read_fusion(op), name="fred")
-    assert isinstance(kernel, Kernel)
-    assert isinstance(again, Kernel)
-    assert again.text == kernel.text
+    written = []
+    for fusion in (None, read_fusion(op)):
+        choice = choices(plain, CpuTarget(PRESETS["avx512"]), fusion)
+        assert isinstance(choice, Choices)
+        candidate, schedule = choice.pick()
+        written.append(candidate.write(schedule, "fred"))
+    selection, again = written
+    assert isinstance(selection, Selection)
+    assert isinstance(again, Selection)
+    assert again.executable == selection.executable
     attribute = data(op.attributes["schedule"])
     assert attribute["shape"] == ("keys" if queries == 1 else "queries")
     for field in ("shape", "lane", "stream", "lanes", "vectors", "unroll", "block", "nontemporal"):
-        assert attribute[field] == getattr(kernel.schedule, field)
+        assert attribute[field] == selection.schedule[field]
 
 
 # What is false

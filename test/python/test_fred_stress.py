@@ -21,7 +21,7 @@ from covan_mlir.fred.interpret import interpret, sizes_of
 from covan_mlir.fred.run import run_fusion
 from covan_mlir.fred.scalars import Array, is_float
 from covan_mlir.fred.simplify import normalise
-from covan_mlir.lowering.kernels.cpu.standalone import Alone
+from covan_mlir.lowering.kernels.standalone import Standalone
 
 LENGTHS = (1, 15, 16, 17, 1023)
 NAMES = (
@@ -236,7 +236,7 @@ def test_hard_rows_in_generated_kernels(length: int) -> None:
     """Beside the rows one by one, the whole tensor: at most four times torch's own largest error in it."""
     hard = torch.from_numpy(rows(length, 3))
     cases = row_cases(len(hard), length)
-    alone = Alone([kernel(chain, name) for name, (chain, _) in cases.items()])
+    alone = Standalone([kernel(chain, name) for name, (chain, _) in cases.items()])
     for name, (chain, reference) in cases.items():
         rest = inputs_of(chain)[1:]
         read = flushed(hard)
@@ -253,7 +253,7 @@ def test_hard_masks_in_generated_kernels(length: int) -> None:
     chain = attention(2, 27, length, 16, "bias")
     q, k, v, bias = inputs_of(chain)
     bias[:] = torch.from_numpy(rows(length, 5))[: bias.shape[1]]
-    got, torchs = run(Alone([kernel(chain)]), "k", [q, k, v, bias]), plain_attention("bias", q, k, v, bias)
+    got, torchs = run(Standalone([kernel(chain)]), "k", [q, k, v, bias]), plain_attention("bias", q, k, v, bias)
     exact, moved = (plain_attention("bias", *wider([q, k, v]), x) for x in (bias.double(), half_a_unit(bias)))
     for head in range(2):
         for row in range(bias.shape[1]):

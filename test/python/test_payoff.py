@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from fred_chains import attention, row_cases
 
-from covan_mlir.lowering.kernels.cuda import generator
 from covan_mlir.lowering.kernels.cuda.compile import available
 from covan_mlir.lowering.kernels.cuda.device import DEVICES
+from covan_mlir.lowering.kernels.cuda.target import CudaTarget
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.reductions.profitability import LEAST, Rates, compiled, does_not_pay
+from covan_mlir.lowering.kernels.select import Selection, select
 
 PLAIN = Rates(bandwidth=1e9, instructions=1e12, reducing=1e12, dispatch=1e-6)
 
@@ -41,10 +42,10 @@ def test_few_rows_leave_most_of_a_gpu_idle() -> None:
 @pytest.mark.skipif(not available(), reason="Triton is not installed (pip install covan-mlir[cuda])")
 def test_what_pays_on_cuda() -> None:
     single, _ = row_cases(64, 100)["rms_norm"]
-    made = generator.cuda_generator("sm_80")(single, "fred_x", ())
+    target = CudaTarget(DEVICES["sm_80"])
+    made = select(single, "fred_x", target)
     assert isinstance(made, Refusal)
     assert "it does not pay" in made.reason
-    always = generator.cuda_generator("sm_80", always=True)(single, "fred_x", ())
-    assert isinstance(always, generator.Executables)
+    assert isinstance(select(single, "fred_x", target, always=True), Selection)
     attend = attention(2, 64, 64, 16, "causal", dtype="f16")
-    assert isinstance(generator.cuda_generator("sm_80")(attend, "fred_y", ()), generator.Executables)
+    assert isinstance(select(attend, "fred_y", target), Selection)

@@ -18,7 +18,7 @@ from test_cpu_kernels import array, inputs_of, kernel
 
 from covan_mlir import CompileOptions, compile_module
 from covan_mlir.fred.chain import Chain
-from covan_mlir.lowering.kernels.cpu.standalone import Alone, compile_text, program
+from covan_mlir.lowering.kernels.standalone import Standalone, compile_text, program
 from covan_mlir.machine.description import COMPILER_SHARE, PRESETS
 from covan_mlir.runtime import choice, team
 
@@ -56,7 +56,7 @@ CHAINS: dict[str, tuple[Chain, dict[str, object]]] = {
 def test_a_team_computes_what_workers_compute(threads: list[int]) -> None:
     kernels = [kernel(chain, name, **changes) for name, (chain, changes) in CHAINS.items()]
     code = compile_text(program(kernels))
-    drivers = {name: Alone(kernels, name, code) for name in ("local-task", team.DRIVER)}
+    drivers = {name: Standalone(kernels, name, code) for name in ("local-task", team.DRIVER)}
     for name, (chain, _) in CHAINS.items():
         inputs = [array(x) for x in inputs_of(chain)]
         threads.clear()
@@ -67,7 +67,7 @@ def test_a_team_computes_what_workers_compute(threads: list[int]) -> None:
 
 def test_threads_flush_denormals_as_the_caller_does(threads: list[int]) -> None:
     chain, _ = row_cases(64, 1000)["var"]
-    alone = Alone([kernel(chain)], team.DRIVER)
+    alone = Standalone([kernel(chain)], team.DRIVER)
     tiny = np.random.default_rng(0).normal(size=(64, 1000)).astype(np.float32) * np.float32(3e-20)
     assert not np.asarray(alone["k"](alone.buffer(tiny)).to_host()).any()  # 1e-39 without
     assert threads == [2]
@@ -75,7 +75,7 @@ def test_threads_flush_denormals_as_the_caller_does(threads: list[int]) -> None:
 
 def test_one_workgroup_needs_no_team(threads: list[int]) -> None:
     chain, _ = row_cases(2, 8)["softmax"]
-    alone = Alone([kernel(chain)], team.DRIVER)
+    alone = Standalone([kernel(chain)], team.DRIVER)
     rows = torch.randn(2, 8)
     got = np.asarray(alone["k"](alone.buffer(rows.numpy())).to_host())
     np.testing.assert_allclose(got, torch.softmax(rows, -1).numpy(), rtol=1e-6)

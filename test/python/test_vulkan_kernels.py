@@ -17,13 +17,15 @@ import covan_mlir
 from covan_mlir import CompileOptions
 from covan_mlir.fred.chain import Axis, Chain, Input
 from covan_mlir.fred.expression import Apply
-from covan_mlir.lowering.kernels.cpu.standalone import Alone
-from covan_mlir.lowering.kernels.kernel import Kernel, Refusal
+from covan_mlir.lowering.kernels.cpu.contraction import contraction
+from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.reductions.demote import demoted
-from covan_mlir.lowering.kernels.vulkan.device import device
-from covan_mlir.lowering.kernels.vulkan.generate import generate, iterations
-from covan_mlir.lowering.kernels.vulkan.generator import kernel as chosen
+from covan_mlir.lowering.kernels.select import Selection, select
+from covan_mlir.lowering.kernels.standalone import Standalone
+from covan_mlir.lowering.kernels.vulkan.device import Device, device
 from covan_mlir.lowering.kernels.vulkan.invocation import INVOCATIONS, MOST
+from covan_mlir.lowering.kernels.vulkan.limits import iterations_of_contractions, iterations_of_rows
+from covan_mlir.lowering.kernels.vulkan.target import VulkanTarget
 from covan_mlir.lowering.targets import parse
 from covan_mlir.runtime import devices, remote
 
@@ -35,14 +37,18 @@ NVIDIA = device(parse("vulkan:nvidia").devices)
 Reference = Callable[..., Tensor]
 
 
+def chosen(gpu: Device, always: bool, chain: Chain, name: str) -> Selection | Refusal:
+    return select(chain, name, VulkanTarget(gpu), always=always)
+
+
 def computed(cases: list[tuple[Chain, list[Tensor]]]) -> list[np.ndarray]:
     """The first output of each chain, of one program for all."""
     kernels = []
     for n, (chain, _) in enumerate(cases):
-        made = generate(chain, LAVAPIPE.invocation, name=f"k{n}")
-        assert isinstance(made, Kernel), made
-        kernels.append(made)
-    alone = Alone(kernels, "vulkan", target=parse("vulkan"))
+        made = chosen(LAVAPIPE, True, chain, f"k{n}")
+        assert isinstance(made, Selection), made
+        kernels.append(made.executable)
+    alone = Standalone(kernels, "vulkan", target=parse("vulkan"))
     found = []
     for n, ((_, inputs), made) in enumerate(zip(cases, kernels, strict=True)):
         result = alone[f"k{n}"](*(alone.buffer(array(x)) for x in inputs))
@@ -195,9 +201,14 @@ def test_sizes_that_are_known_at_run_time_only() -> None:
 
 def longest(made: Callable[[int], Chain]) -> Chain:
     """About the longest chain that lavapipe takes."""
-    few, many = (iterations(made(n)) or 0 for n in (64, 128))
+
+    def iterations(chain: Chain) -> int:
+        count = iterations_of_rows(chain) if chain.single_domain else iterations_of_contractions(contraction(chain))
+        return count or 0
+
+    few, many = (iterations(made(n)) for n in (64, 128))
     chain = made(64 + 64 * (LAVAPIPE.speed.iterations - few) // (many - few) - 1)
-    assert isinstance(chosen(LAVAPIPE, True, chain, "k"), Kernel)
+    assert isinstance(chosen(LAVAPIPE, True, chain, "k"), Selection)
     return chain
 
 
@@ -218,7 +229,7 @@ def test_loops_end_before_the_driver_ends_them() -> None:
     made = chosen(LAVAPIPE, True, row_cases(2, 40_000)["softmax"][0], "k")
     assert isinstance(made, Refusal)
     assert "leaves loops after 65535" in made.reason
-    assert isinstance(chosen(NVIDIA, True, row_cases(2, 40_000)["softmax"][0], "k"), Kernel)
+    assert isinstance(chosen(NVIDIA, True, row_cases(2, 40_000)["softmax"][0], "k"), Selection)
 
 
 def test_what_pays() -> None:
@@ -233,7 +244,7 @@ def test_what_pays() -> None:
     # What our code loses in matrix products is more than memory takes for the scores: 84 ms against 24, measured.
     slower = chosen(LAVAPIPE, False, attention(8, 256, 256, 64), "k")
     assert isinstance(slower, Refusal)
-    assert isinstance(chosen(NVIDIA, True, row_cases(4096, 4096)["softmax"][0], "k"), Kernel)
+    assert isinstance(chosen(NVIDIA, True, row_cases(4096, 4096)["softmax"][0], "k"), Selection)
 
 
 @pytest.mark.parametrize(

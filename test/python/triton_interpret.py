@@ -14,7 +14,7 @@ import torch
 from triton.language.extra import libdevice
 from triton.runtime import interpreter
 
-from covan_mlir.lowering.kernels.cuda.standalone import run
+from covan_mlir.lowering.kernels.cuda.run import run
 
 
 def _by_slices(self: Any, values: Any) -> Any:

@@ -14,6 +14,7 @@ import iree.compiler.ir as ir
 from iree.compiler.dialects import arith, memref, scf, vector
 
 from covan_mlir.lowering.kernels.kernel import Operand
+from covan_mlir.lowering.kernels.team import WORDS
 
 Value = Any
 """An ``ir.Value``; the bindings have no types that a checker could use."""
@@ -22,11 +23,8 @@ Size = Any
 """The size of an axis: an ``int``, or the index value that holds it at run time."""
 
 _CONTRACT = arith.FastMathFlags.contract
-WORDS = 3
-"""32-bit words that each dispatch of a kernel for a team of threads is given: an address, its low word first, and a
-number of threads."""
 MARK = "covan_team"
-"""An attribute of the functions of such kernels."""
+"""An attribute of the functions of kernels for a team of threads."""
 COMPUTE = {"f16": "f32", "bf16": "f32"}
 """Element types that are computed in another one than they are stored in."""
 

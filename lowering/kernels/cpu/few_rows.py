@@ -27,7 +27,7 @@ from covan_mlir.lowering.kernels.cpu.evaluator import (
     narrow,
 )
 from covan_mlir.lowering.kernels.cpu.merge import PART, part_dtype, part_name
-from covan_mlir.lowering.kernels.cpu.schedule import Schedule
+from covan_mlir.lowering.kernels.cpu.schedule import VectorSchedule
 from covan_mlir.lowering.kernels.cpu.tiles import padded
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.masks import Span
@@ -59,7 +59,9 @@ def sums(code: Code, op: str, vectors: Sequence[Value]) -> Value:
 class KeyWriter:
     """Writes the code of a workgroup: all rows that share their keys."""
 
-    def __init__(self, code: Code, fusion: Fusion, sizes: Mapping[str, Size], schedule: Schedule, found: Roles) -> None:
+    def __init__(
+        self, code: Code, fusion: Fusion, sizes: Mapping[str, Size], schedule: VectorSchedule, found: Roles
+    ) -> None:
         self.code, self.fusion, self.sizes, self.schedule, self.roles = code, fusion, sizes, schedule, found
         self.stream, self.wide = found.stream, found.wide
         length = sizes[self.stream]

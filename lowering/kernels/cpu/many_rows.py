@@ -24,7 +24,7 @@ from covan_mlir.lowering.kernels.cpu.evaluator import (
     inputs,
     narrow,
 )
-from covan_mlir.lowering.kernels.cpu.schedule import Schedule
+from covan_mlir.lowering.kernels.cpu.schedule import VectorSchedule
 from covan_mlir.lowering.kernels.cpu.staging import Staging
 from covan_mlir.lowering.kernels.cpu.tiles import Tile, padded
 from covan_mlir.lowering.kernels.errors import UnsupportedError
@@ -41,7 +41,9 @@ Known = list[dict[str, Result]]
 class QueryWriter:
     """Writes the code of a workgroup."""
 
-    def __init__(self, code: Code, fusion: Fusion, sizes: Mapping[str, Size], schedule: Schedule, found: Roles) -> None:
+    def __init__(
+        self, code: Code, fusion: Fusion, sizes: Mapping[str, Size], schedule: VectorSchedule, found: Roles
+    ) -> None:
         self.code, self.fusion, self.sizes, self.schedule, self.roles = code, fusion, sizes, schedule, found
         self.lane, self.stream, self.wide = schedule.lane, found.stream, found.wide
         self.vectors = schedule.vectors

@@ -10,7 +10,7 @@ from covan_mlir.fred.forms import Fusion, SplitK, State, Update
 from covan_mlir.lowering.kernels.cpu.accumulators import accumulated
 from covan_mlir.lowering.kernels.cpu.builder import Code, Size, Value
 from covan_mlir.lowering.kernels.cpu.evaluator import Evaluator, Lanes, Place, Result, Uniform, address, load, narrow
-from covan_mlir.lowering.kernels.cpu.schedule import Schedule
+from covan_mlir.lowering.kernels.cpu.schedule import VectorSchedule
 from covan_mlir.lowering.kernels.kernel import Operand
 from covan_mlir.lowering.kernels.reductions.roles import Roles
 
@@ -79,7 +79,7 @@ class MergeWriter:
         code: Code,
         fusion: Fusion,
         sizes: Mapping[str, Size],
-        schedule: Schedule,
+        schedule: VectorSchedule,
         found: Roles,
         split: SplitK,
     ) -> None:

@@ -27,7 +27,7 @@ from covan_mlir.lowering.kernels.cpu.evaluator import (
     load,
     narrow,
 )
-from covan_mlir.lowering.kernels.cpu.schedule import Schedule
+from covan_mlir.lowering.kernels.cpu.schedule import VectorSchedule
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps, cost
 
 SCRATCH = 1 << 12
@@ -66,7 +66,7 @@ class Row:
 class RowWriter:
     """Writes the code of a workgroup."""
 
-    def __init__(self, code: Code, chain: Chain, sizes: Mapping[str, Size], schedule: Schedule) -> None:
+    def __init__(self, code: Code, chain: Chain, sizes: Mapping[str, Size], schedule: VectorSchedule) -> None:
         self.code = code
         self.chain = chain
         self.sizes = sizes

@@ -6,8 +6,8 @@ of a function as OpenMP runtimes export it (``GOMP_parallel``; `covan_mlir.runti
 workgroup does its own share, on whatever thread it is. Otherwise the first workgroup has the team do the shares of all,
 and the others have nothing left to do: one program serves both.
 
-Beside it goes the number of threads that will come, to share by. Both live in globals of the program, which are 0 until
-somebody calls the program's function for them.
+Beside it goes the number of threads that will come, to share by. Where a program has both from:
+`covan_mlir.lowering.kernels.team`.
 
 IREE's code generation takes no calls of functions that are not known by name: its passes over call graphs fail. What is
 called here by name is a function of one instruction that jumps to the address, with the arguments as they are.
@@ -21,40 +21,10 @@ from typing import Any
 
 import iree.compiler.ir as ir
 
-from covan_mlir.lowering.kernels.cpu.builder import MARK, WORDS
+from covan_mlir.lowering.kernels.cpu.builder import MARK
 from covan_mlir.lowering.kernels.cpu.team_functions import ARCHITECTURES, Architecture, functions
-from covan_mlir.lowering.kernels.kernel import Kernel
+from covan_mlir.lowering.kernels.team import WORDS
 from covan_mlir.lowering.pipeline import State, Step
-from covan_mlir.runtime.team import SETTER
-
-ADDRESS = "covan_team_words"
-"""The program's function that gives the last operands of each dispatch: the words of the address, the threads."""
-
-
-DECLARATIONS = f"""
-  util.global private mutable @covan_team_address = 0 : i64
-  util.global private mutable @covan_team_threads = 0 : i32
-  func.func @{SETTER}(%address: i64, %threads: i32) {{
-    util.global.store %address, @covan_team_address : i64
-    util.global.store %threads, @covan_team_threads : i32
-    return
-  }}
-  func.func private @{ADDRESS}() -> (i32, i32, i32) {{
-    %threads = util.global.load @covan_team_threads : i32
-    %address = util.global.load @covan_team_address : i64
-    %bits = arith.constant 32 : i64
-    %shifted = arith.shrui %address, %bits : i64
-    %low = arith.trunci %address : i64 to i32
-    %high = arith.trunci %shifted : i64 to i32
-    return %low, %high, %threads : i32, i32, i32
-  }}
-"""
-"""What a program with such kernels has besides them."""
-
-
-def wanted(kernel: object) -> bool:
-    """Whether the dispatches of a kernel, for whatever target, are given an address."""
-    return isinstance(kernel, Kernel) and kernel.team
 
 
 def share(module: Any) -> None:

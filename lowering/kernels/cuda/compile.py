@@ -8,14 +8,13 @@ import re
 import subprocess
 import tempfile
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from covan_mlir.lowering.kernels.cuda.device import Device
-from covan_mlir.lowering.kernels.cuda.kernel import CudaKernel, Launch
+from covan_mlir.lowering.kernels.cuda.kernel import Binary, CudaKernel, Launch
 from covan_mlir.lowering.kernels.cuda.lines import flattened
-from covan_mlir.lowering.kernels.cuda.standalone import function
+from covan_mlir.lowering.kernels.cuda.run import function
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.targets.cuda import PTX
 
@@ -31,22 +30,6 @@ _lock = threading.Lock()
 
 class NoTritonError(ImportError):
     """Triton is not installed."""
-
-
-@dataclass(frozen=True)
-class Binary:
-    """A compiled launch.
-
-    Attributes:
-        ptx: text; its parameters are pointers to the operands, inputs first, and nothing else.
-        threads: of a program.
-        shared: bytes of dynamic shared memory of a program.
-    """
-
-    launch: Launch
-    ptx: str
-    threads: int
-    shared: int
 
 
 def available() -> bool:

@@ -1,12 +1,10 @@
-"""What code generation returns: launches, each of generated source."""
+"""A chain as launches, each of generated source, and what Triton compiles them to."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.cuda.device import Device
-from covan_mlir.lowering.kernels.cuda.schedule import Schedule
 from covan_mlir.lowering.kernels.kernel import Operand
 
 
@@ -38,21 +36,29 @@ class CudaKernel:
     """A chain as launches in order; what one writes and a later one reads is named by both.
 
     Attributes:
-        name: symbol of the kernel.
+        name: of the kernel; those of its launches begin with it.
         inputs: operands, in the order of the chain's inputs.
         outputs: results, in the order of the chain's outputs.
-        seconds: predicted time.
-        flops: floating-point operations of the contractions, those skipped by masks left out.
-        bytes: bytes of inputs and outputs.
     """
 
     name: str
     launches: tuple[Launch, ...]
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
-    chain: Chain
     device: Device
-    schedule: Schedule
-    seconds: float
-    flops: int
-    bytes: int
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A compiled launch.
+
+    Attributes:
+        ptx: text; its parameters are pointers to the operands, inputs first, and nothing else.
+        threads: of a program.
+        shared: bytes of dynamic shared memory of a program.
+    """
+
+    launch: Launch
+    ptx: str
+    threads: int
+    shared: int

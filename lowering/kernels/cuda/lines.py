@@ -6,12 +6,9 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from covan_mlir.lowering.kernels.cuda.kernel import Binary
 from covan_mlir.lowering.source_lines import Place, united
-
-if TYPE_CHECKING:
-    from covan_mlir.lowering.kernels.cuda.compile import Binary
 
 _CALL = re.compile(r"loc\(callsite\((#?\w+) at (#?\w+)\)\)")
 _LABEL = "$covan_action"

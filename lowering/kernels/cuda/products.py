@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from covan_mlir.fred.chain import Input, Map, Reduce
+from covan_mlir.fred.chain import Chain, Input, Map, Reduce
 from covan_mlir.fred.expression import Apply, Expr, Read
+from covan_mlir.lowering.kernels.cuda.layout import Layout
 from covan_mlir.lowering.kernels.cuda.operations import TYPES
-from covan_mlir.lowering.kernels.cuda.tiles import Tile, computed
+from covan_mlir.lowering.kernels.cuda.tiles import Block, Text, Tile, computed
 from covan_mlir.lowering.kernels.errors import UnsupportedError
-
-if TYPE_CHECKING:
-    from covan_mlir.lowering.kernels.cuda.expressions import Evaluator
+from covan_mlir.lowering.kernels.reductions.hoist import Names as Axes
 
 LEAST = 16
 """Positions that each dimension of a matrix instruction's operands has at least."""
+
+
+class Evaluator(Protocol):
+    """What computes the factors of a product; `covan_mlir.lowering.kernels.cuda.expressions.Evaluator` says more."""
+
+    text: Text
+    axes: Axes
+    blocks: list[Block]
+    fold: bool
+    precision: str
+
+    @property
+    def chain(self) -> Chain:
+        """The chain whose values are read."""
+
+    @property
+    def layout(self) -> Layout:
+        """Where its axes are."""
+
+    def tile(self, expr: Expr) -> Tile:
+        """The value of an expression."""
+
+    def valid(self, dim: str) -> str | None:
+        """Mask of the positions of a dimension that exist, if not all do."""
+
+    def is_weight(self, expr: Expr) -> bool:
+        """Whether a value is at most 1 or NaN."""
 
 
 def factors(evaluator: Evaluator, expr: Expr, side: frozenset[str]) -> list[Expr]:

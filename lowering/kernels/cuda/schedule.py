@@ -1,4 +1,4 @@
-"""Schedules: how a chain is laid out on a GPU. Data; `configs` enumerates those that fit, the likeliest first."""
+"""Schedules of tiles: how a chain is laid out on a GPU. Data; `configs` lists those that fit, the likeliest first."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Literal
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.cuda.device import Device
 from covan_mlir.lowering.kernels.cuda.layout import Roles, power_of_two
+from covan_mlir.lowering.kernels.template import Schedule
 from covan_mlir.machine.elements import bits
 
 Shape = Literal["whole", "loop"]
@@ -24,7 +25,7 @@ LEAST = 16
 
 
 @dataclass(frozen=True)
-class Schedule:
+class TileSchedule(Schedule):
     """A schedule.
 
     Attributes:
@@ -113,7 +114,7 @@ def problem(chain: Chain, roles: Roles, share: float = 1.0) -> Problem:
     )
 
 
-def shared_memory(task: Problem, schedule: Schedule) -> int:
+def shared_memory(task: Problem, schedule: TileSchedule) -> int:
     """Bytes of shared memory of a program, about: operands of matrix instructions, buffered."""
     if not task.products or schedule.block_rows < LEAST:
         return 4 * schedule.num_warps * 32
@@ -124,7 +125,7 @@ def shared_memory(task: Problem, schedule: Schedule) -> int:
     return streamed * (stages + (words > 1)) + schedule.block_rows * task.depth * task.bytes + weights
 
 
-def registers(task: Problem, device: Device, schedule: Schedule) -> float:
+def registers(task: Problem, device: Device, schedule: TileSchedule) -> float:
     """Registers of a thread that tiles take, about."""
     threads = 32 * schedule.num_warps
     if not task.products:
@@ -142,7 +143,7 @@ def registers(task: Problem, device: Device, schedule: Schedule) -> float:
     return held / threads
 
 
-def seconds(task: Problem, device: Device, schedule: Schedule) -> float:
+def seconds(task: Problem, device: Device, schedule: TileSchedule) -> float:
     """Predicted time: the longest of products, exponentials and what moves, as far as programs fill the device."""
     sizes = task.chain.known_sizes
     moved: float = sum(
@@ -202,7 +203,7 @@ def _sweeps(task: Problem) -> int:
     return sum(bool(stage.axes) for stage in task.roles.stages)
 
 
-def legal(task: Problem, device: Device, schedule: Schedule) -> bool:
+def legal(task: Problem, device: Device, schedule: TileSchedule) -> bool:
     """Whether a schedule fits the device."""
     most = min(255, device.architecture.registers // (32 * schedule.num_warps)) - (87 if task.products else 28)
     return (
@@ -213,18 +214,18 @@ def legal(task: Problem, device: Device, schedule: Schedule) -> bool:
     )
 
 
-def configs(task: Problem, device: Device) -> list[Schedule]:
+def configs(task: Problem, device: Device) -> list[TileSchedule]:
     """Every schedule that fits, by predicted time."""
     found = [made for made in _candidates(task, device) if legal(task, device, made)]
     return sorted(found, key=lambda made: seconds(task, device, made))
 
 
-def _candidates(task: Problem, device: Device) -> Iterator[Schedule]:
+def _candidates(task: Problem, device: Device) -> Iterator[TileSchedule]:
     if not task.products:
         yield from _rows(task, device)
         return
     halves = task.bytes == 2
-    base = Schedule("loop", (), 1, 16, fold=halves, backwards=task.share < 1)
+    base = TileSchedule("loop", (), 1, 16, fold=halves, backwards=task.share < 1)
     sizes = task.chain.known_sizes
     parts = _parts(task, device)
     if task.shared_rows <= 2:
@@ -258,7 +259,7 @@ def _parts(task: Problem, device: Device) -> list[int]:
     return [1, *(n for n in (2, 4, 8, 16, 32, 64, 128) if n <= most)]
 
 
-def _rows(task: Problem, device: Device) -> Iterator[Schedule]:
+def _rows(task: Problem, device: Device) -> Iterator[TileSchedule]:
     sizes = task.chain.known_sizes
     widest = max(task.chain.inputs, key=lambda v: len(v.axes))
     strided = widest.axes[-1] not in task.roles.stream
@@ -273,4 +274,4 @@ def _rows(task: Problem, device: Device) -> Iterator[Schedule]:
                 continue
             shape: Shape = "whole" if block == whole and whole <= MAX_WHOLE else "loop"
             for count in _parts(task, device) if shape == "loop" else [1]:
-                yield Schedule(shape, task.roles.rows, tile, block, 1, count, warps, 2 if shape == "loop" else 1)
+                yield TileSchedule(shape, task.roles.rows, tile, block, 1, count, warps, 2 if shape == "loop" else 1)

@@ -14,7 +14,7 @@ from covan_mlir.lowering.kernels.cuda.kernel import Launch
 from covan_mlir.lowering.kernels.cuda.layout import Layout, Roles, made_dim, power_of_two
 from covan_mlir.lowering.kernels.cuda.operations import HELPERS, NEUTRAL, literal
 from covan_mlir.lowering.kernels.cuda.ranges import Span
-from covan_mlir.lowering.kernels.cuda.schedule import LEAST, Schedule
+from covan_mlir.lowering.kernels.cuda.schedule import LEAST, TileSchedule
 from covan_mlir.lowering.kernels.cuda.tiles import Block, Names, Text, Tile, computed
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Operand
@@ -54,7 +54,7 @@ class Function:
         name: str,
         chain: Chain,
         layout: Layout,
-        schedule: Schedule,
+        schedule: TileSchedule,
         read: tuple[Operand, ...],
         stored: tuple[Operand, ...],
         extra: Mapping[str, tuple[str, ...]],
@@ -268,7 +268,7 @@ class Writer:
         name: str,
         fusion: Fusion,
         found: Roles,
-        schedule: Schedule,
+        schedule: TileSchedule,
         sizes: dict[str, int],
         actions: Mapping[str, str],
     ) -> None:

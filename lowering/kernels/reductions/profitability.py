@@ -36,14 +36,14 @@ class Rates:
     units: int = 1
 
 
-def does_not_pay(chain: Chain, rates: Rates, seconds: float, dispatches: int = 1) -> str | None:
+def does_not_pay(chain: Chain, rates: Rates, seconds: float) -> str | None:
     """Why a kernel is not worth it, or None: with nominal sizes, where they are known at run time only.
 
     Args:
-        seconds: that the kernel is predicted to take, besides what its dispatches take.
+        seconds: that the kernel is predicted to take, besides what a dispatch takes.
     """
     chain = chain.nominal
-    own = rates.dispatch * dispatches + seconds
+    own = rates.dispatch + seconds
     theirs = compiled(chain, rates)
     if theirs - own >= LEAST:
         return None

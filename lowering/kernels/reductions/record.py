@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
 
 from msgspec.structs import replace
 
@@ -11,21 +10,22 @@ from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Stage
 from covan_mlir.fred.formulas import line, sweep_lines, text
 from covan_mlir.fred.fuse import known
-from covan_mlir.lowering.kernels.cuda.generator import Executables
-from covan_mlir.lowering.kernels.kernel import Kernel, Refusal
+from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
+from covan_mlir.lowering.kernels.select import Selection
 from covan_mlir.provenance.fusion import FusionRecord, Sweep
 
 _AGAIN = "the rows are in cache: sweeping them again costs less than repairs do"
 
 
-def record(what: str, ids: Iterable[int], chain: Chain, kernel: Kernel | Executables | Refusal) -> FusionRecord:
+def record(what: str, ids: Iterable[int], chain: Chain, kernel: Selection | Refusal) -> FusionRecord:
     """The record of a chain for which there is a kernel, or a reason why there is none."""
     made = FusionRecord(what, tuple(ids), chain=tuple(map(line, chain.steps)))
     if isinstance(kernel, Refusal):
         made = replace(made, reason=kernel.reason)
     else:
-        made = replace(made, kernel=kernel.name, seconds=kernel.seconds, schedule=asdict(kernel.schedule))
+        name, seconds = kernel.executable.name, kernel.cost.seconds
+        made = replace(made, kernel=name, seconds=seconds, schedule=kernel.schedule)
     if made.kernel and chain.single_domain:
         return replace(made, sweeps=_rows(chain))
     fusion = known(chain)

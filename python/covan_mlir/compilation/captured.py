@@ -102,6 +102,7 @@ def _compiled(
         sizes=imported.signature.size_names,
         fuse=options.fuse_reductions,
         extra=options.extra_steps,
+        extensions=options.extensions,
         functions=functions(captured.program.graph),
         attached=has_own(captured.program.graph),
     )

@@ -39,6 +39,8 @@ class CompileOptions:
         extra_steps: the user's own steps of the compiler, ``("torch-to-linalg", "/path/to/steps.py:function")``: the
             function is called after the step of that name, in the compiler's process; see
             `covan_mlir.lowering.extra_steps`.
+        extensions: Python files of the user's own that the compiler's process runs before it compiles: they define
+            passes, or register templates that write kernels (docs/extending.md).
         attach: operators of the user's own on tensors of the model: ``{"features.3.conv": fn}``, by action name or id,
             module path or source line; a torch function or module of one tensor, an `MlirFunction`, or an `Attachment`
             that says more, or several of these (docs/attaching.md).
@@ -53,6 +55,7 @@ class CompileOptions:
     trace: Trace = "phases"
     fuse_reductions: bool | Literal["always"] = True
     extra_steps: tuple[tuple[str, str], ...] = ()
+    extensions: tuple[str, ...] = ()
     attach: Attach = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -64,6 +67,10 @@ class CompileOptions:
         if isinstance(steps, str) or any(isinstance(pair, str) or len(pair) != 2 for pair in self.extra_steps):
             raise TypeError("extra_steps is a tuple of pairs: extra_steps=(('torch-to-linalg', 'steps.py:function'),)")
         object.__setattr__(self, "extra_steps", tuple((after, _absolute(what)) for after, what in self.extra_steps))
+        files: object = self.extensions  # as above
+        if isinstance(files, str):
+            raise TypeError("extensions is a tuple of files, not one string: write extensions=('template.py',)")
+        object.__setattr__(self, "extensions", tuple(os.path.abspath(path) for path in self.extensions))
         if self.frontend not in ("auto", "linalg", "torch"):
             raise ValueError(f"frontend is 'auto', 'linalg' or 'torch', not {self.frontend!r}")
         if self.external_weight_bytes < 0:

@@ -16,8 +16,8 @@
 
 // SECOND: lanes = 4 : i64
 
-// LIST: 0: {{[0-9.eE+-]+}} s shape=rows lane=j
-// LIST: 1: {{[0-9.eE+-]+}} s shape=rows lane=j
+// LIST: 0: {{[0-9.eE+-]+}} s rows: shape=rows lane=j
+// LIST: 1: {{[0-9.eE+-]+}} s rows: shape=rows lane=j
 
 // FUSED: "fred.fused"
 // FUSED: schedule = {ahead = {{true|false}}, block = 7

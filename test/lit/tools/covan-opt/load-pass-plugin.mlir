@@ -24,7 +24,7 @@
 // LIST-NEXT: count: int
 // LIST-NEXT: names: tuple of str
 
-// NOT-PYTHON: covan-opt: error: cannot load passes from '{{.*}}.mlir': not a Python file
+// NOT-PYTHON: covan-opt: error: cannot load '{{.*}}.mlir': not a Python file
 module {
 func.func @f() {
   return

@@ -11,16 +11,16 @@ import numpy as np
 from iree.compiler.api import Session
 
 from covan_mlir.lowering import iree_phases
-from covan_mlir.lowering.kernels.cpu import team as shared
-from covan_mlir.lowering.kernels.cpu.builder import WORDS
-from covan_mlir.lowering.kernels.kernel import Kernel, Operand
+from covan_mlir.lowering.kernels import team as shared
+from covan_mlir.lowering.kernels.cpu.team import AFTER, share
+from covan_mlir.lowering.kernels.kernel import Executable, Operand
 from covan_mlir.lowering.targets import Target, parse
 from covan_mlir.runtime import team
 
 _ALIAS = re.compile(r"^#(\w+) = ", re.M)
 
 
-def program(kernels: Sequence[Kernel], devices: str = "") -> str:
+def program(kernels: Sequence[Executable], devices: str = "") -> str:
     """A module with one function per kernel, called as the kernel is, that only dispatches it.
 
     Args:
@@ -39,21 +39,21 @@ def program(kernels: Sequence[Kernel], devices: str = "") -> str:
     return "".join(aliases) + f"module @alone{attributes} {{\n" + "".join(bodies) + "}\n"
 
 
-def _call(kernel: Kernel) -> str:
+def _call(kernel: Executable) -> str:
     values = {operand.name: f"%a{n}" for n, operand in enumerate(kernel.inputs)}
     arguments = ", ".join(f"{values[operand.name]}: {operand.tensor}" for operand in kernel.inputs)
     lines = []
-    for axis in kernel.extents:
+    for axis in kernel.sizes:
         operand = next(operand for operand in kernel.inputs if axis in operand.extents)
         dimension = [n for n, size in enumerate(operand.shape) if size < 0][operand.extents.index(axis)]
         lines.append(f"    %c_{axis} = arith.constant {dimension} : index\n")
         lines.append(f"    %n_{axis} = tensor.dim {values[operand.name]}, %c_{axis} : {operand.tensor}\n")
         lines.append(f"    %i_{axis} = arith.index_castui %n_{axis} : index to i32\n")
-    workload = f"[{', '.join(f'%n_{axis}' for axis in kernel.extents)}]" if kernel.extents else ""
-    numbers = [f"%i_{a}" for a in kernel.extents]
+    workload = f"[{', '.join(f'%n_{axis}' for axis in kernel.sizes)}]" if kernel.sizes else ""
+    numbers = [f"%i_{a}" for a in kernel.sizes]
     if kernel.team:
         lines.append(f"    %team:3 = func.call @{shared.ADDRESS}() : () -> (i32, i32, i32)\n")
-        numbers += [f"%team#{n}" for n in range(WORDS)]
+        numbers += [f"%team#{n}" for n in range(shared.WORDS)]
     for n, step in enumerate(kernel.dispatches):
         count = len(step.outputs)
         names = ", ".join([*(values[operand.name] for operand in step.inputs), *numbers])
@@ -88,14 +88,14 @@ def compile_text(text: str, extra: Sequence[str] = (), target: Sequence[str] | N
     session.set_flags(*(parse("cpu").compiler_flags(double=True) if target is None else target), *extra)
     with session.context, ir.Location.unknown():
         module = ir.Module.parse(text)
-    phase = shared.AFTER.removeprefix("iree:")
+    phase = AFTER.removeprefix("iree:")
     iree_phases.execute(session, module, "start", phase)
     with session.context, ir.Location.unknown():
-        shared.share(module)
+        share(module)
     return iree_phases.execute(session, module, phase, "end")
 
 
-class Alone:
+class Standalone:
     """Kernels, loaded; a call takes and gives device buffers.
 
     Args:
@@ -106,7 +106,7 @@ class Alone:
 
     def __init__(
         self,
-        kernels: Sequence[Kernel],
+        kernels: Sequence[Executable],
         driver: str = "local-task",
         code: bytes | None = None,
         target: Target | None = None,

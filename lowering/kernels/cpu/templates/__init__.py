@@ -1,0 +1,1 @@
+"""Templates for CPUs: each file registers one."""

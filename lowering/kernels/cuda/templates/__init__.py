@@ -1,0 +1,1 @@
+"""Templates for CUDA: each file registers one."""

@@ -1,0 +1,182 @@
+"""Which kernel computes a chain on a target: of all templates that take it, the one that is predicted to be fastest."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.forms import Fusion
+from covan_mlir.lowering.kernels import registry
+from covan_mlir.lowering.kernels.errors import UnsupportedError
+from covan_mlir.lowering.kernels.kernel import Executable, Refusal
+from covan_mlir.lowering.kernels.overrides import IllegalError, changes
+from covan_mlir.lowering.kernels.reductions.operands import refused
+from covan_mlir.lowering.kernels.reductions.profitability import does_not_pay
+from covan_mlir.lowering.kernels.target import KernelTarget
+from covan_mlir.lowering.kernels.template import Cost, IllegalScheduleError, Match, Schedule, Template
+from covan_mlir.lowering.source_lines import Places
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The kernel that computes a chain.
+
+    Attributes:
+        template: name of the template that wrote it.
+        schedule: of that template, as JSON.
+        cost: what the template predicts.
+    """
+
+    executable: Executable
+    template: str
+    schedule: Mapping[str, Any]
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A template that takes a chain on a target.
+
+    Attributes:
+        first: the schedule that the template likes best.
+        seconds: its predicted time.
+    """
+
+    template: Template[Any, Any]
+    match: Match[Any]
+    first: Schedule
+    seconds: float
+
+    def write(self, schedule: Schedule, name: str, lines: Places = ()) -> Selection | Refusal:
+        """The kernel with a schedule, or why there is none."""
+        try:
+            executable = self.match.emit(schedule, name, lines)
+            if isinstance(executable, Refusal):
+                return executable
+            return Selection(executable, self.template.name, schedule.to_json(), self.match.cost(schedule))
+        except Exception as error:
+            return _failed(error)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The templates that take a chain on a target, the one that is predicted to be fastest first."""
+
+    target: KernelTarget
+    candidates: tuple[Candidate, ...]
+
+    def schedules(self) -> Iterator[tuple[Candidate, Schedule]]:
+        """All legal schedules, template by template; the first one is what `select` tries first."""
+        for candidate in self.candidates:
+            for schedule in candidate.match.schedules():
+                yield candidate, schedule
+
+    def pick(self, number: int = 0, override: Mapping[str, str] | None = None) -> tuple[Candidate, Schedule]:
+        """The schedule of this number, changed in the fields that are overridden.
+
+        Raises:
+            IllegalError: there are fewer schedules, or the target cannot hold the changed one.
+        """
+        legal = list(self.schedules())
+        if not 0 <= number < len(legal):
+            raise IllegalError(f"there are {len(legal)} legal schedules, numbered from 0; {number} is none of them")
+        candidate, schedule = legal[number]
+        if not override:
+            return candidate, schedule
+        row = schedule.to_json()
+        try:
+            return candidate, candidate.match.read({**row, **changes(row, override, "a schedule")})
+        except IllegalScheduleError as error:
+            changed = ", ".join(f"{key}={value}" for key, value in override.items())
+            raise IllegalError(f"{changed} is not legal on {self.target.name} (list=true lists what is)") from error
+
+
+def choices(chain: Chain, target: KernelTarget, fusion: Fusion | None = None) -> Choices | Refusal:
+    """The templates that take a chain, or why there is none.
+
+    Args:
+        fusion: its fused form, if that is known already.
+    """
+    if (reason := refused(chain)) is not None:
+        return Refusal(reason)
+    candidates: list[Candidate] = []
+    refusals: dict[str, Refusal] = {}
+    # Of equals, the template that was registered last is taken: it is the more special one.
+    for template in reversed(registry.templates(target.kind, "rows" if chain.single_domain else "contractions")):
+        candidate = _candidate(template, chain, target, fusion)
+        if isinstance(candidate, Refusal):
+            refusals[template.name] = candidate
+        else:
+            candidates.append(candidate)
+    if candidates:
+        return Choices(target, tuple(sorted(candidates, key=lambda candidate: candidate.seconds)))
+    return _united(refusals) if refusals else Refusal(f"there is no template for {target.kind}")
+
+
+def _candidate(
+    template: Template[Any, Any], chain: Chain, target: KernelTarget, fusion: Fusion | None
+) -> Candidate | Refusal:
+    try:
+        match = template.match(chain, target, fusion)
+        if isinstance(match, Refusal):
+            return match
+        first = next(iter(match.schedules()))
+        return Candidate(template, match, first, match.predict(first))
+    except Exception as error:
+        return _failed(error)
+
+
+def _failed(error: Exception) -> Refusal:
+    """Why a template gave nothing. A program can do without its kernel, and must not fail for it."""
+    if isinstance(error, UnsupportedError):
+        return Refusal(str(error))
+    log.warning("code generation failed", exc_info=error)
+    return Refusal(f"code generation failed: {error!r}")
+
+
+def _united(refusals: Mapping[str, Refusal]) -> Refusal:
+    """One refusal for those of all templates; what they say of chains that they are not for tells nothing."""
+    told = {name: r.reason for name, r in refusals.items() if r.suits} or {n: r.reason for n, r in refusals.items()}
+    if len(set(told.values())) == 1:
+        return Refusal(next(iter(told.values())))
+    return Refusal("; ".join(f"{name}: {reason}" for name, reason in sorted(told.items())))
+
+
+def select(
+    chain: Chain, name: str, target: KernelTarget, *, always: bool = False, lines: Places = ()
+) -> Selection | Refusal:
+    """The kernel of a chain under a name, or why there is none. What was selected is remembered.
+
+    Args:
+        always: also where it is not predicted to pay.
+        lines: of the user's source, by step of the chain, for the line tables of targets that have them.
+    """
+    if (reason := target.unable()) is not None:
+        return Refusal(reason)
+    return _selected(chain, name, target, always, lines, registry.version())
+
+
+@lru_cache(256)
+def _selected(
+    chain: Chain, name: str, target: KernelTarget, always: bool, lines: Places, version: int
+) -> Selection | Refusal:
+    found = choices(chain, target)
+    if isinstance(found, Refusal):
+        return found
+    if not always and (reason := does_not_pay(chain, target.rates(chain), found.candidates[0].seconds)):
+        return Refusal(reason)
+    refusals: dict[str, Refusal] = {}
+    for candidate in found.candidates:
+        for schedule in islice(candidate.match.schedules(), candidate.template.tries):
+            selection = candidate.write(schedule, name, lines)
+            if isinstance(selection, Selection):
+                return selection
+            refusals.setdefault(candidate.template.name, selection)
+    return _united(refusals)

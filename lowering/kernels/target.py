@@ -1,0 +1,32 @@
+"""What a target is for those who write kernels for it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from covan_mlir.fred.chain import Chain
+from covan_mlir.lowering.kernels.reductions.profitability import Rates
+
+
+class KernelTarget(ABC):
+    """A device to write kernels for. Hashable: what was chosen for it is remembered.
+
+    Attributes:
+        kind: whose templates write its kernels: ``cpu``, ``cuda``, ``vulkan``.
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Of the device, for messages."""
+
+    @abstractmethod
+    def rates(self, chain: Chain) -> Rates:
+        """What the compiler's own code for a chain reaches, which a kernel is weighed against."""
+
+    def unable(self) -> str | None:
+        """Why no kernel at all can be made for it here, or None."""
+        return None

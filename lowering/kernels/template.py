@@ -1,0 +1,125 @@
+"""The contract of templates: what writes kernels of one loop nest for the chains that have it.
+
+A template is asked whether it takes a chain on a target. If so, it gives a `Match`, which lists the schedules that the
+target can hold, predicts the time of each, and writes the kernel of one. `covan_mlir.lowering.kernels.registry` holds
+the templates, `covan_mlir.lowering.kernels.select` chooses among them.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.forms import Fusion
+from covan_mlir.lowering.kernels.kernel import Executable, Refusal
+from covan_mlir.lowering.kernels.overrides import IllegalError
+from covan_mlir.lowering.kernels.target import KernelTarget
+from covan_mlir.lowering.source_lines import Places
+
+ChainKind = Literal["rows", "contractions"]
+"""Whether all reductions of a chain run over the same axes, or some are contractions under others."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a kernel is laid out: data of a template, opaque to all others."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        row: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return row
+
+
+class IllegalScheduleError(IllegalError):
+    """The target cannot hold a schedule."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a kernel costs, as its template predicts.
+
+    Attributes:
+        flops: floating-point operations of the contractions, those skipped by masks left out.
+        bytes: of inputs and outputs.
+        elements: that its steps compute, with nominal sizes where they are known at run time only.
+    """
+
+    seconds: float
+    flops: int = 0
+    bytes: int = 0
+    elements: int = 0
+
+
+S = TypeVar("S", bound=Schedule)
+T = TypeVar("T", bound=KernelTarget)
+
+
+class Match(ABC, Generic[S]):
+    """A chain that a template takes, on a target."""
+
+    @abstractmethod
+    def schedules(self) -> Iterable[S]:
+        """Every legal schedule, the one that is predicted to be best first. There is at least one."""
+
+    @abstractmethod
+    def predict(self, schedule: S) -> float:
+        """Seconds that the kernel takes, besides what its dispatches take."""
+
+    @abstractmethod
+    def emit(self, schedule: S, name: str, lines: Places) -> Executable | Refusal:
+        """The kernel.
+
+        Args:
+            name: of the executable; symbols of its dispatches begin with it.
+            lines: of the user's source, by step of the chain, for code that has line tables.
+
+        Raises:
+            UnsupportedError: there is no code for something; counts as a refusal.
+        """
+
+    def cost(self, schedule: S) -> Cost:
+        """What the kernel costs, for records and reports."""
+        return Cost(self.predict(schedule))
+
+    def read(self, row: Mapping[str, Any]) -> S:
+        """The schedule that `Schedule.to_json` wrote.
+
+        Raises:
+            IllegalScheduleError: it is none that is legal here.
+        """
+        for schedule in self.schedules():
+            if schedule.to_json() == row:
+                return schedule
+        raise IllegalScheduleError(f"the target cannot hold the schedule {json.dumps(row)}")
+
+
+class Template(ABC, Generic[T, S]):
+    """Writes kernels of one loop nest.
+
+    Attributes:
+        name: unlike that of the other templates for the target.
+        target: kind of the target that it writes for: ``cpu``, ``cuda``, ``vulkan``.
+        chains: kinds of chains that it is asked about.
+        tries: schedules that are tried, best first, where code cannot be written for one after all.
+    """
+
+    name: ClassVar[str]
+    target: ClassVar[str]
+    chains: ClassVar[tuple[ChainKind, ...]] = ("rows", "contractions")
+    tries: ClassVar[int] = 1
+
+    @abstractmethod
+    def match(self, chain: Chain, target: T, fusion: Fusion | None = None) -> Match[S] | Refusal:
+        """Whether it takes a chain on a target.
+
+        Args:
+            chain: one that is not refused for all (`covan_mlir.lowering.kernels.reductions.operands.refused`).
+            fusion: its fused form, if that is known already.
+
+        Raises:
+            UnsupportedError: it does not; counts as a refusal.
+        """

@@ -1,0 +1,1 @@
+"""Templates for Vulkan: each file registers one."""
