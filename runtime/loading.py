@@ -1,4 +1,4 @@
-"""A compiled model from a ``.covan`` file. Needs numpy and the IREE runtime only."""
+"""A compiled model from a ``.covan`` file. Needs numpy, msgspec and the IREE runtime only."""
 
 from __future__ import annotations
 

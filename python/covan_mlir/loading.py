@@ -1,4 +1,4 @@
-"""`load`: an executable from a ``.covan`` file. Needs numpy and the IREE runtime only."""
+"""`load`: an executable from a ``.covan`` file. Needs numpy, msgspec and the IREE runtime only."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ from hypothesis import HealthCheck, settings
 from covan_mlir.artifacts import archive, artifact
 from covan_mlir.artifacts.artifact import Blob, Contents
 from covan_mlir.artifacts.pytree import LEAF, Tree
-from covan_mlir.artifacts.signature import Leaf, Signature, State
+from covan_mlir.artifacts.schema import MutatedBuffer
+from covan_mlir.artifacts.signature import Leaf, Signature
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import ArtifactError
 from covan_mlir.fred.certificate import Certificate, Proof
@@ -105,7 +106,7 @@ def contents(**changes: Any) -> Contents:
         out_tree=LEAF,
         inputs=(Leaf("tensor", "float32", (2, "s0"), name="x"),),
         outputs=(Leaf("tensor", "float32", (2, "2*s0 + 1")),),
-        states=(State("running_mean", "float32", (3,)),),
+        states=(MutatedBuffer("running_mean", "float32", (3,)),),
         results=(("state", 0), ("output", 0)),
         parameters=("x",),
         symbols={"s0": (2, None)},

@@ -34,7 +34,7 @@ from covan_mlir.profiling.run import divided, profile_of
 from covan_mlir.profiling.views import OUTSIDE
 from covan_mlir.provenance.model import Action, Frame, Part, Site
 from covan_mlir.runtime import devices, profile_events
-from covan_mlir.runtime.profile_events import Call, Command, Dispatch, Submission
+from covan_mlir.runtime.profile_events import Call, Command, Submission, TimedDispatch
 from covan_mlir.tools import cli
 
 BY: tuple[By, ...] = ("line", "module", "site")
@@ -276,7 +276,7 @@ def lineage(sites: Sequence[tuple[str, tuple[int, ...]]], commands: Any = None) 
 def call(*kernels: str, start: int = 0, length: int = 100) -> Call:
     """One command buffer whose kernels follow each other, 10 ns each."""
     commands = tuple(Command("dispatch", kernel) for kernel in kernels)
-    dispatches = tuple(Dispatch(i, kernel, start + 10 * i, 10) for i, kernel in enumerate(kernels))
+    dispatches = tuple(TimedDispatch(i, kernel, start + 10 * i, 10) for i, kernel in enumerate(kernels))
     return Call(start, length, (Submission(commands, dispatches),))
 
 
@@ -353,7 +353,7 @@ def test_devices_that_record_no_commands() -> None:
     for row in found:
         row["command_index"] = 0xFFFFFFFF
     (one, _) = profile_events.calls(map(json.dumps, found), 3)
-    assert one.submissions == (Submission((Command("dispatch", "k"),), (Dispatch(0, "k", 5, 20),), whole=False),)
+    assert one.submissions == (Submission((Command("dispatch", "k"),), (TimedDispatch(0, "k", 5, 20),), whole=False),)
     it = lineage([("k", (0, 1))], [[None, 0, None]])
     assert join(it, [one]) == [[Event(0, 5, 20)]]
     with pytest.raises(ProfileError, match="k ran"):
@@ -391,7 +391,7 @@ def rows(count: int) -> list[dict[str, Any]]:
 
 def test_events_of_a_recording() -> None:
     found = profile_events.calls(map(json.dumps, rows(4)), 4)
-    one = Submission((Command("dispatch", "k"),), (Dispatch(0, "k", 105, 20),))
+    one = Submission((Command("dispatch", "k"),), (TimedDispatch(0, "k", 105, 20),))
     assert found[1] == Call(100, 100, (one,))
     assert len(found) == 3
 

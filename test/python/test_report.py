@@ -218,7 +218,9 @@ def test_saved_comparisons_colour_by_what_is_allowed(
     for text, why in (
         (json.dumps({"rows": [{**rows[0], "action": "conv"}]}), "no aten.linear.default that is called 'conv'"),
         ('{"rows": [1]}', "is no comparison"),
-        ("[", "it is not JSON"),
+        ('{"rows": [{}]}', "`$.rows[0]`"),
+        ("[", "got `array`"),
+        ("{", "it is not JSON"),
     ):
         (tmp_path / "c.json").write_text(text)
         assert cli.main(asked) == 1
@@ -457,7 +459,7 @@ def test_colours_and_themes(page: Any) -> None:
 
 def test_errors_that_are_allowed_are_cold(chromium: Any, tmp_path: Path) -> None:
     whole = small("/m.py")
-    rows = [saved.Row(whole.actions[i], "agrees", saved.Measured(value)) for i, value in enumerate((0.001, 0.01, 1.0))]
+    rows = [saved.ComparedAction(whole.actions[i], "agrees", saved.Excess(value)) for i, value in enumerate((0.001, 0.01, 1.0))]
     report.write(tmp_path / "out.html", whole, comparison=saved.SavedComparison(tuple(rows)))
     show(chromium, tmp_path / "out.html")
     shown = [

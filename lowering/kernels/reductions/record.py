@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Stage

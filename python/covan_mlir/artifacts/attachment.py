@@ -6,13 +6,15 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from covan_mlir.provenance.model import Action, LineageData
+from covan_mlir.typed_json import JsonObject, Natural, Number, Sha256
 
 Mode = Literal["tap", "replace"]
 Way = Literal["at hand", "in place", "split", "recompute"]
+Outcome = Literal["dispatched", "view", "merged"]
 TAG = "attached"
 """The tag of the actions of attached operators."""
 FOLDER = "attached"
@@ -85,8 +87,7 @@ def plain_name(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(JsonObject, frozen=True):
     """A way of having the tensor, and what it is estimated to cost beside the program without attachment.
 
     Attributes:
@@ -100,13 +101,12 @@ class Access:
     """
 
     way: Way
-    bytes: float
-    flops: float
-    seconds: float
+    bytes: Number
+    flops: Number
+    seconds: Number
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(JsonObject, frozen=True):
     """What an attachment costs, by the cost model: an estimate.
 
     Attributes:
@@ -122,9 +122,9 @@ class Cost:
     places: tuple[Access, ...]
     before: tuple[str, ...]
     after: tuple[str, ...]
-    bytes: float
-    flops: float
-    seconds: float
+    bytes: Number
+    flops: Number
+    seconds: Number
 
     def __str__(self) -> str:
         kernels = f"{', '.join(self.before) or 'no site'} -> {', '.join(self.after) or 'no site'}"
@@ -135,8 +135,7 @@ class Cost:
         )
 
 
-@dataclass(frozen=True)
-class Attached:
+class Attached(JsonObject, frozen=True):
     """An attached operator of a compiled program.
 
     Attributes:
@@ -161,29 +160,17 @@ class Attached:
     actions: tuple[str, ...]
     again: tuple[str, ...]
     types: tuple[str, ...]
-    sites: tuple[int, ...]
-    fate: str
+    sites: tuple[Natural, ...]
+    fate: Outcome
     source: str
-    constants: Mapping[str, str]
-    sha256: str
+    constants: Mapping[str, Sha256]
+    sha256: Sha256
     cost: Cost
 
     @property
     def module(self) -> str:
         """Module path of its actions in the lineage."""
         return f"{FOLDER}.{plain_name(self.name)}"
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @staticmethod
-    def from_json(row: Mapping[str, Any]) -> Attached:
-        """Of a checked row (`covan_mlir.artifacts.schema`)."""
-        cost = row["cost"]
-        places = tuple(Access(**place) for place in cost["places"])
-        lists = {key: tuple(cost[key]) for key in ("before", "after")}
-        own = {key: tuple(row[key]) for key in ("actions", "again", "types", "sites")}
-        return Attached(**{**row, **own, "cost": Cost(**{**cost, **lists, "places": places})})
 
 
 def digest(it: Attached, lineage: LineageData) -> str:

@@ -6,7 +6,9 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from covan_mlir.artifacts.attachment import TAG, Attach, Attached, Cost, attachments, digest
+from msgspec import structs
+
+from covan_mlir.artifacts.attachment import TAG, Attach, Attached, Cost, Outcome, attachments, digest
 from covan_mlir.attaching import locate, place
 from covan_mlir.attaching.insert import Goal, Inserted, Insertion, insert
 from covan_mlir.attaching.place import AccessPlanner, ChosenAccess
@@ -237,11 +239,11 @@ def records(it: Plan, without: LineageData, lineage: LineageData) -> tuple[Attac
             sha256="",
             cost=cost,
         )
-        attached.append(replace(record, sha256=digest(record, lineage)))
+        attached.append(structs.replace(record, sha256=digest(record, lineage)))
     return tuple(attached)
 
 
-def _fate(goal: Goal, inserted: Inserted, lineage: LineageData) -> str:
+def _fate(goal: Goal, inserted: Inserted, lineage: LineageData) -> Outcome:
     """What became of the operator as a whole: all of it that the tensor's values reach has to be there."""
     name = goal.attachment.name
     kinds: set[str] = set()

@@ -15,7 +15,7 @@ from torch.fx import Node
 
 from covan_mlir.artifacts.attachment import Attach
 from covan_mlir.comparing.bisect import Answer, first_wrong, shortest_failing
-from covan_mlir.comparing.comparison import Comparison, Result, Row, Status, Suspicion
+from covan_mlir.comparing.comparison import Comparison, Result, Row, Suspicion
 from covan_mlir.comparing.eager import Eager, Judged
 from covan_mlir.comparing.measure import Tolerance
 from covan_mlir.comparing.probe import ProbeError, Prober, same_sites
@@ -24,6 +24,7 @@ from covan_mlir.comparing.source import captured_of
 from covan_mlir.compilation.origin import Origin
 from covan_mlir.frontend.actions import source_actions
 from covan_mlir.provenance.model import Action, Site
+from covan_mlir.reporting.comparison_json import Status
 from covan_mlir.runtime.compiled import CompiledModel
 
 log = logging.getLogger(__name__)

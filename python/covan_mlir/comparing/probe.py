@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from covan_mlir.comparing.running import Result, RunError, run
+from covan_mlir.comparing.running import ReturnedTensor, RunError, run
 from covan_mlir.comparing.taps import tapped
 from covan_mlir.compilation.captured import compile_captured
 from covan_mlir.compilation.options import CompileOptions
@@ -37,7 +37,7 @@ class Observation:
     """
 
     values: Mapping[str, Callable[[], torch.Tensor]]
-    outputs: list[Result | None]
+    outputs: list[ReturnedTensor | None]
     lineage: LineageData
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
-
 from covan_mlir.fred.obligation import Result
+from covan_mlir.typed_json import Amount, JsonObject
 
 
-@dataclass(frozen=True)
-class Proof:
+class Proof(JsonObject, frozen=True):
     """What became of one obligation.
 
     Attributes:
@@ -26,7 +22,7 @@ class Proof:
     provers: tuple[str, ...]
     result: Result
     counterexample: str
-    seconds: float
+    seconds: Amount
 
     def __str__(self) -> str:
         lines = [f"  {self.title}", f"    {self.obligation}"]
@@ -37,8 +33,7 @@ class Proof:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class Certificate:
+class Certificate(JsonObject, frozen=True):
     """A claim and the proofs of all that it rests on."""
 
     claim: str
@@ -57,21 +52,6 @@ class Certificate:
 
     def __str__(self) -> str:
         return "\n".join([f"{self.claim}: {self.result}", *map(str, self.proofs)])
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Certificate:
-        """The inverse of `to_json`."""
-        proofs = []
-        for proof in data["proofs"]:
-            fields: dict[str, Any] = {
-                key: tuple(value) if isinstance(value, list) else value for key, value in proof.items()
-            }
-            proofs.append(Proof(**fields))
-        return cls(data["claim"], tuple(proofs))
 
 
 class NoCertificateError(ValueError):

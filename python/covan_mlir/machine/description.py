@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from covan_mlir.machine.elements import bits
+from covan_mlir.typed_json import JsonObject
 
 Count = Annotated[int, Meta(ge=1)]
 Size = Annotated[int, Meta(ge=0)]
@@ -19,8 +20,7 @@ COMPILER_SHARE = 0.6
 GFLOP/s on one core of a Zen 5, of 1024^3 at 150 of 234 on two cores of a Zen 4."""
 
 
-@dataclass(frozen=True)
-class Ceilings:
+class Ceilings(JsonObject, frozen=True):
     """Ceilings of a roofline (Williams, Waterman and Patterson 2009).
 
     Attributes:
@@ -29,8 +29,8 @@ class Ceilings:
         threads: that run at once.
     """
 
-    flops: float
-    bandwidth: float
+    flops: Rate
+    bandwidth: Rate
     threads: int
 
     def seconds(self, flops: float, moved: float) -> float:

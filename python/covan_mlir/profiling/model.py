@@ -19,6 +19,7 @@ from covan_mlir.machine.description import Ceilings
 from covan_mlir.profiling.costs import Costs
 from covan_mlir.profiling.join import Event
 from covan_mlir.provenance.model import LineageData, Site
+from covan_mlir.typed_json import JsonObject
 
 By = Literal["line", "module", "site"]
 
@@ -26,8 +27,7 @@ By = Literal["line", "module", "site"]
 _BALANCE = 10.0
 
 
-@dataclass(frozen=True)
-class Statistics:
+class Statistics(JsonObject, frozen=True):
     """Nanoseconds per call: of all calls the least, median and 90th percentile; of the middle half the mean."""
 
     mean: float
@@ -36,8 +36,7 @@ class Statistics:
     p90: float
 
 
-@dataclass(frozen=True)
-class Roofline:
+class Roofline(JsonObject, frozen=True):
     """How a site stands to the machine's ceilings.
 
     Attributes:
