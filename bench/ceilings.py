@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from covan_mlir.lowering.kernels.cpu.builder import Code, Value
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
 from covan_mlir.lowering.kernels.cpu.functions import fma
 from covan_mlir.lowering.kernels.cpu.schedule import Schedule
 from covan_mlir.lowering.kernels.cpu.standalone import Alone
@@ -28,7 +28,7 @@ def _kernel(name: str, text: str, groups: int, size: int) -> Kernel:
 def _multiply_add(machine: Machine) -> Kernel:
     lanes = machine.lanes("f32")
     size = machine.cores * lanes
-    code = Code("fma", [Operand("x", (size,), "f32")], [Operand("y", (size,), "f32")], lanes)
+    code = KernelBuilder("fma", [Operand("x", (size,), "f32")], [Operand("y", (size,), "f32")], lanes)
 
     def body() -> None:
         at = code.mul(code.workgroup, lanes)
@@ -50,7 +50,7 @@ def _multiply_add(machine: Machine) -> Kernel:
 
 def _copy(machine: Machine, size: int) -> Kernel:
     lanes, groups = machine.lanes("f32"), machine.cores * 8
-    code = Code("copy", [Operand("x", (size,), "f32")], [Operand("y", (size,), "f32")], lanes)
+    code = KernelBuilder("copy", [Operand("x", (size,), "f32")], [Operand("y", (size,), "f32")], lanes)
 
     def body() -> None:
         start = code.mul(code.workgroup, size // groups)

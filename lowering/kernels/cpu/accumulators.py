@@ -8,7 +8,7 @@ from functools import partial
 
 from covan_mlir.fred.chain import Reduce
 from covan_mlir.lowering.kernels.cpu import functions
-from covan_mlir.lowering.kernels.cpu.builder import Code, Value, computed
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value, computed
 
 _FLOAT = {
     "add": ("addf", 0.0),
@@ -36,7 +36,7 @@ def combining(step: Reduce) -> tuple[str, float | int]:
 Combining = Callable[[Value, Value], Value]
 
 
-def across(code: Code, combine: Combining, values: Sequence[Value]) -> list[Value]:
+def across(code: KernelBuilder, combine: Combining, values: Sequence[Value]) -> list[Value]:
     """All lanes of each vector combined, by halves; of two vectors that are left, each takes half of the lanes."""
     rest, half, where = list(values), code.lanes // 2, [0] * len(values)
     lanes = range(code.lanes)
@@ -64,14 +64,14 @@ def tree(combine: Combining, values: Sequence[Value]) -> Value:
     return rest[0]
 
 
-class Total:
+class Accumulators:
     """A reduction under way: partial results, and for floats' extrema what remembers a NaN.
 
     An extremum that passes NaN on takes four instructions of which each waits for the one before. The hardware's own
     takes one and may drop NaN; two vectors together are asked for it by one comparison.
     """
 
-    def __init__(self, code: Code, step: Reduce, copies: int) -> None:
+    def __init__(self, code: KernelBuilder, step: Reduce, copies: int) -> None:
         self.code, self.step, self.copies = code, step, copies
         self.op, self.neutral = combining(step)
         self.kind = accumulated(step.dtype)

@@ -126,7 +126,7 @@ def joined(first: str, second: str) -> str:
         return str(module.operation.get_asm(large_elements_limit=1 << 30))
 
 
-class Code:
+class KernelBuilder:
     """The function of one kernel, being written.
 
     Attributes:

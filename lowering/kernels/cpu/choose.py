@@ -12,7 +12,7 @@ from covan_mlir.fred.fuse import fuse
 from covan_mlir.lowering.kernels.cpu.generate import refused
 from covan_mlir.lowering.kernels.cpu.schedule import Schedule, legal_schedules, predict
 from covan_mlir.lowering.kernels.errors import UnsupportedError
-from covan_mlir.lowering.kernels.reductions.roles import Roles, roles
+from covan_mlir.lowering.kernels.reductions.roles import LoopRoles, roles
 from covan_mlir.machine.description import PRESETS, Machine, host
 
 
@@ -32,7 +32,7 @@ class Choice:
 
     chain: Chain
     machine: Machine
-    found: Roles | None
+    found: LoopRoles | None
 
     @property
     def schedules(self) -> Iterator[Schedule]:

@@ -16,7 +16,7 @@ from iree.compiler.dialects import arith
 from covan_mlir.fred.chain import Chain, Map, Reduce
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, reads, substitute
 from covan_mlir.lowering.kernels.cpu import functions
-from covan_mlir.lowering.kernels.cpu.builder import Code, Size, Value, computed, storage
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value, computed, storage
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
@@ -53,7 +53,7 @@ Result = Uniform | Lanes | Ramp
 
 
 @dataclass(frozen=True)
-class Place:
+class Position:
     """Where a vector is.
 
     Attributes:
@@ -70,13 +70,13 @@ class Place:
     made: dict[Expr, Result] = field(default_factory=dict, compare=False)
 
 
-Source = Callable[[Place], Result]
+Source = Callable[[Position], Result]
 
 
-def load(code: Code, memory: Value, dtype: str, axes: tuple[str, ...], sizes: Mapping[str, Size]) -> Source:
+def load(code: KernelBuilder, memory: Value, dtype: str, axes: tuple[str, ...], sizes: Mapping[str, Size]) -> Source:
     """Reads a tensor in memory: a vector where the lane axis is its last, a gather where it is another one."""
 
-    def run(place: Place) -> Result:
+    def run(place: Position) -> Result:
         at, step = address(code, axes, sizes, place)
         if isinstance(step, int) and step == 0:
             return Uniform(widen(code, code.scalar(memory, at), dtype))
@@ -88,7 +88,9 @@ def load(code: Code, memory: Value, dtype: str, axes: tuple[str, ...], sizes: Ma
     return run
 
 
-def address(code: Code, axes: tuple[str, ...], sizes: Mapping[str, Size], place: Place) -> tuple[Value, Size]:
+def address(
+    code: KernelBuilder, axes: tuple[str, ...], sizes: Mapping[str, Size], place: Position
+) -> tuple[Value, Size]:
     """-> (offset of the first lane's element, distance of the lanes: 0 where the tensor has no lane axis)."""
     stride: Size = 1
     distance: Size = 0
@@ -101,7 +103,7 @@ def address(code: Code, axes: tuple[str, ...], sizes: Mapping[str, Size], place:
     return code.add(*terms), distance
 
 
-def widen(code: Code, value: Value, dtype: str) -> Value:
+def widen(code: KernelBuilder, value: Value, dtype: str) -> Value:
     """A loaded value in the type that it is computed in."""
     if dtype == "i1":
         return arith.cmpi(arith.CmpIPredicate.ne, value, code.like(0, value))
@@ -112,7 +114,7 @@ def widen(code: Code, value: Value, dtype: str) -> Value:
     return value
 
 
-def narrow(code: Code, value: Value, dtype: str) -> Value:
+def narrow(code: KernelBuilder, value: Value, dtype: str) -> Value:
     """A computed value in the type that it is stored in."""
     if dtype == "i1":
         return code.cast("extui", value, storage(dtype))
@@ -123,7 +125,7 @@ def narrow(code: Code, value: Value, dtype: str) -> Value:
     return value
 
 
-class Evaluator:
+class VectorEvaluator:
     """Turns expressions into code.
 
     Args:
@@ -131,13 +133,13 @@ class Evaluator:
         chain: its maps are computed where they are read, unless they have a source.
     """
 
-    def __init__(self, code: Code, chain: Chain, sources: Mapping[str, Source]) -> None:
+    def __init__(self, code: KernelBuilder, chain: Chain, sources: Mapping[str, Source]) -> None:
         self.code = code
         self.chain = chain
         self.sources = dict(sources)
         self.aliases: Mapping[str, Expr] = {}  # names that stand for expressions, where these matter
 
-    def vector(self, expr: Expr, place: Place) -> Value:
+    def vector(self, expr: Expr, place: Position) -> Value:
         """The expression as a vector."""
         return self.lanes(self.run(expr, place))
 
@@ -148,20 +150,20 @@ class Evaluator:
             return self.code.op("addi", self.code.broadcast(value.base), self.code.iota(value.step, kind))
         return self.code.broadcast(value.value)
 
-    def scalar(self, expr: Expr, place: Place) -> Value:
+    def scalar(self, expr: Expr, place: Position) -> Value:
         """An expression that does not depend on the lane."""
         result = self.run(expr, place)
         if not isinstance(result, Uniform):
             raise UnsupportedError("a value per row depends on the position in the row")
         return result.value
 
-    def run(self, expr: Expr, place: Place) -> Result:
+    def run(self, expr: Expr, place: Position) -> Result:
         """The expression at a place."""
         if expr not in place.made:
             place.made[expr] = self._run(expr, place)
         return place.made[expr]
 
-    def _run(self, expr: Expr, place: Place) -> Result:
+    def _run(self, expr: Expr, place: Position) -> Result:
         code = self.code
         match expr:
             case Const(value, dtype):
@@ -191,7 +193,7 @@ class Evaluator:
                 return self._apply(expr, place)
         raise UnsupportedError(f"no code for {expr}")
 
-    def _apply(self, expr: Apply, place: Place) -> Result:
+    def _apply(self, expr: Apply, place: Position) -> Result:
         dialect, _, op = expr.op.partition(".")
         op, _, predicate = op.partition(":")
         args = [self.run(arg, place) for arg in expr.args]
@@ -332,6 +334,6 @@ class Evaluator:
         return expr
 
 
-def inputs(code: Code, chain: Chain, sizes: Mapping[str, Size]) -> dict[str, Source]:
+def inputs(code: KernelBuilder, chain: Chain, sizes: Mapping[str, Size]) -> dict[str, Source]:
     """Sources of a chain's inputs."""
     return {value.name: load(code, code.memory[value.name], value.dtype, value.axes, sizes) for value in chain.inputs}

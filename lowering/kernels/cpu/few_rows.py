@@ -15,13 +15,13 @@ from covan_mlir.fred.chain import Map, Reduce
 from covan_mlir.fred.expression import Read
 from covan_mlir.fred.forms import Fusion, Update
 from covan_mlir.lowering.kernels.cpu.accumulators import accumulated, across, combining
-from covan_mlir.lowering.kernels.cpu.builder import Code, Size, Value, computed
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value, computed
 from covan_mlir.lowering.kernels.cpu.evaluator import (
-    Evaluator,
     Lanes,
-    Place,
+    Position,
     Result,
     Uniform,
+    VectorEvaluator,
     address,
     inputs,
     narrow,
@@ -32,7 +32,7 @@ from covan_mlir.lowering.kernels.cpu.tiles import padded
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.masks import Span
 from covan_mlir.lowering.kernels.reductions.plan import Pass, counted, plan, row_steps
-from covan_mlir.lowering.kernels.reductions.roles import Roles
+from covan_mlir.lowering.kernels.reductions.roles import LoopRoles
 from covan_mlir.machine.elements import bits
 
 LINE = 64
@@ -41,7 +41,7 @@ Known = list[dict[str, Result]]
 """What is known of the rows, per row."""
 
 
-def sums(code: Code, op: str, vectors: Sequence[Value]) -> Value:
+def sums(code: KernelBuilder, op: str, vectors: Sequence[Value]) -> Value:
     """A vector whose lane n holds all lanes of the n-th vector combined."""
     lanes = code.lanes
     rest, size = list(vectors), 1
@@ -56,24 +56,26 @@ def sums(code: Code, op: str, vectors: Sequence[Value]) -> Value:
     return rest[0]
 
 
-class KeyWriter:
+class FewRowsWriter:
     """Writes the code of a workgroup: all rows that share their keys."""
 
-    def __init__(self, code: Code, fusion: Fusion, sizes: Mapping[str, Size], schedule: Schedule, found: Roles) -> None:
+    def __init__(
+        self, code: KernelBuilder, fusion: Fusion, sizes: Mapping[str, Size], schedule: Schedule, found: LoopRoles
+    ) -> None:
         self.code, self.fusion, self.sizes, self.schedule, self.roles = code, fusion, sizes, schedule, found
-        self.stream, self.wide = found.stream, found.wide
+        self.stream, self.wide = found.reduction_axis, found.feature_axis
         length = sizes[self.stream]
         self.block = padded(schedule.block, code.lanes)
         self.block = min(self.block, padded(length, code.lanes)) if isinstance(length, int) else self.block
         self.plan = plan(fusion, found, found.free)
-        self.evaluator = Evaluator(code, fusion.chain, inputs(code, fusion.chain, sizes))
+        self.evaluator = VectorEvaluator(code, fusion.chain, inputs(code, fusion.chain, sizes))
         self.evaluator.aliases = self.plan.elements
         self.batch = tuple(axis for axis in found.rows if axis not in found.free)
         self.dtype = computed(found.rolling.state[0].dtype)
         self.span = Span(fusion, found, sizes, code.lanes)
         self.rows = list(product(*(range(sizes[axis]) for axis in found.free)))
-        self.states = [state for state in found.rolling.state if found.wide not in state.axes]
-        self.wide_states = [state for state in found.rolling.state if found.wide in state.axes]
+        self.states = [state for state in found.rolling.state if found.feature_axis not in state.axes]
+        self.wide_states = [state for state in found.rolling.state if found.feature_axis in state.axes]
 
     def workgroups(self, sizes: Mapping[str, Size]) -> Size:
         """Workgroups, one per position of the axes that rows do not share keys along, and part of the loop; of sizes
@@ -126,8 +128,8 @@ class KeyWriter:
 
     def _place(
         self, r: int, lane: str | None, given: Mapping[str, Result], valid: Value | None = None, **index: Value
-    ) -> Place:
-        return Place({**self.position, **self._row(r), **index}, lane, valid, given)
+    ) -> Position:
+        return Position({**self.position, **self._row(r), **index}, lane, valid, given)
 
     def _at(self, r: int, row: Value) -> Value:
         return self.code.add(row, r * self.block)

@@ -8,18 +8,18 @@ from math import prod
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.fred.fuse import fuse
-from covan_mlir.lowering.kernels.cpu.builder import Code, joined
-from covan_mlir.lowering.kernels.cpu.few_rows import KeyWriter
-from covan_mlir.lowering.kernels.cpu.many_rows import QueryWriter
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, joined
+from covan_mlir.lowering.kernels.cpu.few_rows import FewRowsWriter
+from covan_mlir.lowering.kernels.cpu.many_rows import ManyRowsWriter
 from covan_mlir.lowering.kernels.cpu.merge import MergeWriter, part_operands, read_after
-from covan_mlir.lowering.kernels.cpu.rows import RowWriter
+from covan_mlir.lowering.kernels.cpu.rows import RowsWriter
 from covan_mlir.lowering.kernels.cpu.schedule import Schedule, contractions, predict, stack
 from covan_mlir.lowering.kernels.cpu.schedule import rows as rows_template
 from covan_mlir.lowering.kernels.cpu.team_functions import ARCHITECTURES
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Dispatch, Kernel, Operand, Refusal
-from covan_mlir.lowering.kernels.reductions.redundant_precision import without_twins
-from covan_mlir.lowering.kernels.reductions.roles import Roles, roles
+from covan_mlir.lowering.kernels.reductions.redundant_precision import without_redundant_precision
+from covan_mlir.lowering.kernels.reductions.roles import LoopRoles, roles
 from covan_mlir.machine.description import Machine
 from covan_mlir.machine.elements import bits
 
@@ -57,7 +57,7 @@ def generate(
     *,
     fusion: Fusion | None = None,
     name: str = "fred",
-    made: type[Code] = Code,
+    made: type[KernelBuilder] = KernelBuilder,
 ) -> Kernel | Refusal:
     """Code for a chain.
 
@@ -74,14 +74,14 @@ def generate(
     typical = chain.nominal
     sizes = typical.known_sizes
     inputs, outputs = operands(chain)
-    team = made is Code and machine.architecture in ARCHITECTURES
+    team = made is KernelBuilder and machine.architecture in ARCHITECTURES
     several: tuple[Dispatch, ...] = ()
     try:
         if chain.single_domain:
-            chain, typical = without_twins(chain), without_twins(typical)
+            chain, typical = without_redundant_precision(chain), without_redundant_precision(typical)
             schedule = schedule or rows_template(typical, machine)
             code = made(name, inputs, outputs, schedule.lanes, unknown, team=team)
-            rows = RowWriter(code, chain, {**sizes, **code.extents}, schedule)
+            rows = RowsWriter(code, chain, {**sizes, **code.extents}, schedule)
             text = code.write(rows.write, lambda found: rows.workgroups({**sizes, **found}))
             workgroups = 0 if unknown else rows.workgroups(sizes)
             flops = 0
@@ -95,8 +95,8 @@ def generate(
             code = made(name, inputs, left or outputs, schedule.lanes, unknown, team=team)
             if (needed := stack(fusion.chain.nominal, machine, schedule, found)) > machine.stack:
                 return Refusal(f"its tiles take {needed} bytes of stack, of which there are {machine.stack}")
-            shape = KeyWriter if schedule.shape == "keys" else QueryWriter
-            writer: KeyWriter | QueryWriter = shape(code, fusion, {**sizes, **code.extents}, schedule, found)
+            shape = FewRowsWriter if schedule.shape == "keys" else ManyRowsWriter
+            writer: FewRowsWriter | ManyRowsWriter = shape(code, fusion, {**sizes, **code.extents}, schedule, found)
             text = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))
             workgroups = 0 if unknown else writer.workgroups(sizes)
             if left:
@@ -116,10 +116,10 @@ def generate(
     return Kernel(name, text, groups, inputs, outputs, chain, schedule, seconds, flops, moved, several, unknown, team)
 
 
-def _not_laid_out(chain: Chain, found: Roles, schedule: Schedule) -> str | None:
+def _not_laid_out(chain: Chain, found: LoopRoles, schedule: Schedule) -> str | None:
     """Why code with contractions cannot be written: its tiles and loops are of sizes that are known beforehand."""
     needed = {axis for step in found.inner for axis in step.over}
-    needed |= {found.wide} if found.wide else set()
+    needed |= {found.feature_axis} if found.feature_axis else set()
     needed |= {*found.free} if schedule.shape == "keys" else set()
     unknown = [axis for axis in chain.extents if axis in needed]
     return f"the sizes of {', '.join(unknown)} are only known at run time" if unknown else None
@@ -132,8 +132,8 @@ def _merged(
     fusion: Fusion,
     sizes: Mapping[str, int],
     schedule: Schedule,
-    found: Roles,
-    made: type[Code],
+    found: LoopRoles,
+    made: type[KernelBuilder],
     team: bool,
 ) -> tuple[str, tuple[Dispatch, ...]]:
     """The module with a second executable that merges what the first one leaves -> (text, both dispatches)."""

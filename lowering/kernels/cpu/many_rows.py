@@ -13,43 +13,45 @@ from covan_mlir.fred.chain import Reduce
 from covan_mlir.fred.expression import Apply, Expr, Read, reads
 from covan_mlir.fred.forms import Fusion, Update
 from covan_mlir.lowering.kernels.cpu.accumulators import accumulated, combining
-from covan_mlir.lowering.kernels.cpu.builder import Code, Size, Value, computed
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value, computed
 from covan_mlir.lowering.kernels.cpu.evaluator import (
-    Evaluator,
     Lanes,
-    Place,
+    Position,
     Result,
     Uniform,
+    VectorEvaluator,
     address,
     inputs,
     narrow,
 )
 from covan_mlir.lowering.kernels.cpu.schedule import Schedule
 from covan_mlir.lowering.kernels.cpu.staging import Staging
-from covan_mlir.lowering.kernels.cpu.tiles import Tile, padded
+from covan_mlir.lowering.kernels.cpu.tiles import ScratchTile, padded
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.hoist import Parts
 from covan_mlir.lowering.kernels.reductions.masks import Span
 from covan_mlir.lowering.kernels.reductions.plan import Pass, counted, plan, row_steps, transposed
-from covan_mlir.lowering.kernels.reductions.roles import Roles
+from covan_mlir.lowering.kernels.reductions.roles import LoopRoles
 
 Reader = Callable[[Value, Value, Value | None], Value]
 Known = list[dict[str, Result]]
 """What is known of the rows, per vector of them."""
 
 
-class QueryWriter:
+class ManyRowsWriter:
     """Writes the code of a workgroup."""
 
-    def __init__(self, code: Code, fusion: Fusion, sizes: Mapping[str, Size], schedule: Schedule, found: Roles) -> None:
+    def __init__(
+        self, code: KernelBuilder, fusion: Fusion, sizes: Mapping[str, Size], schedule: Schedule, found: LoopRoles
+    ) -> None:
         self.code, self.fusion, self.sizes, self.schedule, self.roles = code, fusion, sizes, schedule, found
-        self.lane, self.stream, self.wide = schedule.lane, found.stream, found.wide
+        self.lane, self.stream, self.wide = schedule.lane, found.reduction_axis, found.feature_axis
         self.vectors = schedule.vectors
         length = sizes[self.stream]
         self.block = schedule.block // schedule.unroll * schedule.unroll
         self.block = min(self.block, length) if isinstance(length, int) else self.block
         self.plan = plan(fusion, found, [self.lane])
-        self.evaluator = Evaluator(code, fusion.chain, inputs(code, fusion.chain, sizes))
+        self.evaluator = VectorEvaluator(code, fusion.chain, inputs(code, fusion.chain, sizes))
         self.evaluator.aliases = self.plan.elements
         self.batch = tuple(axis for axis in found.rows if axis != self.lane)
         self.dtype = computed(found.rolling.state[0].dtype)
@@ -118,18 +120,18 @@ class QueryWriter:
     def _tiles(self) -> None:
         code, lanes = self.code, self.code.lanes
         rows = padded(self.block, lanes)
-        self.stored = {name: Tile.make(code, rows, self.vectors, self.dtype) for name in self.plan.elements}
+        self.stored = {name: ScratchTile.make(code, rows, self.vectors, self.dtype) for name in self.plan.elements}
         self.inputs = {
-            value.name: Tile.make(code, rows, self.vectors, self._tile_dtype(value.dtype))
+            value.name: ScratchTile.make(code, rows, self.vectors, self._tile_dtype(value.dtype))
             for value in transposed(self.plan, self.lane)
         }
-        self.parts: dict[str, Tile] = {}
+        self.parts: dict[str, ScratchTile] = {}
         free = [name for name in self.plan.elements if not self.plan.read_by_wide(name)]
         for number, step in enumerate(self.plan.passes):
             for name in step.parts:
                 spare = next((n for n in free if self.plan.last_read(n) <= number), None)
                 if spare is None:
-                    self.parts[name] = Tile.make(code, rows, self.vectors, self.dtype)
+                    self.parts[name] = ScratchTile.make(code, rows, self.vectors, self.dtype)
                 else:
                     free.remove(spare)
                     self.parts[name] = self.stored[spare]
@@ -137,16 +139,16 @@ class QueryWriter:
         self.read_in_place = dict(self.evaluator.sources)
         features = padded(self.sizes[self.wide], lanes) if self.wide else 0
         self.wide_tiles = {
-            state.name: Tile.make(code, features, self.vectors, self.dtype)
+            state.name: ScratchTile.make(code, features, self.vectors, self.dtype)
             for state in self.roles.rolling.state
             if self.plan.is_wide(state.axes)
         }
-        self.pack_tiles: dict[str, tuple[Tile, Expr, str]] = {}
+        self.pack_tiles: dict[str, tuple[ScratchTile, Expr, str]] = {}
         for inner, expr in self.contractions:
             axis = inner.over[0]
             for part, name in self.packs.named.items():
                 if name in reads(expr) and name not in self.pack_tiles:
-                    tile = Tile.make(code, padded(self.sizes[axis], lanes), self.vectors, self.dtype)
+                    tile = ScratchTile.make(code, padded(self.sizes[axis], lanes), self.vectors, self.dtype)
                     self.pack_tiles[name] = (tile, part, axis)
 
     def _tile_dtype(self, dtype: str) -> str:
@@ -158,15 +160,15 @@ class QueryWriter:
         def read(column: Value, row: Value, valid: Value | None) -> Value:
             at = code.min(code.add(self.first, column), code.add(self.sizes[self.lane], -1))
             value = self.evaluator.vector(
-                expr, Place({**self.position, self.lane: at, axis: code.add(row, start)}, axis, valid)
+                expr, Position({**self.position, self.lane: at, axis: code.add(row, start)}, axis, valid)
             )
             return code.cast("extui", value, "i32") if code.dtype(value) == "i1" else value
 
         return read
 
-    def _place(self, u: int, given: Mapping[str, Result], **index: Value) -> Place:
+    def _place(self, u: int, given: Mapping[str, Result], **index: Value) -> Position:
         at = self.code.add(self.first, u * self.code.lanes)
-        return Place({**self.position, **index, self.lane: at}, self.lane, self.valid[u], given)
+        return Position({**self.position, **index, self.lane: at}, self.lane, self.valid[u], given)
 
     # The loop
 
@@ -254,7 +256,7 @@ class QueryWriter:
             for u in range(self.vectors):
                 known[u][line.local.name] = Lanes(final[n * self.vectors + u])
 
-    def _accumulate(self, step: Pass, values: list[Value], u: int, place: Place) -> None:
+    def _accumulate(self, step: Pass, values: list[Value], u: int, place: Position) -> None:
         for n, line in enumerate(step.narrow):
             slot = n * self.vectors + u
             value = self.evaluator.vector(line.expr, place)
@@ -427,7 +429,7 @@ class QueryWriter:
             tiles[name] = (
                 spare.pop(0)
                 if spare
-                else Tile.make(code, padded(self.sizes[self.wide or ""], code.lanes), self.vectors, self.dtype)
+                else ScratchTile.make(code, padded(self.sizes[self.wide or ""], code.lanes), self.vectors, self.dtype)
             )
         if wide_outputs:
             code.loop(0, self.sizes[self.wide or ""], 1, [], lambda e, _: self._feature(e, tiles, known))
@@ -438,7 +440,7 @@ class QueryWriter:
                 for u in range(self.vectors):
                     self._write(name, u, self.evaluator.lanes(known[u][name]), self._place(u, {}))
 
-    def _feature(self, e: Value, tiles: Mapping[str, Tile], known: Known) -> list[Value]:
+    def _feature(self, e: Value, tiles: Mapping[str, ScratchTile], known: Known) -> list[Value]:
         for u in range(self.vectors):
             given = dict(known[u])
             for name, tile in self.wide_tiles.items():
@@ -454,7 +456,7 @@ class QueryWriter:
                 tile.store(values[name], e, u)
         return []
 
-    def _write(self, name: str, u: int, value: Value, place: Place) -> None:
+    def _write(self, name: str, u: int, value: Value, place: Position) -> None:
         code, step = self.code, self.fusion.chain.values[name]
         at, distance = address(code, step.axes, self.sizes, place)
         lanes = narrow(code, value, step.dtype)
@@ -463,7 +465,7 @@ class QueryWriter:
         else:
             code.scatter(lanes, code.memory[name], at, distance, place.valid)
 
-    def _write_wide(self, name: str, tile: Tile) -> None:
+    def _write_wide(self, name: str, tile: ScratchTile) -> None:
         code, step, wide = self.code, self.fusion.chain.values[name], self.wide or ""
         if step.axes[-1] == self.lane:
 
@@ -479,7 +481,7 @@ class QueryWriter:
 
         def write(value: Value, column: Value, first: Value, valid: Value | None) -> None:
             row = code.add(self.first, column)
-            place = Place({**self.position, self.lane: row, wide: first}, wide)
+            place = Position({**self.position, self.lane: row, wide: first}, wide)
             at, _ = address(code, step.axes, self.sizes, place)
             if self.ragged:
                 valid = code.op(

@@ -8,11 +8,20 @@ from covan_mlir.fred.chain import Map
 from covan_mlir.fred.expression import Read, reads
 from covan_mlir.fred.forms import Fusion, SplitK, State, Update
 from covan_mlir.lowering.kernels.cpu.accumulators import accumulated
-from covan_mlir.lowering.kernels.cpu.builder import Code, Size, Value
-from covan_mlir.lowering.kernels.cpu.evaluator import Evaluator, Lanes, Place, Result, Uniform, address, load, narrow
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
+from covan_mlir.lowering.kernels.cpu.evaluator import (
+    Lanes,
+    Position,
+    Result,
+    Uniform,
+    VectorEvaluator,
+    address,
+    load,
+    narrow,
+)
 from covan_mlir.lowering.kernels.cpu.schedule import Schedule
 from covan_mlir.lowering.kernels.kernel import Operand
-from covan_mlir.lowering.kernels.reductions.roles import Roles
+from covan_mlir.lowering.kernels.reductions.roles import LoopRoles
 
 PART = "part"
 """The axis of the parts, before all others."""
@@ -31,7 +40,7 @@ def part_dtype(state: State) -> str:
     return accumulated(state.dtype)
 
 
-def part_operands(found: Roles, sizes: Mapping[str, int | None], parts: int) -> tuple[Operand, ...]:
+def part_operands(found: LoopRoles, sizes: Mapping[str, int | None], parts: int) -> tuple[Operand, ...]:
     """What the loop's dispatch leaves for this one: each state, once per part."""
 
     def made(state: State) -> Operand:
@@ -42,7 +51,7 @@ def part_operands(found: Roles, sizes: Mapping[str, int | None], parts: int) -> 
     return tuple(map(made, found.rolling.state))
 
 
-def read_after(fusion: Fusion, found: Roles) -> tuple[str, ...]:
+def read_after(fusion: Fusion, found: LoopRoles) -> tuple[str, ...]:
     """Inputs of the chain that are read after the loop, or by the merge."""
     split = found.stage.split
     lines = [
@@ -76,17 +85,17 @@ class MergeWriter:
 
     def __init__(
         self,
-        code: Code,
+        code: KernelBuilder,
         fusion: Fusion,
         sizes: Mapping[str, Size],
         schedule: Schedule,
-        found: Roles,
+        found: LoopRoles,
         split: SplitK,
     ) -> None:
         self.code, self.fusion, self.schedule, self.roles, self.split = code, fusion, schedule, found, split
         self.sizes = {**sizes, PART: schedule.split}
-        self.wide = found.wide
-        self.evaluator = Evaluator(
+        self.wide = found.feature_axis
+        self.evaluator = VectorEvaluator(
             code,
             fusion.chain,
             {
@@ -117,10 +126,10 @@ class MergeWriter:
         rows = [name for name in self.fusion.chain.outputs if not self._is_wide(values[name].axes)]
         features = [name for name in self.fusion.chain.outputs if self._is_wide(values[name].axes)]
         if rows:
-            (known,) = self._merged([Place(self.position, None)])
+            (known,) = self._merged([Position(self.position, None)])
             for name in rows:
-                value = self.evaluator.scalar(Read(name, ""), Place(self.position, None, given=known))
-                at, _ = address(code, values[name].axes, self.sizes, Place(self.position, None))
+                value = self.evaluator.scalar(Read(name, ""), Position(self.position, None, given=known))
+                at, _ = address(code, values[name].axes, self.sizes, Position(self.position, None))
                 code.set_scalar(narrow(code, value, values[name].dtype), code.memory[name], at)
         if features and self.wide is not None:
             code.spans(
@@ -139,9 +148,9 @@ class MergeWriter:
         places = []
         for n in range(0, length, code.lanes):
             valid = code.prefix(length - n) if length - n < code.lanes else None
-            places.append(Place({**self.position, self.wide or "": code.add(first, n)}, self.wide, valid))
+            places.append(Position({**self.position, self.wide or "": code.add(first, n)}, self.wide, valid))
         for place, known in zip(places, self._merged(places), strict=True):
-            here = Place(place.index, place.lane, place.valid, known)
+            here = Position(place.index, place.lane, place.valid, known)
             for name in names:
                 step = self.fusion.chain.values[name]
                 lanes = narrow(code, self.evaluator.vector(Read(name, ""), here), step.dtype)
@@ -152,7 +161,7 @@ class MergeWriter:
                     code.scatter(lanes, code.memory[name], at, distance, place.valid)
         return []
 
-    def _merged(self, places: Sequence[Place]) -> list[dict[str, Result]]:
+    def _merged(self, places: Sequence[Position]) -> list[dict[str, Result]]:
         # What is known of the row after all parts, at each place: vectors of features, or none.
         code = self.code
         wide = [state for state in self.roles.rolling.state if self._is_wide(state.axes) and places[0].lane]
@@ -160,9 +169,9 @@ class MergeWriter:
 
         def read(part: Value) -> list[Value]:
             index = {**self.position, PART: part}
-            values = [_scalar(self.parts[state.name](Place(index, None))) for state in row]
+            values = [_scalar(self.parts[state.name](Position(index, None))) for state in row]
             for place in places:
-                here = Place({**place.index, PART: part}, place.lane, place.valid)
+                here = Position({**place.index, PART: part}, place.lane, place.valid)
                 values += [self.evaluator.lanes(self.parts[state.name](here)) for state in wide]
             return values
 
@@ -193,13 +202,15 @@ class MergeWriter:
         self._run([*self.roles.rolling.finish, *steps], places, known)
         return known
 
-    def _run(self, lines: Sequence[Update | Map], places: Sequence[Place], known: Sequence[dict[str, Result]]) -> None:
+    def _run(
+        self, lines: Sequence[Update | Map], places: Sequence[Position], known: Sequence[dict[str, Result]]
+    ) -> None:
         for line in lines:
             if not self._is_wide(line.axes):
-                value = self.evaluator.run(line.expr, Place(self.position, None, given=dict(known[0])))
+                value = self.evaluator.run(line.expr, Position(self.position, None, given=dict(known[0])))
                 for row in known:
                     row[line.name] = value
             elif places[0].lane:
                 for place, row in zip(places, known, strict=True):
-                    here = Place(place.index, place.lane, place.valid, dict(row))
+                    here = Position(place.index, place.lane, place.valid, dict(row))
                     row[line.name] = self.evaluator.run(line.expr, here)

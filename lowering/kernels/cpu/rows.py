@@ -13,15 +13,15 @@ from iree.compiler.dialects import arith
 
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce, Step
 from covan_mlir.fred.expression import Apply, Expr, Extent, Index, Read, reads, walk
-from covan_mlir.lowering.kernels.cpu.accumulators import Total, combining
-from covan_mlir.lowering.kernels.cpu.builder import Code, Size, Value, computed
+from covan_mlir.lowering.kernels.cpu.accumulators import Accumulators, combining
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value, computed
 from covan_mlir.lowering.kernels.cpu.evaluator import (
-    Evaluator,
     Lanes,
-    Place,
+    Position,
     Result,
     Source,
     Uniform,
+    VectorEvaluator,
     address,
     inputs,
     load,
@@ -53,7 +53,7 @@ class Row:
 
     index: Mapping[str, Value]
     valid: Value | None
-    evaluator: Evaluator
+    evaluator: VectorEvaluator
     known: dict[str, Result] = field(default_factory=dict)
     following: Mapping[str, Value] = field(default_factory=dict)
 
@@ -63,10 +63,10 @@ class Row:
         self.evaluator.sources[name] = lambda _place: value
 
 
-class RowWriter:
+class RowsWriter:
     """Writes the code of a workgroup."""
 
-    def __init__(self, code: Code, chain: Chain, sizes: Mapping[str, Size], schedule: Schedule) -> None:
+    def __init__(self, code: KernelBuilder, chain: Chain, sizes: Mapping[str, Size], schedule: Schedule) -> None:
         self.code = code
         self.chain = chain
         self.sizes = sizes
@@ -145,7 +145,7 @@ class RowWriter:
 
     def _row(self, index: Mapping[str, Value], valid: Value | None) -> Row:
         sources: dict[str, Source] = inputs(self.code, self.chain, self.sizes)
-        return Row(index, valid, Evaluator(self.code, self.chain, sources))
+        return Row(index, valid, VectorEvaluator(self.code, self.chain, sources))
 
     def _rows(self, first: Value, count: int) -> list[Value]:
         rows = [self._row(self._position(self.code.add(first, r)), None) for r in range(count)]
@@ -183,7 +183,7 @@ class RowWriter:
 
     def _maps(self, row: Row) -> None:
         # What is the same for the whole row is computed once, as soon as it can be.
-        place = Place(row.index, self.schedule.lane, row.valid)
+        place = Position(row.index, self.schedule.lane, row.valid)
         for step in self.chain.steps:
             if step.name in row.known or self.sweeps.element(step.name) or not self._ready(step, row):
                 continue
@@ -206,7 +206,7 @@ class RowWriter:
             for name in names:
                 values = [row.known[name] for row in rows]
                 given[name] = Lanes(self.code.pack([value.value for value in values if isinstance(value, Uniform)]))
-            vector = rows[0].evaluator.vector(step.expr, Place({}, None, given=given))
+            vector = rows[0].evaluator.vector(step.expr, Position({}, None, given=given))
             for n, row in enumerate(rows):
                 row.learn(step.name, Uniform(self.code.lane(vector, n)))
 
@@ -221,20 +221,20 @@ class RowWriter:
             names += reads(value.expr)
         return True
 
-    def _pick(self, step: Reduce, row: Row, place: Place) -> Result:
+    def _pick(self, step: Reduce, row: Row, place: Position) -> Result:
         code, pick = self.code, self.sweeps.picked[step.name]
         at = row.evaluator.scalar(pick.at, place)
         size = code.cast("index_cast", code.size(self.sizes[step.over[0]]), "i64")
         inside = arith.cmpi(arith.CmpIPredicate.ult, at, size)
         index = code.cast("index_cast", code.op("select", inside, at, code.constant(0, "i64")), "index")
-        value = row.evaluator.scalar(pick.value, Place({**row.index, step.over[0]: index}, None))
+        value = row.evaluator.scalar(pick.value, Position({**row.index, step.over[0]: index}, None))
         value = code.op("select", inside, value, code.like(0, value))
         return Uniform(code.op(combining(step)[0], value, code.like(step.initial.value, value)))
 
     def _sweep(self, sweep: int, rows: list[Row]) -> None:
         code = self.code
         copies = self.schedule.vectors if self.inner else 1
-        totals = [Total(code, step, copies) for step in self.sweeps.reductions(sweep)]
+        totals = [Accumulators(code, step, copies) for step in self.sweeps.reductions(sweep)]
         initial = [value for _ in rows for total in totals for value in total.initial()]
         fresh = [name for name in self.spare if self._first(name) == sweep]
 
@@ -276,16 +276,16 @@ class RowWriter:
     def _first(self, name: str) -> int:
         return min(s for s in range(self.sweeps.count) if name in self.sweeps.needed(s))
 
-    def _place(self, row: Row, index: Mapping[str, Value], u: int, length: Size) -> Place:
+    def _place(self, row: Row, index: Mapping[str, Value], u: int, length: Size) -> Position:
         code, lane = self.code, self.schedule.lane
         if not self.inner:
-            return Place({**row.index, **index}, lane, row.valid)
+            return Position({**row.index, **index}, lane, row.valid)
         if isinstance(length, int):
             left = length - u * code.lanes
             valid = None if left >= code.lanes else code.prefix(left)
         else:
             valid = code.prefix(code.min(length, code.lanes))
-        return Place({**row.index, **index, lane: code.add(index[lane], u * code.lanes)}, lane, valid)
+        return Position({**row.index, **index, lane: code.add(index[lane], u * code.lanes)}, lane, valid)
 
     def _nest(
         self,
@@ -313,23 +313,23 @@ class RowWriter:
             else code.open_spans(size, step, values, span)
         )
 
-    def _keep(self, name: str, r: int, row: Row, place: Place) -> None:
+    def _keep(self, name: str, r: int, row: Row, place: Position) -> None:
         memory, axes, _ = self.spare[name][r]
         value = row.evaluator.lanes(row.evaluator.run(Read(name, ""), place))
         at, _ = address(self.code, axes, self.sizes, place)
         self.code.store(value, memory, at, place.valid)
 
-    def _prefetch(self, row: Mapping[str, Value], place: Place) -> None:
+    def _prefetch(self, row: Mapping[str, Value], place: Position) -> None:
         for value in self.chain.inputs:
             if place.lane in value.axes and not row.keys().isdisjoint(value.axes):
-                at, _ = address(self.code, value.axes, self.sizes, Place({**place.index, **row}, place.lane))
+                at, _ = address(self.code, value.axes, self.sizes, Position({**place.index, **row}, place.lane))
                 self.code.prefetch(self.code.memory[value.name], at)
 
-    def _store(self, name: str, row: Row, value: Result, place: Place | None = None) -> None:
+    def _store(self, name: str, row: Row, value: Result, place: Position | None = None) -> None:
         code = self.code
         step = self.chain.values[name]
         memory = code.memory[name]
-        where = place or Place(row.index, self.schedule.lane, row.valid)
+        where = place or Position(row.index, self.schedule.lane, row.valid)
         at, distance = address(code, step.axes, self.sizes, where)
         if isinstance(distance, int) and distance == 0:
             assert isinstance(value, Uniform)

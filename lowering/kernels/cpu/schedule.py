@@ -9,7 +9,7 @@ from math import prod
 from typing import Literal
 
 from covan_mlir.fred.chain import Chain
-from covan_mlir.lowering.kernels.reductions.roles import Roles
+from covan_mlir.lowering.kernels.reductions.roles import LoopRoles
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps, cost
 from covan_mlir.machine.description import Machine
 from covan_mlir.machine.elements import bits
@@ -98,7 +98,7 @@ ROW_GROUP = 32
 """Rows that are computed together, if registers are few or wide enough."""
 
 
-def queries(chain: Chain, machine: Machine, found: Roles) -> Schedule:
+def queries(chain: Chain, machine: Machine, found: LoopRoles) -> Schedule:
     """Template for chains with contractions and many rows."""
     sizes = chain.known_sizes
     width = lanes(chain, machine)
@@ -111,7 +111,7 @@ def queries(chain: Chain, machine: Machine, found: Roles) -> Schedule:
     made = Schedule(
         shape="queries",
         lane=lane,
-        stream=found.stream,
+        stream=found.reduction_axis,
         parallel=((lane, vectors * width),),
         lanes=width,
         vectors=vectors,
@@ -126,18 +126,18 @@ def queries(chain: Chain, machine: Machine, found: Roles) -> Schedule:
     return made
 
 
-def keys(chain: Chain, machine: Machine, found: Roles) -> Schedule:
+def keys(chain: Chain, machine: Machine, found: LoopRoles) -> Schedule:
     """Template for chains with contractions and few rows."""
     sizes = chain.known_sizes
     width = lanes(chain, machine)
     rows = prod(sizes[axis] for axis in found.free)
-    features = sizes[found.wide] if found.wide else 1
+    features = sizes[found.feature_axis] if found.feature_axis else 1
     vectors = min(-(-features // width), 8, machine.registers // 4)
     block = 256 if rows <= 4 else 128
     return Schedule(
         shape="keys",
-        lane=found.stream,
-        stream=found.stream,
+        lane=found.reduction_axis,
+        stream=found.reduction_axis,
         parallel=(("", 1),),
         lanes=width,
         vectors=vectors,
@@ -148,10 +148,10 @@ def keys(chain: Chain, machine: Machine, found: Roles) -> Schedule:
     )
 
 
-def _streamed(chain: Chain, found: Roles) -> int:
+def _streamed(chain: Chain, found: LoopRoles) -> int:
     """Bytes of the inputs that the loop streams."""
     sizes = chain.known_sizes
-    streamed = [value for value in chain.inputs if found.stream in value.axes]
+    streamed = [value for value in chain.inputs if found.reduction_axis in value.axes]
     return sum(prod(sizes[axis] for axis in value.axes) * bits(value.dtype) // 8 for value in streamed)
 
 
@@ -159,7 +159,7 @@ SECOND_DISPATCH = 10e-6
 """Seconds that it takes to wait for all workgroups and start others."""
 
 
-def parts(chain: Chain, machine: Machine, found: Roles, block: int) -> int:
+def parts(chain: Chain, machine: Machine, found: LoopRoles, block: int) -> int:
     """Into how many parts to cut the loop, so that all cores have as much to do.
 
     Without enough groups of rows that share their keys, cores would be idle. Reading the streamed inputs is what a
@@ -167,7 +167,7 @@ def parts(chain: Chain, machine: Machine, found: Roles, block: int) -> int:
     """
     sizes = chain.known_sizes
     groups = prod(sizes[axis] for axis in found.rows if axis not in found.free)
-    longest = -(-sizes[found.stream] // block)
+    longest = -(-sizes[found.reduction_axis] // block)
     if found.stage.split is None or longest == 1:
         return 1
     moved = _streamed(chain, found)
@@ -184,7 +184,7 @@ FEW_ROWS = 8
 """With at most so many rows to a set of keys, lanes along the rows would mostly be empty."""
 
 
-def contractions(chain: Chain, machine: Machine, found: Roles) -> Schedule:
+def contractions(chain: Chain, machine: Machine, found: LoopRoles) -> Schedule:
     """Template for chains with contractions."""
     sizes = chain.known_sizes
     few = prod(sizes[axis] for axis in found.free) <= FEW_ROWS
@@ -208,7 +208,7 @@ def predict(chain: Chain, machine: Machine, schedule: Schedule) -> float:
     return max(moved / (machine.bandwidth * cores), instructions / (rate * cores))
 
 
-def legal_schedules(chain: Chain, machine: Machine, found: Roles | None = None) -> Iterator[Schedule]:
+def legal_schedules(chain: Chain, machine: Machine, found: LoopRoles | None = None) -> Iterator[Schedule]:
     """Every schedule that the generator takes and the machine can hold; the templates' own choice comes first.
 
     Args:
@@ -226,7 +226,7 @@ def legal_schedules(chain: Chain, machine: Machine, found: Roles | None = None) 
         made = replace(first, unroll=unroll, vectors=vectors, block=block, parallel=group)
         splits = {1, first.split}
         if found and first.shape == "keys" and found.stage.split:
-            splits |= {n for n in (2, 4, 8, 16) if n * block <= (chain.sizes[found.stream] or 1)}
+            splits |= {n for n in (2, 4, 8, 16) if n * block <= (chain.sizes[found.reduction_axis] or 1)}
         for split in sorted(splits):
             cut = replace(made, split=split)
             if cut not in seen and _fits(chain, machine, cut, found):
@@ -234,7 +234,7 @@ def legal_schedules(chain: Chain, machine: Machine, found: Roles | None = None) 
                 yield cut
 
 
-def _fits(chain: Chain, machine: Machine, schedule: Schedule, found: Roles | None) -> bool:
+def _fits(chain: Chain, machine: Machine, schedule: Schedule, found: LoopRoles | None) -> bool:
     sizes = chain.known_sizes
     held = schedule.unroll * schedule.vectors
     if schedule.shape == "rows":
@@ -247,10 +247,10 @@ def _fits(chain: Chain, machine: Machine, schedule: Schedule, found: Roles | Non
     return stack(chain, machine, schedule, found) <= machine.stack
 
 
-def stack(chain: Chain, machine: Machine, schedule: Schedule, found: Roles) -> int:
+def stack(chain: Chain, machine: Machine, schedule: Schedule, found: LoopRoles) -> int:
     """Bytes of scratch of a chain with contractions, with one value kept per row and position."""
     sizes = chain.known_sizes
-    features = sizes[found.wide] if found.wide else 0
+    features = sizes[found.feature_axis] if found.feature_axis else 0
     depth = sum(sizes[axis] for step in found.inner for axis in step.over)
     element = bits("f64" if schedule.lanes < machine.lanes("f32") else "f32") // 8
     if schedule.shape == "keys":
@@ -258,5 +258,5 @@ def stack(chain: Chain, machine: Machine, schedule: Schedule, found: Roles) -> i
     halves = any(bits(value.dtype) == 16 for value in chain.inputs)
     width, block = schedule.vectors * schedule.lanes, schedule.block
     # What a row and a position have to themselves, read from memory, is transposed into one more tile.
-    tiles = 1 + sum({schedule.lane, found.stream} <= set(value.axes) for value in chain.inputs)
+    tiles = 1 + sum({schedule.lane, found.reduction_axis} <= set(value.axes) for value in chain.inputs)
     return element * (width * (depth + features + block * tiles) + (block * max(depth, features) if halves else 0))

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 
 from covan_mlir.fred.chain import Chain, Input
 from covan_mlir.fred.expression import Expr, reads
-from covan_mlir.lowering.kernels.cpu.builder import Code, Value, computed
-from covan_mlir.lowering.kernels.cpu.evaluator import Evaluator, Lanes, Place, Result, Source, Uniform
-from covan_mlir.lowering.kernels.reductions.hoist import Names
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value, computed
+from covan_mlir.lowering.kernels.cpu.evaluator import Lanes, Position, Result, Source, Uniform, VectorEvaluator
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
 
 
 def staged(chain: Chain, stream: str, lane: str) -> tuple[Input, ...]:
@@ -27,7 +27,9 @@ def staged(chain: Chain, stream: str, lane: str) -> tuple[Input, ...]:
 class Staging:
     """Scratch for the widened inputs of one phase at a time."""
 
-    def __init__(self, code: Code, names: Names, sizes: Mapping[str, int], stream: str, lane: str, block: int) -> None:
+    def __init__(
+        self, code: KernelBuilder, names: Scope, sizes: Mapping[str, int], stream: str, lane: str, block: int
+    ) -> None:
         self.code, self.names, self.sizes, self.stream, self.block = code, names, sizes, stream, block
         self.inputs = staged(names.chain, stream, lane) if code.stages else ()
         self.memory = code.scratch(block * max(map(self._width, self.inputs)), "f32") if self.inputs else None
@@ -37,7 +39,7 @@ class Staging:
 
     def fill(
         self,
-        evaluator: Evaluator,
+        evaluator: VectorEvaluator,
         exprs: Iterable[Expr],
         start: Value,
         count: Value | int,
@@ -58,7 +60,7 @@ class Staging:
         def row(n: Value, _: list[Value]) -> list[Value]:
             def chunk(e: Value, none: list[Value], length: int) -> list[Value]:
                 valid = None if length == code.lanes else code.prefix(length)
-                place = Place({**position, self.stream: code.add(start, n), axis: e}, axis, valid)
+                place = Position({**position, self.stream: code.add(start, n), axis: e}, axis, valid)
                 result = original(place)
                 assert isinstance(result, Lanes)
                 code.store(result.value, memory, code.add(code.mul(n, width), e))
@@ -69,13 +71,13 @@ class Staging:
 
         code.loop(0, count, 1, [], row)
 
-        def widened(place: Place) -> Result:
+        def widened(place: Position) -> Result:
             at = code.mul(code.op("subi", place.index[self.stream], start), width)
             return Uniform(code.scalar(memory, code.add(at, place.index[axis])))
 
         evaluator.sources[value.name] = widened
 
-    def restore(self, evaluator: Evaluator, sources: Mapping[str, Source]) -> None:
+    def restore(self, evaluator: VectorEvaluator, sources: Mapping[str, Source]) -> None:
         """Makes the inputs be read where they are, as before."""
         for value in self.inputs:
             evaluator.sources[value.name] = sources[value.name]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from covan_mlir.lowering.kernels.cpu.builder import Code, Size, Value
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 
 
-def transpose(code: Code, vectors: Sequence[Value]) -> list[Value]:
+def transpose(code: KernelBuilder, vectors: Sequence[Value]) -> list[Value]:
     """A square block of as many vectors as they have lanes, transposed by shuffles."""
     lanes = code.lanes
     rows = list(vectors)
@@ -29,17 +29,17 @@ def transpose(code: Code, vectors: Sequence[Value]) -> list[Value]:
 
 
 @dataclass(frozen=True)
-class Tile:
+class ScratchTile:
     """A scratch tile: ``rows`` rows of ``vectors`` vectors."""
 
-    code: Code
+    code: KernelBuilder
     memory: Value
     vectors: int
 
     @staticmethod
-    def make(code: Code, rows: int, vectors: int, dtype: str) -> Tile:
+    def make(code: KernelBuilder, rows: int, vectors: int, dtype: str) -> ScratchTile:
         """A tile in the stack frame."""
-        return Tile(code, code.scratch(rows * vectors * code.lanes, dtype), vectors)
+        return ScratchTile(code, code.scratch(rows * vectors * code.lanes, dtype), vectors)
 
     def offset(self, row: Value, u: int | Value) -> Value:
         """Where a vector begins."""

@@ -11,9 +11,9 @@ from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, 
 from covan_mlir.lowering.kernels.cuda.layout import Layout
 from covan_mlir.lowering.kernels.cuda.operations import LIBRARY, NEUTRAL, TYPES, literal, operation, reduction
 from covan_mlir.lowering.kernels.cuda.products import product
-from covan_mlir.lowering.kernels.cuda.tiles import Block, Names, Text, Tile, computed, constant
+from covan_mlir.lowering.kernels.cuda.tiles import Block, FreshNames, Text, Tile, computed, constant
 from covan_mlir.lowering.kernels.errors import UnsupportedError
-from covan_mlir.lowering.kernels.reductions.hoist import Names as Axes
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
 
 LOG2E = 1 / math.log(2)
 _HALVES = ("f16", "bf16")
@@ -24,7 +24,7 @@ MAX_TILE = 1 << 16
 """Elements of a tile that is not the operand of a matrix instruction."""
 
 
-class Evaluator:
+class TileEvaluator:
     """Turns expressions into statements of the innermost block that has all that they read.
 
     Args:
@@ -38,8 +38,8 @@ class Evaluator:
     def __init__(
         self,
         text: Text,
-        axes: Axes,
-        names: Names,
+        axes: Scope,
+        names: FreshNames,
         pointers: Mapping[str, str],
         inner: frozenset[str],
         fold: bool,
@@ -428,7 +428,7 @@ def momentless(expr: Expr) -> Expr:
 def origins(chain: Chain) -> dict[Expr, str]:
     """The first map of a chain that computes each expression, its own operands written out."""
     found: dict[Expr, str] = {}
-    axes = Axes(chain, {})
+    axes = Scope(chain, {})
     for step in chain.steps:
         if isinstance(step, Map):
             for node in walk(axes.inlined(step.expr)):

@@ -11,18 +11,18 @@ from covan_mlir.fred.fuse import fuse
 from covan_mlir.lowering.kernels.cpu.generate import operands, refused
 from covan_mlir.lowering.kernels.cuda.device import Device
 from covan_mlir.lowering.kernels.cuda.kernel import CudaKernel
-from covan_mlir.lowering.kernels.cuda.layout import Roles, roles
+from covan_mlir.lowering.kernels.cuda.layout import SweepRoles, roles
 from covan_mlir.lowering.kernels.cuda.ranges import Span
 from covan_mlir.lowering.kernels.cuda.schedule import Problem, Schedule, configs, problem, seconds
-from covan_mlir.lowering.kernels.cuda.writer import Writer, moments
+from covan_mlir.lowering.kernels.cuda.writer import LaunchWriter, moments
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Operand
-from covan_mlir.lowering.kernels.reductions.hoist import Names as Axes
-from covan_mlir.lowering.kernels.reductions.redundant_precision import without_twins
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
+from covan_mlir.lowering.kernels.reductions.redundant_precision import without_redundant_precision
 from covan_mlir.machine.elements import bits
 
 
-def analysed(chain: Chain, fusion: Fusion | None = None) -> tuple[Fusion, Roles, Problem]:
+def analysed(chain: Chain, fusion: Fusion | None = None) -> tuple[Fusion, SweepRoles, Problem]:
     """-> (the chain's sweeps, roles of its axes, what schedules are chosen by).
 
     Raises:
@@ -32,12 +32,12 @@ def analysed(chain: Chain, fusion: Fusion | None = None) -> tuple[Fusion, Roles,
         raise UnsupportedError(reason)
     if unknown := chain.extents:
         raise UnsupportedError(f"the sizes of {', '.join(unknown)} are only known at run time")
-    fusion = fusion or fuse(without_twins(chain) if chain.single_domain else chain)
+    fusion = fusion or fuse(without_redundant_precision(chain) if chain.single_domain else chain)
     found = roles(fusion)
     sizes = chain.known_sizes
     loop = found.loops[0]
     writes = any(stage.writes for stage in found.stages)
-    span = Span(fusion, found, loop, Axes(fusion.chain, moments(loop)), sizes, writes)
+    span = Span(fusion, found, loop, Scope(fusion.chain, moments(loop)), sizes, writes)
     longest = max(found.free, key=lambda axis: sizes[axis]) if found.free else None
     return fusion, found, problem(fusion.chain, found, span.share(longest))
 
@@ -50,7 +50,7 @@ def schedules(chain: Chain, device: Device, fusion: Fusion | None = None) -> lis
     """
     fusion, found, task = analysed(chain, fusion)
     made = configs(task, device)
-    if found.wide or found.inner or not fusion.source.single_domain:
+    if found.feature_axes or found.inner or not fusion.source.single_domain:
         made = [one for one in made if one.shape != "whole"]
     return made
 
@@ -83,7 +83,7 @@ def generate(
     sizes = chain.known_sizes
     inputs, outputs = operands(chain)
     names = {step.name: step.name for step in (*chain.inputs, *chain.steps, *fusion.chain.steps)} | dict(actions or {})
-    launches = Writer(name, fusion, found, schedule, sizes, names).launches()
+    launches = LaunchWriter(name, fusion, found, schedule, sizes, names).launches()
     moved = sum(prod(operand.shape) * bits(operand.dtype) // 8 for operand in (*inputs, *outputs))
     flops = int(fusion.chain.contraction_flops * task.share)
     return CudaKernel(

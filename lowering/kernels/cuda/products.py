@@ -12,13 +12,13 @@ from covan_mlir.lowering.kernels.cuda.tiles import Tile, computed
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from covan_mlir.lowering.kernels.cuda.expressions import Evaluator
+    from covan_mlir.lowering.kernels.cuda.expressions import TileEvaluator
 
 LEAST = 16
 """Positions that each dimension of a matrix instruction's operands has at least."""
 
 
-def factors(evaluator: Evaluator, expr: Expr, side: frozenset[str]) -> list[Expr]:
+def factors(evaluator: TileEvaluator, expr: Expr, side: frozenset[str]) -> list[Expr]:
     """The factors of a product; maps that have positions on all dimensions of ``side`` are written out."""
     match expr:
         case Apply("arith.mulf", (left, right), _):
@@ -33,7 +33,7 @@ def factors(evaluator: Evaluator, expr: Expr, side: frozenset[str]) -> list[Expr
     return [expr]
 
 
-def product(evaluator: Evaluator, step: Reduce, over: tuple[str, ...]) -> Tile | None:
+def product(evaluator: TileEvaluator, step: Reduce, over: tuple[str, ...]) -> Tile | None:
     """The reduction as a matrix product, or None if it is none that pays.
 
     Raises:
@@ -84,7 +84,7 @@ def product(evaluator: Evaluator, step: Reduce, over: tuple[str, ...]) -> Tile |
     return made
 
 
-def _operand_type(evaluator: Evaluator, sides: dict[str, list[Expr]]) -> str:
+def _operand_type(evaluator: TileEvaluator, sides: dict[str, list[Expr]]) -> str:
     """Half precision where both sides are, or one is and the other loses nothing that matters: weights up to 1."""
     kinds: list[str] = []
     for parts in sides.values():
@@ -100,7 +100,7 @@ def _operand_type(evaluator: Evaluator, sides: dict[str, list[Expr]]) -> str:
     return "f32"
 
 
-def _operand(evaluator: Evaluator, parts: list[Expr], order: tuple[str, ...], over: str, kind: str) -> Tile:
+def _operand(evaluator: TileEvaluator, parts: list[Expr], order: tuple[str, ...], over: str, kind: str) -> Tile:
     """A factor of the product with its dimensions in the order that the instruction takes."""
     text = evaluator.text
     if len(parts) == 1:

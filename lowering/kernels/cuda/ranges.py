@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from covan_mlir.fred.expression import Apply, Expr, walk
 from covan_mlir.fred.forms import Fusion, Local, Rolling
-from covan_mlir.lowering.kernels.cuda.layout import Layout, Roles
-from covan_mlir.lowering.kernels.reductions.hoist import Names as Axes
+from covan_mlir.lowering.kernels.cuda.layout import Layout, SweepRoles
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
 from covan_mlir.lowering.kernels.reductions.masks import Bound, bounds, conditions
-from covan_mlir.lowering.kernels.reductions.roles import Roles as LoopRoles
+from covan_mlir.lowering.kernels.reductions.roles import LoopRoles
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,15 @@ class Span:
     """
 
     def __init__(
-        self, fusion: Fusion, found: Roles, rolling: Rolling, axes: Axes, sizes: Mapping[str, int], whole: bool
+        self, fusion: Fusion, found: SweepRoles, rolling: Rolling, axes: Scope, sizes: Mapping[str, int], whole: bool
     ) -> None:
         self.sizes, self.true = sizes, frozenset[Expr]()
         self.limits: tuple[Bound, ...] = ()
-        if whole or len(found.stream) != 1:
+        if whole or len(found.reduction_axes) != 1:
             return
-        (self.stream,) = found.stream
+        (self.stream,) = found.reduction_axes
         stage = next(stage for stage in found.stages if stage.rolling is rolling)
-        wide = found.wide[0] if found.wide else None
+        wide = found.feature_axes[0] if found.feature_axes else None
         one = LoopRoles(stage, rolling, self.stream, found.rows, found.free, wide, found.inner)
         known = {*found.rows, self.stream}
         self.limits = tuple(
@@ -51,7 +51,7 @@ class Span:
         )
         self.true = self._certain(rolling, axes)
 
-    def _certain(self, rolling: Rolling, axes: Axes) -> frozenset[Expr]:
+    def _certain(self, rolling: Rolling, axes: Scope) -> frozenset[Expr]:
         """Conditions of selections that say no more than the limits."""
         found = set()
         for line in rolling.body:

@@ -90,7 +90,7 @@ class Block:
     valid: dict[str, str] = field(default_factory=dict)
 
 
-class Names:
+class FreshNames:
     """Python names that are not taken."""
 
     def __init__(self, taken: Iterable[str]) -> None:

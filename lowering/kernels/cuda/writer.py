@@ -9,16 +9,16 @@ from math import prod
 from covan_mlir.fred.chain import Chain, Map, Reduce
 from covan_mlir.fred.expression import Const, Expr, Read, reads
 from covan_mlir.fred.forms import Fusion, Local, Rolling, State, Update
-from covan_mlir.lowering.kernels.cuda.expressions import Evaluator, origins
+from covan_mlir.lowering.kernels.cuda.expressions import TileEvaluator, origins
 from covan_mlir.lowering.kernels.cuda.kernel import Launch
-from covan_mlir.lowering.kernels.cuda.layout import Layout, Roles, made_dim, power_of_two
+from covan_mlir.lowering.kernels.cuda.layout import Layout, SweepRoles, made_dim, power_of_two
 from covan_mlir.lowering.kernels.cuda.operations import HELPERS, NEUTRAL, literal
 from covan_mlir.lowering.kernels.cuda.ranges import Span
 from covan_mlir.lowering.kernels.cuda.schedule import LEAST, Schedule
-from covan_mlir.lowering.kernels.cuda.tiles import Block, Names, Text, Tile, computed
+from covan_mlir.lowering.kernels.cuda.tiles import Block, FreshNames, Text, Tile, computed
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Operand
-from covan_mlir.lowering.kernels.reductions.hoist import Names as Axes
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
 
 _INDENT = "    "
 VARIABLES = {"rows": "rows", "stream": "cols", "wide": "wide"}
@@ -38,7 +38,7 @@ def state_operands(name: str, rolling: Rolling, parts: int, sizes: Mapping[str, 
     )
 
 
-class Function:
+class FunctionBuilder:
     """A function in the making.
 
     Args:
@@ -64,13 +64,13 @@ class Function:
     ) -> None:
         self.name, self.layout, self.schedule = name, layout, schedule
         self.read, self.stored, self.actions = read, stored, actions
-        self.names = Names([])
+        self.names = FreshNames([])
         self.pointers = {operand.name: self.names.fresh(f"{operand.name}_ptr") for operand in (*read, *stored)}
         dims = {dim.name: self.names.fresh(VARIABLES.get(dim.name, dim.name)) for dim in layout.dims}
         self.grid = {axis: self.names.fresh(f"at_{axis}") for axis in layout.grid}
         self.text = Text(chain, layout, dims, self.grid)
-        axes = Axes(chain, extra)
-        self.evaluator = Evaluator(
+        axes = Scope(chain, extra)
+        self.evaluator = TileEvaluator(
             self.text, axes, self.names, self.pointers, frozenset(inner), schedule.fold, schedule.precision
         )
         self.evaluator.origins = origins(source)
@@ -260,14 +260,14 @@ def _neutral(step: Reduce) -> None:
         raise UnsupportedError(f"{step.name} starts from {value}")
 
 
-class Writer:
+class LaunchWriter:
     """Writes the launches of a chain."""
 
     def __init__(
         self,
         name: str,
         fusion: Fusion,
-        found: Roles,
+        found: SweepRoles,
         schedule: Schedule,
         sizes: dict[str, int],
         actions: Mapping[str, str],
@@ -287,10 +287,10 @@ class Writer:
         dims = []
         if schedule.rows:
             dims.append(made_dim("rows", schedule.rows, sizes, schedule.block_rows))
-        dims.append(made_dim("stream", found.stream, sizes, schedule.block_stream))
-        if found.wide:
-            wide = prod(sizes[a] for a in found.wide)
-            dims.append(made_dim("wide", found.wide, sizes, min(schedule.block_wide, max(LEAST, power_of_two(wide)))))
+        dims.append(made_dim("stream", found.reduction_axes, sizes, schedule.block_stream))
+        if found.feature_axes:
+            wide = prod(sizes[a] for a in found.feature_axes)
+            dims.append(made_dim("wide", found.feature_axes, sizes, min(schedule.block_wide, max(LEAST, power_of_two(wide)))))
         for over in dict.fromkeys(step.over for step in found.inner):
             depth = max(LEAST, power_of_two(prod(sizes[a] for a in over)))
             dims.append(made_dim(f"deep{len(dims)}", over, sizes, depth))
@@ -309,11 +309,11 @@ class Writer:
             return self._split()
         return (self._loops(),)
 
-    def _function(self, suffix: str, chain: Chain, layout: Layout, **operands: tuple[Operand, ...]) -> Function:
+    def _function(self, suffix: str, chain: Chain, layout: Layout, **operands: tuple[Operand, ...]) -> FunctionBuilder:
         extra = {name: axes for loop in self.found.loops for name, axes in moments(loop).items()}
         extra |= {f"{line.name}": line.axes for loop in self.found.loops for line in loop.finish}
         inner = {step.name for step in self.found.inner}
-        return Function(
+        return FunctionBuilder(
             self.name + suffix, chain, layout, self.schedule, operands["read"], operands["stored"],
             {name: axes for name, axes in extra.items() if name not in chain.values}, inner, self.actions,
             self.fusion.source,
@@ -330,11 +330,11 @@ class Writer:
             self._store(function, name)
         return function.launch()
 
-    def _store(self, function: Function, name: str) -> None:
+    def _store(self, function: FunctionBuilder, name: str) -> None:
         value = function.evaluator.chain.values[name]
         function.evaluator.store(name, value.axes, value.dtype, function.evaluator.tile(Read(name, value.dtype)))
 
-    def _span(self, rolling: Rolling | None, function: Function, whole: bool) -> Span:
+    def _span(self, rolling: Rolling | None, function: FunctionBuilder, whole: bool) -> Span:
         counted = rolling is not None and any(name.startswith("count.") for name in _read(rolling))
         loop = rolling or self.found.loops[0]
         return Span(
@@ -354,18 +354,18 @@ class Writer:
                 self._finish(function, stage.rolling, variables)
             self._rows(function, stage.rows)
         for name in chain.outputs:
-            if not set(self.found.stream) & set(chain.values[name].axes):
+            if not set(self.found.reduction_axes) & set(chain.values[name].axes):
                 self._store(function, name)
         return function.launch()
 
-    def _finish(self, function: Function, rolling: Rolling | None, variables: Mapping[str, Tile]) -> None:
+    def _finish(self, function: FunctionBuilder, rolling: Rolling | None, variables: Mapping[str, Tile]) -> None:
         if rolling is None:
             return
         function.outer.named |= {f"{name}.new": tile for name, tile in variables.items()}
         function.lines(rolling.finish, 0)
 
     @staticmethod
-    def _rows(function: Function, steps: Iterable[Map | Reduce]) -> None:
+    def _rows(function: FunctionBuilder, steps: Iterable[Map | Reduce]) -> None:
         for step in steps:
             if isinstance(step, Reduce):
                 raise UnsupportedError(f"{step.name} is reduced over {', '.join(step.over)} after the loop")
@@ -415,21 +415,21 @@ class Writer:
         assert split is not None
         rows = [step for s in self.found.stages for step in s.rows]
         exprs = [line.expr for line in (*split.merge, *rolling.finish)] + [step.expr for step in rows]
-        held = prod(self.sizes[a] for a in self.found.wide)
+        held = prod(self.sizes[a] for a in self.found.feature_axes)
         wide = power_of_two(held)
         count = prod(self.sizes[a] for a in self.found.rows)
         block = min(max(1, 1024 // wide), power_of_two(count))
         while block > 1 and -(-count // block) < 256:
             block //= 2
         dims = [made_dim("rows", self.found.rows, self.sizes, block)] if self.found.rows else []
-        if self.found.wide:
-            dims.append(made_dim("wide", self.found.wide, self.sizes, min(wide, 1024)))
+        if self.found.feature_axes:
+            dims.append(made_dim("wide", self.found.feature_axes, self.sizes, min(wide, 1024)))
         known = {axis for dim in dims for axis in dim.axes}
         ones = tuple(a.name for a in chain.axes if a.name not in known)
         layout = Layout(tuple(dims), ones, {**self.sizes, **dict.fromkeys(ones, 1)}, "")
         read = (*self.operands(chain, self._inputs(chain, exprs)), *states)
         schedule = replace(self.schedule, num_warps=4 if block * wide >= 512 else 1, num_stages=1, backwards=False)
-        function = Function(
+        function = FunctionBuilder(
             f"{self.name}_merge", chain, layout, schedule, read, self.operands(chain, chain.outputs),
             {**moments(rolling), **{line.name: line.axes for line in (*split.merge, *rolling.finish)}}, (),
             self.actions,

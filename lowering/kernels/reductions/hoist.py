@@ -10,7 +10,7 @@ from covan_mlir.fred.expression import Apply, Const, Expr, Index, Read, reads, s
 
 
 @dataclass(frozen=True)
-class Names:
+class Scope:
     """Axes of everything that an expression can read.
 
     Attributes:

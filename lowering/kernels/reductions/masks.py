@@ -13,9 +13,9 @@ from math import inf
 
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, walk
 from covan_mlir.fred.forms import Fusion, Local
-from covan_mlir.lowering.kernels.cpu.builder import Code, Size, Value
-from covan_mlir.lowering.kernels.reductions.hoist import Names
-from covan_mlir.lowering.kernels.reductions.roles import Roles
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
+from covan_mlir.lowering.kernels.reductions.roles import LoopRoles
 
 _CASTS = ("arith.index_cast", "arith.extsi", "arith.trunci")
 _NEUTRAL = {"max": -inf, "maxnum": -inf, "add": 0.0}
@@ -122,11 +122,11 @@ def _bound(factors: Mapping[str, int], constant: int) -> Bound:
     return Bound(tuple(sorted(positions.items())), constant, tuple(sorted(sizes.items())))
 
 
-def bounds(fusion: Fusion, found: Roles, sizes: Mapping[str, Size]) -> tuple[Bound, ...]:
+def bounds(fusion: Fusion, found: LoopRoles, sizes: Mapping[str, Size]) -> tuple[Bound, ...]:
     """What holds at every position that is not masked."""
     extra = {line.name: () for line in found.rolling.body}
     extra |= {f"{s.name}.{m}": () for s in found.rolling.state for m in ("old", "new", "safe", "local")}
-    names = Names(fusion.chain, extra)
+    names = Scope(fusion.chain, extra)
     accumulated = [line.reduce for line in found.rolling.body if isinstance(line, Local)]
     exprs = [names.inlined(step.expr) for step in accumulated]
     result: list[Bound] = []
@@ -142,22 +142,22 @@ def bounds(fusion: Fusion, found: Roles, sizes: Mapping[str, Size]) -> tuple[Bou
             pairs = zip(values, accumulated, strict=True)
             if all(value is not None and value == _NEUTRAL.get(step.combine) for value, step in pairs):
                 result += conditions(names.inlined(condition), wanted, sizes)
-    return tuple(bound for bound in dict.fromkeys(result) if abs(dict(bound.factors).get(found.stream, 0)) == 1)
+    return tuple(bound for bound in dict.fromkeys(result) if abs(dict(bound.factors).get(found.reduction_axis, 0)) == 1)
 
 
 class Span:
     """The part of the loop that a group of rows has to run."""
 
-    def __init__(self, fusion: Fusion, found: Roles, sizes: Mapping[str, Size], step: int) -> None:
-        self.sizes, self.stream, self.step = sizes, found.stream, step
+    def __init__(self, fusion: Fusion, found: LoopRoles, sizes: Mapping[str, Size], step: int) -> None:
+        self.sizes, self.stream, self.step = sizes, found.reduction_axis, step
         self.limits = tuple(
             bound
             for bound in bounds(fusion, found, sizes)
-            if {axis for axis, factor in bound.factors if factor} <= {*found.rows, found.stream}
+            if {axis for axis, factor in bound.factors if factor} <= {*found.rows, found.reduction_axis}
         )
 
     def bounds(
-        self, code: Code, first: Mapping[str, Value], last: Mapping[str, Value]
+        self, code: KernelBuilder, first: Mapping[str, Value], last: Mapping[str, Value]
     ) -> tuple[Value | int, Value | int]:
         """-> (first position, one after the last), in whole steps, for rows between two positions."""
         size = self.sizes[self.stream]

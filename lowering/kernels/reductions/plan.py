@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from covan_mlir.fred.chain import Input, Map
 from covan_mlir.fred.expression import Apply, Expr, reads
 from covan_mlir.fred.forms import Fusion, Local, Rolling, Update
-from covan_mlir.lowering.kernels.reductions.hoist import Names, Parts
-from covan_mlir.lowering.kernels.reductions.roles import Roles
+from covan_mlir.lowering.kernels.reductions.hoist import Parts, Scope
+from covan_mlir.lowering.kernels.reductions.roles import LoopRoles
 
 
 @dataclass(frozen=True)
-class Sum:
+class BlockReduction:
     """A reduction over a block, its expression with the parts taken out that are kept in scratch."""
 
     local: Local
@@ -32,8 +32,8 @@ class Pass:
         wide_rows: updates per row and feature, after the wide ones.
     """
 
-    narrow: list[Sum] = field(default_factory=list)
-    wide: list[Sum] = field(default_factory=list)
+    narrow: list[BlockReduction] = field(default_factory=list)
+    wide: list[BlockReduction] = field(default_factory=list)
     parts: dict[str, Expr] = field(default_factory=dict)
     rows: list[Update] = field(default_factory=list)
     wide_rows: list[Update] = field(default_factory=list)
@@ -56,14 +56,14 @@ class Plan:
     """
 
     fusion: Fusion
-    roles: Roles
-    names: Names
+    roles: LoopRoles
+    names: Scope
     elements: dict[str, Expr]
     passes: tuple[Pass, ...]
 
     def is_wide(self, axes: tuple[str, ...]) -> bool:
         """Whether something has a position on the features."""
-        return self.roles.wide is not None and self.roles.wide in axes
+        return self.roles.feature_axis is not None and self.roles.feature_axis in axes
 
     def last_read(self, name: str) -> int:
         """The last pass that reads an element."""
@@ -74,24 +74,24 @@ class Plan:
         return any(name in reads(line.expr) for step in self.passes for line in step.wide)
 
 
-def plan(fusion: Fusion, found: Roles, rows: Iterable[str]) -> Plan:
+def plan(fusion: Fusion, found: LoopRoles, rows: Iterable[str]) -> Plan:
     """The passes of a loop."""
     extra = {f"{s.name}.{moment}": s.axes for s in found.rolling.state for moment in ("old", "new")}
     extra |= {line.name: line.axes if isinstance(line, Update) else line.reduce.axes for line in found.rolling.body}
     extra |= {f"count.{moment}": () for moment in ("old", "local", "new")}
-    names = Names(fusion.chain, extra)
+    names = Scope(fusion.chain, extra)
     level = {name: 0 for name in extra if name.endswith(".old") or name.startswith("count.")}
     passes = [Pass()]
     elements, parts = Parts("element."), Parts("part.")
-    place = {*rows, found.stream}
+    place = {*rows, found.reduction_axis}
 
     def element(expr: Expr) -> bool:
         axes = names.axes(expr)
-        return place <= axes and found.wide not in axes and extra.keys().isdisjoint(reads(expr))
+        return place <= axes and found.feature_axis not in axes and extra.keys().isdisjoint(reads(expr))
 
     def part(expr: Expr) -> bool:
         axes = _axes(expr, names, elements, place)
-        return isinstance(expr, Apply) and place <= axes and found.wide not in axes
+        return isinstance(expr, Apply) and place <= axes and found.feature_axis not in axes
 
     for line in found.rolling.body:
         expr = line.reduce.expr if isinstance(line, Local) else line.expr
@@ -99,9 +99,9 @@ def plan(fusion: Fusion, found: Roles, rows: Iterable[str]) -> Plan:
         if isinstance(line, Update):
             level[line.name] = before
             target = passes[max(before - 1, 0)]
-            (target.wide_rows if found.wide in line.axes else target.rows).append(line)
+            (target.wide_rows if found.feature_axis in line.axes else target.rows).append(line)
             continue
-        wide = found.wide in line.reduce.axes
+        wide = found.feature_axis in line.reduce.axes
         number = max(before, 1) if wide else before
         level[line.name] = number + 1
         passes += [Pass() for _ in range(number + 1 - len(passes))]
@@ -109,15 +109,15 @@ def plan(fusion: Fusion, found: Roles, rows: Iterable[str]) -> Plan:
         if wide:
             taken = parts.take(taken, part)
             passes[number].parts |= {name: expr for expr, name in parts.named.items() if name in reads(taken)}
-            passes[number].wide.append(Sum(line, taken))
+            passes[number].wide.append(BlockReduction(line, taken))
         else:
-            passes[number].narrow.append(Sum(line, taken))
+            passes[number].narrow.append(BlockReduction(line, taken))
     return Plan(fusion, found, names, {name: expr for expr, name in elements.named.items()}, tuple(passes))
 
 
-def _axes(expr: Expr, names: Names, elements: Parts, place: set[str]) -> frozenset[str]:
+def _axes(expr: Expr, names: Scope, elements: Parts, place: set[str]) -> frozenset[str]:
     known = {name: tuple(place) for name in elements.named.values()}
-    return Names(names.chain, {**names.extra, **known}).axes(expr)
+    return Scope(names.chain, {**names.extra, **known}).axes(expr)
 
 
 def transposed(plan: Plan, lane: str) -> tuple[Input, ...]:
@@ -125,7 +125,7 @@ def transposed(plan: Plan, lane: str) -> tuple[Input, ...]:
     return tuple(
         value
         for value in plan.fusion.chain.inputs
-        if {lane, plan.roles.stream} <= set(value.axes) and value.axes[-1] != lane
+        if {lane, plan.roles.reduction_axis} <= set(value.axes) and value.axes[-1] != lane
     )
 
 

@@ -9,17 +9,17 @@ from dataclasses import replace
 
 from covan_mlir.fred.chain import Chain, Map, Reduce, Step
 from covan_mlir.fred.expression import Apply, Read
-from covan_mlir.lowering.kernels.reductions.hoist import Names
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
 
 _WIDER = {("f16", "f32"), ("bf16", "f32"), ("f16", "f64"), ("bf16", "f64"), ("f32", "f64")}
 
 
-def without_twins(chain: Chain) -> Chain:
+def without_redundant_precision(chain: Chain) -> Chain:
     """The chain with every reduction that a wider one repeats replaced by that one's value, rounded.
 
     A sum in more bits is no further from the exact one, so nothing is lost.
     """
-    names = Names(chain, {})
+    names = Scope(chain, {})
     whole = {step.name: names.inlined(step.expr) for step in chain.reductions}
 
     def same(narrow: Reduce, wide: Reduce) -> bool:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce
 from covan_mlir.fred.expression import Apply, Const, Expr, Index, reads, walk
-from covan_mlir.lowering.kernels.reductions.hoist import Names
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
 
 _COST = {"exp": 12, "tanh": 26, "log": 22, "divf": 8, "sqrt": 10, "erf": 30, "powf": 60, "sin": 40, "cos": 40}
 
@@ -27,7 +27,7 @@ class Pick:
 
 def pick(chain: Chain, step: Reduce) -> Pick | None:
     """A reduction as the element that it picks: a sum over j of ``select(j == t, value, 0)``, as of a loss."""
-    names = Names(chain, {})
+    names = Scope(chain, {})
     expr = names.inlined(step.expr)
     if step.combine != "add" or len(step.over) != 1 or not isinstance(expr, Apply) or expr.op != "arith.select":
         return None

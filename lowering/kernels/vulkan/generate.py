@@ -10,7 +10,7 @@ from covan_mlir.lowering.kernels.cpu.schedule import Schedule
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Kernel, Refusal
 from covan_mlir.lowering.kernels.reductions.plan import plan
-from covan_mlir.lowering.kernels.reductions.roles import Roles, roles
+from covan_mlir.lowering.kernels.reductions.roles import LoopRoles, roles
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
 from covan_mlir.lowering.kernels.vulkan.invocation import Invocation
 from covan_mlir.machine.description import Machine
@@ -30,13 +30,13 @@ def rows(chain: Chain) -> Schedule:
     return Schedule("rows" if inner else "columns", lane, stream, (("", 1),), 1, 1, 1, 1)
 
 
-def contractions(chain: Chain, found: Roles) -> Schedule:
+def contractions(chain: Chain, found: LoopRoles) -> Schedule:
     """For chains with contractions: a row for each invocation, or, where rows share no keys, a position of theirs."""
     sizes = chain.sizes
     if not found.free:
-        return Schedule("keys", found.stream, found.stream, (("", 1),), 1, 1, 1, _BLOCK)
+        return Schedule("keys", found.reduction_axis, found.reduction_axis, (("", 1),), 1, 1, 1, _BLOCK)
     lane = max(found.free, key=lambda axis: sizes[axis] or 0)
-    return Schedule("queries", lane, found.stream, ((lane, 1),), 1, 1, _TOGETHER, _BLOCK)
+    return Schedule("queries", lane, found.reduction_axis, ((lane, 1),), 1, 1, _TOGETHER, _BLOCK)
 
 
 def generate(chain: Chain, machine: Machine, *, name: str = "fred") -> Kernel | Refusal:
@@ -75,9 +75,9 @@ def _of_contractions(chain: Chain) -> int | None:
     fusion = fuse(chain)
     found = roles(fusion)
     laid = plan(fusion, found, found.rows)
-    length = fusion.chain.sizes[found.stream]
+    length = fusion.chain.sizes[found.reduction_axis]
     depths = [fusion.chain.sizes[axis] for step in found.inner for axis in step.over]
-    wide = fusion.chain.sizes[found.wide] if found.wide else 0
+    wide = fusion.chain.sizes[found.feature_axis] if found.feature_axis else 0
     if length is None or wide is None or None in depths:
         return None
     depth = sum(size or 0 for size in depths)
