@@ -15,7 +15,7 @@ from typing import Any
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.cpu import team
-from covan_mlir.lowering.kernels.cpu.builder import WORDS
+from covan_mlir.lowering.kernels.cpu.executable import WORDS
 from covan_mlir.lowering.kernels.cuda.generator import Executables
 from covan_mlir.lowering.kernels.kernel import Kernel, Refusal
 from covan_mlir.lowering.kernels.reductions.demote import demoted

@@ -35,7 +35,7 @@ from covan_mlir.lowering.kernels.cpu.schedule import stack
 from covan_mlir.lowering.kernels.cpu.standalone import Alone, compile_text, program
 from covan_mlir.lowering.kernels.kernel import Kernel, Refusal
 from covan_mlir.lowering.kernels.reductions.redundant_precision import without_redundant_precision
-from covan_mlir.lowering.kernels.reductions.roles import roles
+from covan_mlir.lowering.kernels.reductions.roles import loop_roles
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
 from covan_mlir.machine.description import PRESETS, Machine, host
 
@@ -385,7 +385,7 @@ def _growths() -> tuple[int, int, int]:
     ours = [alone.buffer(array(x)) for x in (q, k, v)]
     plain = [other.buffer(array(x)) for x in (q[0], k[0].T.contiguous(), v[0])]
     outputs = made.outputs[0].shape[1] * made.outputs[0].shape[2] * 4
-    tiles = MACHINE.cores * stack(fuse(made.chain).chain, MACHINE, made.schedule, roles(fuse(made.chain)))
+    tiles = MACHINE.cores * stack(fuse(made.chain).chain, MACHINE, made.schedule, loop_roles(fuse(made.chain)))
     allowed = int(outputs + 0.2 * made.bytes + tiles + (1 << 20))
     return growth(lambda: alone["k"](*ours)), allowed, growth(lambda: other["scores"](*plain))
 

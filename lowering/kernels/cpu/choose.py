@@ -12,7 +12,7 @@ from covan_mlir.fred.fuse import fuse
 from covan_mlir.lowering.kernels.cpu.generate import refused
 from covan_mlir.lowering.kernels.cpu.schedule import Schedule, legal_schedules, predict
 from covan_mlir.lowering.kernels.errors import UnsupportedError
-from covan_mlir.lowering.kernels.reductions.roles import LoopRoles, roles
+from covan_mlir.lowering.kernels.reductions.roles import LoopRoles, loop_roles
 from covan_mlir.machine.description import PRESETS, Machine, host
 
 
@@ -73,7 +73,7 @@ def choice(chain: Chain, machine: Machine, fusion: Fusion | None = None) -> Choi
         return Choice(chain.nominal, machine, None)
     fusion = fusion or fuse(chain)
     try:
-        return Choice(fusion.chain.nominal, machine, roles(fusion))
+        return Choice(fusion.chain.nominal, machine, loop_roles(fusion))
     except UnsupportedError as error:
         return str(error)
 

@@ -8,7 +8,8 @@ from math import prod
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.fred.fuse import fuse
-from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, joined
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder
+from covan_mlir.lowering.kernels.cpu.executable import joined
 from covan_mlir.lowering.kernels.cpu.few_rows import FewRowsWriter
 from covan_mlir.lowering.kernels.cpu.many_rows import ManyRowsWriter
 from covan_mlir.lowering.kernels.cpu.merge import MergeWriter, part_operands, read_after
@@ -19,7 +20,7 @@ from covan_mlir.lowering.kernels.cpu.team_functions import ARCHITECTURES
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Dispatch, Kernel, Operand, Refusal
 from covan_mlir.lowering.kernels.reductions.redundant_precision import without_redundant_precision
-from covan_mlir.lowering.kernels.reductions.roles import LoopRoles, roles
+from covan_mlir.lowering.kernels.reductions.roles import LoopRoles, loop_roles
 from covan_mlir.machine.description import Machine
 from covan_mlir.machine.elements import bits
 
@@ -87,7 +88,7 @@ def generate(
             flops = 0
         else:
             fusion = fusion or fuse(chain)
-            found = roles(fusion)
+            found = loop_roles(fusion)
             schedule = schedule or contractions(fusion.chain.nominal, machine, found)
             if (reason := _not_laid_out(chain, found, schedule)) is not None:
                 return Refusal(reason)

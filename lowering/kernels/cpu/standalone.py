@@ -12,7 +12,7 @@ from iree.compiler.api import Session
 
 from covan_mlir.lowering import iree_phases
 from covan_mlir.lowering.kernels.cpu import team as shared
-from covan_mlir.lowering.kernels.cpu.builder import WORDS
+from covan_mlir.lowering.kernels.cpu.executable import WORDS
 from covan_mlir.lowering.kernels.kernel import Kernel, Operand
 from covan_mlir.lowering.targets import Target, parse
 from covan_mlir.runtime import team

@@ -21,7 +21,7 @@ from typing import Any
 
 import iree.compiler.ir as ir
 
-from covan_mlir.lowering.kernels.cpu.builder import MARK, WORDS
+from covan_mlir.lowering.kernels.cpu.executable import MARK, WORDS
 from covan_mlir.lowering.kernels.cpu.team_functions import ARCHITECTURES, Architecture, functions
 from covan_mlir.lowering.kernels.kernel import Kernel
 from covan_mlir.lowering.pipeline import State, Step

@@ -75,28 +75,28 @@ class ScratchTile:
         code, lanes = self.code, self.code.lanes
         ragged = not isinstance(bound, int) or bound % lanes != 0 or not isinstance(rows, int)
 
-        def columns(u: Value, _: list[Value]) -> list[Value]:
+        def vector(u: Value, _: list[Value]) -> list[Value]:
             def block(row: Value, _: list[Value]) -> list[Value]:
                 valid = None
                 if ragged:
                     last = code.index(rows) if isinstance(rows, int) else rows
                     valid = code.prefix(code.min(code.op("subi", last, row), lanes))
                 first = code.mul(u, lanes)
-                made = transpose(code, [read(code.add(first, c), row, valid) for c in range(lanes)])
-                for r, value in enumerate(made):
+                columns = [read(code.add(first, c), row, valid) for c in range(lanes)]
+                for r, value in enumerate(transpose(code, columns)):
                     code.store(value, self.memory, self.offset(code.add(row, r), u))
                 return []
 
             code.loop(0, rows, lanes, [], block)
             return []
 
-        code.loop(0, self.vectors, 1, [], columns)
+        code.loop(0, self.vectors, 1, [], vector)
 
     def unpack(self, rows: int, write: Callable[[Value, Value, Value, Value | None], None]) -> None:
         """Hands the tile out in vectors along its rows: ``write(vector, column, first row, mask)``."""
         code, lanes = self.code, self.code.lanes
 
-        def columns(u: Value, _: list[Value]) -> list[Value]:
+        def vector(u: Value, _: list[Value]) -> list[Value]:
             def block(row: Value, values: list[Value], length: int) -> list[Value]:
                 loaded = [
                     code.load(self.memory, self.offset(code.add(row, min(r, length - 1)), u)) for r in range(lanes)
@@ -109,7 +109,7 @@ class ScratchTile:
             code.spans(0, rows, lanes, [], block)
             return []
 
-        code.loop(0, self.vectors, 1, [], columns)
+        code.loop(0, self.vectors, 1, [], vector)
 
 
 def padded(rows: int, lanes: int) -> int:

@@ -11,7 +11,7 @@ from covan_mlir.fred.fuse import fuse
 from covan_mlir.lowering.kernels.cpu.generate import operands, refused
 from covan_mlir.lowering.kernels.cuda.device import Device
 from covan_mlir.lowering.kernels.cuda.kernel import CudaKernel
-from covan_mlir.lowering.kernels.cuda.layout import SweepRoles, roles
+from covan_mlir.lowering.kernels.cuda.layout import SweepRoles, sweep_roles
 from covan_mlir.lowering.kernels.cuda.ranges import Span
 from covan_mlir.lowering.kernels.cuda.schedule import Problem, Schedule, configs, problem, seconds
 from covan_mlir.lowering.kernels.cuda.writer import LaunchWriter, moments
@@ -33,7 +33,7 @@ def analysed(chain: Chain, fusion: Fusion | None = None) -> tuple[Fusion, SweepR
     if unknown := chain.extents:
         raise UnsupportedError(f"the sizes of {', '.join(unknown)} are only known at run time")
     fusion = fusion or fuse(without_redundant_precision(chain) if chain.single_domain else chain)
-    found = roles(fusion)
+    found = sweep_roles(fusion)
     sizes = chain.known_sizes
     loop = found.loops[0]
     writes = any(stage.writes for stage in found.stages)

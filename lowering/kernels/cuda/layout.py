@@ -45,7 +45,7 @@ def in_memory_order(chain: Chain, axes: frozenset[str]) -> tuple[str, ...]:
     return (*first, *(axis for axis in widest.axes if axis in axes))
 
 
-def roles(fusion: Fusion) -> SweepRoles:
+def sweep_roles(fusion: Fusion) -> SweepRoles:
     """Roles of a chain whose sweeps all run over the same axes.
 
     Raises:

@@ -290,7 +290,9 @@ class LaunchWriter:
         dims.append(made_dim("stream", found.reduction_axes, sizes, schedule.block_stream))
         if found.feature_axes:
             wide = prod(sizes[a] for a in found.feature_axes)
-            dims.append(made_dim("wide", found.feature_axes, sizes, min(schedule.block_wide, max(LEAST, power_of_two(wide)))))
+            dims.append(
+                made_dim("wide", found.feature_axes, sizes, min(schedule.block_wide, max(LEAST, power_of_two(wide))))
+            )
         for over in dict.fromkeys(step.over for step in found.inner):
             depth = max(LEAST, power_of_two(prod(sizes[a] for a in over)))
             dims.append(made_dim(f"deep{len(dims)}", over, sizes, depth))

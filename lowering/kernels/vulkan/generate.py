@@ -10,7 +10,7 @@ from covan_mlir.lowering.kernels.cpu.schedule import Schedule
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Kernel, Refusal
 from covan_mlir.lowering.kernels.reductions.plan import plan
-from covan_mlir.lowering.kernels.reductions.roles import LoopRoles, roles
+from covan_mlir.lowering.kernels.reductions.roles import LoopRoles, loop_roles
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
 from covan_mlir.lowering.kernels.vulkan.invocation import Invocation
 from covan_mlir.machine.description import Machine
@@ -52,7 +52,7 @@ def generate(chain: Chain, machine: Machine, *, name: str = "fred") -> Kernel | 
         return written(chain, machine, rows(chain), name=name, made=Invocation)
     fusion = fuse(chain)
     try:
-        schedule = contractions(fusion.chain, roles(fusion))
+        schedule = contractions(fusion.chain, loop_roles(fusion))
     except UnsupportedError as error:
         return Refusal(str(error))
     return written(chain, machine, schedule, fusion=fusion, name=name, made=Invocation)
@@ -73,7 +73,7 @@ def iterations(chain: Chain) -> int | None:
 
 def _of_contractions(chain: Chain) -> int | None:
     fusion = fuse(chain)
-    found = roles(fusion)
+    found = loop_roles(fusion)
     laid = plan(fusion, found, found.rows)
     length = fusion.chain.sizes[found.reduction_axis]
     depths = [fusion.chain.sizes[axis] for step in found.inner for axis in step.over]
