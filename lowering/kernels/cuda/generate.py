@@ -12,7 +12,7 @@ from covan_mlir.lowering.kernels.cpu.generate import operands, refused
 from covan_mlir.lowering.kernels.cuda.device import Device
 from covan_mlir.lowering.kernels.cuda.kernel import CudaKernel
 from covan_mlir.lowering.kernels.cuda.layout import SweepRoles, sweep_roles
-from covan_mlir.lowering.kernels.cuda.ranges import Span
+from covan_mlir.lowering.kernels.cuda.ranges import BlockRanges, block_ranges
 from covan_mlir.lowering.kernels.cuda.schedule import Problem, Schedule, configs, problem, seconds
 from covan_mlir.lowering.kernels.cuda.writer import LaunchWriter, moments
 from covan_mlir.lowering.kernels.errors import UnsupportedError
@@ -37,9 +37,10 @@ def analysed(chain: Chain, fusion: Fusion | None = None) -> tuple[Fusion, SweepR
     sizes = chain.known_sizes
     loop = found.loops[0]
     writes = any(stage.writes for stage in found.stages)
-    span = Span(fusion, found, loop, Scope(fusion.chain, moments(loop)), sizes, writes)
+    scope = Scope(fusion.chain, moments(loop))
+    ranges = BlockRanges() if writes else block_ranges(fusion, found, loop, scope, sizes)
     longest = max(found.free, key=lambda axis: sizes[axis]) if found.free else None
-    return fusion, found, problem(fusion.chain, found, span.share(longest))
+    return fusion, found, problem(fusion.chain, found, ranges.share(longest, sizes))
 
 
 def schedules(chain: Chain, device: Device, fusion: Fusion | None = None) -> list[Schedule]:

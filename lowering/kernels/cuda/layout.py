@@ -141,8 +141,8 @@ class Layout:
         return -(-dim.size // dim.block) if dim else 1
 
 
-def made_dim(name: str, axes: tuple[str, ...], sizes: dict[str, int], block: int) -> Dim:
-    """A dimension."""
+def dim_of_axes(name: str, axes: tuple[str, ...], sizes: dict[str, int], block: int) -> Dim:
+    """A dimension of tiles that holds these axes."""
     return Dim(name, axes, prod(sizes[axis] for axis in axes), block)
 
 

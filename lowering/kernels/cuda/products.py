@@ -28,7 +28,7 @@ def factors(evaluator: TileEvaluator, expr: Expr, side: frozenset[str]) -> list[
         case Read(name) if isinstance(step := evaluator.chain.values.get(name), Map) and not any(
             name in block.named for block in evaluator.blocks
         ):
-            if side <= set(evaluator.layout.dims_of(evaluator.axes.axes(expr))):
+            if side <= set(evaluator.layout.dims_of(evaluator.scope.axes(expr))):
                 return factors(evaluator, step.expr, side)
     return [expr]
 
@@ -47,7 +47,7 @@ def product(evaluator: TileEvaluator, step: Reduce, over: tuple[str, ...]) -> Ti
     sides: dict[str, list[Expr]] = {name: [] for name in result}
     rest: list[Expr] = []
     for part in parts:
-        dims = set(layout.dims_of(evaluator.axes.axes(part)))
+        dims = set(layout.dims_of(evaluator.scope.axes(part)))
         if not dims:
             rest.append(part)
         elif dims <= {result[0], *over}:
@@ -57,7 +57,7 @@ def product(evaluator: TileEvaluator, step: Reduce, over: tuple[str, ...]) -> Ti
         else:
             return None
     if not all(sides.values()) or not all(
-        any(set(layout.dims_of(evaluator.axes.axes(part))) == {name, *over} for part in parts)
+        any(set(layout.dims_of(evaluator.scope.axes(part))) == {name, *over} for part in parts)
         for name, parts in sides.items()
     ):
         return None
@@ -70,18 +70,18 @@ def product(evaluator: TileEvaluator, step: Reduce, over: tuple[str, ...]) -> Ti
     left = _operand(evaluator, sides[result[0]], (result[0], *over), over[0], kind)
     right = _operand(evaluator, sides[result[1]], (*over, result[1]), over[0], kind)
     precision = f', input_precision="{evaluator.precision}"' if kind == "f32" else ""
-    made = Tile(
+    dot = Tile(
         f"tl.dot({left.text}, {right.text}{precision})", result, "f32", left.factor * right.factor, None,
         left.steps | right.steps,
     )  # fmt: skip
     for part in rest:
         scale = evaluator.tile(part)
         if evaluator.fold and scale.const is not None and scale.const > 0:
-            made = replace(made, factor=made.factor * scale.const)
+            dot = replace(dot, factor=dot.factor * scale.const)
         else:
-            made, scale = text.plain(made, "f32"), text.plain(scale, "f32")
-            made = replace(made, text=f"({made.text} * {scale.text})", steps=made.steps | scale.steps)
-    return made
+            dot, scale = text.plain(dot, "f32"), text.plain(scale, "f32")
+            dot = replace(dot, text=f"({dot.text} * {scale.text})", steps=dot.steps | scale.steps)
+    return dot
 
 
 def _operand_type(evaluator: TileEvaluator, sides: dict[str, list[Expr]]) -> str:
@@ -116,12 +116,12 @@ def _operand(evaluator: TileEvaluator, parts: list[Expr], order: tuple[str, ...]
     tile = tile if factor == 1.0 else replace(tile, factor=1.0)
     if tile.dtype != kind or tile.factor != 1.0:
         tile = text.plain(tile, "f32")
-    made = tile.text
+    operand = tile.text
     # Positions that do not exist: what was loaded is 0 there.
     if not loaded and (ok := evaluator.valid(over)) is not None:
-        made = f"tl.where({text.spread(ok, (over,), dims)}, {made}, 0.0)"
+        operand = f"tl.where({text.spread(ok, (over,), dims)}, {operand}, 0.0)"
     if tile.dtype != kind:
-        made = f"{made}.to({TYPES[kind]})"
+        operand = f"{operand}.to({TYPES[kind]})"
     if dims != order:
-        made = f"tl.trans({made})"
-    return Tile(made, order, kind, factor, steps=tile.steps)
+        operand = f"tl.trans({operand})"
+    return Tile(operand, order, kind, factor, steps=tile.steps)
