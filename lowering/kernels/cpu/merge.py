@@ -1,6 +1,6 @@
 """The second dispatch of a loop that runs in parts: merges the states of the parts and finishes what the loop began.
 
-A workgroup is one row i and runs this nest, of which the first half is left out without outputs per row::
+A workgroup is one row i and runs this nest; its first half only where there are outputs per row::
 
     a = states[0, i]                                  # scalars
     for part in 1 .. split:
