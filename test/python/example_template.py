@@ -6,7 +6,7 @@ from functools import reduce
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import Read
 from covan_mlir.fred.forms import Fusion
-from covan_mlir.lowering.kernels.cpu.builder import Code, Value
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.reductions.operands import operands, traffic
@@ -34,7 +34,7 @@ class SumMatch(Match[SumSchedule]):
 
     def emit(self, schedule: SumSchedule, name: str, lines: Places) -> Executable:
         (x,), (y,) = operands(self.chain)
-        code = Code(name, [x], [y], schedule.lanes)
+        code = KernelBuilder(name, [x], [y], schedule.lanes)
 
         def body() -> None:
             def add(j: Value, totals: list[Value]) -> list[Value]:
