@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from covan_mlir.lowering.kernels.cpu.builder import Code, Value
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
 from covan_mlir.lowering.kernels.cpu.functions import fma
 from covan_mlir.lowering.kernels.kernel import Executable, Operand
 from covan_mlir.lowering.kernels.standalone import Standalone
@@ -24,7 +24,7 @@ def _multiply_add(machine: Machine) -> Executable:
     lanes = machine.lanes("f32")
     size = machine.cores * lanes
     inputs, outputs = _operands(size)
-    code = Code("fma", inputs, outputs, lanes)
+    code = KernelBuilder("fma", inputs, outputs, lanes)
 
     def body() -> None:
         at = code.mul(code.workgroup, lanes)
@@ -47,7 +47,7 @@ def _multiply_add(machine: Machine) -> Executable:
 def _copy(machine: Machine, size: int) -> Executable:
     lanes, groups = machine.lanes("f32"), machine.cores * 8
     inputs, outputs = _operands(size)
-    code = Code("copy", inputs, outputs, lanes)
+    code = KernelBuilder("copy", inputs, outputs, lanes)
 
     def body() -> None:
         start = code.mul(code.workgroup, size // groups)

@@ -36,7 +36,7 @@ from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.select import Selection, select
 from covan_mlir.lowering.kernels.standalone import Standalone
-from covan_mlir.machine.description import host
+from covan_mlir.machine.host import host
 from covan_mlir.runtime import team, values
 
 VARIANTS = ("global", "causal", "alibi", "softcap", "gqa")

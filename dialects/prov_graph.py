@@ -1,7 +1,7 @@
 """A function as a graph of operations with their traces: what a program is before dispatches are formed.
 
 A node is one operation; operations that compute nothing (constants, shapes, casts between type systems) are no nodes:
-their values are what they are made of. The rows have the form that `covan_mlir.provenance.relation` reads.
+their values are what they are made of.
 """
 
 from __future__ import annotations
@@ -10,6 +10,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from covan_mlir.dialects.prov_locations import TraceReader, fused_of
+from covan_mlir.provenance.program_graph import (
+    Argument,
+    Constant,
+    Definition,
+    Definitions,
+    NodeKind,
+    NodeResult,
+    ProgramGraph,
+    ProgramNode,
+    Unknown,
+    Value,
+)
 
 _CONSTANT = frozenset(
     {
@@ -57,48 +69,45 @@ _RETURNS = frozenset({"func.return", "util.return"})
 _FUNCTIONS = frozenset({"func.func", "util.func"})
 # Of a chain of reductions, in place of its operations.
 _CALLS = frozenset({"func.call", "flow.dispatch"})
-Value = list[Any]
 
 
 def functions(module: Any) -> list[Any]:
     """The functions of a module that have a body."""
-    found = [view.operation for view in module.regions[0].blocks[0]]
-    return [op for op in found if op.name in _FUNCTIONS and len(op.regions[0].blocks)]
+    operations = [view.operation for view in module.regions[0].blocks[0]]
+    return [op for op in operations if op.name in _FUNCTIONS and len(op.regions[0].blocks)]
 
 
 class TraceGraph:
     """Reads the graph off a function, in torch-mlir's or IREE's context.
 
     Attributes:
-        nodes: rows with ``op`` (the operation's name), ``kind`` (``transfer`` of one that only takes a piece),
-            ``phase``, ``inputs`` (values), ``outputs`` (per result, the source states that it may be) and ``evidence``
-            (its trace). A value is ``["node", 7, 0]``, ``["arg", 2]`` or ``["unknown"]``.
-        results: values that the function returns.
         operations: the operation of each node.
     """
 
     def __init__(self, read: TraceReader) -> None:
         self.operations: list[Any] = []
-        self.nodes: list[dict[str, Any]] = []
-        self.results: list[Value] = []
+        self._nodes: list[ProgramNode] = []
+        self._results: list[Value] = []
         self._read = read
         self._values: dict[Any, list[Value]] = {}
 
-    def to_json(self) -> dict[str, Any]:
-        return {"nodes": self.nodes, "globals": {}, "results": self.results}
+    @property
+    def graph(self) -> ProgramGraph:
+        """What was read. The evidence of a node is its trace."""
+        return ProgramGraph(tuple(self._nodes), tuple(self._results))
 
     def build(self, function: Any) -> None:
         """Read the entry block of a function."""
         block = function.regions[0].blocks[0]
         for index, argument in enumerate(block.arguments):
-            self._values[argument] = [["arg", index]]
+            self._values[argument] = [Argument(index)]
         for view in block:
             op = view.operation
             name = op.name
             operands = list(op.operands)
             if name in _RETURNS:
                 values = [self._of([operand]) for operand in operands]
-                self.results = [(value or [["const", []]])[0] if len(value) < 2 else ["unknown"] for value in values]
+                self._results = [(value or [Constant()])[0] if len(value) < 2 else Unknown() for value in values]
             elif len(op.results) == 0:
                 continue
             elif name == "hal.tensor.barrier":  # each result is an operand; behind them stands a fence
@@ -122,7 +131,7 @@ class TraceGraph:
         )
 
     def _operation(self, op: Any, name: str, operands: Sequence[Any]) -> None:
-        ids = sorted(self._read.ids(op.location))
+        ids = tuple(sorted(self._read.ids(op.location)))
         if name == "scf.execute_region":  # a barrier (`covan_mlir.lowering.inlined`): what it yields
             operands = list(list(op.regions[0].blocks[0])[-1].operation.operands)
         transparent = name in _TRANSPARENT or name.startswith(_TRANSPARENT_DIALECTS)
@@ -131,20 +140,20 @@ class TraceGraph:
             for result in op.results:
                 self._values[result] = inputs
             return
-        index = len(self.nodes)
-        outputs: list[Any] = [[["input", []]] if name in _PIECES else [["compute", ids]]] * len(op.results)
+        definition = Definition("input") if name in _PIECES else Definition("compute", ids)
+        outputs: list[Definitions] = [(definition,)] * len(op.results)
         if name == "linalg.generic" and len(ids) > 1:
             outputs = self._yielded(op, ids)
         elif name == "fred.chain":
             outputs, ids = self._steps(op)
         elif name in _CALLS and (fused := fused_of(op.location)) is not None:
-            outputs, ids = [[["compute", row]] for row in fused[0]], fused[1]
-        kind = "transfer" if name in _PIECES else "dispatch"
-        row = {"op": name, "kind": kind, "phase": "call", "inputs": inputs, "outputs": outputs, "evidence": ids}
-        self.nodes.append(row)
-        self.operations.append(op)
+            outputs = [(Definition("compute", tuple(computed)),) for computed in fused[0]]
+            ids = tuple(fused[1])
         for number, result in enumerate(op.results):
-            self._values[result] = [["node", index, number]]
+            self._values[result] = [NodeResult(len(self._nodes), number)]
+        kind: NodeKind = "transfer" if name in _PIECES else "dispatch"
+        self._nodes.append(ProgramNode(kind, "call", tuple(inputs), tuple(outputs), ids, name))
+        self.operations.append(op)
 
     def _captured(self, op: Any) -> list[Any]:
         """Values from outside that the operation's body reads by itself, element by element."""
@@ -159,26 +168,26 @@ class TraceGraph:
         ]
 
     def _of(self, operands: Sequence[Any]) -> list[Value]:
-        found: list[Value] = []
+        values: list[Value] = []
         for operand in operands:
-            for value in self._values.get(operand, [["unknown"]]):
-                if value not in found:
-                    found.append(value)
-        return found
+            for value in self._values.get(operand, [Unknown()]):
+                if value not in values:
+                    values.append(value)
+        return values
 
-    def _steps(self, chain: Any) -> tuple[list[Any], list[int]]:
+    def _steps(self, chain: Any) -> tuple[list[Definitions], tuple[int, ...]]:
         """What each result of a chain of reductions is, and what its steps compute: views are in its own trace only."""
         inside = [view.operation for view in chain.regions[0].blocks[0]]
         given = [op.operands[0].owner for op in inside if op.name == "fred.output"]
         steps = [op for op in inside if op.name in ("fred.map", "fred.reduce")]
         computed = frozenset().union(*(self._read.ids(op.location) for op in steps))
-        return [[["compute", sorted(self._read.ids(op.location))]] for op in given], sorted(computed)
+        return [(self._computed(op.location),) for op in given], tuple(sorted(computed))
 
-    def _yielded(self, generic: Any, ids: list[int]) -> list[Any]:
+    def _computed(self, location: Any) -> Definition:
+        return Definition("compute", tuple(sorted(self._read.ids(location))))
+
+    def _yielded(self, generic: Any, ids: tuple[int, ...]) -> list[Definitions]:
         """What each result of a fused operation is: the location of the operation whose value is yielded."""
         terminator = list(generic.regions[0].blocks[0])[-1].operation
-        outputs = []
-        for value in terminator.operands:
-            owner = getattr(value.owner, "location", None)
-            outputs.append([["compute", sorted(self._read.ids(owner)) if owner is not None else ids]])
-        return outputs
+        locations = [getattr(value.owner, "location", None) for value in terminator.operands]
+        return [(Definition("compute", ids) if where is None else self._computed(where),) for where in locations]

@@ -1,23 +1,31 @@
 """The program as a graph of dispatches, right after they are formed: what each reads, gives, and computes.
 
-This is all that the relation between source and program needs of the IR (`covan_mlir.provenance.relation`); as JSON,
-because it travels to the caller's process. Values are named by where they come from::
-
-    ["arg", 2]            third argument of the function
-    ["const", [12, 40]]   a constant, with the parts that its location names
-    ["global", "@name"]   a global
-    ["node", 7, 0]        first result of node 7
-    ["unknown"]           something else (an argument of a loop's body)
+This is all that the relation between source and program needs of the IR (`covan_mlir.provenance.relation`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import iree.compiler.ir as ir
 
 from covan_mlir.dialects.prov_locations import TraceReader, fused_of
 from covan_mlir.lowering import marks
+from covan_mlir.provenance.program_graph import (
+    Argument,
+    Constant,
+    Definition,
+    Definitions,
+    Global,
+    NodeKind,
+    NodePhase,
+    NodeResult,
+    ProgramGraph,
+    ProgramNode,
+    Unknown,
+    Value,
+)
 
 # Operations that say nothing about what is computed: their locations name whoever made them, often another action's.
 SILENT = frozenset(
@@ -62,68 +70,59 @@ _DISPATCH = "flow.dispatch.workgroups"
 _STORE = "iree_tensor_ext.dispatch.tensor.store"
 
 
-class DispatchGraph:
-    """Reads the graph off a module after dispatch creation, and marks its nodes.
+def read_graph(module: Any, read: TraceReader) -> ProgramGraph:
+    """The graph of a module after dispatch creation; its nodes are marked with their positions (`marks`)."""
+    reader = _Reader(read)
+    reader.read(module)
+    return ProgramGraph(tuple(reader.nodes), tuple(reader.results), reader.globals)
 
-    Attributes:
-        nodes: rows with ``kind`` (``dispatch`` or ``transfer``), ``phase``, ``inputs`` (values), ``outputs`` (per
-            result a chain of ``[how, ids]``, outermost first; how is ``view``, ``move``, ``compute`` or ``input``),
-            and ``evidence``: ids in the locations of what computes.
-        globals: per name, ``ids`` of its location and the ``value`` that an initialiser stores, or None.
-        results: values that the function returns.
-    """
 
+class _Reader:
     def __init__(self, read: TraceReader) -> None:
-        self.nodes: list[dict[str, Any]] = []
-        self.globals: dict[str, dict[str, Any]] = {}
-        self.results: list[Any] = []
+        self.nodes: list[ProgramNode] = []
+        self.globals: dict[str, Value] = {}
+        self.results: list[Value] = []
         self._read = read
-        self._values: dict[Any, Any] = {}
+        self._values: dict[Any, Value] = {}
 
-    def to_json(self) -> dict[str, Any]:
-        return {"nodes": self.nodes, "globals": self.globals, "results": self.results}
-
-    def build(self, module: Any) -> None:
+    def read(self, module: Any) -> None:
         functions = [op.operation for op in module.regions[0].blocks[0]]
-        for function in functions:
-            if function.name == "util.global":
-                name = function.attributes["sym_name"].value
-                self.globals[name] = {"ids": self._ids(function), "value": None}
         # Initialisers first: they are what a function's globals come from.
         for function in sorted(functions, key=lambda op: op.name != "util.initializer"):
             if function.name in ("util.initializer", "util.func"):
-                phase = "init" if function.name == "util.initializer" else "call"
+                phase: NodePhase = "init" if function.name == "util.initializer" else "call"
                 for index, argument in enumerate(function.regions[0].blocks[0].arguments):
-                    self._values[argument] = ["arg", index]
+                    self._values[argument] = Argument(index)
                 for block in function.regions[0]:
                     self._block(block, phase)
 
-    def _ids(self, op: Any) -> list[int]:
-        return sorted(self._read.ids(op.location))
+    def _ids(self, op: Any) -> tuple[int, ...]:
+        return tuple(sorted(self._read.ids(op.location)))
 
-    def _value(self, value: Any) -> Any:
-        return self._values.get(value, ["unknown"])
+    def _value(self, value: Any) -> Value:
+        return self._values.get(value, Unknown())
 
-    def _block(self, block: Any, phase: str) -> None:
+    def _block(self, block: Any, phase: NodePhase) -> None:
         for view in block:
             op = view.operation
             name = op.name
             if name == "hal.tensor.import":
-                self._values[op.results[0]] = ["arg", ir.BlockArgument(op.operands[0]).arg_number]
+                self._values[op.results[0]] = Argument(ir.BlockArgument(op.operands[0]).arg_number)
             elif name == "arith.constant":
-                self._values[op.results[0]] = ["const", self._ids(op)]
+                self._values[op.results[0]] = Constant(self._ids(op))
             elif name in _EMPTY:
-                self._values[op.results[0]] = ["const", []]
+                self._values[op.results[0]] = Constant()
             elif name == "util.global.load":
-                self._values[op.results[0]] = ["global", op.attributes["global"].value]
+                self._values[op.results[0]] = Global(op.attributes["global"].value)
             elif name == "util.global.store":
-                self.globals[op.attributes["global"].value]["value"] = self._value(op.operands[0])
+                self.globals[op.attributes["global"].value] = self._value(op.operands[0])
             elif name == _DISPATCH:
                 self._node(op, "dispatch", phase, self._outputs(op), performed(op, self._read))
             elif name == "flow.dispatch":  # of an executable that stands ready
-                given, computed = fused_of(op.location) or ([self._ids(op)] * len(op.results), self._ids(op))
-                outputs = [[["compute", ids]] for ids in given]
-                self._node(op, "dispatch", phase, outputs, frozenset(computed))
+                named = list(self._ids(op))
+                results, computed = fused_of(op.location) or ([named] * len(op.results), named)
+                outputs = [(Definition("compute", tuple(ids)),) for ids in results]
+                self._node(op, "dispatch", phase, outputs, computed)
             elif name == "hal.tensor.barrier":  # each result is an operand; behind them stands a fence
                 for operand, result in zip(op.operands, op.results, strict=False):
                     self._values[result] = self._value(operand)
@@ -131,96 +130,91 @@ class DispatchGraph:
                 self._values[op.results[0]] = self._value(op.operands[0])
             elif name == "util.return":
                 values = [self._value(operand) for operand in op.operands]
-                if not self.results or values != [["unknown"]] * len(values):  # of a function that only calls another
-                    self.results = values
+                if not self.results or any(value != Unknown() for value in values):
+                    self.results = values  # of a function that only calls another, nothing is known
             elif name.startswith(("flow.", "tensor.")) and len(op.results):
                 ids = self._ids(op)
                 # A slice is a piece of what it is given, whatever operation asked for it.
-                how = [["input", []]] if name in _PIECES else [["move", ids]]
+                definition = Definition("input") if name in _PIECES else Definition("move", ids)
                 if name != "tensor.dim":
-                    self._node(op, "transfer", phase, [how] * len(op.results), frozenset(ids))
+                    self._node(op, "transfer", phase, [(definition,)] * len(op.results), ids)
             else:
                 for region in op.regions:
                     for inner in region:
                         self._block(inner, phase)
 
-    def _node(self, op: Any, kind: str, phase: str, outputs: list[Any], evidence: frozenset[int]) -> None:
+    def _node(
+        self, op: Any, kind: NodeKind, phase: NodePhase, outputs: Iterable[Definitions], evidence: Iterable[int]
+    ) -> None:
         index = len(self.nodes)
-        self.nodes.append(
-            {
-                "kind": kind,
-                "phase": phase,
-                "inputs": [self._value(operand) for operand in op.operands if "tensor<" in str(operand.type)],
-                "outputs": outputs,
-                "evidence": sorted(evidence),
-            }
-        )
+        inputs = tuple(self._value(operand) for operand in op.operands if "tensor<" in str(operand.type))
+        self.nodes.append(ProgramNode(kind, phase, inputs, tuple(outputs), tuple(sorted(set(evidence)))))
         for number, result in enumerate(op.results):
-            self._values[result] = ["node", index, number]
+            self._values[result] = NodeResult(index, number)
         marks.mark(op, index)
 
-    def _outputs(self, dispatch: Any) -> list[Any]:
+    def _outputs(self, dispatch: Any) -> list[Definitions]:
         """For each result of a dispatch, what is stored to it: outermost operation first, up to one that computes.
 
         A result that is written into a part of an operand's memory (a tied one) is still what that operand was.
         """
         block = dispatch.regions[0].blocks[0]
-        stored: dict[int, list[Any]] = {}
+        stored: dict[int, Definitions] = {}
         partly: set[int] = set()
         for view in block:
             if view.operation.name == _STORE:
                 value, whole = view.operation.operands[0], view.operation.operands[1]
                 target = ir.BlockArgument(whole).arg_number
-                stored.setdefault(target, []).extend(self._chain(value))
+                stored[target] = stored.get(target, ()) + self._definitions(value)
                 if f":{value.type}>" not in str(whole.type):  # dispatch.tensor<readwrite:tensor<...>>
                     partly.add(target)
         fresh = (i for i, argument in enumerate(block.arguments) if "<writeonly:" in str(argument.type))
         tied = [i for i, argument in enumerate(block.arguments) if "<readwrite:" in str(argument.type)]
         operands = dispatch.attributes["tied_operands"] if "tied_operands" in dispatch.attributes else []  # noqa: SIM401  # no dict
-        chains = []
+        outputs = []
         for number in range(len(dispatch.results)):
             if number < len(operands) and ir.IntegerAttr(operands[number]).value >= 0:
                 target = tied.pop(0)
-                before = self._of_node(dispatch.operands[target]) if target in partly else []
-                chains.append([*stored.get(target, []), *before])
+                before = self._written_into(dispatch.operands[target]) if target in partly else ()
+                outputs.append(stored.get(target, ()) + before)
             else:
-                chains.append(stored.get(next(fresh), []))
-        return chains
+                outputs.append(stored.get(next(fresh), ()))
+        return outputs
 
-    def _of_node(self, value: Any) -> list[Any]:
-        """The chain of a value that a node gave, as the shape of what is written into it."""
-        row = self._value(value)
-        if row[0] != "node":
-            return []
-        return [["view", ids] for _, ids in self.nodes[row[1]]["outputs"][row[2]]]
+    def _written_into(self, value: Any) -> Definitions:
+        """Those of a value that a node gave, as the shape of what is written into it."""
+        match self._value(value):
+            case NodeResult(node, result):
+                return tuple(Definition("view", definition.ids) for definition in self.nodes[node].outputs[result])
+        return ()
 
-    def _chain(self, value: Any) -> list[Any]:
-        chain: list[Any] = []
+    def _definitions(self, value: Any) -> Definitions:
+        views: list[Definition] = []
         while True:
             op = value.owner
             if isinstance(op, ir.Block):
-                return [*chain, ["input", []]]
+                return (*views, Definition("input"))
             if op.name in _INNER_VIEWS:
-                chain.append(["view", self._ids(op)])
+                views.append(Definition("view", self._ids(op)))
                 value = op.operands[0]
             elif op.name == "linalg.generic":
-                return [*chain, self._payload(op, ir.OpResult(value).result_number)]
+                return (*views, self._payload(op, ir.OpResult(value).result_number))
             elif op.name.startswith("iree_tensor_ext."):  # a load: the dispatch gives what it was given
-                return [*chain, ["input", []]]
+                return (*views, Definition("input"))
             else:
-                return [*chain, ["compute", self._ids(op)]]
+                return (*views, Definition("compute", self._ids(op)))
 
-    def _payload(self, generic: Any, result: int) -> list[Any]:
+    def _payload(self, generic: Any, result: int) -> Definition:
         terminator = list(generic.regions[0].blocks[0])[-1].operation
         value = terminator.operands[result]
         while not isinstance(value.owner, ir.Block):
             ids = self._ids(value.owner)
             if ids:
-                return ["compute", ids]
+                return Definition("compute", ids)
             if len(value.owner.operands) != 1:
-                return ["compute", self._ids(generic)]
+                return Definition("compute", self._ids(generic))
             value = value.owner.operands[0]
-        return ["move", self._ids(generic)]
+        return Definition("move", self._ids(generic))
 
 
 def performed(dispatch: Any, read: TraceReader) -> frozenset[int]:
@@ -256,20 +250,20 @@ def _checks(dispatch: Any) -> set[Any]:
 
     An assertion about an operand may end up in the dispatch that gives it, which does none of the operation's work.
     """
-    found: set[Any] = set()
+    checking: set[Any] = set()
     stack: list[Any] = list(marks.walk(dispatch, "cf.assert"))
     while stack:
         op = stack.pop()
-        if op in found:
+        if op in checking:
             continue
-        found.add(op)
+        checking.add(op)
         for operand in op.operands:
             owner = operand.owner
             if not isinstance(owner, ir.Block) and all(
-                use.owner.operation in found for result in owner.results for use in result.uses
+                use.owner.operation in checking for result in owner.results for use in result.uses
             ):
                 stack.append(owner)
-    return found
+    return checking
 
 
 def locate_payloads(module: Any, read: TraceReader) -> None:

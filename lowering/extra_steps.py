@@ -28,14 +28,12 @@ def insert(steps: Sequence[Step], extra: Sequence[ExtraStep]) -> list[Step]:
     for after, what in extra:
         if after not in names:
             raise StepError(f"extra step {what}: this pipeline has no step {after!r}; it has {', '.join(names)}")
-    found: list[Step] = []
-    for step in steps:
-        found.append(step)
-        for after, what in extra:
-            if after == step.name:
-                name = f"extra:{what.rpartition(':')[2]}"
-                found.append(Step(name, partial(_run, what, _function(what))))
-    return found
+    added = {name: [_step(what) for after, what in extra if after == name] for name in names}
+    return [inserted for step in steps for inserted in (step, *added[step.name])]
+
+
+def _step(what: str) -> Step:
+    return Step(f"extra:{what.rpartition(':')[2]}", partial(_run, what, _function(what)))
 
 
 def _run(what: str, function: Callable[[State], None], state: State) -> None:

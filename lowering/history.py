@@ -9,6 +9,7 @@ from typing import Any
 
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.lowering.pipeline import State
+from covan_mlir.provenance.observed import Changes
 
 # After this step operations stand in executables; sites take over.
 LAST = "iree:dispatch-creation"
@@ -39,7 +40,7 @@ class HistoryObserver:
     """
 
     read: TraceReader
-    steps: list[tuple[str, dict[int, dict[str, int] | None]]] = field(default_factory=list)
+    steps: list[tuple[str, Changes]] = field(default_factory=list)
     _now: dict[int, dict[str, int]] = field(default_factory=dict)
     done: bool = False
 
@@ -50,13 +51,11 @@ class HistoryObserver:
         with state.session.context if state.session else state.module.context:
             self.record(step, count(state.module.operation, self.read))
 
-    def record(self, step: str, found: dict[int, dict[str, int]]) -> None:
+    def record(self, step: str, now: dict[int, dict[str, int]]) -> None:
         """Note what ``step`` changed, given what there is after it."""
-        changed: dict[int, dict[str, int] | None] = {
-            i: names for i, names in found.items() if self._now.get(i) != names
-        }
-        changed.update({i: None for i in self._now if i not in found})
-        self._now = found
+        changed: Changes = {i: names for i, names in now.items() if self._now.get(i) != names}
+        changed.update({i: None for i in self._now if i not in now})
+        self._now = now
         self.steps.append((step, changed))
 
 
@@ -69,15 +68,15 @@ def count(root: Any, read: TraceReader) -> dict[int, dict[str, int]]:
     """By part id, the operations in ``root`` that carry it, by name."""
     walk = bindings(root).WalkResult
     order = bindings(root).WalkOrder.PRE_ORDER
-    found: dict[int, Counter[str]] = {}
+    counts: dict[int, Counter[str]] = {}
     ids = read.ids
 
     def visit(op: Any) -> Any:
         name = op.name
         if name not in _SILENT and not name.startswith(_SILENT_DIALECTS):
             for i in ids(op.location):
-                found.setdefault(i, Counter())[name] += 1
+                counts.setdefault(i, Counter())[name] += 1
         return walk.SKIP if name.startswith(_WHOLE) else walk.ADVANCE
 
     root.walk(visit, order)
-    return {i: dict(names) for i, names in found.items()}
+    return {i: dict(names) for i, names in counts.items()}

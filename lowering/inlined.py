@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from covan_mlir.lowering.pipeline import State, Step, StepError
+from covan_mlir.lowering.pipeline import Run, State, StepError
 
 NAMESPACE = "covan"
 """Of the operators in torch."""
@@ -26,11 +26,11 @@ def main_function(module: Any, name: str) -> Any:
     Raises:
         ValueError: there is none, or it has several blocks or no body.
     """
-    found = [op for op in module.body.operations if op.operation.name == "func.func"]
-    named = [op for op in found if not name or op.attributes["sym_name"].value == name]
+    functions = [op for op in module.body.operations if op.operation.name == "func.func"]
+    named = [op for op in functions if not name or op.attributes["sym_name"].value == name]
     public = named if len(named) == 1 or name else [op for op in named if not _private(op)]
     if len(public) != 1:
-        there = ", ".join(op.attributes["sym_name"].value for op in found) or "none"
+        there = ", ".join(op.attributes["sym_name"].value for op in functions) or "none"
         raise ValueError(f"which function is it? There is {there}: MlirFunction(text, name=...)")
     if len(public[0].regions[0].blocks) != 1:
         raise ValueError("the function has no body of one block")
@@ -41,28 +41,28 @@ def _private(op: Any) -> bool:
     return "sym_visibility" in op.attributes and op.attributes["sym_visibility"].value == "private"
 
 
-def steps(functions: Sequence[tuple[str, str, str]]) -> tuple[Step, Step]:
-    """The step on torch-mlir's side and the one on IREE's.
+def bodies(functions: Sequence[tuple[str, str, str]]) -> Run:
+    """The step on torch-mlir's side: bodies in place of operators, regions in place of barriers.
 
     Args:
         functions: names of operators, the texts of the modules that they stand for, and names of functions in these.
     """
     texts = {operator: (text, name) for operator, text, name in functions}
-    return Step("attach", lambda state: _inline(state, texts)), Step("iree:attach", _barriers)
+    return lambda state: _inline(state, texts)
 
 
 def _operators(module: Any) -> list[Any]:
     from torch_mlir import ir
 
-    found: list[Any] = []
+    operators: list[Any] = []
 
     def visit(op: Any) -> Any:
         if op.name == "torch.operator" and op.attributes["name"].value.startswith(f"torch.{NAMESPACE}."):
-            found.append(op)
+            operators.append(op)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    return found
+    return operators
 
 
 def _inline(state: State, functions: Mapping[str, tuple[str, str]]) -> None:
@@ -108,12 +108,12 @@ def _builtin(operands: Any, kinds: list[Any]) -> list[Any]:
     """Operands as builtin tensors of these types."""
     from torch_mlir import ir
 
-    found = []
+    values = []
     for operand, kind in zip(operands, kinds, strict=True):
         own = _tensor(operand.type)
         value = ir.Operation.create("torch_c.to_builtin_tensor", [own], [operand]).result
-        found.append(_cast(value, kind))
-    return found
+        values.append(_cast(value, kind))
+    return values
 
 
 def _cast(value: Any, kind: Any) -> Any:
@@ -131,10 +131,10 @@ def _copied(function: Any, given: list[Any], location: Any) -> list[Any]:
         op = view.operation
         if op.name == "func.return":
             return [new[value] for value in op.operands]
-        made = op.clone()
-        _remap(made, new)
-        _locate(made, location)
-        new.update(zip(op.results, made.results, strict=True))
+        copy = op.clone()
+        _remap(copy, new)
+        _locate(copy, location)
+        new.update(zip(op.results, copy.results, strict=True))
     raise StepError("an attached function does not return")
 
 
@@ -172,20 +172,21 @@ def _barrier(value: Any) -> Any:
     return op.results[0]
 
 
-def _barriers(state: State) -> None:
+def barriers(state: State) -> None:
+    """The step on IREE's side: barriers in place of regions."""
     import iree.compiler.ir as ir
 
-    found: list[Any] = []
+    regions: list[Any] = []
 
     def visit(op: Any) -> Any:
         if op.name == "scf.execute_region" and _MARK in op.attributes:
-            found.append(op)
+            regions.append(op)
         return ir.WalkResult.ADVANCE
 
     with state.session.context as context, ir.Location.unknown():
         context.get_dialect_descriptor("util")
         state.module.operation.walk(visit)
-        for op in found:
+        for op in regions:
             (inner,) = op.regions[0].blocks[0]
             given = inner.operation.operands[0]
             with op.location, ir.InsertionPoint(op):

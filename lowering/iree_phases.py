@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import io
-import itertools
 import re
-from typing import Any
+from typing import Any, get_args
 
 import iree.compiler.ir as ir
 from iree.compiler.api import Output, Session, ctypes_dl
 
-from covan_mlir.lowering.pipeline import State, Step, StepError
+from covan_mlir.lowering.pipeline import Run, State, StepError
+from covan_mlir.lowering.result import CompilerDiagnostic, Severity
 
 PHASES = (
     "start",
@@ -45,20 +45,20 @@ for _name, _types in (
     _function = getattr(_lib, f"ireeCompilerInvocation{_name}")
     _function.argtypes, _function.restype = _types, None
 
-_SEVERITY = ("note", "warning", "error", "remark")
+_SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # as MLIR numbers them
 _AT = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):\d+: (?P<message>.*)$", re.DOTALL)
 
 
-def _diagnostic(severity: int, text: str) -> dict[str, Any]:
+def _diagnostic(number: int, text: str) -> CompilerDiagnostic:
     # The callback gives text only; MLIR prints the innermost file location in front of it.
-    row: dict[str, Any] = {"severity": _SEVERITY[severity] if 0 <= severity < len(_SEVERITY) else "error"}
+    severity: Severity = _SEVERITIES[number] if 0 <= number < len(_SEVERITIES) else "error"
     match = _AT.match(text.strip())
     if match:
-        return row | {"message": match["message"], "file": match["file"], "line": int(match["line"])}
-    return row | {"message": text.strip()}
+        return CompilerDiagnostic(severity, match["message"], file=match["file"], line=int(match["line"]))
+    return CompilerDiagnostic(severity, text.strip())
 
 
-def enter(flags: tuple[str, ...], devices: str = "") -> Step:
+def enter(flags: tuple[str, ...], devices: str = "") -> Run:
     """The step that moves the module from torch-mlir's context into a new IREE session, by bytecode.
 
     Args:
@@ -82,7 +82,7 @@ def enter(flags: tuple[str, ...], devices: str = "") -> Step:
             raise StepError(str(error)) from error
         state.session = session
 
-    return Step("iree:import", run)
+    return run
 
 
 def execute(session: Session, module: Any, start: str, stop: str) -> bytes:
@@ -94,7 +94,7 @@ def execute(session: Session, module: Any, start: str, stop: str) -> bytes:
     Raises:
         StepError: the compiler failed, with what it said.
     """
-    seen: list[dict[str, Any]] = []
+    seen: list[CompilerDiagnostic] = []
 
     def told(severity: int, text: Any, size: int, _data: Any) -> None:
         seen.append(_diagnostic(severity, ctypes.string_at(text, size).decode(errors="replace")))
@@ -106,8 +106,8 @@ def execute(session: Session, module: Any, start: str, stop: str) -> bytes:
         _lib.ireeCompilerInvocationSetCompileFromPhase(invocation._inv_p, start.encode())
         _lib.ireeCompilerInvocationSetCompileToPhase(invocation._inv_p, stop.encode())
         if not invocation.execute():
-            errors = [row for row in seen if row["severity"] == "error"]
-            message = errors[0]["message"] if errors else "the IREE compiler gave no reason"
+            errors = [diagnostic for diagnostic in seen if diagnostic.severity == "error"]
+            message = errors[0].message if errors else "the IREE compiler gave no reason"
             raise StepError(message, errors or seen)
         if stop != "end":
             return b""
@@ -116,11 +116,11 @@ def execute(session: Session, module: Any, start: str, stop: str) -> bytes:
             return bytes(output.map_memory())
 
 
-def _phase(start: str, stop: str) -> Step:
+def phase(name: str) -> Run:
+    """The step that runs one of `PHASES`, but the first, which is the state before all others."""
+    before = PHASES[PHASES.index(name) - 1]
+
     def run(state: State) -> None:
-        state.output = execute(state.session, state.module, start, stop)
+        state.output = execute(state.session, state.module, before, name)
 
-    return Step(f"iree:{stop}", run)
-
-
-STEPS: tuple[Step, ...] = tuple(_phase(a, b) for a, b in itertools.pairwise(PHASES))
+    return run

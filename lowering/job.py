@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
+from dataclasses import replace
+from typing import Literal
 
-from covan_mlir.dialects.prov_locations import TraceReader
-from covan_mlir.lowering import extra_steps, plan, stages
+from covan_mlir.lowering import stages
 from covan_mlir.lowering.history import HistoryObserver
 from covan_mlir.lowering.pass_history import PassHistory
 from covan_mlir.lowering.pass_prints import PassPrints
 from covan_mlir.lowering.phase_graph import PhaseObserver
-from covan_mlir.lowering.pipeline import State, StepError, instrument, run
-from covan_mlir.lowering.request import Job
+from covan_mlir.lowering.pipeline import Observer, State, StepError, instrument, run
+from covan_mlir.lowering.request import TO_LINALG, Job
+from covan_mlir.lowering.result import JobResult, StepFailure
+from covan_mlir.lowering.sequence import Setting, pipeline
 from covan_mlir.lowering.sites import SiteObserver
 from covan_mlir.lowering.targets.resolve import executable_target
+from covan_mlir.machine import host
 from covan_mlir.passes.framework import extensions
-
-log = logging.getLogger(__name__)
+from covan_mlir.provenance.observed import Observed
 
 
 class JobError(Exception):
-    """A step failed for good; ``row`` is what the caller's side needs to raise `CompileError`."""
+    """A step failed for good."""
 
-    def __init__(self, row: dict[str, Any]) -> None:
-        super().__init__(row["message"])
-        self.row = row
+    def __init__(self, failure: StepFailure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
 
 
 def compile_job(
     bytecode: bytes, job: Job, told: Callable[[str], None], prints: PassPrints | None = None
-) -> tuple[dict[str, Any], bytes]:
+) -> tuple[JobResult, bytes]:
     """-> (what was found out, the program).
 
     Args:
@@ -45,22 +45,23 @@ def compile_job(
         JobError: a step failed.
     """
     _load(job)
-    reason: dict[str, Any] | None = None
+    refusal: StepFailure | None = None
     if job.frontend in ("auto", "linalg"):
         try:
             return _attempt("linalg", bytecode, job, told, prints)
         except JobError as error:
-            if job.frontend == "linalg" or error.row["phase"] not in {stage.name for stage in stages.TORCH}:
+            if job.frontend == "linalg" or error.failure.phase not in TO_LINALG:
                 raise
-            reason = error.row
+            refusal = error.failure
     try:
         result, program = _attempt("torch", bytecode, job, told, prints)
     except JobError as error:
-        if reason:  # the first refusal names the operation; the second one usually repeats it in other words
-            error.row["diagnostics"] = reason["diagnostics"] + error.row["diagnostics"]
-        raise
-    result["why_torch"] = reason
-    return result, program
+        if refusal is None:
+            raise
+        # The first refusal names the operation; the second one usually repeats it in other words.
+        diagnostics = refusal.diagnostics + error.failure.diagnostics
+        raise JobError(replace(error.failure, diagnostics=diagnostics)) from error
+    return replace(result, why_torch=refusal), program
 
 
 def _load(job: Job) -> None:
@@ -68,18 +69,23 @@ def _load(job: Job) -> None:
         try:
             extensions.load(path)
         except extensions.ExtensionError as error:
-            row: dict[str, Any] = {"message": str(error), "diagnostics": [], "reproducer": None}
-            raise JobError({"phase": "extensions", **row}) from error
+            raise JobError(StepFailure("extensions", str(error))) from error
 
 
 def _attempt(
-    frontend: str, bytecode: bytes, job: Job, told: Callable[[str], None], prints: PassPrints | None
-) -> tuple[dict[str, Any], bytes]:
+    frontend: Literal["linalg", "torch"],
+    bytecode: bytes,
+    job: Job,
+    told: Callable[[str], None],
+    prints: PassPrints | None,
+) -> tuple[JobResult, bytes]:
     from torch_mlir import ir as torch_ir
 
     from covan_mlir import dialects
 
     told("target")
+    if job.machine is not None:
+        host.assume(job.machine)
     stages.prepare_target(job)  # LLVM ends the process on a CPU that it does not know: here, where it is expected to
     context = torch_ir.Context()
     dialects.load(context)
@@ -88,17 +94,12 @@ def _attempt(
     state = State(module)
     stages.run(stages.prepared(job), state)
     stages.set_device(module, job)
-    observer = SiteObserver() if job.provenance else None
-    history = _history(job, observer.read, prints) if observer is not None else None
-    phases = PhaseObserver(observer.read) if observer is not None else None
+    observers = _Observers(job, prints) if job.provenance else None
     border = stages.Border(job)
-    steps = plan.steps(job, frontend, border)
-    if job.extra:
-        try:
-            steps = extra_steps.insert(steps, job.extra)
-        except StepError as error:
-            row = {"message": str(error), "diagnostics": error.diagnostics, "reproducer": None}
-            raise JobError({"phase": "extra", **row}) from error
+    try:
+        steps = pipeline(Setting(job, frontend, border))
+    except StepError as error:
+        raise JobError(StepFailure("extra", str(error), error.diagnostics)) from error
     keep = _Keeper(job.reproducer, state)
     step_name = ""
 
@@ -107,42 +108,57 @@ def _attempt(
         step_name = name
         told(name)
         keep(name)
-        if isinstance(history, PassHistory):
-            history.before(name, state)
+        if observers is not None:
+            observers.before(name, state)
 
     try:
-        run(instrument(steps, [o for o in (observer, history, phases) if o is not None]), state, before)
+        run(instrument(steps, observers.all if observers is not None else ()), state, before)
     except StepError as error:
-        raise JobError(
-            {
-                "phase": step_name,
-                "message": str(error),
-                "diagnostics": error.diagnostics,
-                "reproducer": job.reproducer,
-            }
-        ) from error
+        raise JobError(StepFailure(step_name, str(error), error.diagnostics, job.reproducer)) from error
     keep.forget()
-    result = {
-        "frontend": frontend,
-        "seconds": state.seconds,
-        "sites": [asdict(site) for site in observer.sites] if observer else [],
-        "commands": observer.commands if observer else [],
-        "graph": observer.graph if observer else {},
-        "history": history.steps if history else [],
-        "unseen": history.unseen if isinstance(history, PassHistory) else {},
-        "phases": phases.phases if phases else [],
-        "requires": executable_target(job.flags).requires() if job.kind == "cpu" else {},
-        "shared": border.shared,
-        "fusion": border.decisions,
-    }
+    result = JobResult(
+        frontend=frontend,
+        seconds=state.seconds,
+        observed=observers.observed if observers is not None else None,
+        unseen=observers.unseen if observers is not None else {},
+        requires=executable_target(job.flags).requires() if job.kind == "cpu" else {},
+        shared=border.shared,
+        fusions=tuple(border.decisions),
+    )
     return result, state.output
 
 
-def _history(job: Job, read: TraceReader, prints: PassPrints | None) -> HistoryObserver:
-    if job.trace != "passes":
-        return HistoryObserver(read)
-    assert prints is not None, "this worker was not started for single passes"
-    return PassHistory(read, prints=prints)
+class _Observers:
+    """Those of a program with a ledger."""
+
+    def __init__(self, job: Job, prints: PassPrints | None) -> None:
+        self._sites = SiteObserver()
+        read = self._sites.read
+        self._phases = PhaseObserver(read)
+        self._passes: PassHistory | None = None
+        if job.trace == "passes":
+            assert prints is not None, "this worker was not started for single passes"
+            self._passes = PassHistory(read, prints=prints)
+        self._history = self._passes or HistoryObserver(read)
+        self.all: tuple[Observer, ...] = (self._sites, self._history, self._phases)
+
+    def before(self, step: str, state: State) -> None:
+        if self._passes is not None:
+            self._passes.before(step, state)
+
+    @property
+    def observed(self) -> Observed:
+        return Observed(
+            graph=self._sites.graph,
+            commands=self._sites.commands,
+            buffers=self._sites.buffers,
+            history=tuple(self._history.steps),
+            phases=tuple(self._phases.phases),
+        )
+
+    @property
+    def unseen(self) -> dict[str, int]:
+        return self._passes.unseen if self._passes is not None else {}
 
 
 class _Keeper:

@@ -23,8 +23,7 @@ def mark_of(location: Any) -> int | None:
                 return int(location.name_str.removeprefix(_PREFIX))
             location = location.child_loc
         elif kind == "FusedLoc":
-            found = [m for m in map(mark_of, location.locations) if m is not None]
-            return found[0] if found else None
+            return next((m for m in map(mark_of, location.locations) if m is not None), None)
         elif kind == "CallSiteLoc":
             location = location.callee
         else:
@@ -33,12 +32,12 @@ def mark_of(location: Any) -> int | None:
 
 def walk(root: Any, *prefixes: str) -> list[Any]:
     """Operations whose name starts with one of ``prefixes``, in program order."""
-    found: list[Any] = []
+    operations: list[Any] = []
 
     def visit(op: Any) -> Any:
         if op.name.startswith(prefixes):
-            found.append(op)
+            operations.append(op)
         return ir.WalkResult.ADVANCE
 
     root.walk(visit)
-    return found
+    return operations

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import iree.compiler.ir as ir
 
 from covan_mlir.artifacts.signature import PARAMETER_SCOPE
-from covan_mlir.lowering.pipeline import State, Step
+from covan_mlir.lowering.pipeline import Run, State
 
 
-def externalize(names: Sequence[str]) -> Step:
+def externalize(names: Sequence[str]) -> Run:
     """The step that binds the last ``len(names)`` arguments of ``@main`` to parameters of those names.
 
     Before::
@@ -51,7 +51,7 @@ def externalize(names: Sequence[str]) -> Step:
                     op.detach_from_parent()
                     body.append(op)
 
-    return Step("iree:externalize", run)
+    return run
 
 
 def _signature(kind: ir.FunctionType) -> str:

@@ -65,9 +65,9 @@ class PassHistory(HistoryObserver):
                 self._bodies = self._after(printed.root)
             else:
                 self._bodies[_key(printed.root)] = count(printed.root, self.read)
-            found = _sum(self._bodies.values())
-            if found != self._now:
-                self.record(f"{step}/{printed.name}", found)
+            counts = _sum(self._bodies.values())
+            if counts != self._now:
+                self.record(f"{step}/{printed.name}", counts)
 
     def _count_bodies(self, module: Any) -> dict[str, Counts]:
         return {_key(op.operation): count(op.operation, self.read) for op in module.regions[0].blocks[0]}
@@ -99,7 +99,7 @@ def _key(op: Any) -> str:
 
 def _sum(counts: Iterable[Mapping[int, Mapping[str, int]]]) -> Counts:
     total: dict[int, Counter[str]] = {}
-    for row in counts:
-        for part, names in row.items():
+    for of_body in counts:
+        for part, names in of_body.items():
             total.setdefault(part, Counter()).update(names)
     return {part: dict(names) for part, names in total.items()}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from covan_mlir.dialects.prov_graph import TraceGraph, functions
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.lowering.pipeline import State
+from covan_mlir.provenance.phases import Phase
 
 # After this step the program's nodes are dispatches.
 _LAST = "iree:global-optimization"
@@ -15,14 +15,10 @@ _LAST = "iree:global-optimization"
 
 @dataclass
 class PhaseObserver:
-    """Keeps the graph of each step until dispatches are formed.
-
-    Attributes:
-        phases: (step, graph) in order.
-    """
+    """Keeps the graph of each step, in order, until dispatches are formed."""
 
     read: TraceReader
-    phases: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    phases: list[Phase] = field(default_factory=list)
     _done: bool = False
 
     def __call__(self, step: str, state: State) -> None:
@@ -30,7 +26,7 @@ class PhaseObserver:
             return
         self._done = step == _LAST
         with state.session.context if state.session else state.module.context:
-            graph = TraceGraph(self.read)
+            trace = TraceGraph(self.read)
             for function in functions(state.module.operation)[:1]:
-                graph.build(function)
-        self.phases.append((step, graph.to_json()))
+                trace.build(function)
+        self.phases.append(Phase(step, trace.graph))

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from covan_mlir.lowering.result import CompilerDiagnostic
+
 
 @dataclass
 class State:
@@ -35,12 +37,16 @@ OBSERVING = "observing"
 """In `State.seconds`: what observers took after all steps, which is in the steps' own times as well."""
 
 
+Run = Callable[[State], None]
+"""Leaves a valid module in the state, or raises `StepError`."""
+
+
 @dataclass(frozen=True)
 class Step:
-    """One step: a name for people and a function that leaves a valid module in the state."""
+    """One step: a name for people, and what it does."""
 
     name: str
-    run: Callable[[State], None]
+    run: Run
 
 
 class Observer(Protocol):
@@ -50,15 +56,11 @@ class Observer(Protocol):
 
 
 class StepError(Exception):
-    """A step failed: carries the diagnostics that its compiler gave.
+    """A step failed: carries the diagnostics that its compiler gave."""
 
-    Attributes:
-        diagnostics: rows with ``severity``, ``message``, and where known ``ids``, ``file`` and ``line``.
-    """
-
-    def __init__(self, message: str, diagnostics: Sequence[dict[str, Any]] = ()) -> None:
+    def __init__(self, message: str, diagnostics: Iterable[CompilerDiagnostic] = ()) -> None:
         super().__init__(message)
-        self.diagnostics = list(diagnostics)
+        self.diagnostics = tuple(diagnostics)
 
 
 def instrument(pipeline: Iterable[Step], observers: Sequence[Observer]) -> tuple[Step, ...]:

@@ -18,18 +18,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import IO, Any
+from dataclasses import dataclass, replace
+from typing import IO
 
 from covan_mlir.lowering import messages
-from covan_mlir.lowering.request import Job
+from covan_mlir.lowering.request import TO_LINALG, Job
+from covan_mlir.lowering.result import JobResult, StepFailure
 
 log = logging.getLogger(__name__)
 
 _LOG_TAIL = 4000
 # IREE's Python interface never frees the context of a session, some megabytes a compilation.
 JOBS_PER_WORKER = 50
-TORCH_STEPS = ("torch-backend", "torch-to-linalg")
 
 
 @dataclass
@@ -37,19 +37,11 @@ class WorkerError(Exception):
     """A compilation that gave no program.
 
     Attributes:
-        phase: the step that was running.
-        message: what happened.
-        diagnostics: rows as `covan_mlir.lowering.pipeline.StepError` describes them.
-        reproducer: where the step's input was kept, or None.
-        log: end of what the worker printed; only after a crash.
+        failure: of the step that was running.
         crashed: the process is gone, rather than having answered.
     """
 
-    phase: str
-    message: str
-    diagnostics: list[dict[str, Any]]
-    reproducer: str | None = None
-    log: str = ""
+    failure: StepFailure
     crashed: bool = False
 
 
@@ -151,7 +143,7 @@ def compile_program(
     *,
     timeout: float | None = None,
     progress: Callable[[str], None] | None = None,
-) -> tuple[dict[str, Any], bytes]:
+) -> tuple[JobResult, bytes]:
     """Compile in a worker: see `covan_mlir.lowering.job.compile_job`.
 
     A crash while torch-mlir lowers the program to linalg counts as "cannot lower": with ``frontend="auto"`` the
@@ -164,21 +156,17 @@ def compile_program(
     try:
         return _once(bytecode, job, deadline, progress)
     except WorkerError as error:
-        if not (job.frontend == "auto" and error.crashed and error.phase in TORCH_STEPS):
+        failure = error.failure
+        if not (job.frontend == "auto" and error.crashed and failure.phase in TO_LINALG):
             raise
-        log.warning("torch-mlir crashed in %s (%s)", error.phase, error.message)
+        log.warning("torch-mlir crashed in %s (%s)", failure.phase, failure.message)
         result, program = _once(bytecode, replace(job, frontend="torch"), deadline, progress)
-        result["why_torch"] = {
-            "phase": error.phase,
-            "message": error.message,
-            "diagnostics": error.diagnostics,
-        }
-        return result, program
+        return replace(result, why_torch=failure), program
 
 
 def _once(
     bytecode: bytes, job: Job, deadline: float | None, progress: Callable[[str], None] | None
-) -> tuple[dict[str, Any], bytes]:
+) -> tuple[JobResult, bytes]:
     worker = _take(job.trace)
     expired = threading.Event()
     timer = None
@@ -195,26 +183,19 @@ def _once(
     try:
         assert worker.process.stdin is not None
         assert worker.process.stdout is not None
-        messages.send(worker.process.stdin, asdict(job), [bytecode])
+        messages.send(worker.process.stdin, job, [bytecode])
         while True:
-            header, blobs = messages.receive(worker.process.stdout)
-            kind = header.pop("kind")
-            if kind == "step":
-                step = header["name"]
-                if progress:
-                    progress(step)
-            elif kind == "done":
-                _give(worker, job)
-                return header, blobs[0]
-            elif kind == "error":
-                _give(worker, job)
-                raise WorkerError(
-                    header["phase"],
-                    header["message"],
-                    header["diagnostics"],
-                    header["reproducer"],
-                    header.get("log", ""),
-                )
+            answer, blobs = messages.receive(worker.process.stdout, messages.ANSWERS)
+            match answer:
+                case messages.Entered(step):
+                    if progress:
+                        progress(step)
+                case messages.Done(result):
+                    _give(worker, job)
+                    return result, blobs[0]
+                case messages.Failed(failure):
+                    _give(worker, job)
+                    raise WorkerError(failure)
     except (EOFError, OSError):
         raise _lost(worker, step, job, expired.is_set()) from None
     except WorkerError:
@@ -240,4 +221,4 @@ def _lost(worker: _Worker, step: str, job: Job, timed_out: bool) -> WorkerError:
         message = f"the compiler crashed with {signal.Signals(-code).name}"
     else:
         message = f"the compiler's process ended with exit code {code}"
-    return WorkerError(step, message, [], kept, tail, crashed=True)
+    return WorkerError(StepFailure(step, message, reproducer=kept, log=tail), crashed=True)

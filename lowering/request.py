@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from covan_mlir.machine.description import Machine
+
+TO_LINALG = ("torch-backend", "torch-to-linalg")
+"""The steps in which torch-mlir may find that it cannot lower a program."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +30,16 @@ class Job:
         extra: steps of the user's own; see `covan_mlir.lowering.extra_steps`.
         functions: that operators of covan's own stand for; see `covan_mlir.lowering.inlined`.
         attached: whether the program has such operators, or barriers.
+        machine: that kernels are chosen for, where the target is this machine and it is known; see
+            `covan_mlir.machine.host`.
     """
 
-    frontend: str
+    frontend: Literal["auto", "linalg", "torch"]
     flags: tuple[str, ...]
     weights: tuple[str, ...] = ()
     provenance: bool = True
     reproducer: str | None = None
-    trace: str = "phases"
+    trace: Literal["phases", "passes"] = "phases"
     fuse: bool | Literal["always"] = False
     target: str = "cpu"
     kind: str = "cpu"
@@ -42,10 +48,4 @@ class Job:
     extensions: tuple[str, ...] = ()
     functions: tuple[tuple[str, str, str], ...] = ()
     attached: bool = False
-
-    @staticmethod
-    def from_json(row: Mapping[str, Any]) -> Job:
-        extra = tuple((after, what) for after, what in row.get("extra", ()))
-        lists = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
-        functions = tuple((operator, text, name) for operator, text, name in row.get("functions", ()))
-        return Job(**{**row, **lists, "extra": extra, "functions": functions})
+    machine: Machine | None = None

@@ -11,8 +11,10 @@ from typing import Any
 
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.lowering import marks
-from covan_mlir.lowering.dispatch_graph import DispatchGraph, locate_payloads
+from covan_mlir.lowering.dispatch_graph import locate_payloads, read_graph
 from covan_mlir.lowering.pipeline import State
+from covan_mlir.provenance.observed import SiteCommand
+from covan_mlir.provenance.program_graph import NodeKind, NodePhase, ProgramGraph
 
 _BEFORE_DISPATCHES = frozenset(
     {"iree:import", "iree:input", "iree:abi", "iree:preprocessing", "iree:global-optimization"}
@@ -23,32 +25,17 @@ _WORK = ("dispatch", "fill_buffer", "copy_buffer", "update_buffer")
 
 
 @dataclass
-class SiteRow:
-    """One command of the final program that does work.
+class SiteObserver:
+    """Marks dispatches when they are formed, and lists the sites when the program's schedule is final.
 
     Attributes:
-        node: its node in the dispatch graph, or None for work that the compiler added later.
-        kind: ``dispatch`` or ``transfer``.
-        kernel: entry point of the executable; of a transfer ``fill`` or ``copy``.
-        phase: ``init`` or ``call``.
-        ids: parts named by the command's own location.
+        graph, commands, buffers: see `Observed`.
     """
 
-    node: int | None
-    kind: str
-    kernel: str
-    phase: str
-    ids: list[int]
-
-
-@dataclass
-class SiteObserver:
-    """Marks dispatches when they are formed, and lists the sites when the program's schedule is final."""
-
     read: TraceReader = field(default_factory=TraceReader)
-    graph: dict[str, Any] = field(default_factory=dict)
-    sites: list[SiteRow] = field(default_factory=list)
-    commands: list[list[int | None]] = field(default_factory=list)
+    graph: ProgramGraph = field(default_factory=ProgramGraph)
+    commands: tuple[SiteCommand, ...] = ()
+    buffers: tuple[tuple[int | None, ...], ...] = ()
 
     def __call__(self, step: str, state: State) -> None:
         if state.session is None:
@@ -59,9 +46,7 @@ class SiteObserver:
                 locate_payloads(module, self.read)
             elif step == "iree:dispatch-creation":
                 locate_payloads(module, self.read)
-                graph = DispatchGraph(self.read)
-                graph.build(module)
-                self.graph = graph.to_json()
+                self.graph = read_graph(module, self.read)
             elif step == "iree:stream":
                 self._collect(module)
             elif step == "iree:hal":
@@ -69,22 +54,22 @@ class SiteObserver:
 
     def _collect(self, module: Any) -> None:
         """List the work of the scheduled program, initialisers first, and mark it with its final number."""
-        rows: list[tuple[Any, SiteRow]] = []
+        work: list[tuple[Any, SiteCommand]] = []
         for function in module.regions[0].blocks[0]:
-            phase = "init" if function.operation.name == "util.initializer" else "call"
+            phase: NodePhase = "init" if function.operation.name == "util.initializer" else "call"
             for op in marks.walk(function.operation, *_COMMANDS):
                 verb = op.name.rsplit(".", 1)[-1]
                 if verb == "dispatch":
                     kernel = str(op.attributes["entry_points"][0]).rsplit("@", 1)[-1].strip('"')
                 else:
                     kernel = verb
-                kind = "dispatch" if verb == "dispatch" else "transfer"
-                ids = sorted(self.read.ids(op.location))
-                rows.append((op, SiteRow(marks.mark_of(op.location), kind, kernel, phase, ids)))
-        rows.sort(key=lambda row: row[1].phase == "call")  # stable: program order otherwise
-        for index, (op, row) in enumerate(rows):
-            self.sites.append(row)
+                kind: NodeKind = "dispatch" if verb == "dispatch" else "transfer"
+                ids = tuple(sorted(self.read.ids(op.location)))
+                work.append((op, SiteCommand(marks.mark_of(op.location), kind, kernel, phase, ids)))
+        work.sort(key=lambda pair: pair[1].phase == "call")  # stable: program order otherwise
+        for index, (op, _) in enumerate(work):
             marks.mark(op, index)
+        self.commands = tuple(command for _, command in work)
 
     def _follow(self, module: Any) -> None:
         """For each command buffer, the site of each command."""
@@ -95,4 +80,4 @@ class SiteObserver:
                 buffers[op.results[0]] = []
             elif verb not in ("finalize", "device") and len(op.operands) and op.operands[0] in buffers:
                 buffers[op.operands[0]].append(marks.mark_of(op.location) if verb in _WORK else None)
-        self.commands = list(buffers.values())
+        self.buffers = tuple(map(tuple, buffers.values()))

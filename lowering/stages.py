@@ -24,9 +24,11 @@ from covan_mlir.lowering.kernels import targets
 from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE
 from covan_mlir.lowering.kernels.declarations import embed_declared
 from covan_mlir.lowering.kernels.reductions import demote
-from covan_mlir.lowering.pipeline import State, Step, StepError
+from covan_mlir.lowering.pipeline import Run, State, StepError
 from covan_mlir.lowering.request import Job
+from covan_mlir.lowering.result import CompilerDiagnostic, Severity
 from covan_mlir.passes.framework.pipeline import parse_pipeline
+from covan_mlir.provenance.fusion import FusionRecord
 
 
 @dataclass(frozen=True)
@@ -49,22 +51,22 @@ class Stage:
         return f"builtin.module({','.join(self.passes)})"
 
 
-TORCH = (
-    Stage(
-        "torch-backend",
-        (
-            "func.func(torch-match-quantized-custom-ops)",
-            "torchdynamo-export-to-torch-backend-pipeline{backend-legal-ops=aten.flatten.using_ints}",
-        ),
-        watched=True,
+BACKEND = Stage(
+    "torch-backend",
+    (
+        "func.func(torch-match-quantized-custom-ops)",
+        "torchdynamo-export-to-torch-backend-pipeline{backend-legal-ops=aten.flatten.using_ints}",
     ),
-    Stage(
-        "torch-to-linalg",
-        ("torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}",),
-        watched=True,
-    ),
+    watched=True,
 )
-"""Torch dialect to linalg on tensors, by torch-mlir's own pipelines."""
+"""Torch dialect to its backend contract, by torch-mlir's own pipeline."""
+
+LINALG = Stage(
+    "torch-to-linalg",
+    ("torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}",),
+    watched=True,
+)
+"""The backend contract to linalg on tensors, by torch-mlir's own pipeline."""
 
 
 def prepared(job: Job) -> Stage:
@@ -73,25 +75,21 @@ def prepared(job: Job) -> Stage:
     return Stage("prepare", (drop,))
 
 
-def stages(job: Job, frontend: str) -> tuple[Stage, ...]:
-    """The stages of a job in torch-mlir's context, after `prepared`.
+def raising(job: Job) -> Stage:
+    """Linalg to chains of reductions."""
+    return Stage("fred-raise", (f"func.func(fred-raise{_options(job)})",))
 
-    Args:
-        frontend: ``linalg``; ``torch``: none, for IREE takes the torch dialect.
-    """
-    if frontend != "linalg":
-        return ()
-    if not job.fuse:
-        return TORCH
+
+def kernels(job: Job) -> Stage:
+    """Chains to calls of kernels; traces as names, which every context understands."""
+    return Stage("fred-kernels", (f"fred-kernels{_options(job)}", "prov-lower-locations"))
+
+
+def _options(job: Job) -> str:
     options = [f"target={job.target}"]
     options += ["fuse=always"] if job.fuse == "always" else []
     options += ["demote-f64=true"] if demote.FLAG in job.flags else []
-    given = f"{{{' '.join(options)}}}"
-    return (
-        *TORCH,
-        Stage("fred-raise", (f"func.func(fred-raise{given})",)),
-        Stage("fred-kernels", (f"fred-kernels{given}", "prov-lower-locations")),
-    )
+    return f"{{{' '.join(options)}}}"
 
 
 def text(all_stages: Sequence[Stage]) -> str:
@@ -99,13 +97,9 @@ def text(all_stages: Sequence[Stage]) -> str:
     return "builtin.module(\n  " + ",\n  ".join(element for stage in all_stages for element in stage.passes) + "\n)"
 
 
-def step(stage: Stage) -> Step:
-    """A stage as a step of the compiler.
-
-    Raises, when it runs:
-        StepError: a pass failed, with what the passes said.
-    """
-    return Step(stage.name, lambda state: run(stage, state))
+def step(stage: Stage) -> Run:
+    """What a stage does as a step of the compiler."""
+    return lambda state: run(stage, state)
 
 
 def run(stage: Stage, state: State) -> None:
@@ -117,7 +111,7 @@ def run(stage: Stage, state: State) -> None:
     with state.module.context as context:
         # Some passes emit errors without failing, which ends in a native assertion unless they are collected.
         context.emit_error_diagnostics = True
-        seen: list[dict[str, Any]] = []
+        seen: list[CompilerDiagnostic] = []
 
         def told(info: Any) -> bool:
             seen.append(_diagnostic(info))
@@ -131,22 +125,24 @@ def run(stage: Stage, state: State) -> None:
                 state.watch(manager)
             manager.run(state.module.operation)
         except ir.MLIRError as error:
-            rows = [_diagnostic(info) for info in error.error_diagnostics] or seen
-            raise StepError(str(error), rows) from (raised[0][1] if raised else error)
+            told_of = [_diagnostic(info) for info in error.error_diagnostics] or seen
+            raise StepError(str(error), told_of) from (raised[0][1] if raised else error)
         finally:
             handler.detach()
 
 
-def _diagnostic(info: Any) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "severity": str(info.severity).rsplit(".", 1)[-1].lower(),
-        "message": info.message,
-        "ids": sorted(prov_locations.ids(info.location)),
-    }
-    user = prov_locations.user_line(info.location)
-    if user:
-        row["file"], row["line"] = user
-    return row
+_SEVERITIES: dict[ir.DiagnosticSeverity, Severity] = {
+    ir.DiagnosticSeverity.ERROR: "error",
+    ir.DiagnosticSeverity.WARNING: "warning",
+    ir.DiagnosticSeverity.NOTE: "note",
+    ir.DiagnosticSeverity.REMARK: "remark",
+}
+
+
+def _diagnostic(info: Any) -> CompilerDiagnostic:
+    severity = _SEVERITIES[info.severity]
+    file, line = prov_locations.user_line(info.location) or (None, None)
+    return CompilerDiagnostic(severity, info.message, tuple(sorted(prov_locations.ids(info.location))), file, line)
 
 
 def prepare_target(job: Job) -> None:
@@ -168,48 +164,40 @@ class Border:
     """Between the two compilers: what crosses, and what is taken off before.
 
     Attributes:
-        decisions: on chains of reductions, as JSON of `FusionRecord`.
+        decisions: on chains of reductions.
         shared: floating-point operations and elements of a call that kernels for teams of threads compute.
     """
 
     def __init__(self, job: Job) -> None:
-        self.decisions: list[dict[str, Any]] = []
+        self.decisions: list[FusionRecord] = []
         self.shared: dict[str, int] = {}
         self._enter = iree_phases.enter(job.flags, job.devices)
 
-    @property
-    def cross(self) -> Step:
+    def cross(self, state: State) -> None:
         """The step into IREE's context, without what passes of ours left for each other."""
-        return Step(self._enter.name, self._cross)
-
-    @property
-    def embed(self) -> Step:
-        """The step that makes dispatches of the calls of kernels."""
-        return Step("iree:embed", self._embed)
-
-    def _cross(self, state: State) -> None:
         self.decisions = take_off(state.module)
-        self._enter.run(state)
+        self._enter(state)
 
-    def _embed(self, state: State) -> None:
+    def embed(self, state: State) -> None:
+        """The step that makes dispatches of the calls of kernels."""
         with state.session.context:
             self.shared = embed_declared(state.module)
 
 
-def take_off(module: ir.Module) -> list[dict[str, Any]]:
+def take_off(module: ir.Module) -> list[FusionRecord]:
     """Removes what passes of ours left for each other in a module of torch-mlir's.
 
     Returns:
-        what was decided about chains of reductions, as JSON of `FusionRecord`.
+        what was decided about chains of reductions.
     """
-    decisions: list[dict[str, Any]] = []
+    decisions: list[FusionRecord] = []
     operation = module.operation
     for name in (LINES, DEVICE):
         if name in operation.attributes:
             del operation.attributes[name]
     for function in functions(operation):
         if DECISIONS in function.attributes:
-            decisions += json.loads(function.attributes[DECISIONS].value)
+            decisions += map(FusionRecord.from_json, json.loads(function.attributes[DECISIONS].value))
             del function.attributes[DECISIONS]
         write_arguments(function, [Argument()] * len(read_arguments(function)))
     return decisions

@@ -8,10 +8,10 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from covan_mlir.lowering import messages
-from covan_mlir.lowering.request import Job
+from covan_mlir.lowering.result import StepFailure
 
 
 def main(parent: int, folder: str | None = None) -> None:
@@ -27,42 +27,36 @@ def main(parent: int, folder: str | None = None) -> None:
     answers: BinaryIO = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     # Heavy imports come before the greeting: the caller counts the worker as ready then.
-    from covan_mlir.collector import uncollected
     from covan_mlir.lowering.job import JobError, compile_job
     from covan_mlir.lowering.pass_prints import PassPrints
+    from covan_mlir.provenance.collector import uncollected
 
     prints = PassPrints(folder) if folder else None
 
-    messages.send(answers, {"kind": "ready"})
+    messages.send(answers, messages.Ready())
     while True:
         try:
-            header, blobs = messages.receive(requests)
+            job, blobs = messages.receive(requests, messages.JOBS)
         except EOFError:  # the caller ended, perhaps by force
             _remove(folder)
             return
-        job = Job.from_json(header)
         step = "start"
 
         def told(name: str) -> None:
             nonlocal step
             step = name
-            messages.send(answers, {"kind": "step", "name": name})
+            messages.send(answers, messages.Entered(name))
 
         try:
             with uncollected():
                 result, program = compile_job(blobs[0], job, told, prints)
         except JobError as error:
-            messages.send(answers, {"kind": "error", **error.row})
+            messages.send(answers, messages.Failed(error.failure))
         except Exception as error:  # a bug of ours must not look like a crash of a compiler
-            row: dict[str, Any] = {
-                "phase": step,
-                "message": f"internal error: {error!r}",
-                "diagnostics": [],
-                "reproducer": None,
-            }
-            messages.send(answers, {"kind": "error", **row, "log": traceback.format_exc()})
+            failure = StepFailure(step, f"internal error: {error!r}", log=traceback.format_exc())
+            messages.send(answers, messages.Failed(failure))
         else:
-            messages.send(answers, {"kind": "done", **result}, [program])
+            messages.send(answers, messages.Done(result), [program])
 
 
 def _watch_parent(parent: int, folder: str | None) -> None:

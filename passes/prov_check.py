@@ -7,19 +7,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
 from torch_mlir import ir
 
-from covan_mlir.checking.system import Claim, Loss, ProgramSystem, SourceSystem
+from covan_mlir.checking.program_system import Claim, Loss, ProgramSystem
+from covan_mlir.checking.source_system import SourceSystem
 from covan_mlir.dialects.prov import has_table, read_table
 from covan_mlir.dialects.prov_graph import TraceGraph, functions
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.dialects.prov_table import PartRow
-from covan_mlir.lineage import Part
 from covan_mlir.passes.framework.interface import PassFailure
 from covan_mlir.prov import reflect, weak_bisimulation
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.relation import Source, relate, states
+from covan_mlir.provenance.model import Part
+from covan_mlir.provenance.program_graph import NodeResult, ProgramGraph, Value
+from covan_mlir.provenance.relation import Source, relate
 
 
 @dataclass(frozen=True)
@@ -80,17 +83,17 @@ def _read(args: str) -> list[Operand]:
 def _check(function: ir.Operation, parts: Mapping[int, Part]) -> int:
     """Reports what is wrong with a function; returns how many operations it is about."""
     reader = TraceReader()
-    graph = TraceGraph(reader)
-    graph.build(function)
-    if any(op.name.startswith("prov.") for op in graph.operations):
+    trace = TraceGraph(reader)
+    trace.build(function)
+    if any(op.name.startswith("prov.") for op in trace.operations):
         raise PassFailure("the module is reflected: project it first (prov-project)", function.location)
-    rows = graph.to_json()
-    regions = relate(Source(parts), rows, lambda part: False)
+    graph = trace.graph
+    regions = relate(Source(parts), graph, lambda part: False)
     claims = [Claim(tuple(sorted(r.performed)), frozenset(r.viewed), frozenset(r.folded)) for r in regions]
-    results = [_returned(rows, value, parts) for value in rows["results"]]
+    results = [_returned(graph, value, parts) for value in graph.results]
     source = SourceSystem(parts, [result for result in results if result is not None])
-    kept = [value for value, result in zip(rows["results"], results, strict=True) if result is not None]
-    program = ProgramSystem(source, {**rows, "results": kept}, claims)
+    kept = tuple(value for value, result in zip(graph.results, results, strict=True) if result is not None)
+    program = ProgramSystem(source, replace(graph, results=kept), claims)
     right, _ = program.coalgebra()
     left, _ = source.coalgebra(program.aside)
     verdict = weak_bisimulation(reflect(left).system, reflect(right).system)
@@ -104,18 +107,18 @@ def _check(function: ir.Operation, parts: Mapping[int, Part]) -> int:
                 node, f"has a trace that names {names}, which does not lie between what it reads and gives"
             )
     for node, why in sorted(faults.items()):
-        place = graph.operations[node] if node >= 0 else function
+        place = trace.operations[node] if node >= 0 else function
         place.location.emit_error(f"'{place.name}' op {why}")
     if not verdict and not faults:
         function.location.emit_error(f"'{function.name}' op is not what the table says: {verdict.distinction}")
     return len(faults) or int(not verdict)
 
 
-def _returned(rows: Mapping[str, Any], value: list[Any], parts: Mapping[int, Part]) -> Operand | None:
+def _returned(graph: ProgramGraph, value: Value, parts: Mapping[int, Part]) -> Operand | None:
     """The source state that a returned value is said to be."""
-    if value[0] != "node":
+    if not isinstance(value, NodeResult):
         return None
-    known = states(rows["nodes"][value[1]]["outputs"][value[2]]) & parts.keys()
+    known = graph.nodes[value.node].states(value.result) & parts.keys()
     return ("p", max(known)) if known else None
 
 

@@ -7,7 +7,6 @@ and arguments, and runs it on the same kind of device.
 from __future__ import annotations
 
 import importlib
-import json
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from covan_mlir.artifacts.signature import PARAMETER_SCOPE
 from covan_mlir.errors import ProfileError
 from covan_mlir.runtime import profile_events
 from covan_mlir.runtime.profile_events import Call
+from covan_mlir.typed_json import JsonObject, SchemaError, decode
 
 WARM_UP = 3
 """Calls before those that count: the first compiles pipelines (Vulkan) and touches memory."""
@@ -42,6 +42,18 @@ class Argument:
 
     value: np.ndarray[Any, Any] | int | float
     dtype: str = ""
+
+
+class _Benchmark(JsonObject, frozen=True, forbid_unknown_fields=False):
+    """What is read of Google Benchmark's JSON about one benchmark."""
+
+    iterations: int = 0
+    error_occurred: bool = False
+    error_message: str = ""
+
+
+class _Report(JsonObject, frozen=True, forbid_unknown_fields=False):
+    benchmarks: tuple[_Benchmark, ...]
 
 
 def record(
@@ -134,13 +146,15 @@ def _check(ran: subprocess.CompletedProcess[str], driver: str, count: int) -> No
             raise ProfileError(f"the device of driver {driver!r} gives no times of dispatches: {_words(ran.stderr)}")
         raise ProfileError(f"the program failed while it was profiled: {_words(ran.stderr)}")
     try:
-        (row,) = json.loads(ran.stdout)["benchmarks"]
-    except (ValueError, KeyError) as error:
+        benchmarks = decode(ran.stdout, _Report).benchmarks
+    except SchemaError as error:
         raise ProfileError(f"the program failed while it was profiled: {_words(ran.stdout + ran.stderr)}") from error
-    if row.get("error_occurred"):
-        raise ProfileError(f"the program failed while it was profiled: {_words(str(row.get('error_message')))}")
-    if row["iterations"] != count:
-        raise ProfileError(f"the program ran {row['iterations']} times instead of {count}")
+    if len(benchmarks) != 1:
+        raise ProfileError(f"{len(benchmarks)} functions were profiled instead of one")
+    if benchmarks[0].error_occurred:
+        raise ProfileError(f"the program failed while it was profiled: {_words(benchmarks[0].error_message)}")
+    if benchmarks[0].iterations != count:
+        raise ProfileError(f"the program ran {benchmarks[0].iterations} times instead of {count}")
 
 
 def _words(text: str) -> str:

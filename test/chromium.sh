@@ -9,5 +9,5 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
 fi
 echo "installing a browser (chromium, chromium-driver)"
 install() { DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver; }
-(install || { apt-get update -qq && install; }) >apt.log 2>&1 && rm -f apt.log ||
+(install || { apt-get update -qq && install; }) </dev/null >apt.log 2>&1 && rm -f apt.log ||
     echo "it cannot be installed (see apt.log): tests in a browser are skipped"

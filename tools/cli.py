@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from covan_mlir import __version__
 from covan_mlir.tools import cli_compare, cli_profile, cli_report
 from covan_mlir.tools.cli_common import CliError, Progress, describe, torch_is_quiet
 from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, OneTarget, Seed, Session
+from covan_mlir.version import __version__
 
 # What needs numpy, torch or a runtime is imported where it is used: --help is quick, and explain needs numpy only.
 
@@ -245,9 +245,8 @@ def explain(
     covan explain model.covan blocks.0.attn --fusion
     covan explain model.covan --fusion --profile times.json
     """
-    from covan_mlir.artifacts import artifact
-    from covan_mlir.attaching import attachment
-    from covan_mlir.provenance import bipartite
+    from covan_mlir.artifacts import artifact, attachment
+    from covan_mlir.provenance import bipartite, trail
     from covan_mlir.provenance.explain import fates_json, fates_text, table, table_json, unperformed
 
     if as_json and as_dot:
@@ -304,7 +303,7 @@ def explain(
         told = found if len(found) == 1 else [action for action in found if action in lost]
         print("\n" if sites and told else "", fates_text(lineage, told), sep="", end="")
     if what is not None and len(found) == 1:
-        print(f"\n{lineage.chain(found[0])}", end="")
+        print(f"\n{trail.of_action(lineage, found[0])}", end="")
 
 
 @app.command("verify")
@@ -347,6 +346,21 @@ def devices(
         print(json.dumps(rows, indent=1))
     else:
         print(available.text(rows), end="")
+
+
+@app.command("machine")
+def machine(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, as COVAN_MACHINE takes it.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Measure anew; of each figure the higher counts.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Show what is known of this machine's CPU, which estimates are made with; measures it, the first time."""
+    from dataclasses import asdict
+
+    from covan_mlir.machine import host
+
+    known = host.remeasured() if again else host.host()
+    print(json.dumps(asdict(known), indent=1) if as_json else known.text())
 
 
 app.command("profile")(cli_profile.profile)

@@ -89,9 +89,9 @@ def _measured(file: str, inputs: list[str], repeat: int, seed: int) -> Any:
 
 def _saved(file: str, source: str) -> Any:
     from covan_mlir.artifacts import artifact
-    from covan_mlir.profiling import store
+    from covan_mlir.profiling.profile import Profile
 
-    return store.load(source, artifact.read(file).variants)
+    return Profile.load(source, artifact.read(file))
 
 
 def _check(option: str, path: str | None) -> None:

@@ -56,6 +56,8 @@ def report(
             f"--format {form} has neither times nor errors", "leave it or --profile and --comparison out", code=2
         )
     from covan_mlir.artifacts import artifact
+    from covan_mlir.provenance import bipartite
+    from covan_mlir.reporting import model_explorer
     from covan_mlir.reporting import report as page
 
     path = Path(output or Path(file).with_suffix(_ENDINGS[form]).name)
@@ -90,9 +92,9 @@ def report(
                 written=os.stat(file).st_mtime,
             )
         elif form == "graphviz":
-            page.save(path, lineage.to_graphviz())
+            page.save(path, bipartite.dot(lineage, lineage.actions))
         else:
-            page.save(path, json.dumps(lineage.to_model_explorer()))
+            page.save(path, json.dumps(model_explorer.collection(lineage)))
     print(f"{path}: {os.stat(path).st_size / 1024:.0f} KiB")
     if show:
         webbrowser.open(path.resolve().as_uri())

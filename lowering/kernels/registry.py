@@ -26,6 +26,7 @@ def register(template: C) -> C:
     Raises:
         ValueError: there is another one of this name for the target.
     """
+    _discover(template.target)  # the package's own come first
     known = _templates.setdefault(template.target, {})
     if template.name in known:
         other = type(known[template.name]).__module__
@@ -36,17 +37,15 @@ def register(template: C) -> C:
 
 def templates(target: str, chains: ChainKind) -> tuple[Template[Any, Any], ...]:
     """The templates for a kind of target that are asked about a kind of chain, in the order of their registration."""
-    if target not in _discovered:
-        _discovered.add(target)
-        _discover(f"{_ROOM}.{target}.templates")
+    _discover(target)
     return tuple(template for template in _templates.get(target, {}).values() if chains in template.chains)
 
 
-def version() -> int:
-    """Another number after each registration: what was chosen before may be chosen differently now."""
-    return sum(map(len, _templates.values()))
-
-
-def _discover(package: str) -> None:
+def _discover(target: str) -> None:
+    """Loads the files of a target's templates, once."""
+    if target in _discovered:
+        return
+    _discovered.add(target)
+    package = f"{_ROOM}.{target}.templates"
     for info in pkgutil.iter_modules(importlib.import_module(package).__path__):
         importlib.import_module(f"{package}.{info.name}")

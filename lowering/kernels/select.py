@@ -104,12 +104,18 @@ def choices(chain: Chain, target: KernelTarget, fusion: Fusion | None = None) ->
     Args:
         fusion: its fused form, if that is known already.
     """
+    return _choices(chain, target, _asked(chain, target), fusion)
+
+
+def _choices(
+    chain: Chain, target: KernelTarget, asked: tuple[Template[Any, Any], ...], fusion: Fusion | None = None
+) -> Choices | Refusal:
     if (reason := refused(chain)) is not None:
         return Refusal(reason)
     candidates: list[Candidate] = []
     refusals: dict[str, Refusal] = {}
     # Of equals, the template that was registered last is taken: it is the more special one.
-    for template in reversed(registry.templates(target.kind, "rows" if chain.single_domain else "contractions")):
+    for template in reversed(asked):
         candidate = _candidate(template, chain, target, fusion)
         if isinstance(candidate, Refusal):
             refusals[template.name] = candidate
@@ -118,6 +124,10 @@ def choices(chain: Chain, target: KernelTarget, fusion: Fusion | None = None) ->
     if candidates:
         return Choices(target, tuple(sorted(candidates, key=lambda candidate: candidate.seconds)))
     return _united(refusals) if refusals else Refusal(f"there is no template for {target.kind}")
+
+
+def _asked(chain: Chain, target: KernelTarget) -> tuple[Template[Any, Any], ...]:
+    return registry.templates(target.kind, "rows" if chain.single_domain else "contractions")
 
 
 def _candidate(
@@ -160,20 +170,20 @@ def select(
     """
     if (reason := target.unable()) is not None:
         return Refusal(reason)
-    return _selected(chain, name, target, always, lines, registry.version())
+    return _selected(chain, name, target, always, lines, _asked(chain, target))
 
 
 @lru_cache(256)
 def _selected(
-    chain: Chain, name: str, target: KernelTarget, always: bool, lines: Places, version: int
+    chain: Chain, name: str, target: KernelTarget, always: bool, lines: Places, asked: tuple[Template[Any, Any], ...]
 ) -> Selection | Refusal:
-    found = choices(chain, target)
-    if isinstance(found, Refusal):
-        return found
-    if not always and (reason := does_not_pay(chain, target.rates(chain), found.candidates[0].seconds)):
+    choice = _choices(chain, target, asked)
+    if isinstance(choice, Refusal):
+        return choice
+    if not always and (reason := does_not_pay(chain, target.rates(chain), choice.candidates[0].seconds)):
         return Refusal(reason)
     refusals: dict[str, Refusal] = {}
-    for candidate in found.candidates:
+    for candidate in choice.candidates:
         for schedule in islice(candidate.match.schedules(), candidate.template.tries):
             selection = candidate.write(schedule, name, lines)
             if isinstance(selection, Selection):

@@ -17,10 +17,10 @@ from covan_mlir.lowering.kernels.vulkan.device import device as description
 from covan_mlir.lowering.targets.parse import parse
 from covan_mlir.lowering.targets.resolve import ExecutableTarget, executable_target
 from covan_mlir.lowering.targets.target import Kind, Target
-from covan_mlir.machine.description import PRESETS, Machine, host
+from covan_mlir.machine.description import PRESETS, Machine
+from covan_mlir.machine.host import host
 
 
-@lru_cache(64)
 def of(name: str, device: str = "") -> KernelTarget | None:
     """What a target is for kernels; None: reductions are left to IREE's own code generation.
 
@@ -33,9 +33,14 @@ def of(name: str, device: str = "") -> KernelTarget | None:
     Raises:
         TargetError: there is no target of that name.
     """
+    return cpu.CpuTarget(host()) if name == "cpu" else _elsewhere(name, device)
+
+
+@lru_cache(64)
+def _elsewhere(name: str, device: str) -> KernelTarget | None:
     target = parse(name) if not device else Target(name, _kind(name), (), device)
     if target.kind == "cpu":
-        return cpu.CpuTarget(host() if name == "cpu" else machine(executable_target(target.flags)))
+        return cpu.CpuTarget(machine(executable_target(target.flags)))
     if target.kind == "vulkan":
         return vulkan.VulkanTarget(description(target.devices))
     architecture = re.search(r'arch = "(\w+)"', target.devices)

@@ -20,6 +20,9 @@ FLAGS = (
     "--iree-llvmcpu-stack-allocation-limit=524288",
 )
 
+HOST = "--iree-llvmcpu-target-cpu=host"
+"""This machine's, with all of its instructions."""
+
 
 def cpu(rest: str) -> Target:
     """``""`` (this machine), ``NAME`` (a CPU of this machine's kind), ``TRIPLE`` or ``TRIPLE:NAME``.
@@ -30,7 +33,7 @@ def cpu(rest: str) -> Target:
         TargetError: the triple's architecture is not one of ours.
     """
     if not rest:
-        return Target("cpu", "cpu", (*FLAGS, "--iree-llvmcpu-target-cpu=host"), requires={"driver": "local"})
+        return Target("cpu", "cpu", (*FLAGS, HOST), requires={"driver": "local"})
     first, _, name = rest.partition(":")
     architecture = first.partition("-")[0]
     flags: tuple[str, ...] = FLAGS

@@ -29,6 +29,11 @@ class Target:
     requires: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def is_host(self) -> bool:
+        """Whether it is this machine's CPU."""
+        return self.name == "cpu"
+
+    @property
     def has_double(self) -> bool:
         """Whether the device computes in float64."""
         return self.kind != "vulkan" or "fp64" in self.requires["types"]

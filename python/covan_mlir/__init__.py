@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from covan_mlir.version import __version__
 
 _PUBLIC = {
     "compile_module": "covan_mlir.compile",
@@ -17,16 +17,16 @@ _PUBLIC = {
     "tag": "covan_mlir.provenance.tags",
     "group": "covan_mlir.provenance.groups",
     "Executable": "covan_mlir.executable",
-    "CompileOptions": "covan_mlir.options",
-    "Attachment": "covan_mlir.attaching.attachment",
-    "Attached": "covan_mlir.attaching.attachment",
-    "MlirFunction": "covan_mlir.attaching.attachment",
+    "CompileOptions": "covan_mlir.compilation.options",
+    "Attachment": "covan_mlir.artifacts.attachment",
+    "Attached": "covan_mlir.artifacts.attachment",
+    "MlirFunction": "covan_mlir.artifacts.attachment",
     "Lineage": "covan_mlir.lineage",
-    "Action": "covan_mlir.lineage",
-    "Part": "covan_mlir.lineage",
-    "Site": "covan_mlir.lineage",
-    "Frame": "covan_mlir.lineage",
-    "Group": "covan_mlir.lineage",
+    "Action": "covan_mlir.provenance.model",
+    "Part": "covan_mlir.provenance.model",
+    "Site": "covan_mlir.provenance.model",
+    "Frame": "covan_mlir.provenance.model",
+    "Group": "covan_mlir.provenance.model",
     "CovanError": "covan_mlir.errors",
     "ExportError": "covan_mlir.errors",
     "CompileError": "covan_mlir.errors",
@@ -43,9 +43,10 @@ _PUBLIC = {
 __all__ = ["__version__", *sorted(_PUBLIC)]
 
 if TYPE_CHECKING:
-    from covan_mlir.attaching.attachment import Attached as Attached
-    from covan_mlir.attaching.attachment import Attachment as Attachment
-    from covan_mlir.attaching.attachment import MlirFunction as MlirFunction
+    from covan_mlir.artifacts.attachment import Attached as Attached
+    from covan_mlir.artifacts.attachment import Attachment as Attachment
+    from covan_mlir.artifacts.attachment import MlirFunction as MlirFunction
+    from covan_mlir.compilation.options import CompileOptions as CompileOptions
     from covan_mlir.compile import compile_module as compile_module
     from covan_mlir.dynamo import last_compiled as last_compiled
     from covan_mlir.errors import ArtifactError as ArtifactError
@@ -59,16 +60,15 @@ if TYPE_CHECKING:
     from covan_mlir.errors import TagError as TagError
     from covan_mlir.errors import TargetError as TargetError
     from covan_mlir.executable import Executable as Executable
-    from covan_mlir.lineage import Action as Action
-    from covan_mlir.lineage import Frame as Frame
-    from covan_mlir.lineage import Group as Group
     from covan_mlir.lineage import Lineage as Lineage
-    from covan_mlir.lineage import Part as Part
-    from covan_mlir.lineage import Site as Site
     from covan_mlir.loading import load as load
-    from covan_mlir.options import CompileOptions as CompileOptions
     from covan_mlir.profiling.profile import Profile as Profile
     from covan_mlir.provenance.groups import group as group
+    from covan_mlir.provenance.model import Action as Action
+    from covan_mlir.provenance.model import Frame as Frame
+    from covan_mlir.provenance.model import Group as Group
+    from covan_mlir.provenance.model import Part as Part
+    from covan_mlir.provenance.model import Site as Site
     from covan_mlir.provenance.tags import tag as tag
 
 

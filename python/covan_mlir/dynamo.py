@@ -15,22 +15,22 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from covan_mlir.compilation.options import CompileOptions
 from covan_mlir.compile import compile_module
 from covan_mlir.executable import Executable
-from covan_mlir.options import CompileOptions
 
 log = logging.getLogger(__name__)
 
 _lock = threading.Lock()
-_made: list[weakref.ref[Executable]] = []
+_executables: list[weakref.ref[Executable]] = []
 
 
 def last_compiled() -> tuple[Executable, ...]:
     """The executables behind ``torch.compile(backend="covan")``, the latest last: one per graph between graph breaks
     and set of shapes that it was called with. Dynamo keeps them; ``torch.compiler.reset()`` lets them go."""
     with _lock:
-        _made[:] = [made for made in _made if made() is not None]
-        return tuple(exe for made in _made if (exe := made()) is not None)
+        _executables[:] = [reference for reference in _executables if reference() is not None]
+        return tuple(exe for reference in _executables if (exe := reference()) is not None)
 
 
 def backend(
@@ -70,7 +70,7 @@ class _Compiled:
                 with torch.no_grad():
                     exe = compile_module(self._graph, args, target=self._target, options=self._options)
                 self._executables[key] = exe
-                _made.append(weakref.ref(exe))
+                _executables.append(weakref.ref(exe))
         return exe(*args)
 
     def _tell(self) -> None:

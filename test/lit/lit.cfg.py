@@ -16,6 +16,9 @@ config.excludes = {"Inputs"}
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(os.path.dirname(os.path.dirname(config.test_source_root)), "build", "lit")
 
+# Schedules for this machine must not depend on how busy it was when it was measured.
+config.environment["COVAN_MACHINE"] = "avx512"
+
 # The tools stand beside the Python that runs lit, whether or not its environment is activated.
 _bin = Path(sys.executable).parent
 _tools = {
@@ -24,5 +27,6 @@ _tools = {
     "iree-opt": "iree-opt",
     "torch-mlir-opt": "torch-mlir-opt",
 }
+config.substitutions.append(("%segments", f"{sys.executable} {Path(config.test_source_root) / 'segments.py'}"))
 # Whole words only, and not where a path holds the tool's name.
 config.substitutions += [(rf"(?<![\w/.-]){n}(?![\w/.-])", str(_bin / file)) for n, file in _tools.items()]

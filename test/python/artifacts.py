@@ -19,17 +19,22 @@ from hypothesis import HealthCheck, settings
 from covan_mlir.artifacts import archive, artifact
 from covan_mlir.artifacts.artifact import Blob, Contents
 from covan_mlir.artifacts.pytree import LEAF, Tree
-from covan_mlir.artifacts.signature import Leaf, Signature, State
+from covan_mlir.artifacts.schema import MutatedBuffer
+from covan_mlir.artifacts.signature import Leaf, Signature
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import ArtifactError
 from covan_mlir.fred.certificate import Certificate, Proof
-from covan_mlir.lineage import Action, Frame, Group, Lineage, Part, Site
-from covan_mlir.provenance.fates import Fate
+from covan_mlir.lineage import Lineage
+from covan_mlir.provenance import lineage_json
 from covan_mlir.provenance.fusion import FusionRecord, Sweep
+from covan_mlir.provenance.model import Action, Fate, Frame, Group, Part, Site
 
-# Written files make examples slow, and the folder of a module serves them all.
-RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
 ONE_LEAF = Tree("tuple", (Tree("tuple", (LEAF,)), Tree("dict")))
+
+
+def relaxed(examples: int) -> settings:
+    """For tests that write files: the folder of a module serves all examples."""
+    return settings(max_examples=examples, suppress_health_check=list(HealthCheck))
 
 
 def lineage() -> Lineage:
@@ -101,7 +106,7 @@ def contents(**changes: Any) -> Contents:
         out_tree=LEAF,
         inputs=(Leaf("tensor", "float32", (2, "s0"), name="x"),),
         outputs=(Leaf("tensor", "float32", (2, "2*s0 + 1")),),
-        states=(State("running_mean", "float32", (3,)),),
+        states=(MutatedBuffer("running_mean", "float32", (3,)),),
         results=(("state", 0), ("output", 0)),
         parameters=("x",),
         symbols={"s0": (2, None)},
@@ -121,7 +126,7 @@ def assert_equal(actual: Contents, expected: Contents) -> None:
     assert len(actual.variants) == len(expected.variants)
     for got, put in zip(actual.variants, expected.variants, strict=True):
         assert (got.target, bytes(got.program)) == (put.target, bytes(put.program))
-        assert got.lineage.to_json() == put.lineage.to_json()
+        assert lineage_json.dump(got.lineage) == lineage_json.dump(put.lineage)
         assert (dict(got.info), dict(got.requires)) == (dict(put.info), dict(put.requires))
     assert repr(actual.signature) == repr(expected.signature)  # repr: nan is not equal to itself
     assert (actual.device, dict(actual.versions)) == (expected.device, dict(expected.versions))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from limits import HANG
 
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
 
@@ -22,7 +23,7 @@ def need_chromium() -> tuple[str, str]:
     return str(paths[0]), str(paths[1])
 
 
-@contextmanager
+@contextlib.contextmanager
 def browser() -> Iterator[Any]:
     """A selenium driver that reaches nothing but files."""
     from selenium import webdriver
@@ -34,9 +35,20 @@ def browser() -> Iterator[Any]:
     for argument in ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1400,950"):
         options.add_argument(argument)
     options.add_argument("--no-sandbox")  # tests may run as root, where the sandbox does not; the pages are our own
+    options.timeouts = {"pageLoad": int(1000 * HANG), "script": int(1000 * HANG)}
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    found = webdriver.Chrome(options=options, service=Service(driver))
+    chrome = _started(lambda: webdriver.Chrome(options=options, service=Service(driver)))
     try:
-        yield found
+        yield chrome
     finally:
-        found.quit()
+        chrome.quit()
+
+
+def _started(start: Callable[[], Any]) -> Any:
+    """Selenium gives the driver half a minute to start, and that the browser a minute: each of three times."""
+    from selenium.common.exceptions import WebDriverException
+
+    for _ in range(2):
+        with contextlib.suppress(WebDriverException):
+            return start()
+    return start()

@@ -1,6 +1,12 @@
-"""Fixtures of several test modules."""
+"""Fixtures of several test modules, and what all of them run under."""
 
 from __future__ import annotations
+
+import os
+
+# Before torch is imported: teams of two on any machine, and threads that wait leave the cores to the tests beside.
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import sys
 from collections.abc import Iterator
@@ -9,8 +15,18 @@ from pathlib import Path
 import pytest
 from artifacts import contents
 from command_line import MODELS, covan
+from hypothesis import HealthCheck, settings
 
 from covan_mlir.artifacts import artifact
+from covan_mlir.machine import host, reading
+
+# What is chosen by speed must not depend on how busy the machine was when it was measured.
+os.environ[host.VARIABLE] = reading.nearest().name
+
+# The same examples in every run, however long they take; `--hypothesis-profile=search` draws others.
+settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("search", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 
 @pytest.fixture

@@ -1,7 +1,4 @@
-"""A template of one's own for CPUs: sums of an f32 matrix over its last axis.
-
-for row in parallel: y[row] = sum of the lanes of (for j in 0, lanes, ...: total += x[row, j : j + lanes])
-"""
+"""Sums of a matrix: for row in parallel: total = 0; for j in 0, lanes, ...: total += x[row, j : j + lanes]."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -9,7 +6,7 @@ from functools import reduce
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import Read
 from covan_mlir.fred.forms import Fusion
-from covan_mlir.lowering.kernels.cpu.builder import Code, Value
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.reductions.operands import operands, traffic
@@ -29,7 +26,7 @@ class SumMatch(Match[SumSchedule]):
     target: CpuTarget
 
     def schedules(self) -> list[SumSchedule]:
-        widest, length = self.target.machine.lanes("f32"), self.chain.axes[-1].size or 1
+        widest, length = self.target.machine.lanes("f32"), operands(self.chain)[0][0].shape[-1]
         return [SumSchedule(lanes) for lanes in (widest, widest // 2, 1) if length % lanes == 0]
 
     def predict(self, schedule: SumSchedule) -> float:
@@ -37,7 +34,7 @@ class SumMatch(Match[SumSchedule]):
 
     def emit(self, schedule: SumSchedule, name: str, lines: Places) -> Executable:
         (x,), (y,) = operands(self.chain)
-        code = Code(name, [x], [y], schedule.lanes)
+        code = KernelBuilder(name, [x], [y], schedule.lanes)
 
         def body() -> None:
             def add(j: Value, totals: list[Value]) -> list[Value]:

@@ -16,7 +16,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import capstone
@@ -35,8 +35,9 @@ from covan_mlir.lowering import job, marks, targets
 from covan_mlir.lowering.dispatch_graph import VIEWS
 from covan_mlir.lowering.pipeline import State
 from covan_mlir.lowering.request import Job
+from covan_mlir.provenance.program_graph import Argument, NodeResult, ProgramGraph
 from covan_mlir.provenance.relation import Source
-from covan_mlir.provenance.tracing import trace_program
+from covan_mlir.provenance.tracing import SourceProgram, trace_program
 
 
 @dataclass(frozen=True)
@@ -125,38 +126,37 @@ class Oracle:
             result, vmfb = job.compile_job(imported.bytecode, asked, lambda step: None)
         finally:
             job.instrument = own
-        history = [(step, {int(k): v for k, v in changed.items()}) for step, changed in result["history"]]
-        graph, rows = result["graph"], result["sites"]
-        lineage = trace_program(
-            imported.actions, imported.results, imported.identity, graph, rows, result["commands"], history
-        )
+        assert result.observed is not None
+        graph, commands = result.observed.graph, result.observed.commands
+        source = SourceProgram(imported.actions, imported.results, imported.identity)
+        lineage = trace_program(source, replace(result.observed, phases=()))
         code = _kernels(vmfb)
         nodes = [site.node for site in lineage.sites]
-        names = [row["kernel"] if row["kind"] == "dispatch" else index for index, row in enumerate(rows)]
+        names = [command.kernel if command.kind == "dispatch" else n for n, command in enumerate(commands)]
         return Built(
             lineage,
             tuple(
-                code.get(row["kernel"], b"") + _given(node, graph, set(nodes), watcher)
-                for row, node in zip(rows, nodes, strict=True)
+                code.get(command.kernel, b"") + _given(node, graph, set(nodes), watcher)
+                for command, node in zip(commands, nodes, strict=True)
             ),
             tuple(frozenset(i for i, other in enumerate(names) if other == name) for name in names),
             tuple("" if node is None else watcher.regions[node] for node in nodes),
             frozenset(i for i, node in enumerate(nodes) if watcher.reads_constants(node)),
-            (_cut(graph), [(row["kind"], row["phase"], row["node"]) for row in rows]),
+            (_cut(graph), [(command.kind, command.phase, command.node) for command in commands]),
         )
 
     def judge(self, index: int) -> Verdict | LeftOut:
         """What the mutant of a number says about the lineage."""
-        row = self._row(index)
+        told = self._told(index)
         changed = self._mutated([index])
         if isinstance(changed, str):
-            return LeftOut(*row, changed)
+            return LeftOut(*told, changed)
         truth = self._differing(changed)
         parts = self._parts(index)
         if not truth and all(self._constant[part] for part in parts):
             # Two masks that are true everywhere: "and" and "or" give the same.
-            return LeftOut(*row, "the constant has the same value")
-        return Verdict(*row, self._fates[parts[0]].kind, truth, self._claimed(index, truth))
+            return LeftOut(*told, "the constant has the same value")
+        return Verdict(*told, self._fates[parts[0]].kind, truth, self._claimed(index, truth))
 
     def judge_together(self, indices: Sequence[int]) -> list[Verdict | LeftOut]:
         """The same for several mutants whose traces share no site, built as one program.
@@ -171,25 +171,25 @@ class Oracle:
             claims = [self._claimed(index, truth) for index in indices]
             if all(claims) and truth == frozenset().union(*claims):
                 kinds = [self._fates[self._parts(index)[0]].kind for index in indices]
-                return [Verdict(*self._row(i), k, c, c) for i, k, c in zip(indices, kinds, claims, strict=True)]
+                return [Verdict(*self._told(i), k, c, c) for i, k, c in zip(indices, kinds, claims, strict=True)]
         return [self.judge(index) for index in indices]
 
     def groups(self, indices: Iterable[int], size: int, seed: int) -> list[list[int]]:
         """The mutants, each in one group of at most ``size``, at random among those whose traces share no site."""
         mixed = list(indices)
         random.Random(seed).shuffle(mixed)
-        found: list[tuple[set[int], list[int]]] = []
+        groups: list[tuple[set[int], list[int]]] = []
         for index in mixed:
             claimed = self._traced(index)  # whole, so that no other's change passes for one of a weight
-            fitting = (g for g in found if len(g[1]) < size and g[0].isdisjoint(claimed))
+            fitting = (g for g in groups if len(g[1]) < size and g[0].isdisjoint(claimed))
             taken, group = next(fitting, (set(), []))
             if not group:
-                found.append((taken, group))
+                groups.append((taken, group))
             taken |= claimed
             group.append(index)
-        return [group for _, group in found]
+        return [group for _, group in groups]
 
-    def _row(self, index: int) -> tuple[str, str, str]:
+    def _told(self, index: int) -> tuple[str, str, str]:
         mutant = self._all[index][0][0]
         return mutant.node, mutant.kind, mutant.what
 
@@ -218,7 +218,7 @@ class Oracle:
     def _claimed(self, index: int, truth: frozenset[int]) -> frozenset[int]:
         """The sites that the lineage names, of those that the mutant can show."""
         claimed = self._traced(index)
-        if self._row(index)[1] == "weight":
+        if self._told(index)[1] == "weight":
             # Of an operation in several sites, a weight shows only those that read it: a padded convolution fills,
             # copies and convolves, and only the last is given the filter.
             claimed &= self.base.constants | truth
@@ -255,16 +255,16 @@ def _decomposed_already(decomposed: ExportedProgram) -> Iterator[None]:
         importer.decompose = own
 
 
-def _cut(graph: dict[str, Any]) -> list[Any]:
+def _cut(graph: ProgramGraph) -> list[Any]:
     """The dispatch graph without what only names: constants are numbered anew when one of them changes."""
     return [
         (
-            node["kind"],
-            node["phase"],
-            len(node["outputs"]),
-            [value if value[0] in ("node", "arg") else value[0] for value in node["inputs"]],
+            node.kind,
+            node.phase,
+            len(node.outputs),
+            [value if isinstance(value, NodeResult | Argument) else type(value) for value in node.inputs],
         )
-        for node in graph["nodes"]
+        for node in graph.nodes
     ]
 
 
@@ -317,15 +317,15 @@ class _Watcher:
         return node is not None and (node in self.fed or "dense<" in self.regions[node])
 
 
-def _given(node: int | None, graph: dict[str, Any], sited: set[int | None], watcher: _Watcher) -> bytes:
+def _given(node: int | None, graph: ProgramGraph, sited: set[int | None], watcher: _Watcher) -> bytes:
     """A node's constants, and what it reads them and other values through: a slice that costs nothing is no site."""
     if node is None:
         return b""
-    found = watcher.given[node]
-    for value in graph["nodes"][node]["inputs"]:
-        if value[0] == "node" and value[1] not in sited:
-            found += _given(value[1], graph, sited, watcher)
-    return found
+    given = watcher.given[node]
+    for value in graph.nodes[node].inputs:
+        if isinstance(value, NodeResult) and value.node not in sited:
+            given += _given(value.node, graph, sited, watcher)
+    return given
 
 
 def _hash(attribute: Any, blobs: dict[str, str]) -> str:
@@ -339,7 +339,7 @@ def _hash(attribute: Any, blobs: dict[str, str]) -> str:
 def _renumbered(text: str) -> str:
     """With values named in the order in which they occur: their own names count what stands before them."""
     names: dict[str, str] = {}
-    return re.sub(r"%[\w#]+", lambda found: names.setdefault(found[0], f"%{len(names)}"), text)
+    return re.sub(r"%[\w#]+", lambda name: names.setdefault(name[0], f"%{len(names)}"), text)
 
 
 def _kernels(program: bytes) -> dict[str, bytes]:
@@ -347,13 +347,13 @@ def _kernels(program: bytes) -> dict[str, bytes]:
 
     Kernels are linked together, and a change in one moves the constants and the code of all others.
     """
-    found: dict[str, bytes] = {}
+    kernels: dict[str, bytes] = {}
     for image in machine_code.images(program):
         data = image.get_section_by_name(".rodata")
         base, held = (data["sh_addr"], data.data()) if data is not None else (0, b"")
         for name, (start, code) in machine_code.located_kernels(image).items():
-            found[name] = b"\n".join(_instructions(code, start, base, held))
-    return found
+            kernels[name] = b"\n".join(_instructions(code, start, base, held))
+    return kernels
 
 
 def _instructions(code: bytes, start: int, base: int, held: bytes) -> Iterator[bytes]:

@@ -91,12 +91,12 @@ def _assert_tensors_same(where: str, actual: Tensor, expected: Tensor, depth: in
         return
 
     a, e = _wide(actual), _wide(expected)
-    for kind, found, wanted in (
+    for kind, actually, wanted in (
         ("NaN", a.isnan(), e.isnan()),
         ("+inf", a.isposinf(), e.isposinf()),
         ("-inf", a.isneginf(), e.isneginf()),
     ):
-        wrong = (found != wanted).nonzero()
+        wrong = (actually != wanted).nonzero()
         message = f"{len(wrong)} elements disagree on {kind}, first at {wrong[:1].tolist()}"
         assert not len(wrong), f"{where}: {message}"
     finite = e.isfinite()

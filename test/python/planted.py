@@ -84,15 +84,15 @@ def _move_load(state: Any, distance: int) -> None:
 
 
 def _ops(state: Any, ir: Any, name: str) -> list[Any]:
-    found: list[Any] = []
+    operations: list[Any] = []
 
     def see(op: Any) -> Any:
         if op.name == name:
-            found.append(op)
+            operations.append(op)
         return ir.WalkResult.ADVANCE
 
     state.module.operation.walk(see)
-    return found
+    return operations
 
 
 def _replace(ir: Any, op: Any, name: str) -> None:

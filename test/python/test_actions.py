@@ -14,7 +14,7 @@ from torch import nn
 from covan_mlir.frontend.actions import ledger
 from covan_mlir.frontend.capture import capture
 from covan_mlir.frontend.decompose import decompose
-from covan_mlir.lineage import Action
+from covan_mlir.provenance.model import Action
 
 
 class Block(nn.Module):

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from artifacts import RELAXED, assert_equal, contents, edit_json, forge, refused
-from hypothesis import given, settings
+from artifacts import assert_equal, contents, edit_json, forge, refused, relaxed
+from hypothesis import given
 from hypothesis import strategies as st
 
 from covan_mlir.artifacts import archive as archives
@@ -53,7 +53,7 @@ def test_every_byte_counts(folder: Path, whole: bytes) -> None:
         refused(file)
 
 
-@settings(RELAXED, max_examples=200)
+@relaxed(200)
 @given(st.data())
 def test_damage_is_found(folder: Path, whole: bytes, data: st.DataObject) -> None:
     """Truncations, flips, splices, insertions: an ArtifactError, never another exception, never a wrong value."""
@@ -86,7 +86,7 @@ def test_damage_is_found(folder: Path, whole: bytes, data: st.DataObject) -> Non
         refused(file)
 
 
-@settings(RELAXED, max_examples=100)
+@relaxed(100)
 @given(st.binary(max_size=300) | st.binary(max_size=300).map(lambda b: b"PK\x03\x04" + b + b"PK\x05\x06" + bytes(18)))
 def test_any_bytes_are_refused(folder: Path, data: bytes) -> None:
     file = folder / "random.covan"

@@ -19,11 +19,12 @@ from covan_mlir import Attached, Attachment, CompileOptions, Executable, InputEr
 from covan_mlir.artifacts.artifact import read, write
 from covan_mlir.attaching import attach, place
 from covan_mlir.comparing.compare import CompareOptions
-from covan_mlir.compile import compile_captured
+from covan_mlir.compilation.captured import compile_captured
 from covan_mlir.errors import ArtifactError
 from covan_mlir.frontend.actions import source_actions
 from covan_mlir.lowering import targets
-from covan_mlir.provenance.fates import Fate
+from covan_mlir.provenance import lineage_json
+from covan_mlir.provenance.model import Fate
 
 
 class Pool(nn.Module):
@@ -199,10 +200,10 @@ def test_saved_and_loaded(exe: Executable, net: Net, tmp_path: Path) -> None:
         with pytest.raises(ArtifactError, match=r"SHA-256|taps differ"):
             covan_mlir.load(tmp_path / "changed.covan")
     # the operator itself: another constant in the argument of a call
-    row = variant.lineage.to_json()
+    row = lineage_json.dump(variant.lineage)
     index = next(i for i, part in enumerate(row["parts"]) if "127" in part[-1])
     row["parts"][index][-1] = row["parts"][index][-1].replace("127", "15")
-    other = replace(variant, lineage=type(variant.lineage).from_json(row))
+    other = replace(variant, lineage=lineage_json.load(row))
     write(tmp_path / "changed.covan", replace(contents, variants=(other,)))
     with pytest.raises(ArtifactError, match="'conv' is not the one that was compiled"):
         covan_mlir.load(tmp_path / "changed.covan")
@@ -374,7 +375,7 @@ def attached_to(exe: Executable, attachments: dict[str | int, Any]) -> tuple[Exe
     """As `compile_module` would, next to a program without attachments that is there already."""
     assert exe.origin is not None
     made = attach.placed(attach.plan(exe.origin.captured, attachments), [exe.lineage])
-    new = compile_captured(made.captured, targets.parse_all("cpu"), CompileOptions())
+    new = Executable(compile_captured(made.captured, targets.parse_all("cpu"), CompileOptions()))
     attach.tag(made, new.lineage)
     return new, attach.records(made, exe.lineage, new.lineage)
 

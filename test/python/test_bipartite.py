@@ -12,8 +12,9 @@ from artifacts import lineage as small_lineage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from covan_mlir.lineage import Action, Lineage, Site
+from covan_mlir.lineage import Lineage
 from covan_mlir.provenance import bipartite
+from covan_mlir.provenance.model import Action, Site
 
 
 def graph(lineage: Lineage) -> pydot.Dot:

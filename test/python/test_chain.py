@@ -10,6 +10,7 @@ import itertools
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 import torch
@@ -18,10 +19,9 @@ from torch import nn
 import covan_mlir
 from covan_mlir import CompileOptions, Lineage
 from covan_mlir.artifacts import machine_code
-from covan_mlir.lineage import Action, Part, Site
 from covan_mlir.lowering.history import LAST
 from covan_mlir.lowering.pass_history import SINGLE
-from covan_mlir.provenance.fates import Fate
+from covan_mlir.provenance.model import Action, Fate, Part, Site
 
 
 class Net(nn.Module):
@@ -193,13 +193,13 @@ def test_passes_refine_phases(phases: covan_mlir.Executable, passes: covan_mlir.
 def states(lineage: Lineage) -> dict[str, dict[int, Mapping[str, int]]]:
     """What each part is after each phase."""
     now: dict[int, Mapping[str, int]] = {}
-    found = {}
+    after: dict[str, dict[int, Mapping[str, int]]] = {}
     for step, changed in lineage.history:
         now |= {i: names for i, names in changed.items() if names is not None}
         now = {i: names for i, names in now.items() if changed.get(i, names) is not None}
         if "/" not in step and step != "import":
-            found[step] = dict(now)
-    return found
+            after[step] = dict(now)
+    return after
 
 
 def test_the_phase_has_nothing_left_when_all_passes_were_seen(passes: covan_mlir.Executable) -> None:
@@ -208,9 +208,9 @@ def test_the_phase_has_nothing_left_when_all_passes_were_seen(passes: covan_mlir
 
 
 def test_the_machine_code_is_the_same(phases: covan_mlir.Executable, passes: covan_mlir.Executable) -> None:
-    code = machine_code.text_sections(phases._variant.program)
+    code = machine_code.text_sections(phases.variant.program)
     assert code
-    assert machine_code.text_sections(passes._variant.program) == code
+    assert machine_code.text_sections(passes.variant.program) == code
 
 
 def test_iree_torch_input_is_traced_too() -> None:
@@ -229,8 +229,7 @@ def test_the_log_counts_what_could_not_be_seen(
 
     def blind(*args: object, **kwargs: object) -> object:
         result, program = compile_program(*args, **kwargs)  # type: ignore[arg-type]
-        result["unseen"]["iree:input"] = 3
-        return result, program
+        return replace(result, unseen={"iree:input": 3}), program
 
     monkeypatch.setattr(pool, "compile_program", blind)
     with caplog.at_level(logging.INFO, "covan_mlir.compile"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from command_line import covan, fails
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from limits import HANG
 from typer.testing import CliRunner
 
 from covan_mlir.artifacts import artifact
@@ -381,31 +383,47 @@ def test_interrupts(stub: str, monkeypatch: pytest.MonkeyPatch) -> None:
 # --- progress --------------------------------------------------------------------------------------------------------
 
 
-class Terminal(io.StringIO):
+class Stream(io.StringIO):
+    """Wakes who waits for what is written to it."""
+
+    def __init__(self, terminal: bool = False) -> None:
+        super().__init__()
+        self._terminal = terminal
+        self._written = threading.Condition()
+
     def isatty(self) -> bool:
-        return True
+        return self._terminal
+
+    def write(self, text: str) -> int:
+        with self._written:
+            self._written.notify_all()
+            return super().write(text)
+
+    def wait_for(self, text: str) -> None:
+        with self._written:
+            assert self._written.wait_for(lambda: text in self.getvalue(), HANG)
 
 
 def test_quick_steps_say_nothing() -> None:
-    stream = io.StringIO()
-    with cli_common.Progress("export", stream, delay=5) as progress:
+    stream = Stream()
+    with cli_common.Progress("export", stream, delay=HANG) as progress:
         progress("import")
     assert stream.getvalue() == ""
 
 
 def test_slow_steps_are_told_once() -> None:
-    stream = io.StringIO()
+    stream = Stream()
     with cli_common.Progress("export", stream, delay=0.02) as progress:
-        time.sleep(0.2)
+        stream.wait_for("covan: export")
         progress("import")
-        time.sleep(0.2)
+        stream.wait_for("covan: import")
+        time.sleep(0.2)  # in which it could be told again
     lines = stream.getvalue().splitlines()
     assert [line.split(" (")[0] for line in lines] == ["covan: export", "covan: import"]
 
 
 def test_terminals_get_one_line() -> None:
-    stream = Terminal()
+    stream = Stream(terminal=True)
     with cli_common.Progress("export", stream, delay=0.02) as progress:
         progress("iree:[flow]")
-        time.sleep(0.4)
-    assert "iree:[flow]" in stream.getvalue()
+        stream.wait_for("iree:[flow]")

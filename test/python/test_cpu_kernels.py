@@ -32,11 +32,12 @@ from covan_mlir.fred.chain import Axis, Chain, Input
 from covan_mlir.lowering.kernels.cpu.contraction import contraction, stack
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
-from covan_mlir.lowering.kernels.reductions.redundant_precision import without_twins
+from covan_mlir.lowering.kernels.reductions.redundant_precision import without_redundant_precision
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
 from covan_mlir.lowering.kernels.select import Choices, Selection, choices, select
 from covan_mlir.lowering.kernels.standalone import Standalone, compile_text, program
-from covan_mlir.machine.description import PRESETS, Machine, host
+from covan_mlir.machine.description import PRESETS, Machine
+from covan_mlir.machine.host import host
 
 MACHINE = dataclasses.replace(host(), cores=2)
 LENGTHS = (1, 15, 16, 17, 1023)
@@ -191,12 +192,12 @@ def test_a_sum_with_one_term_is_that_term() -> None:
 
 def test_a_sum_that_is_taken_in_two_precisions_is_taken_once() -> None:
     chain = row_cases(3, 40)["layer_norm"][0]
-    once = without_twins(chain)
+    once = without_redundant_precision(chain)
     assert [step.name for step in chain.reductions] == ["ws", "wq", "s"]
     assert [step.name for step in once.reductions] == ["ws", "wq"]
     late = dataclasses.replace(chain, steps=(chain.steps[6], *chain.steps[:6], *chain.steps[7:]))
     assert [step.name for step in late.reductions] == ["s", "ws", "wq"]
-    assert [step.name for step in without_twins(late).reductions] == ["ws", "wq"]
+    assert [step.name for step in without_redundant_precision(late).reductions] == ["ws", "wq"]
 
 
 @pytest.mark.parametrize(("rows", "length"), [(1, 1), (7, 15), (33, 70), (16, 64), (100, 17)])

@@ -8,10 +8,11 @@ import numpy as np
 import plain_chains as chains
 import pytest
 
-from covan_mlir.fred.algebra import f, text
+from covan_mlir.fred.algebra import f
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import Apply
 from covan_mlir.fred.forms import Fusion
+from covan_mlir.fred.formulas import text
 from covan_mlir.fred.fuse import fuse
 from covan_mlir.fred.interpret import interpret
 from covan_mlir.fred.run import Env, initial_state, merge, run_fusion

@@ -144,7 +144,7 @@ def linalg(model: nn.Module, args: tuple[Tensor, ...], dynamic: Any = None) -> i
     with context:
         state = State(ir.Module.parse(imported.bytecode))
     job = Job("linalg", ())
-    for stage in (stages.prepared(job), *stages.TORCH):
+    for stage in (stages.prepared(job), stages.BACKEND, stages.LINALG):
         stages.run(stage, state)
     return state.module
 

@@ -7,9 +7,10 @@ import plain_chains as chains
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from covan_mlir.fred.algebra import compare, f, select, text_of
+from covan_mlir.fred.algebra import compare, f, select
 from covan_mlir.fred.chain import Chain, Combine
 from covan_mlir.fred.expression import Const, Expr
+from covan_mlir.fred.formulas import text_of
 from covan_mlir.fred.fuse import fuse
 from covan_mlir.fred.interpret import interpret
 from covan_mlir.fred.run import run_fusion
@@ -62,7 +63,7 @@ def made_chains(draw: st.DrawFn) -> Chain:
     return w.chain(*outputs)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(chain=made_chains(), block=st.sampled_from([1, 4, 16]), parts=st.sampled_from([1, 3]), seed=st.integers(0, 99))
 def test_fusion_computes_the_chain(chain: Chain, block: int, parts: int, seed: int) -> None:
     fusion = fuse(chain)
@@ -81,7 +82,7 @@ def test_fusion_computes_the_chain(chain: Chain, block: int, parts: int, seed: i
 def test_many_of_them_fuse() -> None:
     fused = dependent = 0
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=40, suppress_health_check=list(HealthCheck))
     @given(chain=made_chains())
     def count(chain: Chain) -> None:
         nonlocal fused, dependent

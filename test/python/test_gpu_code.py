@@ -80,7 +80,7 @@ def test_without_provenance_only_line_tables_differ(program: Executable) -> None
     plain = covan_mlir.compile_module(Twice(), ARGS, target="cuda:sm_80", provenance=False)
 
     def instructions(exe: Executable) -> set[str]:
-        modules = machine_code.ptx(exe._variant.program)
+        modules = machine_code.ptx(exe.variant.program)
         texts = [
             re.sub(r"//.*|^\s*\.(loc|file)\b.*|^\s*\.section[^}]*}", "", t.decode(), flags=re.M)
             for t in modules.values()

@@ -11,6 +11,7 @@ from torch import nn
 
 import covan_mlir
 from covan_mlir import Lineage
+from covan_mlir.provenance.program_graph import Argument, Constant, NodeResult, ProgramGraph, ProgramNode, Value
 from covan_mlir.provenance.tracing import read_sites
 
 
@@ -73,10 +74,10 @@ def test_queries(exe: covan_mlir.Executable) -> None:
     relu = lineage.find("relu")[0]
     assert lineage.where(relu) == lineage.where(relu.id) == lineage.where("relu")
     line = inspect.getsourcelines(Block.forward)[1] + 1
-    found = lineage.where(f"test_lineage.py:{line}")
+    of_line = lineage.where(f"test_lineage.py:{line}")
     every = lineage.where("blocks.0") + lineage.where("blocks.1") + lineage.where("blocks.2")
-    assert found == lineage.where(f"{__file__}:{line}") == every
-    assert lineage.where("blocks") == found
+    assert of_line == lineage.where(f"{__file__}:{line}") == every
+    assert lineage.where("blocks") == of_line
     assert lineage.where("module:blocks.0.up") == lineage.where("linear")
 
 
@@ -119,8 +120,13 @@ def test_printing_is_the_table(exe: covan_mlir.Executable) -> None:
 
 
 def test_sites_read_through_moves_that_are_no_sites() -> None:
-    inputs = [[["arg", 0]], [["node", 0, 0]], [["node", 1, 0]], [["node", 2, 0], ["node", 0, 0], ["const", []]]]
-    graph = {"nodes": [{"inputs": row} for row in inputs]}
+    reads: list[tuple[Value, ...]] = [
+        (Argument(0),),
+        (NodeResult(0),),
+        (NodeResult(1),),
+        (NodeResult(2), NodeResult(0), Constant()),
+    ]
+    graph = ProgramGraph(tuple(ProgramNode("dispatch", "call", inputs, (), ()) for inputs in reads))
     assert read_sites(graph, 3, {0: [0], 3: [1]}) == (0,)
     assert read_sites(graph, 3, {0: [0], 1: [1, 2], 3: [3]}) == (0, 1, 2)
     assert read_sites(graph, 0, {0: [0]}) == ()

@@ -50,7 +50,7 @@ oracle = Oracle(torch.export.export(settle(module), args, kwargs, strict=False),
 sites = oracle.base.lineage.sites
 claims = [oracle._claimed(index, frozenset()) for index in range(len(oracle))]
 inside = [i for i, claim in enumerate(claims) if claim and all(sites[s].kernel.startswith("fred_") for s in claim)]
-groups = oracle.groups([i for i in inside if oracle._row(i)[1] == "number"], 7, 0)
+groups = oracle.groups([i for i in inside if oracle._told(i)[1] == "number"], 7, 0)
 found = [verdict for group in groups for verdict in oracle.judge_together(group)]
 told = [verdict for verdict in found if isinstance(verdict, Verdict)]
 print(len(told), sum(verdict.truth == verdict.claimed for verdict in told), len({s for v in told for s in v.truth}))
@@ -75,7 +75,7 @@ from torch import nn
 
 layers = nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 12), nn.Sigmoid(), nn.Linear(12, 4), nn.Tanh()
 oracle = Oracle(torch.export.export(settle(nn.Sequential(*layers)), (torch.randn(4, 8),), strict=False))
-number = {oracle._row(index)[0]: index for index in range(len(oracle))}
+number = {oracle._told(index)[0]: index for index in range(len(oracle))}
 pair = [number["relu"], number["sigmoid"]]
 build, builds = oracle.build, []
 oracle.build = lambda: builds.append(1) or build()

@@ -19,6 +19,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 BLOCK = re.compile(r"^```([\w ]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FIGURE = re.compile(r"(?<![\w.:\[])\d[\d,]*(\\\.\d+)?(e(\\\+|\\-)\d+)?(?![\w\]])|(?<=md:)\d+")
 """In an escaped pattern: a number that stands by itself, not in a name, a type or a line's number; a line of a page."""
+MEASURED = re.compile(r"(?<=md:)\d+|(?<=py:)\d+|\b(True|False)\b")
+"""What else may be another where times decide: which line is the longest, and whether it is longer."""
 KERNEL = re.compile(r"\b(main_dispatch|fred)_\w+")
 FILE = re.compile(r"# (\w+\.py)\n")
 
@@ -37,7 +39,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize("page", ["attaching.md", "tutorial.md"])
 def test_snippets_print_what_the_page_shows(page: str, folder: Path) -> None:
     """A block that starts with ``# name.py`` is that file. ``...`` in what is printed is anything; so are
-    numbers, names of kernels and widths of columns where a block is called ``text figures``."""
+    numbers, names of kernels and widths of columns where a block is called ``text figures``, and numbers, lines and
+    truth values where it is ``text measured``."""
     text = (DOCS / page).read_text()
     scope: dict[str, Any] = {"__name__": "__main__"}
     printed = ""
@@ -63,5 +66,7 @@ def test_snippets_print_what_the_page_shows(page: str, folder: Path) -> None:
             if kind == "text figures":
                 pattern = KERNEL.sub(r"\\w+", FIGURE.sub(r"[-+\\d.,e]+", pattern))
                 pattern = re.sub(r"(\\ )+", r"\\s+", pattern)
+            if kind == "text measured":
+                pattern = MEASURED.sub(r"\\w+", FIGURE.sub(r"[-+\\d.,e]+", pattern))
             assert re.fullmatch(pattern, printed.strip(), re.DOTALL), f"{page} shows\n{body}\nbut it is\n{printed}"
     assert shown >= 5

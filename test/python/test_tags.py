@@ -19,8 +19,7 @@ from torch import nn
 
 import covan_mlir
 from covan_mlir import CompileOptions, CovanError, Executable, Lineage, TagError
-from covan_mlir.lineage import Action, Group, Part, Site
-from covan_mlir.provenance.fates import Fate
+from covan_mlir.provenance.model import Action, Fate, Group, Part, Site
 from covan_mlir.provenance.words import is_group, is_tag
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from test_cpu_kernels import array, inputs_of, kernel
 from covan_mlir import CompileOptions, compile_module
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.standalone import Standalone, compile_text, program
+from covan_mlir.machine.description import COMPILER_SHARE, PRESETS
 from covan_mlir.runtime import choice, team
 
 START = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
@@ -107,7 +109,7 @@ def test_without_openmp_threads_ireess_own_run_it(tmp_path: Path) -> None:
         "import sys; sys.modules['torch'] = None\n"
         "import covan_mlir, numpy as np\n"
         "exe = covan_mlir.load(sys.argv[1])\n"
-        "print(exe._driver, exe(np.ones((300, 2000), np.float32), np.ones((2000, 3), np.float32)).sum())\n"
+        "print(exe.driver, exe(np.ones((300, 2000), np.float32), np.ones((2000, 3), np.float32)).sum())\n"
     )
 
     def run(name: str) -> subprocess.CompletedProcess[str]:
@@ -122,20 +124,33 @@ def test_without_openmp_threads_ireess_own_run_it(tmp_path: Path) -> None:
     assert re.search(r"DeviceError: no OpenMP threads .* import torch first", refused.stderr)
 
 
+# One core multiplies and adds a billion times a second, or computes as many elements. Of a second's work two cores save
+# half a second, so threads that take 50 us to wake pay from 100 us on, a team that takes 2.5 us from 5 us on.
+MACHINE = replace(PRESETS["avx2"], cores=2, flops_alone=1e9 / COMPILER_SHARE, elements=1e9, wake=50e-6, team=2.5e-6)
+
+
 @pytest.mark.parametrize(
     ("device", "info", "chosen"),
     [
-        ("auto", {"flops": 1e9, "shared": {"flops": 1e9}}, "openmp"),
-        ("auto", {"flops": 3e9, "shared": {"flops": 1e9}}, "local-task"),
-        ("auto", {"elements": 1e7, "shared": {"elements": 1e7 - 4e5}}, "openmp"),
-        ("auto", {"elements": 1e5, "shared": {}}, "local-sync"),
-        ("auto", {"elements": 1e4, "shared": {"elements": 1e4}}, "local-sync"),
-        ("auto", {"elements": 1e7, "shared": {}}, "local-task"),
+        ("auto", {"flops": 1e6, "shared": {"flops": 1e6}}, "openmp"),
+        ("auto", {"flops": 3e6, "shared": {"flops": 1e6}}, "local-task"),
+        ("auto", {"elements": 1e6, "shared": {"elements": 1e6 - 99e3}}, "openmp"),
+        ("auto", {"elements": 1e6, "shared": {"elements": 1e6 - 101e3}}, "local-task"),
+        ("auto", {"elements": 99e3, "shared": {}}, "local-sync"),
+        ("auto", {"elements": 101e3, "shared": {}}, "local-task"),
+        ("auto", {"flops": 51e3, "elements": 50e3, "shared": {}}, "local-task"),
+        ("auto", {"elements": 4e3, "shared": {"elements": 4e3}}, "local-sync"),
+        ("auto", {"elements": 6e3, "shared": {"elements": 6e3}}, "openmp"),
         ("local-task", {"flops": 1e9, "shared": {"flops": 1e9}}, "local-task"),
     ],
 )
 def test_who_runs_a_program(device: str, info: dict[str, object], chosen: str, threads: list[int]) -> None:
-    assert choice.driver(device, {}, info) == chosen
+    assert choice.driver(device, {}, info, MACHINE) == chosen
+
+
+def test_one_core_wakes_nobody(threads: list[int]) -> None:
+    info = {"flops": 1e9, "shared": {"flops": 1e9}}
+    assert choice.driver("auto", {}, info, replace(MACHINE, cores=1)) == "local-sync"
 
 
 def test_torchs_openmp_runtime_is_found() -> None:

@@ -161,7 +161,7 @@ def test_a_template_of_the_users_own_is_used() -> None:
     x = torch.randn(64, 512)
     options = CompileOptions(fuse_reductions="always", extensions=(str(EXAMPLE),))
     exe = covan_mlir.compile_module(Model(), (x,), options=options)
-    (record,) = exe.lineage.fusion
+    (record,) = exe.lineage.fusions
     assert record.kernel.startswith("fred_add_64x512_f32_")
     assert [*record.schedule] == ["lanes"]
     assert [site.kernel for site in exe.lineage.sites] == [record.kernel]
@@ -169,7 +169,8 @@ def test_a_template_of_the_users_own_is_used() -> None:
     assert exe.verify()
     # It is gone with the compilation that it was for.
     plain = covan_mlir.compile_module(Model(), (x,), options=CompileOptions(fuse_reductions="always"))
-    assert plain.lineage.fusion[0].schedule["shape"] == "rows"
+    assert plain.lineage.fusions[0].schedule["shape"] == "rows"
+    assert plain.kernel_code(plain.lineage.sites[0]) != exe.kernel_code(exe.lineage.sites[0])
 
 
 def test_chains_that_the_example_is_not_for() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 import zoo
@@ -19,8 +20,9 @@ import covan_mlir
 from covan_mlir.artifacts import artifact
 from covan_mlir.checking.verdict import Verification
 from covan_mlir.checking.verify import verify
-from covan_mlir.lineage import Lineage, Site
-from covan_mlir.provenance.fates import Fate
+from covan_mlir.lineage import Lineage
+from covan_mlir.provenance.model import Fate, Site
+from covan_mlir.provenance.program_graph import Unknown
 from covan_mlir.tools import cli
 
 
@@ -76,16 +78,6 @@ def rejected(lineage: Lineage, *words: str, site: int | None = None, action: str
         if fits and site in (None, example.site) and (action is None or action in example.actions):
             return
     raise AssertionError(f"no counterexample for {words}, site {site}, {action}:\n{verdict}")
-
-
-@pytest.mark.parametrize("name", ["bert-eager", "gpt2-sdpa", "lstm", "convnext", "t5_encoder-eager"])
-def test_compiled_models_hold(name: str) -> None:
-    module, args, kwargs = zoo.build(name)
-    verdict = covan_mlir.compile_module(module, args, kwargs).verify()
-    assert verdict, str(verdict)
-    assert [check.phase for check in verdict.checks][-2:] == ["program", "fates"]
-    assert {"torch-to-linalg", "iree:global-optimization"} <= {check.phase for check in verdict.checks}
-    assert all(check.related > 0 for check in verdict.checks[:-1])
 
 
 S = torch.export.Dim("s", min=2, max=64)
@@ -168,7 +160,7 @@ def test_every_dropped_action(cnn: Lineage) -> None:
             rejected(with_site(cnn, performing(cnn, site, rest)), action=cnn.actions[action].name)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_added_action(cnn: Lineage, data: st.DataObject) -> None:
     site = data.draw(st.sampled_from(cnn.sites), "site")
@@ -272,9 +264,10 @@ def test_nothing_to_check_is_no_yes() -> None:
 
 
 def test_unknown_inputs_leave_the_check_incomplete(twins: Lineage) -> None:
-    *before, (step, graph) = twins.phases
-    nodes = [dict(node, inputs=[["unknown"]]) for node in graph["nodes"]]
-    blind = edited(twins, phases=[*before, type(before[0])(step, {**graph, "nodes": nodes})])
+    *before, program = twins.phases
+    nodes = tuple(msgspec.structs.replace(node, inputs=(Unknown(),)) for node in program.graph.nodes)
+    graph = msgspec.structs.replace(program.graph, nodes=nodes)
+    blind = edited(twins, phases=[*before, replace(program, graph=graph)])
     verdict = verify(blind)
     assert verdict.outcome == "incomplete"
     assert "not known" in str(verdict)
@@ -297,9 +290,9 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], twins:
     lie = with_site(lineage, performing(lineage, site, ()))
     artifact.write(path, _with(held, lie))
     assert cli.main(["verify", path, "--json"]) == 1
-    row = json.loads(capsys.readouterr().out)
-    (program,) = (check for check in row["checks"] if check["phase"] == "program")
-    assert row["outcome"] == program["outcome"] == "no"
+    verdict = json.loads(capsys.readouterr().out)
+    (program,) = (check for check in verdict["checks"] if check["phase"] == "program")
+    assert verdict["outcome"] == program["outcome"] == "no"
     assert next((e["site"], e["actions"]) for e in program["counterexamples"]) == (site.id, ["relu"])
     nowhere = [replace(site, node=None) for site in lineage.sites]
     artifact.write(path, _with(held, edited(lineage, phases=(), sites=nowhere)))

@@ -8,11 +8,13 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from limits import HANG
 from torch import nn
 
 import covan_mlir
@@ -93,41 +95,62 @@ def test_reproducer_is_gone_after_success(tmp_path: Path) -> None:
 def test_time_out() -> None:
     compiles()  # a warm worker: the time goes to the compilation
     with pytest.raises(CompileError, match="longer than the time allowed"):
-        covan_mlir.compile_module(net(), (X,), options=CompileOptions(timeout=0.05))
+        covan_mlir.compile_module(net(), (X,), options=CompileOptions(timeout=1e-9))
     compiles()
+
+
+DYING = """
+import os, sys
+from covan_mlir.lowering import job, worker
+
+def dying(bytecode, asked, told, prints):
+    def tell(name):
+        told(name)
+        if name == sys.argv[2]:
+            os.kill(os.getpid(), int(sys.argv[3]))
+    return compile_job(bytecode, asked, tell, prints)
+
+compile_job, job.compile_job = job.compile_job, dying
+worker.main(int(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def dies(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, signal.Signals], None]:
+    """Makes the next worker die in a step by a signal: one sent from here could come after the step."""
+    start = subprocess.Popen
+
+    def plant(step: str, number: signal.Signals) -> None:
+        pool.shutdown()
+        with monkeypatch.context() as patch:
+            code = [sys.executable, "-c", DYING, str(os.getpid()), step, str(int(number))]
+            patch.setattr(subprocess, "Popen", lambda command, **options: start(code, **options))
+            pool.prepare()
+
+    return plant
 
 
 @pytest.mark.parametrize(
     ("number", "message"), [(signal.SIGKILL, "memory ran out"), (signal.SIGSEGV, "crashed with SIGSEGV")]
 )
-def test_death_by_signal(number: signal.Signals, message: str) -> None:
-    def kill(step: str) -> None:
-        if step == "iree:flow":
-            os.kill(running.pop(), number)
-
-    running = _watch_workers()
-    with pytest.raises(CompileError, match=message):
-        covan_mlir.compile_module(net(), (X,), progress=kill)
+def test_death_by_signal(number: signal.Signals, message: str, dies: Callable[[str, signal.Signals], None]) -> None:
+    dies("iree:flow", number)
+    with pytest.raises(CompileError, match=message) as caught:
+        covan_mlir.compile_module(net(), (X,))
+    assert caught.value.phase == "iree:flow"
     compiles()
 
 
-def test_crash_of_torch_mlir_takes_the_other_frontend(caplog: pytest.LogCaptureFixture) -> None:
-    def kill(step: str) -> None:
-        if step == "torch-backend":  # it goes on while this is told: it has to have long enough to do
-            os.kill(running.pop(), signal.SIGSEGV)
-
-    running = _watch_workers()
-    model = nn.Sequential(*(net() for _ in range(40)))
-    exe = covan_mlir.compile_module(model, (X,), progress=kill)
+def test_crash_of_torch_mlir_takes_the_other_frontend(
+    caplog: pytest.LogCaptureFixture, dies: Callable[[str, signal.Signals], None]
+) -> None:
+    dies("torch-to-linalg", signal.SIGSEGV)
+    model = net()
+    exe = covan_mlir.compile_module(model, (X,))
     torch.testing.assert_close(exe(X), model(X))
     assert exe.info["frontend"] == "torch"
     assert "takes IREE's torch input instead" in caplog.text
     assert exe.lineage.where("softmax")
-
-
-def _watch_workers() -> list[int]:
-    compiles()
-    return idle()
 
 
 def test_failure_names_operation_and_line() -> None:
@@ -150,7 +173,8 @@ def test_refused_flag() -> None:
 
 
 def test_interrupt_stops_the_worker() -> None:
-    before = _watch_workers()
+    compiles()
+    (before,) = idle()
 
     def interrupt(step: str) -> None:
         if step == "iree:flow":
@@ -158,7 +182,7 @@ def test_interrupt_stops_the_worker() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         covan_mlir.compile_module(net(), (X,), progress=interrupt)
-    assert not alive(before[0])
+    assert not alive(before)
     compiles()
 
 
@@ -191,20 +215,31 @@ def worker_of(process: subprocess.Popen[str]) -> int:
     raise AssertionError("no worker")
 
 
+def soon(happens: Callable[[], bool]) -> bool:
+    """Whether it happens at all."""
+    end = time.monotonic() + HANG
+    while not happens() and time.monotonic() < end:
+        time.sleep(0.05)
+    return happens()
+
+
 def gone(pid: int) -> bool:
-    for _ in range(100):
-        if not alive(pid) or Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
-            return True
-        threading.Event().wait(0.1)
-    return False
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+# A signal that comes right before a sleep does not cut it short: many short ones.
+SLEEP = "import time\nwhile True: time.sleep(0.05)"
 
 
 @pytest.mark.parametrize(
     ("then", "stop"),
     [
-        ("", lambda p: p.wait()),
-        ("import time; time.sleep(60)", lambda p: p.send_signal(signal.SIGINT)),
-        ("import time; time.sleep(60)", lambda p: p.kill()),
+        ("", lambda p: p.wait(HANG)),
+        (SLEEP, lambda p: p.send_signal(signal.SIGINT)),
+        (SLEEP, lambda p: p.kill()),
     ],
     ids=["end", "Ctrl-C", "kill"],
 )
@@ -212,12 +247,12 @@ def test_worker_ends_with_its_caller(then: str, stop: Callable[[subprocess.Popen
     process = run(then)
     pid = worker_of(process)
     stop(process)
-    process.wait(20)
-    assert gone(pid)
+    process.wait(HANG)
+    assert soon(lambda: gone(pid))
 
 
-@pytest.mark.parametrize("stop", [subprocess.Popen.wait, subprocess.Popen.kill], ids=["end", "kill"])
-def test_folder_of_prints_goes_with_the_caller(stop: Callable[[subprocess.Popen[str]], object]) -> None:
+@pytest.mark.parametrize("stop", ["end", "kill"])
+def test_folder_of_prints_goes_with_the_caller(stop: str) -> None:
     then = """
     covan_mlir.compile_module(model, (torch.ones(2, 8),), options=covan_mlir.CompileOptions(trace="passes"))
     if os.fork() == 0:
@@ -236,12 +271,13 @@ def test_folder_of_prints_goes_with_the_caller(stop: Callable[[subprocess.Popen[
     assert process.stdin is not None
     folder = next(Path(line.split()[1]) for line in process.stdout if line.startswith("folder"))
     assert folder.is_dir()
-    if stop is subprocess.Popen.wait:
+    if stop == "end":
         process.stdin.write("\n")
         process.stdin.flush()
-    stop(process)
-    process.wait(20)
-    assert any(not folder.exists() or threading.Event().wait(0.1) for _ in range(100))
+    else:
+        process.kill()
+    process.wait(HANG)
+    assert soon(lambda: not folder.exists())
 
 
 def test_forked_child_has_a_worker_of_its_own() -> None:
@@ -257,7 +293,7 @@ def test_forked_child_has_a_worker_of_its_own() -> None:
         sys.exit(status or pool._idle[0].process.pid != parent)
         """
     )
-    assert process.wait(60) == 0
+    assert process.wait(HANG) == 0
 
 
 def test_threads_compile_at_the_same_time() -> None:

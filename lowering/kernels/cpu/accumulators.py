@@ -8,7 +8,8 @@ from functools import partial
 
 from covan_mlir.fred.chain import Reduce
 from covan_mlir.lowering.kernels.cpu import functions
-from covan_mlir.lowering.kernels.cpu.builder import Code, Value, computed
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
+from covan_mlir.lowering.kernels.cpu.elements import accumulated, computed
 
 _FLOAT = {
     "add": ("addf", 0.0),
@@ -36,7 +37,7 @@ def combining(step: Reduce) -> tuple[str, float | int]:
 Combining = Callable[[Value, Value], Value]
 
 
-def across(code: Code, combine: Combining, values: Sequence[Value]) -> list[Value]:
+def across(code: KernelBuilder, combine: Combining, values: Sequence[Value]) -> list[Value]:
     """All lanes of each vector combined, by halves; of two vectors that are left, each takes half of the lanes."""
     rest, half, where = list(values), code.lanes // 2, [0] * len(values)
     lanes = range(code.lanes)
@@ -55,6 +56,21 @@ def across(code: Code, combine: Combining, values: Sequence[Value]) -> list[Valu
     return [code.lane(rest[n // span], lane) for n, lane in enumerate(where)]
 
 
+def sums(code: KernelBuilder, op: str, vectors: Sequence[Value]) -> Value:
+    """A vector whose lane n holds all lanes of the n-th vector combined."""
+    lanes = code.lanes
+    rest, size = list(vectors), 1
+    while len(rest) > 1:
+        low = [n if not n & size else lanes + n - size for n in range(lanes)]
+        high = [n + size if not n & size else lanes + n for n in range(lanes)]
+        rest = [
+            code.op(op, code.shuffle(a, b, low), code.shuffle(a, b, high))
+            for a, b in zip(rest[::2], rest[1::2], strict=True)
+        ]
+        size *= 2
+    return rest[0]
+
+
 def tree(combine: Combining, values: Sequence[Value]) -> Value:
     """Several values combined, with as few dependences as possible."""
     rest = list(values)
@@ -64,14 +80,14 @@ def tree(combine: Combining, values: Sequence[Value]) -> Value:
     return rest[0]
 
 
-class Total:
+class Accumulators:
     """A reduction under way: partial results, and for floats' extrema what remembers a NaN.
 
     An extremum that passes NaN on takes four instructions of which each waits for the one before. The hardware's own
     takes one and may drop NaN; two vectors together are asked for it by one comparison.
     """
 
-    def __init__(self, code: Code, step: Reduce, copies: int) -> None:
+    def __init__(self, code: KernelBuilder, step: Reduce, copies: int) -> None:
         self.code, self.step, self.copies = code, step, copies
         self.op, self.neutral = combining(step)
         self.kind = accumulated(step.dtype)
@@ -87,23 +103,23 @@ class Total:
         start = [self.code.splat(self.neutral, self.kind)] * self.copies
         return [*start, self.code.splat(0.0, self.kind)] if self.poisoned else start
 
-    def add(self, totals: Sequence[Value], values: Sequence[Value]) -> list[Value]:
+    def add(self, accumulators: Sequence[Value], values: Sequence[Value]) -> list[Value]:
         """Accumulators with one more vector for each copy, or for the first ones."""
         code = self.code
-        made = list(totals)
+        combined = list(accumulators)
         for n, value in enumerate(values):
-            made[n] = self.combine(value, made[n])
+            combined[n] = self.combine(value, combined[n])
         for a, b in zip(values[::2], [*values[1::2], values[-1]], strict=False) if self.poisoned else ():
             nan = functions.compare(code, "uno", a, b)
-            made[-1] = code.op("select", nan, code.splat(pymath.nan, self.kind), made[-1])
-        return made
+            combined[-1] = code.op("select", nan, code.splat(pymath.nan, self.kind), combined[-1])
+        return combined
 
-    def finish(self, totals: Sequence[Sequence[Value]], inner: bool) -> list[Value]:
-        """Results of several rows: of each its accumulators, combined; across lanes if these are ``inner``."""
+    def finish(self, rows: Sequence[Sequence[Value]], across_lanes: bool) -> list[Value]:
+        """Results of several rows: of each its accumulators, combined; and across lanes, where asked for."""
         code, start = self.code, self.step.initial.value
-        final = [tree(self.combine, row[: self.copies]) for row in totals]
-        nans = [functions.compare(code, "uno", row[-1], row[-1]) for row in totals] if self.poisoned else []
-        if inner:
+        final = [tree(self.combine, row[: self.copies]) for row in rows]
+        nans = [functions.compare(code, "uno", row[-1], row[-1]) for row in rows] if self.poisoned else []
+        if across_lanes:
             final = across(code, self.combine, final)
             nans = [code.any(nan) for nan in nans]
         final = [
@@ -112,8 +128,3 @@ class Total:
         for n, nan in enumerate(nans):
             final[n] = code.op("select", nan, code.like(pymath.nan, final[n]), final[n])
         return final
-
-
-def accumulated(dtype: str) -> str:
-    """The element type that a reduction is computed in: narrow integers in 64 bits."""
-    return computed(dtype) if computed(dtype)[0] == "f" or dtype == "i1" else "i64"

@@ -1,4 +1,4 @@
-"""A small builder over the MLIR bindings: one kernel's function, its constants, loops and memory.
+"""A small builder over the MLIR bindings: one kernel's function, its constants, arithmetic, loops and memory.
 
 Values are MLIR values. Floating-point operations may be contracted into fused multiply-adds and nothing else: no
 operation here assumes the absence of NaN or infinities.
@@ -7,14 +7,13 @@ operation here assumes the absence of NaN or infinities.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import prod
 from typing import Any
 
 import iree.compiler.ir as ir
 from iree.compiler.dialects import arith, memref, scf, vector
 
+from covan_mlir.lowering.kernels.cpu.executable import first_named, shell
 from covan_mlir.lowering.kernels.kernel import Operand
-from covan_mlir.lowering.kernels.team import WORDS
 
 Value = Any
 """An ``ir.Value``; the bindings have no types that a checker could use."""
@@ -23,108 +22,9 @@ Size = Any
 """The size of an axis: an ``int``, or the index value that holds it at run time."""
 
 _CONTRACT = arith.FastMathFlags.contract
-MARK = "covan_team"
-"""An attribute of the functions of kernels for a team of threads."""
-COMPUTE = {"f16": "f32", "bf16": "f32"}
-"""Element types that are computed in another one than they are stored in."""
 
 
-def computed(dtype: str) -> str:
-    """The element type that values of a stored type are computed in."""
-    return COMPUTE.get(dtype, dtype)
-
-
-def storage(dtype: str) -> str:
-    """The element type of a value in memory."""
-    return "i8" if dtype == "i1" else dtype
-
-
-def _layout(operands: int, outputs: int, constants: int) -> str:
-    bindings = ["#hal.pipeline.binding<storage_buffer, ReadOnly>"] * (operands - outputs)
-    bindings += ["#hal.pipeline.binding<storage_buffer>"] * outputs
-    numbers = f"constants = {constants}, " if constants else ""
-    return f"#hal.pipeline.layout<{numbers}bindings = [{', '.join(bindings)}]>"
-
-
-def shell(
-    name: str,
-    inputs: Sequence[Operand],
-    outputs: Sequence[Operand],
-    extents: Sequence[str] = (),
-    *,
-    team: bool = False,
-) -> str:
-    """The executable around a kernel, with a function that only asks for what it is given.
-
-    Values in the function: workgroup, sizes known at run time, memory of the operands.
-
-    Args:
-        team: each dispatch is given the words of an address; see `covan_mlir.lowering.kernels.cpu.team`.
-    """
-    operands = (*inputs, *outputs)
-    layout = _layout(len(operands), len(outputs), len(extents) + (WORDS if team else 0))
-    lines = []
-    for n in range(len(extents)):
-        lines.append(f"%s{n} = hal.interface.constant.load layout(#layout) ordinal({n}) : i32")
-    lines += [f"%e{n} = arith.index_castui %s{n} : i32 to index" for n in range(len(extents))]
-    for n, operand in enumerate(operands):
-        fixed = prod(size for size in operand.shape if size >= 0)
-        elements, length = str(fixed), ""
-        if operand.extents:
-            lines.append(f"%n{n}_0 = arith.constant {fixed} : index")
-            for k, axis in enumerate(operand.extents):
-                lines.append(f"%n{n}_{k + 1} = arith.muli %n{n}_{k}, %e{extents.index(axis)} : index")
-            elements, length = "?", f"{{%n{n}_{len(operand.extents)}}}"
-        # Two operands of a dispatch are never the same memory, one of them written.
-        lines.append(
-            f"%b{n} = hal.interface.binding.subspan layout(#layout) binding({n}) alignment(64) offset(%c0)"
-            f"{'' if n >= len(inputs) else ' flags(ReadOnly)'} : memref<{elements}x{storage(operand.dtype)}>{length}"
-        )
-    body = "\n        ".join(lines)
-    workload = "".join(f", %w{n}: index" for n in range(len(extents)))
-    return f"""#layout = {layout}
-module {{
-  hal.executable.source private @{name} {{
-    hal.executable.export public @{name} ordinal(0) layout(#layout)
-        count(%d: !hal.device{workload}) -> (index, index, index) {{
-      %n = arith.constant 1 : index
-      hal.return %n, %n, %n : index, index, index
-    }}
-    builtin.module {{
-      func.func @{name}(){f" attributes {{{MARK}}}" if team else ""} {{
-        %c0 = arith.constant 0 : index
-        %wx = hal.interface.workgroup.id[0] : index
-        {body}
-        return
-      }}
-    }}
-  }}
-}}
-"""
-
-
-def _find(op: Any, name: str) -> Any:
-    for region in op.regions:
-        for block in region:
-            for inner in block:
-                if inner.operation.name == name:
-                    return inner
-                if (found := _find(inner.operation, name)) is not None:
-                    return found
-    return None
-
-
-def joined(first: str, second: str) -> str:
-    """Two modules of executables as one."""
-    with ir.Context(), ir.Location.unknown():
-        module, other = ir.Module.parse(first), ir.Module.parse(second)
-        for op in list(other.body.operations):
-            op.detach_from_parent()
-            module.body.append(op)
-        return str(module.operation.get_asm(large_elements_limit=1 << 30))
-
-
-class Code:
+class KernelBuilder:
     """The function of one kernel, being written.
 
     Attributes:
@@ -154,14 +54,14 @@ class Code:
         self._constants: dict[tuple[Any, ...], Value] = {}
         with self.context, ir.Location.unknown():
             self.module = ir.Module.parse(shell(name, inputs, outputs, extents, team=team))
-            self._block = _find(self.module.operation, "func.func").regions[0].blocks[0]
-            made: dict[str, list[Value]] = {}
+            self._block = first_named(self.module.operation, "func.func").regions[0].blocks[0]
+            results: dict[str, list[Value]] = {}
             for op in self._block:
-                made.setdefault(op.operation.name, []).extend(op.operation.results)
-            (self.workgroup,) = made["hal.interface.workgroup.id"]
-            memory = made["hal.interface.binding.subspan"]
-            self.memory = {value.name: where for value, where in zip([*inputs, *outputs], memory, strict=True)}
-            self.extents = dict(zip(extents, made.get("arith.index_castui", []), strict=True))
+                results.setdefault(op.operation.name, []).extend(op.operation.results)
+            (self.workgroup,) = results["hal.interface.workgroup.id"]
+            names = [operand.name for operand in (*inputs, *outputs)]
+            self.memory = dict(zip(names, results["hal.interface.binding.subspan"], strict=True))
+            self.extents = dict(zip(extents, results.get("arith.index_castui", []), strict=True))
             self._begin()
 
     def _begin(self) -> None:
@@ -190,7 +90,7 @@ class Code:
 
     def _count(self, workgroups: Callable[[Mapping[str, Value]], Size]) -> None:
         # A function of its own, with constants of its own: what the host asks before it dispatches.
-        self._block = _find(self.module.operation, "hal.executable.export").regions[0].blocks[0]
+        self._block = first_named(self.module.operation, "hal.executable.export").regions[0].blocks[0]
         self._constants = {}
         returned = self._terminator()
         with ir.InsertionPoint(returned):
@@ -264,12 +164,12 @@ class Code:
 
     def op(self, name: str, *args: Value) -> Value:
         """An operation of the arith dialect; floating-point ones may be contracted."""
-        make = getattr(arith, name)
+        build = getattr(arith, name)
         if name in ("addf", "subf", "mulf"):
-            return make(*args, fastmath=_CONTRACT)
+            return build(*args, fastmath=_CONTRACT)
         if name in ("maximumf", "minimumf"):
-            return make(*args, fastmath=arith.FastMathFlags.nsz)
-        return make(*args)
+            return build(*args, fastmath=arith.FastMathFlags.nsz)
+        return build(*args)
 
     def cast(self, name: str, value: Value, dtype: str) -> Value:
         """A conversion to another element type."""
@@ -444,7 +344,10 @@ class Code:
         return vector.gather(self.vector_type(dtype), memory, [base], offsets, mask, self.splat(0, dtype))
 
     def scatter(self, value: Value, memory: Value, base: Value, distance: Size, valid: Value | None) -> None:
-        """Writes elements ``distance`` apart."""
+        """Writes elements ``distance`` apart; consecutive ones as one."""
+        if isinstance(distance, int) and distance == 1:
+            self.store(value, memory, base, valid)
+            return
         mask = valid if valid is not None else self.splat(1, "i1")
         vector.scatter(None, memory, [base], self.offsets(distance), mask, value)
 

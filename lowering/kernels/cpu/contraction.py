@@ -11,9 +11,9 @@ from covan_mlir.fred.forms import Fusion
 from covan_mlir.fred.fuse import fuse
 from covan_mlir.lowering.kernels.cpu.schedule import VectorSchedule
 from covan_mlir.lowering.kernels.errors import UnsupportedError
-from covan_mlir.lowering.kernels.reductions.masks import Span
+from covan_mlir.lowering.kernels.reductions.masks import span
 from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
-from covan_mlir.lowering.kernels.reductions.roles import Roles, roles
+from covan_mlir.lowering.kernels.reductions.roles import LoopRoles, loop_roles
 from covan_mlir.lowering.kernels.template import Cost
 from covan_mlir.machine.description import Machine
 from covan_mlir.machine.elements import bits
@@ -34,7 +34,7 @@ class Contraction:
 
     chain: Chain
     fusion: Fusion
-    roles: Roles
+    roles: LoopRoles
 
     @cached_property
     def nominal(self) -> Chain:
@@ -50,7 +50,7 @@ class Contraction:
     def streamed(self) -> int:
         """Bytes of the inputs that the loop streams."""
         sizes = self.nominal.known_sizes
-        streamed = [value for value in self.nominal.inputs if self.roles.stream in value.axes]
+        streamed = [value for value in self.nominal.inputs if self.roles.reduction_axis in value.axes]
         return sum(prod(sizes[axis] for axis in value.axes) * bits(value.dtype) // 8 for value in streamed)
 
     @cached_property
@@ -58,13 +58,13 @@ class Contraction:
         """Floating-point operations, those skipped by masks left out."""
         sizes = self.chain.nominal.known_sizes
         longest = max(self.roles.free, key=lambda axis: sizes[axis], default=None)
-        share = Span(self.fusion, self.roles, self.chain.sizes, 1).share(longest, sizes)
+        share = span(self.fusion, self.roles, self.chain.sizes).share(longest, sizes)
         return int(self.nominal.contraction_flops * share)
 
     def unknown(self, axes: set[str]) -> str | None:
         """Why code cannot be written that needs to know the sizes of some axes beforehand, or None."""
         needed = {axis for step in self.roles.inner for axis in step.over} | axes
-        needed |= {self.roles.wide} if self.roles.wide else set()
+        needed |= {self.roles.feature_axis} if self.roles.feature_axis else set()
         unknown = [axis for axis in self.chain.extents if axis in needed]
         return f"the sizes of {', '.join(unknown)} are only known at run time" if unknown else None
 
@@ -83,13 +83,13 @@ def contraction(chain: Chain, fusion: Fusion | None = None) -> Contraction:
         UnsupportedError: it is not one loop, or its axes are not laid out so that a template could take it.
     """
     fusion = fusion or fuse(chain)
-    return Contraction(chain, fusion, roles(fusion))
+    return Contraction(chain, fusion, loop_roles(fusion))
 
 
-def stack(chain: Chain, machine: Machine, schedule: VectorSchedule, found: Roles) -> int:
+def stack(chain: Chain, machine: Machine, schedule: VectorSchedule, found: LoopRoles) -> int:
     """Bytes of scratch of a chain with contractions, with one value kept per row and position."""
     sizes = chain.known_sizes
-    features = sizes[found.wide] if found.wide else 0
+    features = sizes[found.feature_axis] if found.feature_axis else 0
     depth = sum(sizes[axis] for step in found.inner for axis in step.over)
     element = bits("f64" if schedule.lanes < machine.lanes("f32") else "f32") // 8
     if schedule.shape == "keys":
@@ -97,7 +97,7 @@ def stack(chain: Chain, machine: Machine, schedule: VectorSchedule, found: Roles
     halves = any(bits(value.dtype) == 16 for value in chain.inputs)
     width, block = schedule.vectors * schedule.lanes, schedule.block
     # What a row and a position have to themselves, read from memory, is transposed into one more tile.
-    tiles = 1 + sum({schedule.lane, found.stream} <= set(value.axes) for value in chain.inputs)
+    tiles = 1 + sum({schedule.lane, found.reduction_axis} <= set(value.axes) for value in chain.inputs)
     return element * (width * (depth + features + block * tiles) + (block * max(depth, features) if halves else 0))
 
 

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from covan_mlir.fred.chain import Chain
-from covan_mlir.lowering.kernels.cpu.builder import Code, joined
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder
 from covan_mlir.lowering.kernels.cpu.contraction import Contraction, check_stack
-from covan_mlir.lowering.kernels.cpu.few_rows import KeyWriter
-from covan_mlir.lowering.kernels.cpu.many_rows import QueryWriter
+from covan_mlir.lowering.kernels.cpu.executable import joined
+from covan_mlir.lowering.kernels.cpu.few_rows import FewRowsWriter
+from covan_mlir.lowering.kernels.cpu.many_rows import ManyRowsWriter
 from covan_mlir.lowering.kernels.cpu.merge import MergeWriter, part_operands, read_after
-from covan_mlir.lowering.kernels.cpu.rows import RowWriter
+from covan_mlir.lowering.kernels.cpu.rows import RowsWriter
 from covan_mlir.lowering.kernels.cpu.schedule import VectorSchedule
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Dispatch, Executable, Operand
@@ -33,7 +34,7 @@ class Emitter:
     """
 
     machine: Machine
-    builder: type[Code] = Code
+    builder: type[KernelBuilder] = KernelBuilder
     team: bool = False
 
     def _begin(
@@ -43,7 +44,7 @@ class Emitter:
         outputs: tuple[Operand, ...],
         schedule: VectorSchedule,
         sizes: tuple[str, ...],
-    ) -> Code:
+    ) -> KernelBuilder:
         return self.builder(name, inputs, outputs, schedule.lanes, sizes, team=self.team)
 
     def rows(self, chain: Chain, schedule: VectorSchedule, name: str) -> Executable:
@@ -58,7 +59,7 @@ class Emitter:
         sizes = chain.nominal.known_sizes
         inputs, outputs = operands(chain)
         code = self._begin(name, inputs, outputs, schedule, chain.extents)
-        writer = RowWriter(code, chain, {**sizes, **code.extents}, schedule)
+        writer = RowsWriter(code, chain, {**sizes, **code.extents}, schedule)
         text = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))
         return Executable.single(name, text, inputs, outputs, sizes=chain.extents, team=self.team)
 
@@ -69,11 +70,11 @@ class Emitter:
             UnsupportedError: there is no code for it.
         """
         if schedule.split == 1:
-            return self._contraction(task, schedule, name, KeyWriter)
+            return self._contraction(task, schedule, name, FewRowsWriter)
         inputs, outputs = operands(task.chain)
         states = part_operands(task.roles, task.chain.sizes, schedule.split)
         parts = Dispatch(name, inputs, states)
-        text = self._loop(task, schedule, parts, KeyWriter)
+        text = self._loop(task, schedule, parts, FewRowsWriter)
         merging, merge = self._merge(task, schedule, parts, outputs)
         return Executable(
             name, joined(text, merging), inputs, outputs, (parts, merge), task.chain.extents, team=self.team
@@ -85,10 +86,10 @@ class Emitter:
         Raises:
             UnsupportedError: there is no code for it.
         """
-        return self._contraction(task, schedule, name, QueryWriter)
+        return self._contraction(task, schedule, name, ManyRowsWriter)
 
     def _contraction(
-        self, task: Contraction, schedule: VectorSchedule, name: str, writer: type[KeyWriter] | type[QueryWriter]
+        self, task: Contraction, schedule: VectorSchedule, name: str, writer: type[FewRowsWriter] | type[ManyRowsWriter]
     ) -> Executable:
         inputs, outputs = operands(task.chain)
         text = self._loop(task, schedule, Dispatch(name, inputs, outputs), writer)
@@ -99,7 +100,7 @@ class Emitter:
         task: Contraction,
         schedule: VectorSchedule,
         dispatch: Dispatch,
-        writer_class: type[KeyWriter] | type[QueryWriter],
+        writer_class: type[FewRowsWriter] | type[ManyRowsWriter],
     ) -> str:
         check_stack(task, self.machine, schedule)
         sizes: Mapping[str, int] = task.chain.nominal.known_sizes

@@ -16,7 +16,8 @@ from iree.compiler.dialects import arith
 from covan_mlir.fred.chain import Chain, Map, Reduce
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, reads, substitute
 from covan_mlir.lowering.kernels.cpu import functions
-from covan_mlir.lowering.kernels.cpu.builder import Code, Size, Value, computed, storage
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
+from covan_mlir.lowering.kernels.cpu.elements import computed, storage
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
@@ -53,55 +54,64 @@ Result = Uniform | Lanes | Ramp
 
 
 @dataclass(frozen=True)
-class Place:
+class Position:
     """Where a vector is.
 
     Attributes:
         index: position on each axis; on the lane axis that of the first lane.
         lane: the axis that the lanes run along.
         valid: mask of the lanes that exist; None for all.
-        given: values that are known at this place.
+        given: values that are known there.
+        results: of expressions that have been evaluated there.
     """
 
     index: Mapping[str, Value]
     lane: str | None
     valid: Value | None = None
     given: Mapping[str, Result] = field(default_factory=dict, compare=False)
-    made: dict[Expr, Result] = field(default_factory=dict, compare=False)
+    results: dict[Expr, Result] = field(default_factory=dict, compare=False)
 
 
-Source = Callable[[Place], Result]
+Source = Callable[[Position], Result]
 
 
-def load(code: Code, memory: Value, dtype: str, axes: tuple[str, ...], sizes: Mapping[str, Size]) -> Source:
+def scalar(value: Result) -> Value:
+    """The scalar of what is the same in all lanes."""
+    assert isinstance(value, Uniform)
+    return value.value
+
+
+def load(code: KernelBuilder, memory: Value, dtype: str, axes: tuple[str, ...], sizes: Mapping[str, Size]) -> Source:
     """Reads a tensor in memory: a vector where the lane axis is its last, a gather where it is another one."""
 
-    def run(place: Place) -> Result:
-        at, step = address(code, axes, sizes, place)
+    def run(position: Position) -> Result:
+        at, step = address(code, axes, sizes, position)
         if isinstance(step, int) and step == 0:
             return Uniform(widen(code, code.scalar(memory, at), dtype))
         if isinstance(step, int) and step == 1:
-            return Lanes(widen(code, code.load(memory, at, place.valid), dtype))
-        loaded = code.gather(memory, at, code.offsets(step), place.valid)
+            return Lanes(widen(code, code.load(memory, at, position.valid), dtype))
+        loaded = code.gather(memory, at, code.offsets(step), position.valid)
         return Lanes(widen(code, loaded, dtype))
 
     return run
 
 
-def address(code: Code, axes: tuple[str, ...], sizes: Mapping[str, Size], place: Place) -> tuple[Value, Size]:
+def address(
+    code: KernelBuilder, axes: tuple[str, ...], sizes: Mapping[str, Size], position: Position
+) -> tuple[Value, Size]:
     """-> (offset of the first lane's element, distance of the lanes: 0 where the tensor has no lane axis)."""
     stride: Size = 1
     distance: Size = 0
     terms: list[Value | int] = [0]
     for axis in reversed(axes):
-        terms.append(code.mul(place.index[axis], stride))
-        if axis == place.lane:
+        terms.append(code.mul(position.index[axis], stride))
+        if axis == position.lane:
             distance = stride
         stride = code.mul(stride, sizes[axis]) if axis != axes[0] else stride
     return code.add(*terms), distance
 
 
-def widen(code: Code, value: Value, dtype: str) -> Value:
+def widen(code: KernelBuilder, value: Value, dtype: str) -> Value:
     """A loaded value in the type that it is computed in."""
     if dtype == "i1":
         return arith.cmpi(arith.CmpIPredicate.ne, value, code.like(0, value))
@@ -112,7 +122,7 @@ def widen(code: Code, value: Value, dtype: str) -> Value:
     return value
 
 
-def narrow(code: Code, value: Value, dtype: str) -> Value:
+def narrow(code: KernelBuilder, value: Value, dtype: str) -> Value:
     """A computed value in the type that it is stored in."""
     if dtype == "i1":
         return code.cast("extui", value, storage(dtype))
@@ -123,23 +133,31 @@ def narrow(code: Code, value: Value, dtype: str) -> Value:
     return value
 
 
-class Evaluator:
+class VectorEvaluator:
     """Turns expressions into code.
 
     Args:
         sources: how values that are in memory or in registers are read, by name.
         chain: its maps are computed where they are read, unless they have a source.
+        aliases: names that stand for expressions, where these matter.
     """
 
-    def __init__(self, code: Code, chain: Chain, sources: Mapping[str, Source]) -> None:
-        self.code = code
-        self.chain = chain
-        self.sources = dict(sources)
-        self.aliases: Mapping[str, Expr] = {}  # names that stand for expressions, where these matter
+    def __init__(
+        self,
+        code: KernelBuilder,
+        chain: Chain,
+        sources: Mapping[str, Source],
+        aliases: Mapping[str, Expr] | None = None,
+    ) -> None:
+        self.code, self.chain, self.sources, self.aliases = code, chain, sources, aliases or {}
 
-    def vector(self, expr: Expr, place: Place) -> Value:
+    def reading(self, sources: Mapping[str, Source]) -> VectorEvaluator:
+        """An evaluator that reads some values elsewhere."""
+        return VectorEvaluator(self.code, self.chain, {**self.sources, **sources}, self.aliases)
+
+    def vector(self, expr: Expr, position: Position) -> Value:
         """The expression as a vector."""
-        return self.lanes(self.run(expr, place))
+        return self.lanes(self.run(expr, position))
 
     def lanes(self, value: Result) -> Value:
         """A result as a vector."""
@@ -148,20 +166,20 @@ class Evaluator:
             return self.code.op("addi", self.code.broadcast(value.base), self.code.iota(value.step, kind))
         return self.code.broadcast(value.value)
 
-    def scalar(self, expr: Expr, place: Place) -> Value:
+    def scalar(self, expr: Expr, position: Position) -> Value:
         """An expression that does not depend on the lane."""
-        result = self.run(expr, place)
+        result = self.run(expr, position)
         if not isinstance(result, Uniform):
             raise UnsupportedError("a value per row depends on the position in the row")
         return result.value
 
-    def run(self, expr: Expr, place: Place) -> Result:
-        """The expression at a place."""
-        if expr not in place.made:
-            place.made[expr] = self._run(expr, place)
-        return place.made[expr]
+    def run(self, expr: Expr, position: Position) -> Result:
+        """The expression at a position."""
+        if expr not in position.results:
+            position.results[expr] = self._run(expr, position)
+        return position.results[expr]
 
-    def _run(self, expr: Expr, place: Place) -> Result:
+    def _run(self, expr: Expr, position: Position) -> Result:
         code = self.code
         match expr:
             case Const(value, dtype):
@@ -171,30 +189,30 @@ class Evaluator:
                     return Uniform(code.constant(int(value), "i1"))
                 return Uniform(code.constant(int(value), "i64"), small=abs(int(value)) < 2**30)
             case Index(axis):
-                base = code.cast("index_cast", place.index[axis], "i64")
-                return Ramp(base, 1, small=True) if axis == place.lane else Uniform(base, small=True)
+                base = code.cast("index_cast", position.index[axis], "i64")
+                return Ramp(base, 1, small=True) if axis == position.lane else Uniform(base, small=True)
             case Extent(axis):
                 size = self.chain.sizes[axis]
                 if size is None:
                     return Uniform(code.cast("index_cast", code.extents[axis], "i64"), small=True)
                 return Uniform(code.constant(size, "i64"), small=size < 2**30)
             case Read(name):
-                if name in place.given:
-                    return place.given[name]
+                if name in position.given:
+                    return position.given[name]
                 if name in self.sources:
-                    return self.sources[name](place)
+                    return self.sources[name](position)
                 step = self.chain.values.get(name)
                 if not isinstance(step, Map):
                     raise UnsupportedError(f"{name} is read before it is computed")
-                return self.run(step.expr, place)
+                return self.run(step.expr, position)
             case Apply():
-                return self._apply(expr, place)
+                return self._apply(expr, position)
         raise UnsupportedError(f"no code for {expr}")
 
-    def _apply(self, expr: Apply, place: Place) -> Result:
+    def _apply(self, expr: Apply, position: Position) -> Result:
         dialect, _, op = expr.op.partition(".")
         op, _, predicate = op.partition(":")
-        args = [self.run(arg, place) for arg in expr.args]
+        args = [self.run(arg, position) for arg in expr.args]
         if op in _SAME and expr.dtype != "i1":
             return args[0]
         if op in ("extf", "truncf") and computed(expr.dtype) == computed(expr.args[0].dtype):
@@ -215,8 +233,8 @@ class Evaluator:
             chosen = arith.select(args[0].value, *values)
             return Uniform(chosen) if uniform else Lanes(chosen)
         operands = [a.value if uniform and isinstance(a, Uniform) else self.lanes(a) for a in args]
-        made = self._operation(dialect, op, predicate, operands, expr)
-        return Uniform(made, small) if uniform else Lanes(made)
+        value = self._operation(dialect, op, predicate, operands, expr)
+        return Uniform(value, small) if uniform else Lanes(value)
 
     def _operation(self, dialect: str, op: str, predicate: str, args: list[Value], expr: Apply) -> Value:
         code = self.code
@@ -271,21 +289,21 @@ class Evaluator:
 
     def _compare_integers(self, predicate: str, a: Result, b: Result) -> Result:
         code = self.code
-        made = getattr(arith.CmpIPredicate, predicate)
+        comparison = getattr(arith.CmpIPredicate, predicate)
         if isinstance(a, Uniform) and isinstance(b, Uniform):
-            return Uniform(arith.cmpi(made, a.value, b.value))
+            return Uniform(arith.cmpi(comparison, a.value, b.value))
         if isinstance(a, Lanes) or isinstance(b, Lanes) or predicate[0] == "u":
-            return Lanes(arith.cmpi(made, self.lanes(a), self.lanes(b)))
+            return Lanes(arith.cmpi(comparison, self.lanes(a), self.lanes(b)))
         # base + step * lane ? 0, as a comparison of the lane's part with minus the base, cut to 32 bits
         difference = self._ramp("subi", a, b, ())
         assert difference is not None
         zero = code.constant(0, "i64")
         if difference.step == 0:
-            return Uniform(arith.cmpi(made, difference.base, zero))
+            return Uniform(arith.cmpi(comparison, difference.base, zero))
         bound = arith.subi(zero, difference.base)
         bound = arith.maxsi(arith.minsi(bound, code.constant(2**30, "i64")), code.constant(-(2**30), "i64"))
         bound = code.broadcast(code.cast("trunci", bound, "i32"))
-        return Lanes(arith.cmpi(made, code.iota(difference.step), bound))
+        return Lanes(arith.cmpi(comparison, code.iota(difference.step), bound))
 
     def not_positive(self, expr: Expr) -> bool:
         """Whether an expression is at most 0 or NaN, because it is ``x - max(x)``."""
@@ -332,6 +350,6 @@ class Evaluator:
         return expr
 
 
-def inputs(code: Code, chain: Chain, sizes: Mapping[str, Size]) -> dict[str, Source]:
+def inputs(code: KernelBuilder, chain: Chain, sizes: Mapping[str, Size]) -> dict[str, Source]:
     """Sources of a chain's inputs."""
     return {value.name: load(code, code.memory[value.name], value.dtype, value.axes, sizes) for value in chain.inputs}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import iree.compiler.dialects.math as math
 from iree.compiler.dialects import arith
 
-from covan_mlir.lowering.kernels.cpu.builder import Code, Value
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ _EXP = {
 }
 
 
-def fma(code: Code, a: Value, b: Value, c: Value) -> Value:
+def fma(code: KernelBuilder, a: Value, b: Value, c: Value) -> Value:
     """``a * b + c``, rounded once."""
     return math.fma(a, b, c)
 
 
-def exp(code: Code, x: Value, *, bounded: bool = False) -> Value:
+def exp(code: KernelBuilder, x: Value, *, bounded: bool = False) -> Value:
     """e^x. Below the smallest normal number it is 0.
 
     Args:
@@ -83,22 +83,22 @@ def exp(code: Code, x: Value, *, bounded: bool = False) -> Value:
     return value if bounded else code.op("addf", value, value)
 
 
-def compare(code: Code, predicate: str, a: Value, b: Value) -> Value:
+def compare(code: KernelBuilder, predicate: str, a: Value, b: Value) -> Value:
     """A comparison of floats by its name in arith."""
     return arith.cmpf(getattr(arith.CmpFPredicate, predicate.upper()), a, b)
 
 
-def larger(code: Code, a: Value, b: Value) -> Value:
+def larger(code: KernelBuilder, a: Value, b: Value) -> Value:
     """The larger of two floats, b if either is NaN: as the hardware's instruction has it."""
     return code.op("select", compare(code, "ogt", a, b), a, b)
 
 
-def smaller(code: Code, a: Value, b: Value) -> Value:
+def smaller(code: KernelBuilder, a: Value, b: Value) -> Value:
     """The smaller of two floats, b if either is NaN."""
     return code.op("select", compare(code, "olt", a, b), a, b)
 
 
-def tanh(code: Code, x: Value) -> Value:
+def tanh(code: KernelBuilder, x: Value) -> Value:
     """tanh x as a rational function (the coefficients are Eigen's), exact 1 beyond where it rounds to 1."""
     if code.dtype(x) != "f32":
         return math.tanh(x)
@@ -122,7 +122,7 @@ def tanh(code: Code, x: Value) -> Value:
     return code.op("divf", code.op("mulf", clamped, over), under)
 
 
-def reciprocal(code: Code, x: Value) -> tuple[Value, Value]:
+def reciprocal(code: KernelBuilder, x: Value) -> tuple[Value, Value]:
     """-> (s, r) with ``y / x = (y * s) * r`` for every scalar x: s keeps r from overflow and from losing bits."""
     limit = 2.0**64
     size = math.absf(x)
@@ -140,7 +140,7 @@ KNOWN = frozenset(" ".join((*_PLAIN, "exp tanh rsqrt isnan isinf isfinite")).spl
 """Functions of the math dialect that there is code for."""
 
 
-def call(code: Code, name: str, *args: Value) -> Value:
+def call(code: KernelBuilder, name: str, *args: Value) -> Value:
     """A function of the math dialect."""
     x = args[0]
     if name == "exp":

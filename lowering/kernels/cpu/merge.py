@@ -1,18 +1,42 @@
-"""The second dispatch of a loop that runs in parts: merges the states of the parts and finishes what the loop began."""
+"""The second dispatch of a loop that runs in parts: merges the states of the parts and finishes what the loop began.
+
+A workgroup is one row i and runs this nest; its first half only where there are outputs per row::
+
+    a = states[0, i]                                  # scalars
+    for part in 1 .. split:
+        a = merge(a, states[part, i])
+    result[i] = finish(a)
+    for e step 8 * lanes:                             # features
+        a, f[8, lanes] = states[0, i], features[0, i, e:]
+        for part in 1 .. split:
+            a, f[8, lanes] = merge((a, f[8, lanes]), (states[part, i], features[part, i, e:]))
+        y[i, e:] = finish(a, f[8, lanes])
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from covan_mlir.fred.chain import Map
 from covan_mlir.fred.expression import Read, reads
 from covan_mlir.fred.forms import Fusion, SplitK, State, Update
-from covan_mlir.lowering.kernels.cpu.accumulators import accumulated
-from covan_mlir.lowering.kernels.cpu.builder import Code, Size, Value
-from covan_mlir.lowering.kernels.cpu.evaluator import Evaluator, Lanes, Place, Result, Uniform, address, load, narrow
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
+from covan_mlir.lowering.kernels.cpu.elements import accumulated
+from covan_mlir.lowering.kernels.cpu.evaluator import (
+    Lanes,
+    Position,
+    Result,
+    Uniform,
+    VectorEvaluator,
+    address,
+    load,
+    narrow,
+    scalar,
+)
 from covan_mlir.lowering.kernels.cpu.schedule import VectorSchedule
 from covan_mlir.lowering.kernels.kernel import Operand
-from covan_mlir.lowering.kernels.reductions.roles import Roles
+from covan_mlir.lowering.kernels.reductions.roles import LoopRoles
 
 PART = "part"
 """The axis of the parts, before all others."""
@@ -31,24 +55,24 @@ def part_dtype(state: State) -> str:
     return accumulated(state.dtype)
 
 
-def part_operands(found: Roles, sizes: Mapping[str, int | None], parts: int) -> tuple[Operand, ...]:
+def part_operands(roles: LoopRoles, sizes: Mapping[str, int | None], parts: int) -> tuple[Operand, ...]:
     """What the loop's dispatch leaves for this one: each state, once per part."""
 
-    def made(state: State) -> Operand:
+    def operand(state: State) -> Operand:
         shape = (-1 if (size := sizes[axis]) is None else size for axis in state.axes)
         unknown = tuple(axis for axis in state.axes if sizes[axis] is None)
         return Operand(part_name(state.name), (parts, *shape), part_dtype(state), unknown)
 
-    return tuple(map(made, found.rolling.state))
+    return tuple(map(operand, roles.rolling.state))
 
 
-def read_after(fusion: Fusion, found: Roles) -> tuple[str, ...]:
+def read_after(fusion: Fusion, roles: LoopRoles) -> tuple[str, ...]:
     """Inputs of the chain that are read after the loop, or by the merge."""
-    split = found.stage.split
+    split = roles.stage.split
     lines = [
-        *found.rolling.finish,
+        *roles.rolling.finish,
         *(split.merge if split else ()),
-        *(s for stage in fusion.stages for s in stage.rows),
+        *(step for stage in fusion.stages for step in stage.rows),
     ]
     pending = {name for line in lines for name in reads(line.expr)}
     seen: set[str] = set()
@@ -61,9 +85,25 @@ def read_after(fusion: Fusion, found: Roles) -> tuple[str, ...]:
     return tuple(value.name for value in fusion.chain.inputs if value.name in seen)
 
 
-def _scalar(value: Result) -> Value:
-    assert isinstance(value, Uniform)
-    return value.value
+@dataclass(frozen=True)
+class MergedRow:
+    """The row of a workgroup, and where its states are merged together.
+
+    Attributes:
+        index: position of the row.
+        positions: vectors of features; or the row alone, where the states per feature are not asked for.
+        row_states: states per row.
+        feature_states: states per row and feature, as far as they are asked for.
+    """
+
+    index: Mapping[str, Value]
+    positions: tuple[Position, ...]
+    row_states: tuple[State, ...]
+    feature_states: tuple[State, ...]
+
+
+Known = list[dict[str, Result]]
+"""What is known of a row, per position that its states are merged at."""
 
 
 class MergeWriter:
@@ -76,30 +116,27 @@ class MergeWriter:
 
     def __init__(
         self,
-        code: Code,
+        code: KernelBuilder,
         fusion: Fusion,
         sizes: Mapping[str, Size],
         schedule: VectorSchedule,
-        found: Roles,
+        roles: LoopRoles,
         split: SplitK,
     ) -> None:
-        self.code, self.fusion, self.schedule, self.roles, self.split = code, fusion, schedule, found, split
+        self.code, self.fusion, self.schedule, self.roles, self.split = code, fusion, schedule, roles, split
         self.sizes = {**sizes, PART: schedule.split}
-        self.wide = found.wide
-        self.evaluator = Evaluator(
-            code,
-            fusion.chain,
-            {
-                value.name: load(code, code.memory[value.name], value.dtype, value.axes, sizes)
-                for value in fusion.chain.inputs
-                if value.name in code.memory
-            },
-        )
+        self.feature_axis = roles.feature_axis
+        sources = {
+            value.name: load(code, code.memory[value.name], value.dtype, value.axes, sizes)
+            for value in fusion.chain.inputs
+            if value.name in code.memory
+        }
+        self.evaluator = VectorEvaluator(code, fusion.chain, sources)
         self.parts = {
             state.name: load(
                 code, code.memory[part_name(state.name)], part_dtype(state), (PART, *state.axes), self.sizes
             )
-            for state in found.rolling.state
+            for state in roles.rolling.state
         }
 
     def workgroups(self, sizes: Mapping[str, Size]) -> Size:
@@ -108,98 +145,99 @@ class MergeWriter:
 
     def write(self) -> None:
         """The whole function."""
-        code = self.code
+        code, chain = self.code, self.fusion.chain
         rest = code.workgroup
-        self.position: dict[str, Value] = {}
+        index: dict[str, Value] = {}
         for axis in reversed(self.roles.rows):
-            rest, self.position[axis] = code.divmod(rest, self.sizes[axis])
-        values = self.fusion.chain.values
-        rows = [name for name in self.fusion.chain.outputs if not self._is_wide(values[name].axes)]
-        features = [name for name in self.fusion.chain.outputs if self._is_wide(values[name].axes)]
-        if rows:
-            (known,) = self._merged([Place(self.position, None)])
-            for name in rows:
-                value = self.evaluator.scalar(Read(name, ""), Place(self.position, None, given=known))
-                at, _ = address(code, values[name].axes, self.sizes, Place(self.position, None))
-                code.set_scalar(narrow(code, value, values[name].dtype), code.memory[name], at)
-        if features and self.wide is not None:
+            rest, index[axis] = code.divmod(rest, self.sizes[axis])
+        row_outputs = [name for name in chain.outputs if not self._per_feature(chain.values[name].axes)]
+        feature_outputs = [name for name in chain.outputs if self._per_feature(chain.values[name].axes)]
+        if row_outputs:
+            (known,) = self._merged(self._row(index, [Position(index, None)]))
+            for name in row_outputs:
+                output = chain.values[name]
+                value = self.evaluator.scalar(Read(name, ""), Position(index, None, given=known))
+                at, _ = address(code, output.axes, self.sizes, Position(index, None))
+                code.set_scalar(narrow(code, value, output.dtype), code.memory[name], at)
+        if feature_outputs and self.feature_axis is not None:
             code.spans(
                 0,
-                self.sizes[self.wide],
+                self.sizes[self.feature_axis],
                 _GROUP * code.lanes,
                 [],
-                lambda e, none, length: self._features(features, e, length),
+                lambda e, none, length: self._features(feature_outputs, index, e, length),
             )
 
-    def _is_wide(self, axes: tuple[str, ...]) -> bool:
-        return self.wide is not None and self.wide in axes
+    def _per_feature(self, axes: tuple[str, ...]) -> bool:
+        return self.feature_axis is not None and self.feature_axis in axes
 
-    def _features(self, names: Sequence[str], first: Value, length: int) -> list[Value]:
+    def _row(self, index: Mapping[str, Value], positions: Sequence[Position]) -> MergedRow:
+        per_row = tuple(state for state in self.roles.rolling.state if not self._per_feature(state.axes))
+        rest = tuple(state for state in self.roles.rolling.state if self._per_feature(state.axes))
+        return MergedRow(index, tuple(positions), per_row, rest if positions[0].lane else ())
+
+    def _features(self, names: Sequence[str], index: Mapping[str, Value], first: Value, length: int) -> list[Value]:
         code = self.code
-        places = []
+        positions = []
         for n in range(0, length, code.lanes):
             valid = code.prefix(length - n) if length - n < code.lanes else None
-            places.append(Place({**self.position, self.wide or "": code.add(first, n)}, self.wide, valid))
-        for place, known in zip(places, self._merged(places), strict=True):
-            here = Place(place.index, place.lane, place.valid, known)
+            at_features = {**index, self.feature_axis or "": code.add(first, n)}
+            positions.append(Position(at_features, self.feature_axis, valid))
+        for position, known in zip(positions, self._merged(self._row(index, positions)), strict=True):
+            here = replace(position, given=known, results={})
             for name in names:
                 step = self.fusion.chain.values[name]
                 lanes = narrow(code, self.evaluator.vector(Read(name, ""), here), step.dtype)
                 at, distance = address(code, step.axes, self.sizes, here)
-                if distance == 1:
-                    code.store(lanes, code.memory[name], at, place.valid)
-                else:
-                    code.scatter(lanes, code.memory[name], at, distance, place.valid)
+                code.scatter(lanes, code.memory[name], at, distance, position.valid)
         return []
 
-    def _merged(self, places: Sequence[Place]) -> list[dict[str, Result]]:
-        # What is known of the row after all parts, at each place: vectors of features, or none.
-        code = self.code
-        wide = [state for state in self.roles.rolling.state if self._is_wide(state.axes) and places[0].lane]
-        row = [state for state in self.roles.rolling.state if not self._is_wide(state.axes)]
-
-        def read(part: Value) -> list[Value]:
-            index = {**self.position, PART: part}
-            values = [_scalar(self.parts[state.name](Place(index, None))) for state in row]
-            for place in places:
-                here = Place({**place.index, PART: part}, place.lane, place.valid)
-                values += [self.evaluator.lanes(self.parts[state.name](here)) for state in wide]
-            return values
-
-        def named(values: Sequence[Value], moment: str) -> list[dict[str, Result]]:
-            shared: dict[str, Result] = {
-                f"{state.name}.{moment}": Uniform(v) for state, v in zip(row, values, strict=False)
-            }
-            found = []
-            for n in range(len(places)):
-                mine = values[len(row) + n * len(wide) :]
-                lanes: dict[str, Result] = {
-                    f"{state.name}.{moment}": Lanes(v) for state, v in zip(wide, mine, strict=False)
-                }
-                found.append({**shared, **lanes})
-            return found
+    def _merged(self, row: MergedRow) -> Known:
+        """What is known after all parts."""
 
         def body(part: Value, values: list[Value]) -> list[Value]:
-            known = [{**a, **b} for a, b in zip(named(values, "a"), named(read(part), "b"), strict=True)]
-            self._run(self.split.merge, places, known)
-            last = [_scalar(known[0][f"{state.name}.new"]) for state in row]
-            for values_here in known:
-                last += [self.evaluator.lanes(values_here[f"{state.name}.new"]) for state in wide]
+            before, beside = self._named(row, values, "a"), self._named(row, self._states(row, part), "b")
+            known = [{**a, **b} for a, b in zip(before, beside, strict=True)]
+            self._run(self.split.merge, row, known)
+            last = [scalar(known[0][f"{state.name}.new"]) for state in row.row_states]
+            for known_here in known:
+                last += [self.evaluator.lanes(known_here[f"{state.name}.new"]) for state in row.feature_states]
             return last
 
-        final = code.loop(1, self.schedule.split, 1, read(code.index(0)), body)
-        known = named(final, "new")
+        final = self.code.loop(1, self.schedule.split, 1, self._states(row, self.code.index(0)), body)
+        known = self._named(row, final, "new")
         steps = [step for stage in self.fusion.stages for step in stage.rows if isinstance(step, Map)]
-        self._run([*self.roles.rolling.finish, *steps], places, known)
+        self._run([*self.roles.rolling.finish, *steps], row, known)
         return known
 
-    def _run(self, lines: Sequence[Update | Map], places: Sequence[Place], known: Sequence[dict[str, Result]]) -> None:
+    def _states(self, row: MergedRow, part: Value) -> list[Value]:
+        """The states of a part: of the row, then of each position."""
+        index = {**row.index, PART: part}
+        values = [scalar(self.parts[state.name](Position(index, None))) for state in row.row_states]
+        for position in row.positions:
+            here = Position({**position.index, PART: part}, position.lane, position.valid)
+            values += [self.evaluator.lanes(self.parts[state.name](here)) for state in row.feature_states]
+        return values
+
+    @staticmethod
+    def _named(row: MergedRow, values: Sequence[Value], moment: str) -> Known:
+        names = [f"{state.name}.{moment}" for state in row.row_states]
+        feature_names = [f"{state.name}.{moment}" for state in row.feature_states]
+        shared: dict[str, Result] = {name: Uniform(value) for name, value in zip(names, values, strict=False)}
+        known: Known = []
+        for n in range(len(row.positions)):
+            own = values[len(names) + n * len(feature_names) :]
+            known.append(shared | {name: Lanes(value) for name, value in zip(feature_names, own, strict=False)})
+        return known
+
+    def _run(self, lines: Sequence[Update | Map], row: MergedRow, known: Known) -> None:
+        """Computes lines in order, and makes their values known."""
         for line in lines:
-            if not self._is_wide(line.axes):
-                value = self.evaluator.run(line.expr, Place(self.position, None, given=dict(known[0])))
-                for row in known:
-                    row[line.name] = value
-            elif places[0].lane:
-                for place, row in zip(places, known, strict=True):
-                    here = Place(place.index, place.lane, place.valid, dict(row))
-                    row[line.name] = self.evaluator.run(line.expr, here)
+            if not self._per_feature(line.axes):
+                value = self.evaluator.run(line.expr, Position(row.index, None, given=dict(known[0])))
+                for known_here in known:
+                    known_here[line.name] = value
+            elif row.positions[0].lane:
+                for position, known_here in zip(row.positions, known, strict=True):
+                    here = replace(position, given=dict(known_here), results={})
+                    known_here[line.name] = self.evaluator.run(line.expr, here)

@@ -12,10 +12,8 @@ from covan_mlir.lowering.kernels.cpu.team_functions import ARCHITECTURES
 from covan_mlir.lowering.kernels.overrides import IllegalError, changes
 from covan_mlir.lowering.kernels.reductions.profitability import Rates
 from covan_mlir.lowering.kernels.target import KernelTarget
-from covan_mlir.machine.description import PRESETS, Machine, host
-
-DISPATCH = 1e-6
-"""Seconds that a dispatch of the compiler's takes besides its work."""
+from covan_mlir.machine.description import PRESETS, Machine
+from covan_mlir.machine.host import host
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class CpuTarget(KernelTarget):
         the rows of 2048 x 1024 takes 353 us on two cores, ours 91; 12 x 48 is the same either way)."""
         machine, width = self.machine, lanes(chain, self.machine)
         each = machine.flops / (2 * width) * machine.cores  # vector instructions per second
-        return Rates(machine.bandwidth * machine.cores, each * width, each, DISPATCH)
+        return Rates(machine.bandwidth * machine.cores, each * width, each, machine.dispatch)
 
 
 def named(name: str, override: Mapping[str, str]) -> CpuTarget:

@@ -21,7 +21,7 @@ from typing import Any
 
 import iree.compiler.ir as ir
 
-from covan_mlir.lowering.kernels.cpu.builder import MARK
+from covan_mlir.lowering.kernels.cpu.executable import MARK
 from covan_mlir.lowering.kernels.cpu.team_functions import ARCHITECTURES, Architecture, functions
 from covan_mlir.lowering.kernels.team import WORDS
 from covan_mlir.lowering.pipeline import State, Step
@@ -79,8 +79,8 @@ def _share(module: Any, function: Any, architecture: Architecture) -> None:
         return  # there is one workgroup, and nothing to share
     given = [*places, *numbers, *memories]
     name = _symbol(function)
-    made = ir.Module.parse(functions(name, len(numbers), [str(op.result.type) for op in memories], architecture))
-    helpers = [view.operation for view in made.body.operations]
+    parsed = ir.Module.parse(functions(name, len(numbers), [str(op.result.type) for op in memories], architecture))
+    helpers = [view.operation for view in parsed.body.operations]
     part = next(op for op in helpers if _symbol(op) == f"{name}_part").regions[0].blocks[0]
 
     _move(ops, given, part)

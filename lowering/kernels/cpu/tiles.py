@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from covan_mlir.lowering.kernels.cpu.builder import Code, Size, Value
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 
 
-def transpose(code: Code, vectors: Sequence[Value]) -> list[Value]:
+def transpose(code: KernelBuilder, vectors: Sequence[Value]) -> list[Value]:
     """A square block of as many vectors as they have lanes, transposed by shuffles."""
     lanes = code.lanes
     rows = list(vectors)
@@ -29,17 +29,17 @@ def transpose(code: Code, vectors: Sequence[Value]) -> list[Value]:
 
 
 @dataclass(frozen=True)
-class Tile:
+class ScratchTile:
     """A scratch tile: ``rows`` rows of ``vectors`` vectors."""
 
-    code: Code
+    code: KernelBuilder
     memory: Value
     vectors: int
 
     @staticmethod
-    def make(code: Code, rows: int, vectors: int, dtype: str) -> Tile:
+    def make(code: KernelBuilder, rows: int, vectors: int, dtype: str) -> ScratchTile:
         """A tile in the stack frame."""
-        return Tile(code, code.scratch(rows * vectors * code.lanes, dtype), vectors)
+        return ScratchTile(code, code.scratch(rows * vectors * code.lanes, dtype), vectors)
 
     def offset(self, row: Value, u: int | Value) -> Value:
         """Where a vector begins."""
@@ -75,28 +75,28 @@ class Tile:
         code, lanes = self.code, self.code.lanes
         ragged = not isinstance(bound, int) or bound % lanes != 0 or not isinstance(rows, int)
 
-        def columns(u: Value, _: list[Value]) -> list[Value]:
+        def vector(u: Value, _: list[Value]) -> list[Value]:
             def block(row: Value, _: list[Value]) -> list[Value]:
                 valid = None
                 if ragged:
                     last = code.index(rows) if isinstance(rows, int) else rows
                     valid = code.prefix(code.min(code.op("subi", last, row), lanes))
                 first = code.mul(u, lanes)
-                made = transpose(code, [read(code.add(first, c), row, valid) for c in range(lanes)])
-                for r, value in enumerate(made):
+                columns = [read(code.add(first, c), row, valid) for c in range(lanes)]
+                for r, value in enumerate(transpose(code, columns)):
                     code.store(value, self.memory, self.offset(code.add(row, r), u))
                 return []
 
             code.loop(0, rows, lanes, [], block)
             return []
 
-        code.loop(0, self.vectors, 1, [], columns)
+        code.loop(0, self.vectors, 1, [], vector)
 
     def unpack(self, rows: int, write: Callable[[Value, Value, Value, Value | None], None]) -> None:
         """Hands the tile out in vectors along its rows: ``write(vector, column, first row, mask)``."""
         code, lanes = self.code, self.code.lanes
 
-        def columns(u: Value, _: list[Value]) -> list[Value]:
+        def vector(u: Value, _: list[Value]) -> list[Value]:
             def block(row: Value, values: list[Value], length: int) -> list[Value]:
                 loaded = [
                     code.load(self.memory, self.offset(code.add(row, min(r, length - 1)), u)) for r in range(lanes)
@@ -109,7 +109,7 @@ class Tile:
             code.spans(0, rows, lanes, [], block)
             return []
 
-        code.loop(0, self.vectors, 1, [], columns)
+        code.loop(0, self.vectors, 1, [], vector)
 
 
 def padded(rows: int, lanes: int) -> int:

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce
-from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, rebuild, walk
+from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, walk
 from covan_mlir.lowering.kernels.cuda.layout import Layout
-from covan_mlir.lowering.kernels.cuda.operations import LIBRARY, NEUTRAL, TYPES, literal, operation, reduction
+from covan_mlir.lowering.kernels.cuda.operations import (
+    LIBRARY,
+    NEUTRAL,
+    TYPES,
+    bare,
+    literal,
+    operation,
+    reduction,
+    short_name,
+)
+from covan_mlir.lowering.kernels.cuda.operations import limits as limits_of
+from covan_mlir.lowering.kernels.cuda.origins import momentless
 from covan_mlir.lowering.kernels.cuda.products import product
-from covan_mlir.lowering.kernels.cuda.tiles import Block, Names, Text, Tile, computed, constant
+from covan_mlir.lowering.kernels.cuda.tiles import Block, FreshNames, Text, Tile, computed, constant
 from covan_mlir.lowering.kernels.errors import UnsupportedError
-from covan_mlir.lowering.kernels.reductions.hoist import Names as Axes
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
 
 LOG2E = 1 / math.log(2)
 _HALVES = ("f16", "bf16")
@@ -24,13 +36,14 @@ MAX_TILE = 1 << 16
 """Elements of a tile that is not the operand of a matrix instruction."""
 
 
-class Evaluator:
+class TileEvaluator:
     """Turns expressions into statements of the innermost block that has all that they read.
 
     Args:
-        axes: axes of everything that expressions read.
+        scope: axes of everything that expressions read.
         pointers: parameters that hold inputs and outputs, by value.
         inner: reductions that are computed where they are read.
+        origins: which step of the chain as it was given computes an expression.
         fold: positive factors move through maxima into exponentials of base 2. Rounds differently: for halves.
         precision: of matrix products of f32: ``tf32x3``, ``tf32`` or ``ieee``.
     """
@@ -38,30 +51,25 @@ class Evaluator:
     def __init__(
         self,
         text: Text,
-        axes: Axes,
-        names: Names,
+        scope: Scope,
+        names: FreshNames,
         pointers: Mapping[str, str],
         inner: frozenset[str],
+        origins: Mapping[Expr, str],
         fold: bool,
         precision: str,
     ) -> None:
-        self.text, self.axes, self.names, self.pointers = text, axes, names, pointers
-        self.inner, self.fold, self.precision = inner, fold, precision
+        self.text, self.scope, self.names, self.pointers = text, scope, names, pointers
+        self.inner, self.origins, self.fold, self.precision = inner, origins, fold, precision
         self.blocks = [Block()]
         self.helpers: set[str] = set()
-        self.true: frozenset[Expr] = frozenset()
-        """Conditions that hold at all positions of the tiles at hand."""
-        self.doing: frozenset[str] = frozenset()
-        """Steps of the chain whose statements are being written."""
-        self.wanted: dict[Expr, str] = {}
-        """What to call the values of expressions."""
-        self.origins: dict[Expr, str] = {}
-        """Which step of the chain as it was given computes an expression; fusing writes steps into each other."""
+        self._performed: frozenset[str] = frozenset()  # steps of the chain whose statements are being written
+        self._variables: dict[Expr, str] = {}  # what to call the values of expressions
 
     @property
     def chain(self) -> Chain:
         """The chain whose values are read."""
-        return self.axes.chain
+        return self.scope.chain
 
     @property
     def layout(self) -> Layout:
@@ -69,6 +77,25 @@ class Evaluator:
         return self.text.layout
 
     # Statements
+
+    @contextmanager
+    def nested(self, block: Block) -> Iterator[Block]:
+        """Statements go to a block inside of the innermost one."""
+        self.blocks.append(block)
+        try:
+            yield block
+        finally:
+            self.blocks.pop()
+
+    @contextmanager
+    def _performing(self, step: str | None) -> Iterator[None]:
+        """Statements belong to a step of the chain; None: to what they belong to anyway."""
+        before = self._performed
+        self._performed = before if step is None else frozenset({step})
+        try:
+            yield
+        finally:
+            self._performed = before
 
     def emit(self, line: str, steps: frozenset[str] = frozenset(), depth: int = -1) -> None:
         """Appends a statement to a block."""
@@ -80,23 +107,22 @@ class Evaluator:
         Args:
             of: the expression that it is the value of.
         """
-        made = self.text.plain(tile, computed(tile.dtype) if tile.dtype in _HALVES else tile.dtype)
-        text = made.text if made.const is None else self.text.full(made, made.dims, made.dtype)
-        name = self.names.fresh(self.wanted.get(of, wanted) if of is not None else wanted)
-        self.emit(f"{name} = {_bare(text)}", made.steps | self.doing, depth)
-        return Tile(name, made.dims, made.dtype, limits=made.limits)
+        plain = self.text.plain(tile, computed(tile.dtype) if tile.dtype in _HALVES else tile.dtype)
+        text = plain.text if plain.const is None else self.text.full(plain, plain.dims, plain.dtype)
+        name = self.names.fresh(self._variables.get(of, wanted) if of is not None else wanted)
+        self.emit(f"{name} = {bare(text)}", plain.steps | self._performed, depth)
+        return Tile(name, plain.dims, plain.dtype, limits=plain.limits)
 
     def named(self, name: str, expr: Expr, dtype: str, depth: int, step: str) -> Tile:
         """The value of an expression in a variable with a name, unless it is one already, or a multiple of one."""
-        before, self.doing = self.doing, frozenset({step}) if step in self.chain.values else self.doing
-        self.wanted[expr] = name
-        made = self.tile(expr)
-        if made.const is None and made.factor == 1.0 and not made.text.isidentifier():
-            made = self.assign(name, made, depth)
-        elif made.const is None and made.factor != 1.0:
-            made = replace(made, steps=made.steps | {step})
-        self.doing = before
-        return replace(made, dtype=computed(dtype)) if made.const is not None else made
+        with self._performing(step if step in self.chain.values else None):
+            self._variables[expr] = name
+            tile = self.tile(expr)
+            if tile.const is not None:
+                return replace(tile, dtype=computed(dtype))
+            if tile.factor != 1.0:
+                return replace(tile, steps=tile.steps | {step})
+            return tile if tile.text.isidentifier() else self.assign(name, tile, depth)
 
     def valid(self, dim: str) -> str | None:
         """Mask of the positions of a dimension that exist, if not all do."""
@@ -130,18 +156,18 @@ class Evaluator:
         """The value of an expression."""
         depth = self.depth(expr)
         block = self.blocks[depth]
-        if expr not in block.made:
-            made = self._make(expr, depth)
-            if depth == 0 and len(self.blocks) > 1 and isinstance(expr, Apply) and made.const is None:
-                made = made if made.text.isidentifier() else self.assign("t", made, 0, expr)
-            block.made[expr] = made
-        return block.made[expr]
+        if expr not in block.tiles:
+            tile = self._tile(expr, depth)
+            if depth == 0 and len(self.blocks) > 1 and isinstance(expr, Apply) and tile.const is None:
+                tile = tile if tile.text.isidentifier() else self.assign("t", tile, 0, expr)
+            block.tiles[expr] = tile
+        return block.tiles[expr]
 
     def value(self, expr: Expr) -> Tile:
         """The value of an expression in the type that it is computed in, without a pending factor."""
         return self.text.plain(self.tile(expr), computed(expr.dtype))
 
-    def _make(self, expr: Expr, depth: int) -> Tile:
+    def _tile(self, expr: Expr, depth: int) -> Tile:
         match expr:
             case Const():
                 return constant(expr)
@@ -152,12 +178,8 @@ class Evaluator:
             case Read(name):
                 return self._read(name, depth)
             case Apply():
-                before = self.doing
-                if (step := self.origins.get(momentless(self.axes.inlined(expr)))) is not None:
-                    self.doing = frozenset({step})
-                made = self._apply(expr, depth)
-                self.doing = before
-                return made
+                with self._performing(self.origins.get(momentless(self.scope.inlined(expr)))):
+                    return self._apply(expr, depth)
         raise UnsupportedError(f"no code for {expr}")
 
     def _read(self, name: str, depth: int) -> Tile:
@@ -181,15 +203,15 @@ class Evaluator:
             base = self._base(name, scalars)
         elif scalars:
             base = f"{base} + {scalars}"
-        made = self.names.fresh(name)
+        variable = self.names.fresh(name)
         mask = self._mask(dims)
         masked = f", mask={mask}, other=0" if mask else ""
-        self.emit(f"{made} = tl.load({base}{f' + {offsets}' if offsets else ''}{masked})", frozenset({name}), depth)
+        self.emit(f"{variable} = tl.load({base}{f' + {offsets}' if offsets else ''}{masked})", frozenset({name}), depth)
         if dtype == "i1":
-            return self.assign(made, Tile(f"({made} != 0)", dims, "i1", steps=frozenset({name})), depth)
+            return self.assign(variable, Tile(f"({variable} != 0)", dims, "i1", steps=frozenset({name})), depth)
         if dtype in ("i8", "i16", "i32"):
-            return self.assign(made, Tile(f"{made}.to(tl.int64)", dims, "i64", steps=frozenset({name})), depth)
-        return Tile(made, dims, dtype)
+            return self.assign(variable, Tile(f"{variable}.to(tl.int64)", dims, "i64", steps=frozenset({name})), depth)
+        return Tile(variable, dims, dtype)
 
     def store(self, name: str, axes: tuple[str, ...], dtype: str, tile: Tile, lead: str = "") -> None:
         """Writes a tensor's elements of the tile at hand."""
@@ -198,22 +220,26 @@ class Evaluator:
         base = f"{base} + {scalars}" if scalars and lead else base
         if extra := set(tile.dims) - set(dims):
             raise UnsupportedError(f"{name} has no position on {sorted(extra)}")
-        made = self.text.plain(tile, computed(dtype))
-        kept = self.text.full(made, dims, computed(dtype)) if made.const is not None or made.dims != dims else made.text
+        plain = self.text.plain(tile, computed(dtype))
+        kept = (
+            self.text.full(plain, dims, computed(dtype))
+            if plain.const is not None or plain.dims != dims
+            else plain.text
+        )
         stored = "i8" if dtype == "i1" else dtype
         text = kept if stored == computed(dtype) else f"{kept}.to({TYPES[stored]})"
         mask = self._mask(dims)
         self.emit(
-            f"tl.store({base}{f' + {offsets}' if offsets else ''}, {_bare(text)}{f', mask={mask}' if mask else ''})",
-            made.steps | {name},
+            f"tl.store({base}{f' + {offsets}' if offsets else ''}, {bare(text)}{f', mask={mask}' if mask else ''})",
+            plain.steps | {name},
         )
 
     def _base(self, name: str, scalars: str) -> str:
         known = self.blocks[0].named.get(f"@{name}")
         if known is None:
-            made = self.names.fresh(f"{name}_at")
-            self.emit(f"{made} = {self.pointers[name]} + {scalars}", depth=0)
-            known = self.blocks[0].named[f"@{name}"] = Tile(made)
+            variable = self.names.fresh(f"{name}_at")
+            self.emit(f"{variable} = {self.pointers[name]} + {scalars}", depth=0)
+            known = self.blocks[0].named[f"@{name}"] = Tile(variable)
         return known.text
 
     def _mask(self, dims: tuple[str, ...]) -> str:
@@ -236,11 +262,11 @@ class Evaluator:
         if op in ("extf", "truncf", "sitofp", "uitofp", "fptosi", "fptoui", "extsi", "extui", "trunci"):
             if args[0].const is not None:
                 return constant(Const(args[0].const, expr.dtype))
-            made = self.text.plain(args[0], args[0].dtype if args[0].dtype not in _HALVES else "f32")
+            converted = self.text.plain(args[0], args[0].dtype if args[0].dtype not in _HALVES else "f32")
             if expr.dtype == "i1":
-                return replace(made, text=f"({made.text} != 0)", dtype="i1", limits=None)
+                return replace(converted, text=f"({converted.text} != 0)", dtype="i1", limits=None)
             sign = "-" if op == "extsi" else ""  # a set bit is minus one
-            return replace(made, text=f"({sign}{made.text}.to({TYPES[dtype]}))", dtype=dtype, limits=None)
+            return replace(converted, text=f"({sign}{converted.text}.to({TYPES[dtype]}))", dtype=dtype, limits=None)
         if dtype == "i1" and op in ("andi", "ori", "xori"):
             return self._logic(op, args, steps)
         if op in ("addi", "subi", "muli", "cmpi", "maxsi", "minsi", "divsi", "remsi", "floordivsi"):
@@ -263,13 +289,13 @@ class Evaluator:
         text, helper = operation(op, [self.text.spread(arg.text, arg.dims, dims) for arg in plain])
         if helper is not None:
             self.helpers.add(helper)
-        made = Tile(text, dims, dtype, steps=steps)
+        tile = Tile(text, dims, dtype, steps=steps)
         cheap = op.partition(".")[2].partition(":")[0] in _CHEAP
-        return made if cheap and len(text) < 80 else self.assign(_short(op), made, depth, of)
+        return tile if cheap and len(text) < 80 else self.assign(short_name(op), tile, depth, of)
 
     def _select(self, expr: Apply, depth: int) -> Tile:
-        condition = self.axes.inlined(expr.args[0])
-        if condition in self.true:
+        condition = self.scope.inlined(expr.args[0])
+        if any(condition in block.true for block in self.blocks):
             return self.tile(expr.args[1])
         test, yes, no = (self.tile(arg) for arg in expr.args)
         if test.const is not None:
@@ -290,8 +316,8 @@ class Evaluator:
         dims = self.text.union(test, *values)
         texts = [self.text.spread(x.text, x.dims, dims) for x in (test, *values)]
         steps = test.steps | yes.steps | no.steps
-        made = Tile(f"tl.where({', '.join(texts)})", dims, dtype, steps=steps)
-        return replace(self.assign("chosen", made, depth, expr), factor=factor)
+        tile = Tile(f"tl.where({', '.join(texts)})", dims, dtype, steps=steps)
+        return replace(self.assign("chosen", tile, depth, expr), factor=factor)
 
     def _logic(self, op: str, args: list[Tile], steps: frozenset[str]) -> Tile:
         for this, other in (args, reversed(args)):
@@ -307,7 +333,7 @@ class Evaluator:
     def _integers(
         self, expr: Apply, op: str, predicate: str, args: list[Tile], steps: frozenset[str], depth: int
     ) -> Tile:
-        limits = _limits(op, [arg.limits for arg in args])
+        limits = limits_of(op, [arg.limits for arg in args])
         small = all(arg.dtype == "i32" for arg in args)
         if op == "cmpi":
             plain = args
@@ -343,7 +369,7 @@ class Evaluator:
     def _exponential(self, expr: Apply, depth: int) -> Tile | None:
         # exp(f * a - b) as exp2((f * log2 e) * a - log2 e * b): one multiply-add for each element.
         exponent = expr.args[0]
-        exponent = self.axes.inlined(exponent) if isinstance(exponent, Read) else exponent
+        exponent = self.scope.inlined(exponent) if isinstance(exponent, Read) else exponent
         if not (isinstance(exponent, Apply) and exponent.op == "arith.subf"):
             return None
         left, right = (self.tile(arg) for arg in exponent.args)
@@ -351,10 +377,10 @@ class Evaluator:
             return None
         key = Apply("arith.mulf", (exponent.args[1], Const(LOG2E, "f32")), "f32")
         where = self.depth(exponent.args[1])
-        if key not in self.blocks[where].made:
+        if key not in self.blocks[where].tiles:
             scaled = self.text.plain(replace(right, factor=right.factor * LOG2E), "f32")
-            self.blocks[where].made[key] = self.assign("in_base_2", scaled, where)
-        right = self.blocks[where].made[key]
+            self.blocks[where].tiles[key] = self.assign("in_base_2", scaled, where)
+        right = self.blocks[where].tiles[key]
         value = self.text.plain(replace(left, factor=left.factor * LOG2E), "f32")
         dims = self.text.union(value, right)
         text = f"tl.exp2({value.text} - {self.text.spread(right.text, right.dims, dims)})"
@@ -362,28 +388,25 @@ class Evaluator:
 
     def is_weight(self, expr: Expr) -> bool:
         """Whether a value is at most 1 or NaN, because it is the exponential of ``x - max(x)``."""
-        expr = self.axes.inlined(expr)
+        expr = self.scope.inlined(expr)
         if not (isinstance(expr, Apply) and expr.op == "math.exp" and isinstance(expr.args[0], Apply)):
             return False
         over, under = (*expr.args[0].args, expr, expr)[:2]
         if expr.args[0].op != "arith.subf" or not isinstance(under, Read):
             return False
         peak = self.chain.values.get(under.name.partition(".")[0])
-        return isinstance(peak, Reduce) and peak.combine in ("max", "maxnum") and over == self.axes.inlined(peak.expr)
+        return isinstance(peak, Reduce) and peak.combine in ("max", "maxnum") and over == self.scope.inlined(peak.expr)
 
     # Reductions
 
     def reduce(self, step: Reduce, depth: int = -1) -> Tile:
         """A reduction over the dimensions of the tile at hand."""
-        plain = step.name.removesuffix(".local")
-        before, self.doing = self.doing, frozenset({plain})
-        over = self.layout.dims_of(frozenset(step.over))
-        made = product(self, step, over) if step.combine == "add" else None
-        if made is None:
-            made = self._reduce_elements(step, over)
-        factor, made = made.factor, self.assign(step.name, replace(made, factor=1.0), depth)
-        self.doing = before
-        return replace(made, factor=factor)
+        with self._performing(step.name.removesuffix(".local")):
+            over = self.layout.dims_of(frozenset(step.over))
+            tile = product(self, step, over) if step.combine == "add" else None
+            if tile is None:
+                tile = self._reduce_elements(step, over)
+            return replace(self.assign(step.name, replace(tile, factor=1.0), depth), factor=tile.factor)
 
     def _reduce_elements(self, step: Reduce, over: tuple[str, ...]) -> Tile:
         tile = self.tile(step.expr)
@@ -402,7 +425,7 @@ class Evaluator:
             text = f"{text}.to(tl.int32)"
         masks = [self.text.spread(ok, (dim,), dims) for dim in over if (ok := self.valid(dim)) is not None]
         if masks:
-            text = f"tl.where({' & '.join(masks)}, {_bare(text)}, {self._neutral(step, dtype)})"
+            text = f"tl.where({' & '.join(masks)}, {bare(text)}, {self._neutral(step, dtype)})"
         for dim in over:
             text, helper = reduction(step.combine, integer, text, dims.index(dim))
             self.helpers |= {helper} if helper else set()
@@ -416,61 +439,3 @@ class Evaluator:
         if dtype[0] == "i" and dtype != "i1" and step.combine not in ("add", "mul", "or"):
             return {"max": str(-(2**63)), "min": str(2**63 - 1), "and": "-1"}[step.combine]
         return literal(NEUTRAL[step.combine], dtype)
-
-
-def momentless(expr: Expr) -> Expr:
-    """The expression with statistics read without a moment."""
-    return rebuild(
-        expr, lambda n: Read(n.name.partition(".")[0], n.dtype) if isinstance(n, Read) and "." in n.name else n
-    )
-
-
-def origins(chain: Chain) -> dict[Expr, str]:
-    """The first map of a chain that computes each expression, its own operands written out."""
-    found: dict[Expr, str] = {}
-    axes = Axes(chain, {})
-    for step in chain.steps:
-        if isinstance(step, Map):
-            for node in walk(axes.inlined(step.expr)):
-                if isinstance(node, Apply):
-                    found.setdefault(momentless(node), step.name)
-    return found
-
-
-def _limits(op: str, args: list[tuple[int, int] | None]) -> tuple[int, int] | None:
-    if any(arg is None for arg in args) or len(args) != 2:
-        return None
-    (a, b), (c, d) = (arg for arg in args if arg is not None)
-    match op:
-        case "addi":
-            return a + c, b + d
-        case "subi":
-            return a - d, b - c
-        case "muli":
-            ends = (a * c, a * d, b * c, b * d)
-            return min(ends), max(ends)
-        case "maxsi":
-            return max(a, c), max(b, d)
-        case "minsi":
-            return min(a, c), min(b, d)
-        case "divsi" | "floordivsi" if a >= 0 and c > 0:
-            return 0, b // c
-        case "remsi" if a >= 0 and c > 0:
-            return 0, min(b, d - 1)
-    return None
-
-
-def _short(op: str) -> str:
-    return op.partition(".")[2].partition(":")[0].removesuffix("f").removesuffix("i")
-
-
-def _bare(text: str) -> str:
-    """Text without the parentheses around all of it."""
-    if not (text.startswith("(") and text.endswith(")")):
-        return text
-    depth = 0
-    for n, char in enumerate(text):
-        depth += (char == "(") - (char == ")")
-        if depth == 0 and n < len(text) - 1:
-            return text
-    return text[1:-1]

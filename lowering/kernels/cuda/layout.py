@@ -11,24 +11,24 @@ from covan_mlir.lowering.kernels.errors import UnsupportedError
 
 
 @dataclass(frozen=True)
-class Roles:
+class SweepRoles:
     """Roles of axes.
 
     Attributes:
         stages: the sweeps, computations between them included.
-        stream: the axes that are swept.
+        reduction_axes: the axes that are swept.
         rows: axes of the statistics, in the order of memory.
         free: those of them that some streamed input does not have: positions that share it. All, if none is shared.
-        wide: axes that some accumulators have besides the rows'.
+        feature_axes: axes that some accumulators have besides the rows'.
         inner: reductions under a loop, for each position of it: the scores.
         shared: whether rows share anything: then tiles of them are worth it.
     """
 
     stages: tuple[Stage, ...]
-    stream: tuple[str, ...]
+    reduction_axes: tuple[str, ...]
     rows: tuple[str, ...]
     free: tuple[str, ...]
-    wide: tuple[str, ...]
+    feature_axes: tuple[str, ...]
     inner: tuple[Reduce, ...]
     shared: bool
 
@@ -45,7 +45,7 @@ def in_memory_order(chain: Chain, axes: frozenset[str]) -> tuple[str, ...]:
     return (*first, *(axis for axis in widest.axes if axis in axes))
 
 
-def roles(fusion: Fusion) -> Roles:
+def sweep_roles(fusion: Fusion) -> SweepRoles:
     """Roles of a chain whose sweeps all run over the same axes.
 
     Raises:
@@ -76,7 +76,7 @@ def roles(fusion: Fusion) -> Roles:
     streamed = [v for v in chain.inputs if stream & {*v.axes} and not {*v.axes} <= stream | narrow]
     rows = in_memory_order(chain, narrow)
     free = tuple(axis for axis in rows if any(axis not in value.axes for value in streamed))
-    return Roles(
+    return SweepRoles(
         tuple(fusion.stages),
         in_memory_order(chain, stream),
         rows,
@@ -141,8 +141,8 @@ class Layout:
         return -(-dim.size // dim.block) if dim else 1
 
 
-def made_dim(name: str, axes: tuple[str, ...], sizes: dict[str, int], block: int) -> Dim:
-    """A dimension."""
+def dim_of_axes(name: str, axes: tuple[str, ...], sizes: dict[str, int], block: int) -> Dim:
+    """A dimension of tiles that holds these axes."""
     return Dim(name, axes, prod(sizes[axis] for axis in axes), block)
 
 

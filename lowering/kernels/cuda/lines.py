@@ -45,11 +45,11 @@ def placed(binary: Binary, places: Mapping[str, Place]) -> Binary:
         if not anchor:
             anchor, before = f"{number} {match.group(2)} {match.group(3)}", match.group(0)
         steps = launch.lines.get(int(match.group(2)), ())
-        found = [place for step, place in places.items() if step in steps]
-        if not found:
+        performed = [place for step, place in places.items() if step in steps]
+        if not performed:
             return match.group(0)
         before += "\n" if before else ""
-        place = united(found)
+        place = united(performed)
         file = files.setdefault(place.file, first + len(files))
         at, called = f"{file} {place.line} {match.group(3)}", ""
         if place.action:

@@ -183,3 +183,44 @@ def reduction(combine: str, integer: bool, value: str, axis: int) -> tuple[str, 
         case "mul":
             return f"tl.reduce({value}, {axis}, _mul)", "mul"
     raise UnsupportedError(f"no code for reductions by {combine}")
+
+
+def limits(op: str, args: list[tuple[int, int] | None]) -> tuple[int, int] | None:
+    """Least and largest value of an operation on integers between limits; None where they are not known."""
+    if any(arg is None for arg in args) or len(args) != 2:
+        return None
+    (a, b), (c, d) = (arg for arg in args if arg is not None)
+    match op:
+        case "addi":
+            return a + c, b + d
+        case "subi":
+            return a - d, b - c
+        case "muli":
+            ends = (a * c, a * d, b * c, b * d)
+            return min(ends), max(ends)
+        case "maxsi":
+            return max(a, c), max(b, d)
+        case "minsi":
+            return min(a, c), min(b, d)
+        case "divsi" | "floordivsi" if a >= 0 and c > 0:
+            return 0, b // c
+        case "remsi" if a >= 0 and c > 0:
+            return 0, min(b, d - 1)
+    return None
+
+
+def short_name(op: str) -> str:
+    """What to call the result of an operation."""
+    return op.partition(".")[2].partition(":")[0].removesuffix("f").removesuffix("i")
+
+
+def bare(text: str) -> str:
+    """Text without the parentheses around all of it."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for n, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if depth == 0 and n < len(text) - 1:
+            return text
+    return text[1:-1]

@@ -11,17 +11,17 @@ from covan_mlir.lowering.kernels.cuda.layout import Layout
 from covan_mlir.lowering.kernels.cuda.operations import TYPES
 from covan_mlir.lowering.kernels.cuda.tiles import Block, Text, Tile, computed
 from covan_mlir.lowering.kernels.errors import UnsupportedError
-from covan_mlir.lowering.kernels.reductions.hoist import Names as Axes
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
 
 LEAST = 16
 """Positions that each dimension of a matrix instruction's operands has at least."""
 
 
-class Evaluator(Protocol):
-    """What computes the factors of a product; `covan_mlir.lowering.kernels.cuda.expressions.Evaluator` says more."""
+class FactorEvaluator(Protocol):
+    """Computes factors of a product; `covan_mlir.lowering.kernels.cuda.expressions.TileEvaluator` says more."""
 
     text: Text
-    axes: Axes
+    scope: Scope
     blocks: list[Block]
     fold: bool
     precision: str
@@ -44,7 +44,7 @@ class Evaluator(Protocol):
         """Whether a value is at most 1 or NaN."""
 
 
-def factors(evaluator: Evaluator, expr: Expr, side: frozenset[str]) -> list[Expr]:
+def factors(evaluator: FactorEvaluator, expr: Expr, side: frozenset[str]) -> list[Expr]:
     """The factors of a product; maps that have positions on all dimensions of ``side`` are written out."""
     match expr:
         case Apply("arith.mulf", (left, right), _):
@@ -54,12 +54,12 @@ def factors(evaluator: Evaluator, expr: Expr, side: frozenset[str]) -> list[Expr
         case Read(name) if isinstance(step := evaluator.chain.values.get(name), Map) and not any(
             name in block.named for block in evaluator.blocks
         ):
-            if side <= set(evaluator.layout.dims_of(evaluator.axes.axes(expr))):
+            if side <= set(evaluator.layout.dims_of(evaluator.scope.axes(expr))):
                 return factors(evaluator, step.expr, side)
     return [expr]
 
 
-def product(evaluator: Evaluator, step: Reduce, over: tuple[str, ...]) -> Tile | None:
+def product(evaluator: FactorEvaluator, step: Reduce, over: tuple[str, ...]) -> Tile | None:
     """The reduction as a matrix product, or None if it is none that pays.
 
     Raises:
@@ -73,7 +73,7 @@ def product(evaluator: Evaluator, step: Reduce, over: tuple[str, ...]) -> Tile |
     sides: dict[str, list[Expr]] = {name: [] for name in result}
     rest: list[Expr] = []
     for part in parts:
-        dims = set(layout.dims_of(evaluator.axes.axes(part)))
+        dims = set(layout.dims_of(evaluator.scope.axes(part)))
         if not dims:
             rest.append(part)
         elif dims <= {result[0], *over}:
@@ -83,7 +83,7 @@ def product(evaluator: Evaluator, step: Reduce, over: tuple[str, ...]) -> Tile |
         else:
             return None
     if not all(sides.values()) or not all(
-        any(set(layout.dims_of(evaluator.axes.axes(part))) == {name, *over} for part in parts)
+        any(set(layout.dims_of(evaluator.scope.axes(part))) == {name, *over} for part in parts)
         for name, parts in sides.items()
     ):
         return None
@@ -96,21 +96,21 @@ def product(evaluator: Evaluator, step: Reduce, over: tuple[str, ...]) -> Tile |
     left = _operand(evaluator, sides[result[0]], (result[0], *over), over[0], kind)
     right = _operand(evaluator, sides[result[1]], (*over, result[1]), over[0], kind)
     precision = f', input_precision="{evaluator.precision}"' if kind == "f32" else ""
-    made = Tile(
+    dot = Tile(
         f"tl.dot({left.text}, {right.text}{precision})", result, "f32", left.factor * right.factor, None,
         left.steps | right.steps,
     )  # fmt: skip
     for part in rest:
         scale = evaluator.tile(part)
         if evaluator.fold and scale.const is not None and scale.const > 0:
-            made = replace(made, factor=made.factor * scale.const)
+            dot = replace(dot, factor=dot.factor * scale.const)
         else:
-            made, scale = text.plain(made, "f32"), text.plain(scale, "f32")
-            made = replace(made, text=f"({made.text} * {scale.text})", steps=made.steps | scale.steps)
-    return made
+            dot, scale = text.plain(dot, "f32"), text.plain(scale, "f32")
+            dot = replace(dot, text=f"({dot.text} * {scale.text})", steps=dot.steps | scale.steps)
+    return dot
 
 
-def _operand_type(evaluator: Evaluator, sides: dict[str, list[Expr]]) -> str:
+def _operand_type(evaluator: FactorEvaluator, sides: dict[str, list[Expr]]) -> str:
     """Half precision where both sides are, or one is and the other loses nothing that matters: weights up to 1."""
     kinds: list[str] = []
     for parts in sides.values():
@@ -126,7 +126,7 @@ def _operand_type(evaluator: Evaluator, sides: dict[str, list[Expr]]) -> str:
     return "f32"
 
 
-def _operand(evaluator: Evaluator, parts: list[Expr], order: tuple[str, ...], over: str, kind: str) -> Tile:
+def _operand(evaluator: FactorEvaluator, parts: list[Expr], order: tuple[str, ...], over: str, kind: str) -> Tile:
     """A factor of the product with its dimensions in the order that the instruction takes."""
     text = evaluator.text
     if len(parts) == 1:
@@ -142,12 +142,12 @@ def _operand(evaluator: Evaluator, parts: list[Expr], order: tuple[str, ...], ov
     tile = tile if factor == 1.0 else replace(tile, factor=1.0)
     if tile.dtype != kind or tile.factor != 1.0:
         tile = text.plain(tile, "f32")
-    made = tile.text
+    operand = tile.text
     # Positions that do not exist: what was loaded is 0 there.
     if not loaded and (ok := evaluator.valid(over)) is not None:
-        made = f"tl.where({text.spread(ok, (over,), dims)}, {made}, 0.0)"
+        operand = f"tl.where({text.spread(ok, (over,), dims)}, {operand}, 0.0)"
     if tile.dtype != kind:
-        made = f"{made}.to({TYPES[kind]})"
+        operand = f"{operand}.to({TYPES[kind]})"
     if dims != order:
-        made = f"tl.trans({made})"
-    return Tile(made, order, kind, factor, steps=tile.steps)
+        operand = f"tl.trans({operand})"
+    return Tile(operand, order, kind, factor, steps=tile.steps)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from covan_mlir.fred.expression import Apply, Expr, walk
 from covan_mlir.fred.forms import Fusion, Local, Rolling
-from covan_mlir.lowering.kernels.cuda.layout import Layout, Roles
-from covan_mlir.lowering.kernels.reductions.hoist import Names as Axes
-from covan_mlir.lowering.kernels.reductions.masks import Bound, bounds, conditions
-from covan_mlir.lowering.kernels.reductions.roles import Roles as LoopRoles
+from covan_mlir.lowering.kernels.cuda.layout import Layout, SweepRoles
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
+from covan_mlir.lowering.kernels.reductions.masks import Span, conditions, span
+from covan_mlir.lowering.kernels.reductions.roles import LoopRoles
 
 
 @dataclass(frozen=True)
@@ -27,77 +27,57 @@ class Segment:
     full: bool
 
 
-class Span:
-    """The part of a loop that a tile of rows has to run.
+@dataclass(frozen=True)
+class Program:
+    """Where a program is.
 
-    Args:
-        whole: whether every position has to be visited.
+    Attributes:
+        count: how many programs there are.
+        position: variables of the axes that a program has one position of.
+        tile: variable of the tile of rows; empty where there is one.
+        part: variable of the part of the loop that the program runs, and number of parts.
     """
 
-    def __init__(
-        self, fusion: Fusion, found: Roles, rolling: Rolling, axes: Axes, sizes: Mapping[str, int], whole: bool
-    ) -> None:
-        self.sizes, self.true = sizes, frozenset[Expr]()
-        self.limits: tuple[Bound, ...] = ()
-        if whole or len(found.stream) != 1:
-            return
-        (self.stream,) = found.stream
-        stage = next(stage for stage in found.stages if stage.rolling is rolling)
-        wide = found.wide[0] if found.wide else None
-        one = LoopRoles(stage, rolling, self.stream, found.rows, found.free, wide, found.inner)
-        known = {*found.rows, self.stream}
-        self.limits = tuple(
-            bound for bound in bounds(fusion, one, sizes) if {axis for axis, factor in bound.factors if factor} <= known
-        )
-        self.true = self._certain(rolling, axes)
+    count: int
+    position: Mapping[str, str]
+    tile: str = ""
+    part: tuple[str, int] | None = None
 
-    def _certain(self, rolling: Rolling, axes: Axes) -> frozenset[Expr]:
-        """Conditions of selections that say no more than the limits."""
-        found = set()
-        for line in rolling.body:
-            for node in walk(axes.inlined(line.reduce.expr)) if isinstance(line, Local) else ():
-                if isinstance(node, Apply) and node.op == "arith.select":
-                    condition = axes.inlined(node.args[0])
-                    if self._exact(condition):
-                        found.add(condition)
-        return frozenset(found)
 
-    def _exact(self, condition: Expr) -> bool:
-        if isinstance(condition, Apply) and condition.op == "arith.andi":
-            return all(map(self._exact, condition.args))
-        made = tuple(conditions(condition, True, self.sizes))
-        return len(made) == 1 and made[0] in self.limits
+@dataclass(frozen=True)
+class BlockRanges:
+    """Which blocks of a loop a tile of rows has to run.
 
-    def segments(
-        self, layout: Layout, position: Mapping[str, str], tile: str, part: tuple[str, int] | None
-    ) -> tuple[list[str], list[Segment]]:
-        """-> (statements that compute the ends, segments in order).
+    Attributes:
+        span: what masks leave; None: every position has to be visited.
+        true: conditions of selections that say no more than the span's limits.
+    """
 
-        Args:
-            position: variables of the axes that a program has one position of.
-            tile: variable of the tile of rows.
-            part: variable of the part of the loop that the program runs, and number of parts.
-        """
+    span: Span | None = None
+    true: frozenset[Expr] = frozenset()
+
+    def segments(self, layout: Layout, program: Program) -> tuple[list[str], list[Segment]]:
+        """-> (statements that compute the ends, segments in order)."""
         dim = layout.dim(layout.stream)
         assert dim is not None
         size, block = dim.size, dim.block
         whole = size // block * block
         lines = ["low = 0", f"high = {size}"]
-        if part is not None:
-            name, count = part
+        if program.part is not None:
+            name, count = program.part
             chunk = -(-size // (count * block)) * block
             lines = [f"low = {name} * {chunk}", f"high = tl.minimum(low + {chunk}, {size})"]
         uppers: list[tuple[str, str]] = []
         lowers: list[tuple[str, str]] = []
-        for bound in self.limits:
+        for bound in self.span.limits if self.span else ():
             factors = dict(bound.factors)
-            sign = factors.pop(self.stream)
-            least = self._extreme(factors, bound.constant, layout, position, tile, largest=False)
-            most = self._extreme(factors, bound.constant, layout, position, tile, largest=True)
+            sign = factors.pop(self.span.axis) if self.span else 0
+            least = _extreme(factors, bound.constant, layout, program, largest=False)
+            most = _extreme(factors, bound.constant, layout, program, largest=True)
             (uppers if sign < 0 else lowers).append((least, most))
-        if not uppers and not lowers and part is None:
+        if not uppers and not lowers and program.part is None:
             segments = [Segment("0", str(whole), True), Segment(str(whole), str(size), False)]
-            return [], [s for s in segments if s.low != s.high]
+            return [], [segment for segment in segments if segment.low != segment.high]
         # Position n is seen where n <= rest (below) or n >= -rest (above).
         lines += [f"high = tl.minimum(high, tl.maximum({most} + 1, 0))" for _, most in uppers]
         for _, most in lowers:
@@ -119,55 +99,59 @@ class Span:
         ragged = uppers or size % block
         return lines, [*segments, *([Segment("full_high", "high", False)] if ragged or lowers else [])]
 
-    def _extreme(
-        self,
-        factors: Mapping[str, int],
-        constant: int,
-        layout: Layout,
-        position: Mapping[str, str],
-        tile: str,
-        largest: bool,
-    ) -> str:
-        """The least or largest value of a bound's other side on a tile of rows."""
-        terms = []
-        for axis, factor in factors.items():
-            if not factor:
-                continue
-            dim = layout.dim_of(axis)
-            if dim is None:
-                terms += [_times(position[axis], factor)] if self.sizes[axis] > 1 else []
-                continue
-            last = (factor > 0) == largest
-            if len(dim.axes) > 1:
-                constant += factor * (self.sizes[axis] - 1) if last else 0
-            elif not tile:
-                constant += factor * (dim.size - 1) if last else 0
-            elif last:
-                end = f"tl.minimum({tile} * {dim.block} + {dim.block - 1}, {dim.size - 1})"
-                terms.append(_times(end, factor))
-            else:
-                terms.append(f"{tile} * {dim.block * factor}")
-        return " + ".join([*terms, *([str(constant)] if constant or not terms else [])])
-
-    def share(self, axis: str | None) -> float:
-        """Part of all positions that are not masked, where only one of the rows' axes matters."""
-        if not self.limits or axis is None:
+    def share(self, rows: str | None, sizes: Mapping[str, int]) -> float:
+        """Part of all positions that are not masked, where only one of the rows' axes matters; about."""
+        if self.span is None or not self.span.limits or rows is None:
             return 1.0
-        size, rows = self.sizes[self.stream], self.sizes[axis]
-        step = max(1, rows // 512)
-        total, count = 0, 0
-        for row in range(0, rows, step):
-            low, high = 0, size
-            for bound in self.limits:
-                factors = dict(bound.factors)
-                rest = factors.get(axis, 0) * row + bound.constant
-                if factors[self.stream] < 0:
-                    high = min(high, rest + 1)
-                else:
-                    low = max(low, -rest)
-            total += max(0, high - low)
-            count += size
-        return total / count
+        return self.span.share(rows, sizes, max(1, sizes[rows] // 512))
+
+
+def block_ranges(
+    fusion: Fusion, roles: SweepRoles, rolling: Rolling, scope: Scope, sizes: Mapping[str, int]
+) -> BlockRanges:
+    """The blocks that masks leave, of one of a chain's loops."""
+    if len(roles.reduction_axes) != 1:
+        return BlockRanges()
+    (axis,) = roles.reduction_axes
+    stage = next(stage for stage in roles.stages if stage.rolling is rolling)
+    feature_axis = roles.feature_axes[0] if roles.feature_axes else None
+    left = span(fusion, LoopRoles(stage, rolling, axis, roles.rows, roles.free, feature_axis, roles.inner), sizes)
+
+    def exact(condition: Expr) -> bool:
+        if isinstance(condition, Apply) and condition.op == "arith.andi":
+            return all(map(exact, condition.args))
+        implied = tuple(conditions(condition, True, sizes))
+        return len(implied) == 1 and implied[0] in left.limits
+
+    true = set()
+    for line in rolling.body:
+        for node in walk(scope.inlined(line.reduce.expr)) if isinstance(line, Local) else ():
+            if isinstance(node, Apply) and node.op == "arith.select" and exact(scope.inlined(node.args[0])):
+                true.add(scope.inlined(node.args[0]))
+    return BlockRanges(left, frozenset(true))
+
+
+def _extreme(factors: Mapping[str, int], constant: int, layout: Layout, program: Program, *, largest: bool) -> str:
+    """The least or largest value of a bound's other side on a tile of rows."""
+    terms = []
+    for axis, factor in factors.items():
+        if not factor:
+            continue
+        dim = layout.dim_of(axis)
+        if dim is None:
+            terms += [_times(program.position[axis], factor)] if layout.sizes[axis] > 1 else []
+            continue
+        last = (factor > 0) == largest
+        if len(dim.axes) > 1:
+            constant += factor * (layout.sizes[axis] - 1) if last else 0
+        elif not program.tile:
+            constant += factor * (dim.size - 1) if last else 0
+        elif last:
+            end = f"tl.minimum({program.tile} * {dim.block} + {dim.block - 1}, {dim.size - 1})"
+            terms.append(_times(end, factor))
+        else:
+            terms.append(f"{program.tile} * {dim.block * factor}")
+    return " + ".join([*terms, *([str(constant)] if constant or not terms else [])])
 
 
 def _times(text: str, factor: int) -> str:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.cuda.device import Device
-from covan_mlir.lowering.kernels.cuda.layout import Roles, power_of_two
+from covan_mlir.lowering.kernels.cuda.layout import SweepRoles, power_of_two
 from covan_mlir.lowering.kernels.template import Schedule
 from covan_mlir.machine.elements import bits
 
@@ -70,7 +70,7 @@ class Problem:
     """
 
     chain: Chain
-    roles: Roles
+    roles: SweepRoles
     length: int
     rows: int
     shared_rows: int
@@ -93,21 +93,21 @@ class Problem:
         )
 
 
-def problem(chain: Chain, roles: Roles, share: float = 1.0) -> Problem:
+def problem(chain: Chain, roles: SweepRoles, share: float = 1.0) -> Problem:
     """What a fused chain asks of a schedule."""
     sizes = chain.known_sizes
-    streamed = [v for v in chain.inputs if set(roles.stream) & set(v.axes)]
+    streamed = [v for v in chain.inputs if set(roles.reduction_axes) & set(v.axes)]
     doubles = any(step.dtype == "f64" for step in chain.reductions)
     deep = [prod(sizes[a] for a in step.over) for step in roles.inner]
-    wide = prod(sizes[a] for a in roles.wide)
+    wide = prod(sizes[a] for a in roles.feature_axes)
     return Problem(
         chain,
         roles,
-        prod(sizes[a] for a in roles.stream),
+        prod(sizes[a] for a in roles.reduction_axes),
         prod(sizes[a] for a in roles.rows),
         prod(sizes[a] for a in roles.free) if roles.shared else 1,
         max(LEAST, power_of_two(max(deep))) if deep else 0,
-        max(LEAST, power_of_two(wide)) if roles.wide else 0,
+        max(LEAST, power_of_two(wide)) if roles.feature_axes else 0,
         max((bits(v.dtype) // 8 for v in streamed), default=4),
         max(1, sum(bool(set(roles.rows) & set(v.axes)) for v in streamed)) + 2 * doubles,
         share,
@@ -262,7 +262,7 @@ def _parts(task: Problem, device: Device) -> list[int]:
 def _rows(task: Problem, device: Device) -> Iterator[TileSchedule]:
     sizes = task.chain.known_sizes
     widest = max(task.chain.inputs, key=lambda v: len(v.axes))
-    strided = widest.axes[-1] not in task.roles.stream
+    strided = widest.axes[-1] not in task.roles.reduction_axes
     whole = power_of_two(task.length)
     contiguous = sizes[widest.axes[-1]] if strided else 1
     for tile, warps in product((1, 2, 4, 8, 16, 32, 64, 128), (1, 2, 4, 8, 16, 32)):

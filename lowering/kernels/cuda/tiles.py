@@ -79,18 +79,20 @@ class Block:
 
     Attributes:
         lines: text without indentation, and the steps that it performs.
-        made: tiles by expression.
+        tiles: by expression.
         named: tiles by name: statistics of a moment, results.
         valid: dimension -> name of the mask of its positions that exist; others are full.
+        true: conditions that hold at all positions of the tiles at hand.
     """
 
     lines: list[tuple[str, frozenset[str]]] = field(default_factory=list)
-    made: dict[Expr, Tile] = field(default_factory=dict)
+    tiles: dict[Expr, Tile] = field(default_factory=dict)
     named: dict[str, Tile] = field(default_factory=dict)
     valid: dict[str, str] = field(default_factory=dict)
+    true: frozenset[Expr] = frozenset()
 
 
-class Names:
+class FreshNames:
     """Python names that are not taken."""
 
     def __init__(self, taken: Iterable[str]) -> None:
@@ -212,17 +214,17 @@ class Text:
 
     def full(self, tile: Tile, dims: tuple[str, ...], dtype: str) -> str:
         """A tile with all of the dimensions, even where it is the same along some."""
-        made = self.plain(tile, dtype)
-        if tile.const is None and made.dims == dims:
-            return made.text
+        plain = self.plain(tile, dtype)
+        if tile.const is None and plain.dims == dims:
+            return plain.text
         shape = ", ".join(str(self._block(name)) for name in dims)
         if tile.const is not None:
-            return f"tl.full(({shape}{',' if len(dims) == 1 else ''}), {made.text}, {TYPES[dtype]})"
+            return f"tl.full(({shape}{',' if len(dims) == 1 else ''}), {plain.text}, {TYPES[dtype]})"
         if not dims:
-            return made.text
-        if not made.dims:
-            return f"({made.text} + tl.zeros(({shape},), {TYPES[dtype]}))"
-        return f"tl.broadcast_to({self.spread(made.text, made.dims, dims)}, ({shape},))"
+            return plain.text
+        if not plain.dims:
+            return f"({plain.text} + tl.zeros(({shape},), {TYPES[dtype]}))"
+        return f"tl.broadcast_to({self.spread(plain.text, plain.dims, dims)}, ({shape},))"
 
     def _block(self, name: str) -> int:
         dim = self.layout.dim(name)

@@ -10,7 +10,7 @@ from covan_mlir.fred.expression import Apply, Const, Expr, Index, Read, reads, s
 
 
 @dataclass(frozen=True)
-class Names:
+class Scope:
     """Axes of everything that an expression can read.
 
     Attributes:
@@ -22,13 +22,13 @@ class Names:
 
     def axes(self, expr: Expr) -> frozenset[str]:
         """Axes that an expression's value depends on."""
-        found: set[str] = set()
+        axes: set[str] = set()
         for node in walk(expr):
             if isinstance(node, Read):
-                found |= set(self.extra[node.name] if node.name in self.extra else self.chain.values[node.name].axes)
+                axes |= set(self.extra[node.name] if node.name in self.extra else self.chain.values[node.name].axes)
             elif isinstance(node, Index):
-                found.add(node.axis)
-        return frozenset(found)
+                axes.add(node.axis)
+        return frozenset(axes)
 
     def inlined(self, expr: Expr, stop: frozenset[str] = frozenset()) -> Expr:
         """The expression with the maps that it reads written out, except those to stop at."""

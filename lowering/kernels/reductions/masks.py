@@ -13,9 +13,8 @@ from math import inf
 
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, walk
 from covan_mlir.fred.forms import Fusion, Local
-from covan_mlir.lowering.kernels.cpu.builder import Code, Size, Value
-from covan_mlir.lowering.kernels.reductions.hoist import Names
-from covan_mlir.lowering.kernels.reductions.roles import Roles
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
+from covan_mlir.lowering.kernels.reductions.roles import LoopRoles
 
 _CASTS = ("arith.index_cast", "arith.extsi", "arith.trunci")
 _NEUTRAL = {"max": -inf, "maxnum": -inf, "add": 0.0}
@@ -65,7 +64,7 @@ class Bound:
 _SIZE = "size of "
 
 
-def _linear(expr: Expr, sizes: Mapping[str, Size]) -> tuple[dict[str, int], int] | None:
+def _linear(expr: Expr, sizes: Mapping[str, object]) -> tuple[dict[str, int], int] | None:
     # -> (factors of positions and of sizes, constant)
     match expr:
         case Const(value, _):
@@ -90,7 +89,7 @@ def _linear(expr: Expr, sizes: Mapping[str, Size]) -> tuple[dict[str, int], int]
     return None
 
 
-def conditions(expr: Expr, wanted: bool, sizes: Mapping[str, Size]) -> Iterator[Bound]:
+def conditions(expr: Expr, wanted: bool, sizes: Mapping[str, object]) -> Iterator[Bound]:
     """Bounds that hold wherever a condition has the wanted value."""
     if not isinstance(expr, Apply):
         return
@@ -122,14 +121,14 @@ def _bound(factors: Mapping[str, int], constant: int) -> Bound:
     return Bound(tuple(sorted(positions.items())), constant, tuple(sorted(sizes.items())))
 
 
-def bounds(fusion: Fusion, found: Roles, sizes: Mapping[str, Size]) -> tuple[Bound, ...]:
+def bounds(fusion: Fusion, loop: LoopRoles, sizes: Mapping[str, object]) -> tuple[Bound, ...]:
     """What holds at every position that is not masked."""
-    extra = {line.name: () for line in found.rolling.body}
-    extra |= {f"{s.name}.{m}": () for s in found.rolling.state for m in ("old", "new", "safe", "local")}
-    names = Names(fusion.chain, extra)
-    accumulated = [line.reduce for line in found.rolling.body if isinstance(line, Local)]
-    exprs = [names.inlined(step.expr) for step in accumulated]
-    result: list[Bound] = []
+    extra = {line.name: () for line in loop.rolling.body}
+    extra |= {f"{s.name}.{m}": () for s in loop.rolling.state for m in ("old", "new", "safe", "local")}
+    scope = Scope(fusion.chain, extra)
+    reductions = [line.reduce for line in loop.rolling.body if isinstance(line, Local)]
+    exprs = [scope.inlined(step.expr) for step in reductions]
+    unmasked: list[Bound] = []
     nodes = {node: None for expr in exprs for node in walk(expr)}
     for select in nodes:
         if not (isinstance(select, Apply) and select.op == "arith.select"):
@@ -139,63 +138,53 @@ def bounds(fusion: Fusion, found: Roles, sizes: Mapping[str, Size]) -> tuple[Bou
             if not (isinstance(branch, Const) and branch.value == -inf):
                 continue
             values = [_value(expr, {select: branch}) for expr in exprs]
-            pairs = zip(values, accumulated, strict=True)
+            pairs = zip(values, reductions, strict=True)
             if all(value is not None and value == _NEUTRAL.get(step.combine) for value, step in pairs):
-                result += conditions(names.inlined(condition), wanted, sizes)
-    return tuple(bound for bound in dict.fromkeys(result) if abs(dict(bound.factors).get(found.stream, 0)) == 1)
+                unmasked += conditions(scope.inlined(condition), wanted, sizes)
+    return tuple(
+        bound for bound in dict.fromkeys(unmasked) if abs(dict(bound.factors).get(loop.reduction_axis, 0)) == 1
+    )
 
 
+@dataclass(frozen=True)
 class Span:
-    """The part of the loop that a group of rows has to run."""
+    """The part of a loop that masks leave to a row.
 
-    def __init__(self, fusion: Fusion, found: Roles, sizes: Mapping[str, Size], step: int) -> None:
-        self.sizes, self.stream, self.step = sizes, found.stream, step
-        self.limits = tuple(
-            bound
-            for bound in bounds(fusion, found, sizes)
-            if {axis for axis, factor in bound.factors if factor} <= {*found.rows, found.stream}
-        )
+    Attributes:
+        axis: of the loop.
+        limits: what holds at every position that is not masked, of positions on this axis and the rows' alone.
+    """
 
-    def bounds(
-        self, code: Code, first: Mapping[str, Value], last: Mapping[str, Value]
-    ) -> tuple[Value | int, Value | int]:
-        """-> (first position, one after the last), in whole steps, for rows between two positions."""
-        size = self.sizes[self.stream]
-        low: Value | int = 0
-        high: Value | int = size
-        for bound in self.limits:
-            factors = dict(bound.factors)
-            sign = factors.pop(self.stream)
-            # The best that any row of the group allows: no row needs what all of them leave out.
-            terms = [code.mul((last if v > 0 else first)[k], v) for k, v in factors.items() if v]
-            terms += [code.mul(self.sizes[axis], v) for axis, v in bound.extents]
-            rest = code.add(*terms, bound.constant)
-            if sign < 0:
-                end = code.min(code.max(code.add(rest, self.step), 0), code.add(size, self.step - 1))
-                high = code.min(code.mul(code.divmod(end, self.step)[0], self.step), high)
-            else:
-                start = code.min(code.max(code.mul(rest, -1), 0), size)
-                low = code.max(code.mul(code.divmod(start, self.step)[0], self.step), low)
-        return low, high
+    axis: str
+    limits: tuple[Bound, ...] = ()
 
-    def share(self, axis: str | None, sizes: Mapping[str, int]) -> float:
+    def share(self, rows: str | None, sizes: Mapping[str, int], step: int = 1) -> float:
         """Part of all positions that are not masked, where only one of the rows' axes matters, or none.
 
         Args:
+            rows: that axis.
             sizes: of all axes, also of those that are known at run time only.
+            step: distance of the rows that stand for all.
         """
-        size = sizes[self.stream]
-        rows = sizes[axis] if axis else 1
-        total = 0
-        for row in range(rows):
+        size = sizes[self.axis]
+        total = count = 0
+        for row in range(0, sizes[rows] if rows else 1, step):
             low, high = 0, size
             for bound in self.limits:
                 factors = dict(bound.factors)
-                rest = factors.get(axis or "", 0) * row + bound.constant
-                rest += sum(v * sizes[k] for k, v in bound.extents)
-                if factors[self.stream] < 0:
+                rest = factors.get(rows or "", 0) * row + bound.constant
+                rest += sum(factor * sizes[axis] for axis, factor in bound.extents)
+                if factors[self.axis] < 0:
                     high = min(high, rest + 1)
                 else:
                     low = max(low, -rest)
             total += max(0, high - low)
-        return total / (rows * size)
+            count += size
+        return total / count
+
+
+def span(fusion: Fusion, loop: LoopRoles, sizes: Mapping[str, object]) -> Span:
+    """The part of a loop that masks leave to a row."""
+    known = {*loop.rows, loop.reduction_axis}
+    limits = (bound for bound in bounds(fusion, loop, sizes) if {axis for axis, n in bound.factors if n} <= known)
+    return Span(loop.reduction_axis, tuple(limits))

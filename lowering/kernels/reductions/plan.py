@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from covan_mlir.fred.chain import Input, Map
 from covan_mlir.fred.expression import Apply, Expr, reads
 from covan_mlir.fred.forms import Fusion, Local, Rolling, Update
-from covan_mlir.lowering.kernels.reductions.hoist import Names, Parts
-from covan_mlir.lowering.kernels.reductions.roles import Roles
+from covan_mlir.lowering.kernels.reductions.hoist import Parts, Scope
+from covan_mlir.lowering.kernels.reductions.roles import LoopRoles
 
 
 @dataclass(frozen=True)
-class Sum:
+class BlockReduction:
     """A reduction over a block, its expression with the parts taken out that are kept in scratch."""
 
     local: Local
@@ -25,23 +25,23 @@ class Pass:
     """One pass over a block of the loop.
 
     Attributes:
-        narrow: reductions with one accumulator per row.
-        wide: reductions with one accumulator per row and feature; their expressions read ``parts``.
-        parts: expressions per row and position that the wide ones read, by the names given to them.
-        rows: updates per row, after the narrow reductions.
-        wide_rows: updates per row and feature, after the wide ones.
+        row_reductions: with one accumulator per row.
+        feature_reductions: with one accumulator per row and feature; their expressions read ``parts``.
+        parts: expressions per row and position that ``feature_reductions`` read, by the names given to them.
+        row_updates: per row, after ``row_reductions``.
+        feature_updates: per row and feature, after ``feature_reductions``.
     """
 
-    narrow: list[Sum] = field(default_factory=list)
-    wide: list[Sum] = field(default_factory=list)
+    row_reductions: list[BlockReduction] = field(default_factory=list)
+    feature_reductions: list[BlockReduction] = field(default_factory=list)
     parts: dict[str, Expr] = field(default_factory=dict)
-    rows: list[Update] = field(default_factory=list)
-    wide_rows: list[Update] = field(default_factory=list)
+    row_updates: list[Update] = field(default_factory=list)
+    feature_updates: list[Update] = field(default_factory=list)
 
     @property
     def read(self) -> frozenset[str]:
         """Names that the pass reads per row and position."""
-        exprs = [line.expr for line in (*self.narrow, *self.wide)] + [*self.parts.values()]
+        exprs = [line.expr for line in (*self.row_reductions, *self.feature_reductions)] + [*self.parts.values()]
         return frozenset(name for expr in exprs for name in reads(expr))
 
 
@@ -56,68 +56,69 @@ class Plan:
     """
 
     fusion: Fusion
-    roles: Roles
-    names: Names
+    roles: LoopRoles
+    scope: Scope
     elements: dict[str, Expr]
     passes: tuple[Pass, ...]
 
-    def is_wide(self, axes: tuple[str, ...]) -> bool:
+    def per_feature(self, axes: tuple[str, ...]) -> bool:
         """Whether something has a position on the features."""
-        return self.roles.wide is not None and self.roles.wide in axes
+        return self.roles.feature_axis is not None and self.roles.feature_axis in axes
 
     def last_read(self, name: str) -> int:
         """The last pass that reads an element."""
         return max((number for number, step in enumerate(self.passes) if name in step.read), default=0)
 
-    def read_by_wide(self, name: str) -> bool:
+    def read_per_feature(self, name: str) -> bool:
         """Whether an accumulator per feature reads an element itself."""
-        return any(name in reads(line.expr) for step in self.passes for line in step.wide)
+        return any(name in reads(line.expr) for step in self.passes for line in step.feature_reductions)
 
 
-def plan(fusion: Fusion, found: Roles, rows: Iterable[str]) -> Plan:
+def plan(fusion: Fusion, loop: LoopRoles, rows: Iterable[str]) -> Plan:
     """The passes of a loop."""
-    extra = {f"{s.name}.{moment}": s.axes for s in found.rolling.state for moment in ("old", "new")}
-    extra |= {line.name: line.axes if isinstance(line, Update) else line.reduce.axes for line in found.rolling.body}
+    rolling, features = loop.rolling, loop.feature_axis
+    extra = {f"{s.name}.{moment}": s.axes for s in rolling.state for moment in ("old", "new")}
+    extra |= {line.name: line.axes if isinstance(line, Update) else line.reduce.axes for line in rolling.body}
     extra |= {f"count.{moment}": () for moment in ("old", "local", "new")}
-    names = Names(fusion.chain, extra)
+    scope = Scope(fusion.chain, extra)
     level = {name: 0 for name in extra if name.endswith(".old") or name.startswith("count.")}
     passes = [Pass()]
     elements, parts = Parts("element."), Parts("part.")
-    place = {*rows, found.stream}
+    position = {*rows, loop.reduction_axis}
 
     def element(expr: Expr) -> bool:
-        axes = names.axes(expr)
-        return place <= axes and found.wide not in axes and extra.keys().isdisjoint(reads(expr))
+        axes = scope.axes(expr)
+        return position <= axes and features not in axes and extra.keys().isdisjoint(reads(expr))
 
     def part(expr: Expr) -> bool:
-        axes = _axes(expr, names, elements, place)
-        return isinstance(expr, Apply) and place <= axes and found.wide not in axes
+        axes = _axes(expr, scope, elements, position)
+        return isinstance(expr, Apply) and position <= axes and features not in axes
 
-    for line in found.rolling.body:
+    for line in rolling.body:
         expr = line.reduce.expr if isinstance(line, Local) else line.expr
         before = max((level.get(name, 0) for name in reads(expr)), default=0)
         if isinstance(line, Update):
             level[line.name] = before
             target = passes[max(before - 1, 0)]
-            (target.wide_rows if found.wide in line.axes else target.rows).append(line)
+            (target.feature_updates if features in line.axes else target.row_updates).append(line)
             continue
-        wide = found.wide in line.reduce.axes
-        number = max(before, 1) if wide else before
+        per_feature = features in line.reduce.axes
+        number = max(before, 1) if per_feature else before
         level[line.name] = number + 1
         passes += [Pass() for _ in range(number + 1 - len(passes))]
-        taken = elements.take(names.inlined(expr), element)
-        if wide:
+        taken = elements.take(scope.inlined(expr), element)
+        if per_feature:
             taken = parts.take(taken, part)
             passes[number].parts |= {name: expr for expr, name in parts.named.items() if name in reads(taken)}
-            passes[number].wide.append(Sum(line, taken))
+            passes[number].feature_reductions.append(BlockReduction(line, taken))
         else:
-            passes[number].narrow.append(Sum(line, taken))
-    return Plan(fusion, found, names, {name: expr for expr, name in elements.named.items()}, tuple(passes))
+            passes[number].row_reductions.append(BlockReduction(line, taken))
+    return Plan(fusion, loop, scope, {name: expr for expr, name in elements.named.items()}, tuple(passes))
 
 
-def _axes(expr: Expr, names: Names, elements: Parts, place: set[str]) -> frozenset[str]:
-    known = {name: tuple(place) for name in elements.named.values()}
-    return Names(names.chain, {**names.extra, **known}).axes(expr)
+def _axes(expr: Expr, scope: Scope, elements: Parts, position: set[str]) -> frozenset[str]:
+    known = {name: tuple(position) for name in elements.named.values()}
+    return Scope(scope.chain, {**scope.extra, **known}).axes(expr)
 
 
 def transposed(plan: Plan, lane: str) -> tuple[Input, ...]:
@@ -125,7 +126,7 @@ def transposed(plan: Plan, lane: str) -> tuple[Input, ...]:
     return tuple(
         value
         for value in plan.fusion.chain.inputs
-        if {lane, plan.roles.stream} <= set(value.axes) and value.axes[-1] != lane
+        if {lane, plan.roles.reduction_axis} <= set(value.axes) and value.axes[-1] != lane
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
-from covan_mlir.fred.algebra import text, text_of
-from covan_mlir.fred.chain import Chain, Step
-from covan_mlir.fred.forms import Local, Rolling, Stage, Update
+from msgspec.structs import replace
+
+from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.forms import Stage
+from covan_mlir.fred.formulas import line, sweep_lines, text
 from covan_mlir.fred.fuse import known
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
@@ -19,7 +20,7 @@ _AGAIN = "the rows are in cache: sweeping them again costs less than repairs do"
 
 def record(what: str, ids: Iterable[int], chain: Chain, kernel: Selection | Refusal) -> FusionRecord:
     """The record of a chain for which there is a kernel, or a reason why there is none."""
-    made = FusionRecord(what, tuple(ids), chain=tuple(map(_line, chain.steps)))
+    made = FusionRecord(what, tuple(ids), chain=tuple(map(line, chain.steps)))
     if isinstance(kernel, Refusal):
         made = replace(made, reason=kernel.reason)
     else:
@@ -41,31 +42,13 @@ def record(what: str, ids: Iterable[int], chain: Chain, kernel: Selection | Refu
 
 
 def _sweep(stage: Stage) -> Sweep:
-    lines = [] if stage.rolling is None else list(_loop(stage.rolling))
-    lines += [_line(step) for step in (*stage.elements, *stage.rows)]
-    return Sweep(stage.axes, stage.why, tuple(lines))
-
-
-def _loop(rolling: Rolling) -> Iterable[str]:
-    for step in rolling.elements:
-        yield _line(step)
-    for line in (*rolling.body, *rolling.finish):
-        yield _of(line)
-
-
-def _of(line: Local | Update) -> str:
-    return text_of(line.reduce) if isinstance(line, Local) else f"{line.name} = {text(line.expr)}"
-
-
-def _line(step: Step) -> str:
-    name, _, rest = text_of(step).partition(" = ")
-    return f"{name}[{', '.join(step.axes)}] = {rest}"
+    return Sweep(stage.axes, stage.why, tuple(sweep_lines(stage)))
 
 
 def _rows(chain: Chain) -> tuple[Sweep, ...]:
     sweeps = Sweeps(chain)
     found: dict[int, list[str]] = {}
     for step in chain.reductions:
-        found.setdefault(sweeps.level[step.name], []).append(_line(step))
+        found.setdefault(sweeps.level[step.name], []).append(line(step))
     axes = tuple(axis.name for axis in chain.axes if axis.name in sweeps.over)
     return tuple(Sweep(axes, _AGAIN if n else "", tuple(lines)) for n, (_, lines) in enumerate(sorted(found.items())))

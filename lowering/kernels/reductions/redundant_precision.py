@@ -9,43 +9,43 @@ from dataclasses import replace
 
 from covan_mlir.fred.chain import Chain, Map, Reduce, Step
 from covan_mlir.fred.expression import Apply, Read
-from covan_mlir.lowering.kernels.reductions.hoist import Names
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
 
 _WIDER = {("f16", "f32"), ("bf16", "f32"), ("f16", "f64"), ("bf16", "f64"), ("f32", "f64")}
 
 
-def without_twins(chain: Chain) -> Chain:
+def without_redundant_precision(chain: Chain) -> Chain:
     """The chain with every reduction that a wider one repeats replaced by that one's value, rounded.
 
     A sum in more bits is no further from the exact one, so nothing is lost.
     """
-    names = Names(chain, {})
-    whole = {step.name: names.inlined(step.expr) for step in chain.reductions}
+    scope = Scope(chain, {})
+    whole = {step.name: scope.inlined(step.expr) for step in chain.reductions}
 
     def same(narrow: Reduce, wide: Reduce) -> bool:
         alike = (narrow.axes, narrow.over, narrow.combine) == (wide.axes, wide.over, wide.combine)
         widened = whole[wide.name] == Apply("arith.extf", (whole[narrow.name],), wide.dtype)
         return alike and widened and float(narrow.initial.value) == float(wide.initial.value)
 
-    twins: dict[str, Reduce] = {}
+    wider: dict[str, Reduce] = {}
     for narrow in chain.reductions:
         for wide in chain.reductions:
             if (narrow.dtype, wide.dtype) in _WIDER and same(narrow, wide):
-                twins[narrow.name] = wide
+                wider[narrow.name] = wide
                 break
     steps: list[Step] = []
-    made: set[str] = set()
+    defined_early: set[str] = set()
     for step in chain.steps:
-        if step.name in made:
+        if step.name in defined_early:
             continue
-        if step.name not in twins:
+        if step.name not in wider:
             steps.append(step)
             continue
-        wide = twins[step.name]
+        wide = wider[step.name]
         if all(wide.name != before.name for before in steps):
-            # What it reads may be defined later; written out, it reads what its twin reads.
+            # What it reads may be defined later; written out, it reads what the narrow one reads.
             steps.append(replace(wide, expr=Apply("arith.extf", (step.expr,), wide.dtype)))
-            made.add(wide.name)
+            defined_early.add(wide.name)
         rounded = Apply("arith.truncf", (Read(wide.name, wide.dtype),), step.dtype)
         steps.append(Map(step.name, step.axes, rounded, step.dtype, step.trace))
     return _live(replace(chain, steps=tuple(steps)))

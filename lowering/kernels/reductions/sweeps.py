@@ -7,7 +7,7 @@ from functools import cached_property
 
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce
 from covan_mlir.fred.expression import Apply, Const, Expr, Index, reads, walk
-from covan_mlir.lowering.kernels.reductions.hoist import Names
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
 
 _COST = {"exp": 12, "tanh": 26, "log": 22, "divf": 8, "sqrt": 10, "erf": 30, "powf": 60, "sin": 40, "cos": 40}
 
@@ -27,8 +27,8 @@ class Pick:
 
 def pick(chain: Chain, step: Reduce) -> Pick | None:
     """A reduction as the element that it picks: a sum over j of ``select(j == t, value, 0)``, as of a loss."""
-    names = Names(chain, {})
-    expr = names.inlined(step.expr)
+    scope = Scope(chain, {})
+    expr = scope.inlined(step.expr)
     if step.combine != "add" or len(step.over) != 1 or not isinstance(expr, Apply) or expr.op != "arith.select":
         return None
     asked, value, other = expr.args
@@ -36,7 +36,7 @@ def pick(chain: Chain, step: Reduce) -> Pick | None:
         return None
     position = Apply("arith.index_cast", (Index(step.over[0]),), "i64")
     for here, at in (asked.args, asked.args[::-1]):
-        if here == position and step.over[0] not in names.axes(at):
+        if here == position and step.over[0] not in scope.axes(at):
             return Pick(at, value)
     return None
 
@@ -57,9 +57,11 @@ class Sweeps:
     @cached_property
     def picked(self) -> dict[str, Pick]:
         """Reductions that take no sweep."""
-        found = {step.name: pick(self.chain, step) for step in self.chain.reductions} if self.picks else {}
-        picked = {name: made for name, made in found.items() if made is not None}
-        return picked if len(picked) < len(found) else {}  # something has to be swept
+        if not self.picks:
+            return {}
+        picks = {step.name: pick(self.chain, step) for step in self.chain.reductions}
+        picked = {name: element for name, element in picks.items() if element is not None}
+        return picked if len(picked) < len(picks) else {}  # something has to be swept
 
     @cached_property
     def over(self) -> frozenset[str]:
@@ -69,14 +71,14 @@ class Sweeps:
     @cached_property
     def level(self) -> dict[str, int]:
         """Level of every value."""
-        found: dict[str, int] = {}
+        levels: dict[str, int] = {}
         for value in (*self.chain.inputs, *self.chain.steps):
             if isinstance(value, Input):
-                found[value.name] = 0
+                levels[value.name] = 0
             else:
-                after = max((found[name] for name in reads(value.expr)), default=0)
-                found[value.name] = after + (isinstance(value, Reduce) and value.name not in self.picked)
-        return found
+                after = max((levels[name] for name in reads(value.expr)), default=0)
+                levels[value.name] = after + (isinstance(value, Reduce) and value.name not in self.picked)
+        return levels
 
     def element(self, name: str) -> bool:
         """Whether a value has a position on a reduced axis."""
@@ -101,25 +103,25 @@ class Sweeps:
 
     def needed(self, sweep: int) -> frozenset[str]:
         """Element values that a sweep computes, directly or not."""
-        found: set[str] = {name for name in self.outputs if self.level[name] == sweep}
-        stack: list[str] = [*found]
+        needed: set[str] = {name for name in self.outputs if self.level[name] == sweep}
+        stack: list[str] = [*needed]
         for step in self.reductions(sweep):
             stack += reads(step.expr)
         while stack:
             name = stack.pop()
             value = self.chain.values[name]
             if self.element(name) and isinstance(value, Map):
-                found.add(name)
+                needed.add(name)
                 stack += reads(value.expr)
-        return frozenset(found)
+        return frozenset(needed)
 
     @cached_property
     def shared(self) -> tuple[str, ...]:
         """Costly element values that more than one sweep needs."""
-        found = []
+        costly = []
         for step in self.chain.steps:
             if isinstance(step, Map) and self.element(step.name) and cost(step.expr) >= 8:
                 sweeps = [s for s in range(self.count) if step.name in self.needed(s)]
                 if len(sweeps) > 1 and step.name not in self.outputs:
-                    found.append(step.name)
-        return tuple(found)
+                    costly.append(step.name)
+        return tuple(costly)

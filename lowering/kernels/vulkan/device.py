@@ -66,7 +66,24 @@ class Device:
     @property
     def invocation(self) -> Machine:
         """One invocation, as the CPU's generator sees it: a machine with vectors of one element."""
-        return Machine(self.name, 1, 32, 32, 0, 0, 0, self.speed.flops, self.speed.bandwidth, masked=False, stack=STACK)
+        flops, bandwidth = self.speed.flops, self.speed.bandwidth
+        return Machine(
+            name=self.name,
+            cores=1,
+            vector_bits=32,
+            registers=32,
+            l1=0,
+            l2=0,
+            llc=0,
+            masked=False,
+            flops=flops,
+            bandwidth=bandwidth,
+            cache_bandwidth=bandwidth,
+            elements=flops,
+            flops_alone=flops,
+            bandwidth_alone=bandwidth,
+            stack=STACK,
+        )
 
 
 def device(attribute: str) -> Device:

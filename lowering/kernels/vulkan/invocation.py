@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import iree.compiler.ir as ir
 from iree.compiler.dialects import arith, gpu, memref, scf
 
-from covan_mlir.lowering.kernels.cpu.builder import Code, Size, Value
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 
 INVOCATIONS = 64
 """Of a workgroup: a multiple of every subgroup size, and fewer than any device has at least (128)."""
@@ -29,7 +29,7 @@ def _interface(name: str, dimension: int) -> Value:
     return ir.Operation.create(name, [ir.IndexType.get()], attributes={"dimension": axis}).result
 
 
-class Invocation(Code):
+class Invocation(KernelBuilder):
     """The function of one kernel, being written; ``workgroup`` is the number of the invocation."""
 
     stages = False

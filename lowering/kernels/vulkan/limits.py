@@ -67,9 +67,9 @@ def iterations_of_contractions(task: Contraction) -> int | None:
     """Most iterations of all loops that an invocation runs; None where sizes known at run time only decide."""
     roles, sizes = task.roles, task.fusion.chain.sizes
     laid = plan(task.fusion, roles, roles.rows)
-    length = sizes[roles.stream]
+    length = sizes[roles.reduction_axis]
     depths = [sizes[axis] for step in roles.inner for axis in step.over]
-    wide = sizes[roles.wide] if roles.wide else 0
+    wide = sizes[roles.feature_axis] if roles.feature_axis else 0
     if length is None or wide is None or None in depths:
         return None
     depth = sum(size or 0 for size in depths)

@@ -20,15 +20,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any
 
 import numpy as np
+from msgspec.structs import replace
 
-from covan_mlir import __version__
-from covan_mlir.artifacts import json_checks
-from covan_mlir.artifacts import schema as schema
+from covan_mlir.artifacts.schema import MANIFEST, SIGNATURE, Header, Manifest, Member, check_manifest
+from covan_mlir.typed_json import SchemaError, checked, decode, dumps, fail
+from covan_mlir.version import __version__
 
 FORMAT = 1
 ALIGNMENT = 64
 
-MANIFEST, SIGNATURE = "manifest.json", "signature.json"
 Array = np.ndarray[Any, Any]
 
 # Bounds on what a file may make us hold in memory. Ours are far below.
@@ -69,7 +69,7 @@ def members_of(variant: int) -> tuple[str, str]:
     return f"program{number}.vmfb", f"lineage{number}.json"
 
 
-class Refusal(Exception):
+class ArchiveError(Exception):
     """Why a file is not read or written, and what to do; the path is added where it is known."""
 
     def __init__(self, reason: str, advice: str) -> None:
@@ -78,19 +78,19 @@ class Refusal(Exception):
         self.advice = advice
 
 
-def _damaged(reason: str) -> Refusal:
-    return Refusal(f"damaged: {reason}", _COPY_AGAIN)
+def _damaged(reason: str) -> ArchiveError:
+    return ArchiveError(f"damaged: {reason}", _COPY_AGAIN)
 
 
-def _hostile(reason: str) -> Refusal:
-    return Refusal(f"refused: {reason}", _COMPILE_AGAIN)
+def _hostile(reason: str) -> ArchiveError:
+    return ArchiveError(f"refused: {reason}", _COMPILE_AGAIN)
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
 def write_archive(
-    file: IO[bytes], manifest: Mapping[str, Any], binaries: Mapping[str, Array], jsons: Mapping[str, bytes]
+    file: IO[bytes], manifest: Manifest, binaries: Mapping[str, Array], jsons: Mapping[str, bytes]
 ) -> None:
     """Write a whole archive at the start of ``file``.
 
@@ -100,20 +100,19 @@ def write_archive(
         jsons: members stored deflated.
 
     Raises:
-        Refusal: the manifest does not fit the members, or there is too much of something.
+        ArchiveError: the manifest does not fit the members, or there is too much of something.
     """
-    members = {name: {"size": array.nbytes, "sha256": "0" * 64} for name, array in binaries.items()}
-    for name, text in jsons.items():
-        members[name] = {"size": len(text), "sha256": hashlib.sha256(text).hexdigest()}
-    manifest = {**manifest, "members": members}
+    members = {name: Member(array.nbytes, "0" * 64) for name, array in binaries.items()}
+    members |= {name: Member(len(text), hashlib.sha256(text).hexdigest()) for name, text in jsons.items()}
+    manifest = replace(manifest, members=members)
     try:  # before gigabytes are written
-        schema.check_manifest(manifest)
-        json_checks.dumps(manifest, sort_keys=True)
-    except json_checks.SchemaError as error:
+        check_manifest(checked(manifest, MANIFEST))
+        dumps(manifest.to_json())
+    except SchemaError as error:
         advice = "Artifacts hold tensors, numbers and text; give each tensor the bytes of its shape."
-        raise Refusal(f"cannot be written: {error}", advice) from error
+        raise ArchiveError(f"cannot be written: {error}", advice) from error
     if len(members) > MEMBER_LIMIT:
-        raise Refusal(f"cannot hold {len(members)} members", "Raise CompileOptions(external_weight_bytes=...).")
+        raise ArchiveError(f"cannot hold {len(members)} members", "Raise CompileOptions(external_weight_bytes=...).")
 
     stored: list[tuple[int, int]] = []
     with zipfile.ZipFile(file, "w") as archive:
@@ -126,10 +125,11 @@ def write_archive(
                     digest.update(piece)
                     out.write(piece)
             stored.append((start, start + array.nbytes))
-            members[name]["sha256"] = digest.hexdigest()
-        for name, text in {**jsons, MANIFEST: json_checks.dumps(manifest, sort_keys=True)}.items():
+            members[name] = Member(array.nbytes, digest.hexdigest())
+        described = dumps(replace(manifest, members=members).to_json(), sort_keys=True)
+        for name, text in {**jsons, MANIFEST: described}.items():
             if len(text) > JSON_LIMIT:
-                raise Refusal(f"cannot hold a {name} of {len(text)} bytes", "Compile with provenance=False.")
+                raise ArchiveError(f"cannot hold a {name} of {len(text)} bytes", "Compile with provenance=False.")
             archive.writestr(_info(name, len(text)), text, zipfile.ZIP_DEFLATED, 6)
     seal = _seal(file, stored)
     file.seek(-_SEAL_BYTES, os.SEEK_END)
@@ -206,22 +206,22 @@ def _seal(file: IO[bytes], stored: Iterable[tuple[int, int]]) -> bytes:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read_archive(raw: io.FileIO) -> tuple[dict[str, Any], dict[str, Any], dict[str, Array]]:
+def read_archive(raw: io.FileIO) -> tuple[Manifest, dict[str, bytes], dict[str, Array]]:
     """Read and verify an archive.
 
     Returns:
-        the manifest; the values of the other JSON members; the stored members, as read-only ``uint8`` arrays over
+        the manifest; the texts of the other JSON members; the stored members, as read-only ``uint8`` arrays over
         the mapped file.
 
     Raises:
-        Refusal: the file is damaged, foreign, hostile or from a newer version.
-        SchemaError: a JSON member is not JSON, or the manifest is not as it must be.
+        ArchiveError: the file is damaged, foreign, hostile or from a newer version.
+        SchemaError: the manifest is not as it must be.
     """
     file = _Guarded(raw)
     if file.read(4) != _MAGIC:
         if os.fstat(raw.fileno()).st_size == 0:
-            raise Refusal("is empty", _COPY_AGAIN)
-        raise Refusal("is no covan artifact: it does not start as a zip file", _PASS_OURS)
+            raise ArchiveError("is empty", _COPY_AGAIN)
+        raise ArchiveError("is no covan artifact: it does not start as a zip file", _PASS_OURS)
     try:
         with zipfile.ZipFile(file) as archive:
             return _read(file, archive)
@@ -238,8 +238,8 @@ class _Guarded(io.BufferedReader):
         return super().read(size)
 
 
-def _read(file: _Guarded, archive: zipfile.ZipFile) -> tuple[dict[str, Any], dict[str, Any], dict[str, Array]]:
-    """From the outside in: manifest's format, names, sizes, seal, hashes."""
+def _read(file: _Guarded, archive: zipfile.ZipFile) -> tuple[Manifest, dict[str, bytes], dict[str, Array]]:
+    """From the outside in: manifest's form, names, sizes, seal, hashes."""
     manifest = _manifest(archive)
     members = _members(archive, manifest)
     stored = {name: _data_range(file, info) for name, info in members.items() if not name.endswith(".json")}
@@ -249,37 +249,40 @@ def _read(file: _Guarded, archive: zipfile.ZipFile) -> tuple[dict[str, Any], dic
     seal = _seal(file, ranges)
     if file.read(_SEAL_BYTES) != seal:
         raise _damaged("its headers or its directory were changed")
-    schema.check_manifest(manifest)
-    for name, extent in stored.items():
-        if _sha256(file, [extent]) != manifest["members"][name]["sha256"]:
+    check_manifest(manifest)
+    names = [SIGNATURE, *(members_of(index)[1] for index in range(len(manifest.variants)))]
+    jsons = {name: _text(archive, members[name]) for name in names}
+    digests = {name: _sha256(file, [extent]) for name, extent in stored.items()}
+    digests |= {name: hashlib.sha256(text).hexdigest() for name, text in jsons.items()}
+    for name, digest in digests.items():
+        if digest != manifest.members[name].sha256:
             raise _damaged(f"{name} does not have the SHA-256 that the manifest gives")
-    jsons = [SIGNATURE, *(members_of(index)[1] for index in range(len(manifest["variants"])))]
-    values = {name: _json(archive, members[name], manifest["members"][name]) for name in jsons}
     mapped = np.memmap(file, np.uint8, "r")
-    return manifest, values, {name: mapped[start:end] for name, (start, end) in stored.items()}
+    return manifest, jsons, {name: mapped[start:end] for name, (start, end) in stored.items()}
 
 
-def _manifest(archive: zipfile.ZipFile) -> dict[str, Any]:
-    """The manifest, of which nothing but the format is checked yet: a newer one may look different."""
+def _manifest(archive: zipfile.ZipFile) -> Manifest:
+    """The manifest. Its format comes first: a newer one may look different."""
     infos = [info for info in archive.infolist() if info.filename == MANIFEST]
     if not infos:
-        raise Refusal(f"is no covan artifact: a zip file without {MANIFEST}", _PASS_OURS)
-    manifest = _json(archive, infos[0])
-    if not isinstance(manifest, dict) or "covan" not in manifest or type(manifest.get("format")) is not int:
-        raise Refusal(f"is no covan artifact: its {MANIFEST} is another program's", _PASS_OURS)
-    if manifest["format"] > FORMAT:
-        writer = str(manifest["covan"])[:40]
-        reason = f"was written by covan {writer} in format {manifest['format']}"
-        raise Refusal(
-            f"{reason}; covan {__version__} reads format {FORMAT}",
+        raise ArchiveError(f"is no covan artifact: a zip file without {MANIFEST}", _PASS_OURS)
+    text = _text(archive, infos[0])
+    try:
+        header = decode(text, Header, MANIFEST)
+    except SchemaError as error:
+        raise ArchiveError(f"is no covan artifact: {error}", _PASS_OURS) from error
+    if header.format > FORMAT:
+        writer = header.covan[:40]
+        raise ArchiveError(
+            f"was written by covan {writer} in format {header.format}; covan {__version__} reads format {FORMAT}",
             f"Install covan {writer} or newer, or compile the model with this version.",
         )
-    if manifest["format"] < 1:
-        raise json_checks.SchemaError(f"{MANIFEST} has the format {manifest['format']}")
-    return manifest
+    if header.format < 1:
+        fail(f"there is no format {header.format}", MANIFEST, "$.format")
+    return decode(text, Manifest, MANIFEST)
 
 
-def _members(archive: zipfile.ZipFile, manifest: Mapping[str, Any]) -> dict[str, zipfile.ZipInfo]:
+def _members(archive: zipfile.ZipFile, manifest: Manifest) -> dict[str, zipfile.ZipInfo]:
     """The directory's entries by name: exactly those that the manifest lists, and nothing strange among them."""
     members: dict[str, zipfile.ZipInfo] = {}
     for info in archive.infolist():
@@ -293,24 +296,21 @@ def _members(archive: zipfile.ZipFile, manifest: Mapping[str, Any]) -> dict[str,
         if info.flag_bits or info.compress_type != method or not stat.S_ISREG(info.external_attr >> 16):
             raise _hostile(f"{name} is a link, encrypted, or compressed as no artifact's is")
         members[name] = info
-    listed = manifest.get("members")
-    if not isinstance(listed, dict) or not all(isinstance(row, dict) for row in listed.values()):
-        raise json_checks.SchemaError(f"{MANIFEST} lists no members")
+    listed = manifest.members
     for name in sorted(members.keys() - {*listed, MANIFEST}):
         raise _hostile(f"it holds {name}, which the manifest does not list")
-    variants = manifest.get("variants")
-    wanted = [members_of(index) for index in range(len(variants) if isinstance(variants, list) else 0)]
-    known = {SIGNATURE, *members_of(0), *itertools.chain.from_iterable(wanted)}
+    of_variants = (members_of(index) for index in range(len(manifest.variants)))
+    known = {SIGNATURE, *members_of(0), *itertools.chain.from_iterable(of_variants)}
     for name in sorted(known - listed.keys()):
         raise _hostile(f"the manifest does not list {name}")
     for name in sorted(n for n in listed if n.startswith(("program", "lineage")) and n not in known):
         raise _hostile(f"it holds {name}, which belongs to no target")
     for name in sorted(listed.keys() - members.keys()):
         raise _damaged(f"{name[:80]!r} is missing")
-    for name, row in listed.items():
+    for name, member in listed.items():
         size = members[name].file_size
-        if row.get("size") != size:
-            raise _hostile(f"{name} has {size} bytes, not the {row.get('size')!s:.40} of the manifest")
+        if member.size != size:
+            raise _hostile(f"{name} has {size} bytes, not the {member.size} of the manifest")
     return members
 
 
@@ -333,8 +333,8 @@ def _data_range(file: IO[bytes], info: zipfile.ZipInfo) -> tuple[int, int]:
     return start, end
 
 
-def _json(archive: zipfile.ZipFile, info: zipfile.ZipInfo, listed: Mapping[str, Any] | None = None) -> Any:
-    """Value of a member, decompressed to no more than its size in the directory, which has a bound itself."""
+def _text(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """A JSON member, decompressed to no more than its size in the directory, which has a bound itself."""
     if info.file_size > JSON_LIMIT:
         raise _hostile(f"{info.filename} claims {info.file_size} bytes; the bound is {JSON_LIMIT}")
     pieces, left = [], info.file_size
@@ -342,12 +342,6 @@ def _json(archive: zipfile.ZipFile, info: zipfile.ZipInfo, listed: Mapping[str, 
         while piece := member.read(_CHUNK):
             pieces.append(piece)
             left -= len(piece)
-    data = b"".join(pieces)
     if left:
         raise _damaged(f"{info.filename} does not have its {info.file_size} bytes")
-    if listed and hashlib.sha256(data).hexdigest() != listed["sha256"]:
-        raise _damaged(f"{info.filename} does not have the SHA-256 that the manifest gives")
-    try:
-        return json_checks.loads(data)
-    except json_checks.SchemaError as error:
-        raise json_checks.SchemaError(f"{info.filename} is {error}") from error
+    return b"".join(pieces)

@@ -8,28 +8,32 @@ JSON members must look like is `covan_mlir.artifacts.schema` and `covan_mlir.pro
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import secrets
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from covan_mlir import __version__
-from covan_mlir.artifacts import json_checks
-from covan_mlir.artifacts import schema as schema
-from covan_mlir.artifacts import signature as signature_module
-from covan_mlir.artifacts.archive import FORMAT, SIGNATURE, Refusal, members_of, read_archive, write_archive
+from covan_mlir.artifacts.archive import FORMAT, ArchiveError, members_of, read_archive, write_archive
+from covan_mlir.artifacts.attachment import digest
+from covan_mlir.artifacts.schema import (
+    SIGNATURE,
+    Manifest,
+    StoredBlob,
+    StoredSignature,
+    StoredVariant,
+    check_signature,
+)
 from covan_mlir.artifacts.signature import Leaf, Signature
 from covan_mlir.artifacts.variant import Variant
-from covan_mlir.attaching.attachment import Attached, digest
 from covan_mlir.errors import ArtifactError, TargetError
-from covan_mlir.lineage import Lineage
-from covan_mlir.provenance import lineage_json, lineage_schema
+from covan_mlir.provenance import lineage_json
+from covan_mlir.typed_json import SchemaError, checked, decode, dumps
+from covan_mlir.version import __version__
 
 __all__ = ["FORMAT", "Blob", "Contents", "check_writable", "read", "write"]
 
@@ -139,35 +143,34 @@ def read(path: str | os.PathLike[str]) -> Contents:
         mode = os.stat(name).st_mode
         if not stat.S_ISREG(mode):  # opening a pipe would wait for ever
             what = "a directory" if stat.S_ISDIR(mode) else "no regular file"
-            raise Refusal(f"cannot be read: it is {what}", "Give the path of a .covan file.")
+            raise ArchiveError(f"cannot be read: it is {what}", "Give the path of a .covan file.")
         with open(name, "rb", buffering=0) as raw:
             manifest, jsons, binaries = read_archive(raw)
         signature = _signature(jsons[SIGNATURE])
         variants = tuple(
             Variant(
-                row["target"],
+                stored.target,
                 binaries[members_of(index)[0]].data,
-                _lineage(jsons[members_of(index)[1]]),
-                row["info"],
-                row["requires"],
-                tuple(Attached.from_json(it) for it in row.get("attachments", ())),
+                lineage_json.read(jsons[members_of(index)[1]]),
+                stored.info,
+                stored.requires,
+                stored.attachments,
             )
-            for index, row in enumerate(manifest["variants"])
+            for index, stored in enumerate(manifest.variants)
         )
         for variant in variants:
             _check_attachments(variant, signature)
 
-    def blobs(folder: str) -> dict[str, Blob]:
-        rows = manifest[folder]
-        return {row["name"]: Blob(row["dtype"], tuple(row["shape"]), binaries[row["member"]]) for row in rows}
+    def blobs(stored: Iterable[StoredBlob]) -> dict[str, Blob]:
+        return {blob.name: Blob(blob.dtype, blob.shape, binaries[blob.member]) for blob in stored}
 
     return Contents(
         variants=variants,
         signature=signature,
-        device=manifest["device"],
-        versions=manifest["versions"],
-        weights=blobs("weights"),
-        states=blobs("states"),
+        device=manifest.device,
+        versions=manifest.versions,
+        weights=blobs(manifest.weights),
+        states=blobs(manifest.states),
     )
 
 
@@ -175,9 +178,9 @@ def read(path: str | os.PathLike[str]) -> Contents:
 def _artifact_errors(name: str, failed: str, advice: str) -> Iterator[None]:
     try:
         yield
-    except Refusal as error:
+    except ArchiveError as error:
         raise ArtifactError(f"{name}: {error.reason}\n{error.advice}") from error
-    except json_checks.SchemaError as error:
+    except SchemaError as error:
         raise ArtifactError(f"{name}: refused: {error}\nCompile the model again.") from error
     except FileNotFoundError as error:
         raise ArtifactError(f"{name}: no such file or folder\nCheck the path.") from error
@@ -188,7 +191,7 @@ def _artifact_errors(name: str, failed: str, advice: str) -> Iterator[None]:
 
 def _refuse_nul(name: str) -> None:
     if "\0" in name:  # a ValueError from the operating system's door, otherwise
-        raise Refusal("the path holds a NUL character", _OTHER_PATH)
+        raise ArchiveError("the path holds a NUL character", _OTHER_PATH)
 
 
 def _destination(name: str) -> str:
@@ -196,103 +199,80 @@ def _destination(name: str) -> str:
     _refuse_nul(name)
     destination = os.path.realpath(name)
     if os.path.isdir(destination) or not os.path.basename(name):
-        raise Refusal("cannot be written: it is a directory", "Give the path of a file, such as model.covan.")
+        raise ArchiveError("cannot be written: it is a directory", "Give the path of a file, such as model.covan.")
     if os.path.lexists(destination) and not os.path.isfile(destination):
-        raise Refusal("cannot be written: it is no regular file", _OTHER_PATH)
+        raise ArchiveError("cannot be written: it is no regular file", _OTHER_PATH)
     folder = os.path.dirname(destination)
     if not os.path.isdir(folder):
-        raise Refusal(f"cannot be written: there is no folder {folder}", "Create the folder first.")
+        raise ArchiveError(f"cannot be written: there is no folder {folder}", "Create the folder first.")
     return destination
 
 
-def _describe(contents: Contents) -> tuple[dict[str, Any], dict[str, bytes]]:
+def _describe(contents: Contents) -> tuple[Manifest, dict[str, bytes]]:
     """The manifest without its members, and the other JSON members; checked as a reader would."""
-    signature = contents.signature.to_json()
-    for leaf in _leaves(signature):
-        if isinstance(leaf.get("value"), float) and not math.isfinite(leaf["value"]):
-            leaf["value"] = {"float": str(leaf["value"])}  # JSON has no infinity, models take -inf
     try:
-        schema.check_signature(signature, signature_module.FORMAT)
-        jsons = {SIGNATURE: json_checks.dumps(signature)}
+        signature = checked(contents.signature.stored(), SIGNATURE)
+        check_signature(signature)
+        jsons = {SIGNATURE: dumps(signature.to_json())}
         for index, variant in enumerate(contents.variants):
-            lineage = variant.lineage.to_json()
-            lineage_schema.check_lineage(lineage, lineage_json.FORMAT)
-            jsons[members_of(index)[1]] = json_checks.dumps(lineage)
-    except json_checks.SchemaError as error:
+            jsons[members_of(index)[1]] = lineage_json.write(variant.lineage)
+    except (SchemaError, ValueError) as error:
         advice = "Artifacts hold tensors, numbers and text; take anything else out of the model's arguments."
-        raise Refusal(f"cannot be written: {error}", advice) from error
-    manifest = {
-        "format": FORMAT,
-        "covan": contents.versions.get("covan", __version__),
-        "device": contents.device,
-        "versions": dict(contents.versions),
-        "inputs": [_readable(leaf) for leaf in contents.signature.inputs],
-        "outputs": [_readable(leaf) for leaf in contents.signature.outputs],
-        "variants": [_variant_row(it) for it in contents.variants],
-        "weights": _rows("weights", contents.weights),
-        "states": _rows("states", contents.states),
-    }
+        raise ArchiveError(f"cannot be written: {error}", advice) from error
+    manifest = Manifest(
+        format=FORMAT,
+        covan=contents.versions.get("covan", __version__),
+        device=contents.device,
+        versions=contents.versions,
+        inputs=tuple(map(_readable, contents.signature.inputs)),
+        outputs=tuple(map(_readable, contents.signature.outputs)),
+        variants=tuple(StoredVariant(it.target, it.requires, it.info, it.attachments) for it in contents.variants),
+        weights=_blobs("weights", contents.weights),
+        states=_blobs("states", contents.states),
+        members={},
+    )
     return manifest, jsons
-
-
-def _variant_row(it: Variant) -> dict[str, Any]:
-    row: dict[str, Any] = {"target": it.target, "requires": dict(it.requires), "info": dict(it.info)}
-    if it.attachments:
-        row["attachments"] = [attached.to_json() for attached in it.attachments]
-    return row
 
 
 def _check_attachments(variant: Variant, signature: Signature) -> None:
     """Attached operators are what they were when they were compiled."""
     taps = [it.name for it in variant.attachments if it.mode == "tap"]
     if taps != [tap.name for tap in signature.taps]:
-        raise Refusal("refused: the attachments and the program's taps differ", "Compile the model again.")
+        raise ArchiveError("refused: the attachments and the program's taps differ", "Compile the model again.")
     for it in variant.attachments:
         try:
             same = digest(it, variant.lineage) == it.sha256
         except KeyError:
             same = False
         if not same:
-            raise Refusal(
+            raise ArchiveError(
                 f"refused: the attached operator {it.name!r} is not the one that was compiled: its SHA-256 differs",
                 "Compile the model again.",
             )
-
-
-def _leaves(signature: Mapping[str, Any]) -> list[dict[str, Any]]:
-    taps = [leaf for tap in signature.get("taps", ()) for leaf in tap["leaves"]]
-    return [*signature["inputs"], *signature["outputs"], *taps]
 
 
 def _readable(leaf: Leaf) -> str:
     return f"{leaf.name}: {leaf.type_string()}" if leaf.name else leaf.type_string()
 
 
-def _rows(folder: str, blobs: Mapping[str, Blob]) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "member": f"{folder}/{index}.bin", "dtype": blob.dtype, "shape": [int(n) for n in blob.shape]}
+def _blobs(folder: str, blobs: Mapping[str, Blob]) -> tuple[StoredBlob, ...]:
+    return tuple(
+        StoredBlob(name, f"{folder}/{index}.bin", blob.dtype, tuple(int(size) for size in blob.shape))
         for index, (name, blob) in enumerate(blobs.items())
-    ]
+    )
 
 
 def _array(data: Any) -> np.ndarray[Any, Any]:
     return np.frombuffer(data, np.uint8) if isinstance(data, bytes) else np.asarray(data)
 
 
-def _signature(row: dict[str, Any]) -> Signature:
-    schema.check_signature(row, signature_module.FORMAT)
-    for leaf in _leaves(row):
-        if isinstance(leaf.get("value"), dict):
-            leaf["value"] = float(leaf["value"]["float"])
+def _signature(data: bytes) -> Signature:
+    stored = decode(data, StoredSignature, SIGNATURE)
     try:
-        return Signature.from_json(row)
+        check_signature(stored)
+        return Signature.of(stored)
     except RecursionError as error:
-        raise json_checks.SchemaError("signature.json is nested too deeply") from error
-
-
-def _lineage(row: dict[str, Any]) -> Lineage:
-    lineage_schema.check_lineage(row, lineage_json.FORMAT)
-    return Lineage.from_json(row)
+        raise SchemaError(f"{SIGNATURE} is nested too deeply") from error
 
 
 def _sync_folder(folder: str) -> None:

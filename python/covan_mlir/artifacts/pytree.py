@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from covan_mlir.artifacts.schema import AnyTree, StoredTree
+
 log = logging.getLogger(__name__)
 
 
@@ -42,24 +44,20 @@ class Tree:
     def leaf_count(self) -> int:
         return 1 if self.kind == "leaf" else sum(child.leaf_count for child in self.children)
 
-    def to_json(self) -> Any:
+    def stored(self) -> AnyTree:
+        """As the artifact holds it."""
         if self.kind == "leaf":
             return "*"
-        row: dict[str, Any] = {"kind": self.kind, "children": [child.to_json() for child in self.children]}
-        if self.keys:
-            row["keys"] = list(self.keys)
-        if self.name:
-            row["name"] = self.name
-        if self.context:
-            row["context"] = self.context
-        return row
+        return StoredTree(
+            self.kind, tuple(child.stored() for child in self.children), self.keys, self.name, self.context
+        )
 
     @staticmethod
-    def from_json(row: Any) -> Tree:
-        if row == "*":
+    def of(stored: AnyTree) -> Tree:
+        """The inverse of `stored`."""
+        if not isinstance(stored, StoredTree):
             return LEAF
-        children = tuple(Tree.from_json(child) for child in row["children"])
-        return Tree(row["kind"], children, tuple(row.get("keys", ())), row.get("name", ""), row.get("context", ""))
+        return Tree(stored.kind, tuple(map(Tree.of, stored.children)), stored.keys, stored.name, stored.context)
 
     def __str__(self) -> str:
         inner = [str(child) for child in self.children]
@@ -192,11 +190,11 @@ def _qualified(kind: type) -> str:
 
 def _namedtuple_builder(tree: Tree, children: list[Build]) -> Build:
     module, _, path = tree.name.partition(":")
-    found: Any = sys.modules.get(module)  # never imported here: an artifact must not make the loader run code
+    named: Any = sys.modules.get(module)  # never imported here: an artifact must not make the loader run code
     for part in path.split("."):
-        found = getattr(found, part, None)
-    known = isinstance(found, type) and getattr(found, "_fields", None) == tree.keys
-    make = found if known else collections.namedtuple(path.rsplit(".", 1)[-1], tree.keys)
+        named = getattr(named, part, None)
+    known = isinstance(named, type) and getattr(named, "_fields", None) == tree.keys
+    make = named if known else collections.namedtuple(path.rsplit(".", 1)[-1], tree.keys)
     return lambda it: make(*[build(it) for build in children])
 
 

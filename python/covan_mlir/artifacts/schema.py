@@ -1,17 +1,23 @@
-"""What the manifest and the signature of an artifact must look like (docs/artifact.md).
+"""The manifest and the signature of an artifact as they are stored (docs/artifact.md).
 
 The writer checks its own output in the same way, so that no file is written that cannot be read.
 """
 
 from __future__ import annotations
 
+import json
 import keyword
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from covan_mlir.artifacts import json_checks as want
+import msgspec
+
+from covan_mlir.artifacts.attachment import Attached
+from covan_mlir.typed_json import Constant, JsonObject, Natural, Scalar, Sha256, fail, repeated, short
+
+MANIFEST, SIGNATURE = "manifest.json", "signature.json"
 
 DEVICES = ("auto", "local-task", "local-sync", "openmp")
 """Who runs programs for CPUs; see `covan_mlir.CompileOptions`."""
@@ -39,207 +45,211 @@ ITEM_SIZES: Mapping[str, int] = {
     "complex64": 8,
     "complex128": 16,
 }
-
-_TREE_KINDS = frozenset({"tuple", "list", "dict", "OrderedDict", "defaultdict", "deque", "namedtuple", "custom"})
-_KEYED = frozenset({"dict", "OrderedDict", "defaultdict", "namedtuple"})
-_SCALARS = (str, int, float, bool, type(None))
-
-
-def _digest(value: Any, where: str) -> None:
-    if type(value) is not str or len(value) != 64 or not set(value) <= set("0123456789abcdef"):
-        want.fail(where, f"is {want.short(value)}, not a SHA-256 in lower-case hex")
+if TYPE_CHECKING:
+    Device = str
+    Dtype = str
+else:
+    Device = Literal[DEVICES]
+    Dtype = Literal[tuple(ITEM_SIZES)]
 
 
-_BLOB = want.mapping(
-    {"name": want.text, "member": want.text, "dtype": want.one_of(*ITEM_SIZES), "shape": want.items(want.natural)},
-)
-_AMOUNT = want.exactly(int, float)
-_WAY = want.one_of("at hand", "in place", "split", "recompute")
-_TEXTS = want.items(want.text)
-_COST = want.mapping(
-    {
-        "chosen": _WAY,
-        "places": want.items(want.mapping({"way": _WAY, "bytes": _AMOUNT, "flops": _AMOUNT, "seconds": _AMOUNT})),
-        "before": _TEXTS,
-        "after": _TEXTS,
-        "bytes": _AMOUNT,
-        "flops": _AMOUNT,
-        "seconds": _AMOUNT,
-    }
-)
-_ATTACHED = want.mapping(
-    {
-        "name": want.text,
-        "target": want.text,
-        "mode": want.one_of("tap", "replace"),
-        "actions": _TEXTS,
-        "again": _TEXTS,
-        "types": _TEXTS,
-        "sites": want.items(want.natural),
-        "fate": want.one_of("dispatched", "view", "merged"),
-        "source": want.text,
-        "constants": want.map_of(_digest),
-        "sha256": _digest,
-        "cost": _COST,
-    }
-)
-_VARIANT = want.mapping(
-    {"target": want.text, "requires": want.map_of(want.anything), "info": want.map_of(want.anything)},
-    {"attachments": want.items(_ATTACHED)},
-)
-_MANIFEST = want.mapping(
-    {
-        "format": want.integer,
-        "covan": want.text,
-        "device": want.one_of(*DEVICES),
-        "versions": want.map_of(want.text),
-        "inputs": want.items(want.text),
-        "outputs": want.items(want.text),
-        "variants": want.items(_VARIANT),
-        "members": want.map_of(want.mapping({"size": want.natural, "sha256": _digest})),
-        "weights": want.items(_BLOB),
-        "states": want.items(_BLOB),
-    }
-)
+# --- the manifest ----------------------------------------------------------------------------------------------------
 
 
-def check_manifest(manifest: Any) -> None:
-    """Raises `SchemaError` unless it is a manifest whose blobs have the sizes that their dtypes and shapes give."""
-    _MANIFEST(manifest, "manifest.json")
-    if not manifest["variants"]:
-        want.fail("manifest.json.variants", "names no program")
-    members = manifest["members"]
-    for folder in ("weights", "states"):
-        rows = manifest[folder]
-        expected = [f"{folder}/{index}.bin" for index in range(len(rows))]
-        if [row["member"] for row in rows] != expected:
-            want.fail(f"manifest.json.{folder}", f"does not name the members {folder}/0.bin, … in order")
-        if len({row["name"] for row in rows}) != len(rows):
-            want.fail(f"manifest.json.{folder}", "gives two of them the same name")
-        for row in rows:
-            size = math.prod(row["shape"]) * ITEM_SIZES[row["dtype"]]
-            if members.get(row["member"], {}).get("size") != size:
-                want.fail(
-                    f"manifest.json.{folder}", f"{row['name']!r} does not have the {size} bytes of its shape and dtype"
-                )
+class Header(JsonObject, frozen=True, forbid_unknown_fields=False):
+    """What the manifests of all formats have in common."""
+
+    covan: str
+    format: int
 
 
-def _tree(value: Any, where: str) -> None:
-    stack = [value]  # no recursion: the depth is the file's
-    while stack:
-        node = stack.pop()
-        if node == "*":
-            continue
-        _TREE(node, where)
-        if node["kind"] not in _TREE_KINDS:
-            want.fail(where, f"has the unknown container {want.short(node['kind'])}")
-        keys = list(node.get("keys", ()))
-        count = len(node["children"]) if node["kind"] in _KEYED else node["kind"] == "deque"
-        if len(keys) != count or len(set(keys)) != len(keys):
-            want.fail(where, f"has a {node['kind']} of {len(node['children'])} with the keys {want.short(keys)}")
-        if node["kind"] == "namedtuple":
-            path = re.split(r"[.:]", node.get("name", ""))
-            if not all(_is_name(name) for name in [path[-1], *keys]) or any(key.startswith("_") for key in keys):
-                want.fail(where, f"has a namedtuple {want.short(node.get('name'))} with the fields {want.short(keys)}")
-        elif node["kind"] == "deque" and keys[0] is not None:
-            want.natural(keys[0], f"{where}: the length of a deque")
-        elif node["kind"] == "custom":
-            want.loads(node.get("context", "").encode())
-        stack.extend(node["children"])
+class Member(JsonObject, frozen=True):
+    """Bytes of a member, and their hash."""
+
+    size: Natural
+    sha256: Sha256
+
+
+class StoredBlob(JsonObject, frozen=True):
+    """A tensor: its bytes are a member."""
+
+    name: str
+    member: str
+    dtype: Dtype
+    shape: tuple[Natural, ...]
+
+
+class StoredVariant(JsonObject, frozen=True, omit_defaults=True):
+    """The program for a target; its members have their names from its place among the variants."""
+
+    target: str
+    requires: Mapping[str, Any]
+    info: Mapping[str, Any]
+    attachments: tuple[Attached, ...] = ()
+
+
+class Manifest(JsonObject, frozen=True):
+    """``manifest.json``."""
+
+    format: int
+    covan: str
+    device: Device
+    versions: Mapping[str, str]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    variants: tuple[StoredVariant, ...]
+    weights: tuple[StoredBlob, ...]
+    states: tuple[StoredBlob, ...]
+    members: Mapping[str, Member]
+
+
+def check_manifest(manifest: Manifest) -> None:
+    """Raises `SchemaError` unless there is a program, and blobs have the sizes that their dtypes and shapes give."""
+    if not manifest.variants:
+        fail("names no program", MANIFEST, "$.variants")
+    for folder, blobs in (("weights", manifest.weights), ("states", manifest.states)):
+        for index, blob in enumerate(blobs):
+            path = f"$.{folder}[{index}]"
+            if blob.member != f"{folder}/{index}.bin":
+                fail(f"is {short(blob.member)}, not '{folder}/{index}.bin'", MANIFEST, f"{path}.member")
+            size = math.prod(blob.shape) * ITEM_SIZES[blob.dtype]
+            member = manifest.members.get(blob.member)
+            if member is None or member.size != size:
+                fail(f"{blob.name!r} does not have the {size} bytes of its shape and dtype", MANIFEST, path)
+        if (name := repeated(blob.name for blob in blobs)) is not None:
+            fail(f"two of them are called {short(name)}", MANIFEST, f"$.{folder}")
+
+
+# --- the signature ---------------------------------------------------------------------------------------------------
+
+
+class StoredTree(JsonObject, frozen=True, omit_defaults=True):
+    """A container; see `covan_mlir.artifacts.pytree.Tree`."""
+
+    kind: Annotated[str, msgspec.Meta(pattern=r"\A(tuple|list|dict|OrderedDict|defaultdict|deque|namedtuple|custom)\Z")]
+    children: tuple[StoredTree | Literal["*"], ...]
+    keys: tuple[Scalar, ...] = ()
+    name: str = ""
+    context: str = ""
+
+    def __post_init__(self) -> None:
+        keyed = self.kind in ("dict", "OrderedDict", "defaultdict", "namedtuple")
+        count = len(self.children) if keyed else self.kind == "deque"
+        if len(self.keys) != count or len(set(self.keys)) != count:
+            raise ValueError(f"a {self.kind} of {len(self.children)} has the keys {short(list(self.keys))}")
+        if self.kind == "namedtuple":
+            names = [re.split(r"[.:]", self.name)[-1], *self.keys]
+            if not all(map(_is_name, names)) or any(str(key).startswith("_") for key in self.keys):
+                raise ValueError(f"a namedtuple {short(self.name)} has the fields {short(list(self.keys))}")
+        elif self.kind == "deque" and not (self.keys[0] is None or _is_natural(self.keys[0])):
+            raise ValueError(f"the length of a deque is {short(self.keys[0])}")
+        elif self.kind == "custom":
+            json.loads(self.context)
+
+    @property
+    def leaf_count(self) -> int:
+        """Leaves in all depths."""
+        return sum(_leaf_count(child) for child in self.children)
+
+
+AnyTree = StoredTree | Literal["*"]
+"""A container or a leaf."""
+
+
+def _leaf_count(tree: AnyTree) -> int:
+    return tree.leaf_count if isinstance(tree, StoredTree) else 1
 
 
 def _is_name(value: Any) -> bool:
     return type(value) is str and value.isidentifier() and not keyword.iskeyword(value)
 
 
-_TREE = want.mapping(
-    {"kind": want.text, "children": want.items(want.anything)},
-    {"keys": want.items(want.exactly(*_SCALARS)), "name": want.text, "context": want.text},
-)
-_TENSOR = want.mapping(
-    {
-        "kind": want.text,
-        "name": want.text,
-        "dtype": want.one_of(*ITEM_SIZES),
-        "shape": want.items(want.exactly(int, str)),
-    },
-    {"mutated": want.boolean},
-)
-_SCALAR = want.mapping(
-    {"kind": want.text, "name": want.text, "dtype": want.one_of("int", "float", "bool"), "symbol": want.text}
-)
-_NON_FINITE = want.mapping({"float": want.one_of("inf", "-inf", "nan")})
+def _is_natural(value: Any) -> bool:
+    return type(value) is int and value >= 0
 
 
-def _value(value: Any, where: str) -> None:
-    if isinstance(value, Mapping):
-        _NON_FINITE(value, where)
-    else:
-        want.exactly(*_SCALARS)(value, where)
+class StoredTensor(JsonObject, frozen=True, tag_field="kind", tag="tensor", omit_defaults=True):
+    """A tensor among inputs or outputs."""
+
+    name: str
+    dtype: Dtype
+    shape: tuple[Natural | str, ...]
+    mutated: bool = False
 
 
-_CONSTANT = want.mapping({"kind": want.text, "name": want.text, "value": _value})
-_LEAVES = {"tensor": _TENSOR, "scalar": _SCALAR, "constant": _CONSTANT}
+class StoredScalar(JsonObject, frozen=True, tag_field="kind", tag="scalar"):
+    """A Python number among them."""
+
+    name: str
+    dtype: Annotated[str, msgspec.Meta(pattern=r"\A(int|float|bool)\Z")]
+    symbol: str
 
 
-def _leaf(value: Any, where: str) -> None:
-    kind = value.get("kind") if isinstance(value, Mapping) else None
-    if kind not in tuple(_LEAVES):
-        want.fail(where, f"is {want.short(value)}, not a tensor, scalar or constant")
-    _LEAVES[kind](value, where)
+class StoredConstant(JsonObject, frozen=True, tag_field="kind", tag="constant"):
+    """A value that was fixed when the model was exported."""
+
+    name: str
+    value: Constant
 
 
-_SIGNATURE = want.mapping(
-    {
-        "format": want.integer,
-        "function": want.text,
-        "in_tree": _tree,
-        "out_tree": _tree,
-        "inputs": want.items(_leaf),
-        "outputs": want.items(_leaf),
-        "states": want.items(
-            want.mapping({"name": want.text, "dtype": want.one_of(*ITEM_SIZES), "shape": want.items(want.natural)})
-        ),
-        "results": want.items(want.row(want.one_of("state", "input", "output", "tap"), want.natural)),
-        "parameters": want.items(want.text),
-        "symbols": want.map_of(want.row(want.optional(want.integer), want.optional(want.integer))),
-    },
-    {"taps": want.items(want.mapping({"name": want.text, "tree": _tree, "leaves": want.items(_leaf)}))},
-)
+StoredLeaf = StoredTensor | StoredScalar | StoredConstant
+ResultKind = Literal["state", "input", "output", "tap"]
 
 
-def check_signature(row: Any, form: int) -> None:
-    """Raises `SchemaError` unless ``row`` is a signature of format ``form`` whose parts fit together."""
-    _SIGNATURE(row, "signature.json")
-    want.form(row, form, "signature.json")
-    for tree, leaves in (("in_tree", "inputs"), ("out_tree", "outputs")):
-        if _leaf_count(row[tree]) != len(row[leaves]):
-            want.fail(f"signature.json.{tree}", f"has {_leaf_count(row[tree])} leaves for {len(row[leaves])} {leaves}")
-    taps = row.get("taps", ())
-    tapped = [leaf for tap in taps for leaf in tap["leaves"]]
-    for tap in taps:
-        if _leaf_count(tap["tree"]) != len(tap["leaves"]):
-            want.fail("signature.json.taps", f"gives {tap['name']!r} other leaves than its structure has")
-    if len({tap["name"] for tap in taps}) != len(taps):
-        want.fail("signature.json.taps", "gives two of them the same name")
-    if sorted(index for kind, index in row["results"] if kind == "tap") != list(range(len(tapped))):
-        want.fail("signature.json.results", "does not name each leaf of the taps once")
-    sizes = {"state": len(row["states"]), "input": len(row["inputs"]), "output": len(row["outputs"])}
-    sizes["tap"] = len(tapped)
-    for kind, index in row["results"]:
+class MutatedBuffer(JsonObject, frozen=True):
+    """A buffer of the model that the program mutates: it is passed in after the user's inputs, and returned."""
+
+    name: str
+    dtype: Dtype
+    shape: tuple[Natural, ...]
+
+
+class StoredTap(JsonObject, frozen=True):
+    """What an attached operator gives."""
+
+    name: str
+    tree: AnyTree
+    leaves: tuple[StoredLeaf, ...]
+
+
+class StoredSignature(JsonObject, frozen=True, omit_defaults=True):
+    """``signature.json``."""
+
+    format: int
+    function: str
+    in_tree: AnyTree
+    out_tree: AnyTree
+    inputs: tuple[StoredLeaf, ...]
+    outputs: tuple[StoredLeaf, ...]
+    states: tuple[MutatedBuffer, ...]
+    results: tuple[tuple[ResultKind, Natural], ...]
+    parameters: tuple[str, ...]
+    symbols: Mapping[str, tuple[int | None, int | None]]
+    taps: tuple[StoredTap, ...] = ()
+
+
+SIGNATURE_FORMAT = 1
+
+
+def check_signature(signature: StoredSignature) -> None:
+    """Raises `SchemaError` unless it has the format of this version, and its parts fit together."""
+    if signature.format != SIGNATURE_FORMAT:
+        fail(f"is {signature.format}, not {SIGNATURE_FORMAT}", SIGNATURE, "$.format")
+    structures = [
+        ("$.in_tree", signature.in_tree, signature.inputs),
+        ("$.out_tree", signature.out_tree, signature.outputs),
+        *((f"$.taps[{index}].tree", tap.tree, tap.leaves) for index, tap in enumerate(signature.taps)),
+    ]
+    for path, tree, leaves in structures:
+        if (count := _leaf_count(tree)) != len(leaves):
+            fail(f"has {count} leaves, {len(leaves)} are described", SIGNATURE, path)
+    if (name := repeated(tap.name for tap in signature.taps)) is not None:
+        fail(f"two of them are called {short(name)}", SIGNATURE, "$.taps")
+    taps = sum(len(tap.leaves) for tap in signature.taps)
+    if sorted(index for kind, index in signature.results if kind == "tap") != list(range(taps)):
+        fail("does not name each leaf of the taps once", SIGNATURE, "$.results")
+    sizes = {"state": len(signature.states), "input": len(signature.inputs), "output": len(signature.outputs)}
+    sizes["tap"] = taps
+    for position, (kind, index) in enumerate(signature.results):
         if index >= sizes[kind]:
-            want.fail("signature.json.results", f"names {kind} {index} of {sizes[kind]}")
-    for leaf in (*row["inputs"], *row["outputs"], *tapped):
-        if any(type(size) is int and size < 0 for size in leaf.get("shape", ())):
-            want.fail("signature.json", f"{leaf['name']!r} has a negative size")
-
-
-def _leaf_count(tree: Any) -> int:
-    count, stack = 0, [tree]
-    while stack:
-        node = stack.pop()
-        if node == "*":
-            count += 1
-        else:
-            stack.extend(node["children"])
-    return count
+            fail(f"there is no {kind} {index}", SIGNATURE, f"$.results[{position}]")

@@ -8,11 +8,21 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from covan_mlir.artifacts.pytree import Tree
+from covan_mlir.artifacts.schema import (
+    SIGNATURE_FORMAT,
+    MutatedBuffer,
+    ResultKind,
+    StoredConstant,
+    StoredLeaf,
+    StoredScalar,
+    StoredSignature,
+    StoredTap,
+    StoredTensor,
+)
+from covan_mlir.typed_json import constant, scalar
 
 Dim = int | str
 """A static size, or an expression over symbols (``"s0"``, ``"2*s0 + 1"``)."""
-
-FORMAT = 1
 
 PARAMETER_SCOPE = "covan"
 """Scope of the named parameters through which a program reads weights from outside."""
@@ -47,30 +57,24 @@ class Leaf:
             return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
         return self.dtype if self.kind == "scalar" else f"constant {self.value!r}"
 
-    def to_json(self) -> dict[str, Any]:
-        row: dict[str, Any] = {"kind": self.kind, "name": self.name}
+    def stored(self) -> StoredLeaf:
+        """As the artifact holds it."""
         if self.kind == "tensor":
-            row |= {"dtype": self.dtype, "shape": list(self.shape)}
-            if self.mutated:
-                row["mutated"] = True
-        elif self.kind == "scalar":
-            row |= {"dtype": self.dtype, "symbol": self.symbol}
-        else:
-            row["value"] = self.value
-        return row
+            return StoredTensor(self.name, self.dtype, self.shape, self.mutated)
+        if self.kind == "scalar":
+            return StoredScalar(self.name, self.dtype, self.symbol)
+        return StoredConstant(self.name, constant(self.value))
 
     @staticmethod
-    def from_json(row: Mapping[str, Any]) -> Leaf:
-        return Leaf(**{**row, "shape": tuple(row.get("shape", ()))})
-
-
-@dataclass(frozen=True)
-class State:
-    """A buffer of the model that the program mutates: it is passed in after the user's inputs, and returned."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
+    def of(stored: StoredLeaf) -> Leaf:
+        """The inverse of `stored`."""
+        match stored:
+            case StoredTensor():
+                return Leaf("tensor", stored.dtype, stored.shape, name=stored.name, mutated=stored.mutated)
+            case StoredScalar():
+                return Leaf("scalar", stored.dtype, symbol=stored.symbol, name=stored.name)
+            case StoredConstant():
+                return Leaf("constant", value=scalar(stored.value), name=stored.name)
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,15 @@ class Tap:
     name: str
     tree: Tree
     leaves: tuple[Leaf, ...]
+
+    def stored(self) -> StoredTap:
+        """As the artifact holds it."""
+        return StoredTap(self.name, self.tree.stored(), tuple(leaf.stored() for leaf in self.leaves))
+
+    @staticmethod
+    def of(stored: StoredTap) -> Tap:
+        """The inverse of `stored`."""
+        return Tap(stored.name, Tree.of(stored.tree), tuple(map(Leaf.of, stored.leaves)))
 
 
 @dataclass(frozen=True)
@@ -100,8 +113,8 @@ class Signature:
     out_tree: Tree
     inputs: tuple[Leaf, ...]
     outputs: tuple[Leaf, ...]
-    states: tuple[State, ...] = ()
-    results: tuple[tuple[str, int], ...] = ()
+    states: tuple[MutatedBuffer, ...] = ()
+    results: tuple[tuple[ResultKind, int], ...] = ()
     parameters: tuple[str, ...] = ()
     symbols: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
     function: str = "main"
@@ -116,50 +129,44 @@ class Signature:
     def size_names(self) -> tuple[tuple[str, ...], ...]:
         """For each tensor and scalar among the inputs: its sizes as expressions over symbols, "" where they are
         numbers; of a scalar the symbol that it binds."""
-        found = []
+        names: list[tuple[str, ...]] = []
         for leaf in self.inputs:
             if leaf.kind == "tensor":
-                found.append(tuple(size if isinstance(size, str) else "" for size in leaf.shape))
+                names.append(tuple(size if isinstance(size, str) else "" for size in leaf.shape))
             elif leaf.kind == "scalar":
-                found.append((leaf.symbol,))
-        return tuple(found)
+                names.append((leaf.symbol,))
+        return tuple(names)
 
-    def to_json(self) -> dict[str, Any]:
-        row = {
-            "format": FORMAT,
-            "function": self.function,
-            "in_tree": self.in_tree.to_json(),
-            "out_tree": self.out_tree.to_json(),
-            "inputs": [leaf.to_json() for leaf in self.inputs],
-            "outputs": [leaf.to_json() for leaf in self.outputs],
-            "states": [{"name": s.name, "dtype": s.dtype, "shape": list(s.shape)} for s in self.states],
-            "results": [list(result) for result in self.results],
-            "parameters": list(self.parameters),
-            "symbols": {name: list(bounds) for name, bounds in self.symbols.items()},
-        }
-        if self.taps:
-            row["taps"] = [
-                {"name": tap.name, "tree": tap.tree.to_json(), "leaves": [leaf.to_json() for leaf in tap.leaves]}
-                for tap in self.taps
-            ]
-        return row
+    def stored(self) -> StoredSignature:
+        """As the artifact holds it."""
+        return StoredSignature(
+            format=SIGNATURE_FORMAT,
+            function=self.function,
+            in_tree=self.in_tree.stored(),
+            out_tree=self.out_tree.stored(),
+            inputs=tuple(leaf.stored() for leaf in self.inputs),
+            outputs=tuple(leaf.stored() for leaf in self.outputs),
+            states=self.states,
+            results=self.results,
+            parameters=self.parameters,
+            symbols=self.symbols,
+            taps=tuple(tap.stored() for tap in self.taps),
+        )
 
     @staticmethod
-    def from_json(row: Mapping[str, Any]) -> Signature:
+    def of(stored: StoredSignature) -> Signature:
+        """The inverse of `stored`."""
         return Signature(
-            in_tree=Tree.from_json(row["in_tree"]),
-            out_tree=Tree.from_json(row["out_tree"]),
-            inputs=tuple(Leaf.from_json(leaf) for leaf in row["inputs"]),
-            outputs=tuple(Leaf.from_json(leaf) for leaf in row["outputs"]),
-            states=tuple(State(s["name"], s["dtype"], tuple(s["shape"])) for s in row["states"]),
-            results=tuple((kind, index) for kind, index in row["results"]),
-            parameters=tuple(row["parameters"]),
-            symbols={name: (low, high) for name, (low, high) in row["symbols"].items()},
-            function=row["function"],
-            taps=tuple(
-                Tap(tap["name"], Tree.from_json(tap["tree"]), tuple(Leaf.from_json(leaf) for leaf in tap["leaves"]))
-                for tap in row.get("taps", ())
-            ),
+            in_tree=Tree.of(stored.in_tree),
+            out_tree=Tree.of(stored.out_tree),
+            inputs=tuple(map(Leaf.of, stored.inputs)),
+            outputs=tuple(map(Leaf.of, stored.outputs)),
+            states=stored.states,
+            results=stored.results,
+            parameters=stored.parameters,
+            symbols=stored.symbols,
+            function=stored.function,
+            taps=tuple(map(Tap.of, stored.taps)),
         )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from covan_mlir.attaching.attachment import Attached
-from covan_mlir.lineage import Lineage
+from covan_mlir.artifacts.attachment import Attached
+from covan_mlir.provenance.model import LineageData
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class Variant:
 
     target: str
     program: bytes | memoryview
-    lineage: Lineage
+    lineage: LineageData
     info: Mapping[str, Any]
     requires: Mapping[str, Any] = field(default_factory=dict)
     attachments: tuple[Attached, ...] = ()

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
+from covan_mlir.artifacts.attachment import TAG, Attach, Attached, Cost, Outcome, attachments, digest
 from covan_mlir.attaching import locate, place
-from covan_mlir.attaching.attachment import TAG, Attach, Attached, Cost, attachments, digest
 from covan_mlir.attaching.insert import Goal, Inserted, Insertion, insert
-from covan_mlir.attaching.place import Choice, Places
+from covan_mlir.attaching.place import AccessPlanner, ChosenAccess
+from covan_mlir.compilation.captured import EXPORT_LOCK, compile_captured, machine_of
+from covan_mlir.compilation.options import CompileOptions
+from covan_mlir.compilation.origin import Origin
 from covan_mlir.errors import InputError
 from covan_mlir.frontend.capture import Capture
-from covan_mlir.lineage import Action, Lineage
+from covan_mlir.lowering import targets
+from covan_mlir.machine.description import TYPICAL, Machine
+from covan_mlir.provenance.collector import uncollected
 from covan_mlir.provenance.explain import became
+from covan_mlir.provenance.model import Action, LineageData
+from covan_mlir.provenance.tags import TagRule
+from covan_mlir.runtime.compiled import CompiledProgram
 
 log = logging.getLogger(__name__)
 
@@ -25,12 +35,14 @@ class Plan:
     Attributes:
         source: the program without.
         captured: with.
+        machine: whose speeds the estimates are of.
     """
 
     source: Capture
     goals: tuple[Goal, ...]
     insertion: Insertion
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[ChosenAccess, ...] = ()
+    machine: Machine = TYPICAL
 
     @property
     def captured(self) -> Capture:
@@ -40,6 +52,44 @@ class Plan:
     def symbols(self) -> Mapping[str, int]:
         """Sizes of the example."""
         return place.sizes(self.source.program.graph)
+
+
+def compile_attached(
+    captured: Capture,
+    goals: Sequence[targets.Target],
+    options: CompileOptions,
+    *,
+    rules: Sequence[TagRule] = (),
+    tell: Callable[[str], None] = lambda step: None,
+) -> tuple[CompiledProgram, Origin]:
+    """Compile an exported program with ``options.attach`` in it; -> (the programs, what they can be compiled from
+    again).
+
+    Compiled without as well, for the lineage of that says where each operator gets its tensor from; and once more
+    with sites cut, where the compiler found out that what was computed again is what the model computes.
+
+    Raises:
+        InputError: see `plan`, `placed` and `records`.
+        CompileError: as `covan_mlir.compile_module`.
+    """
+    with EXPORT_LOCK, uncollected():
+        tell("attach")
+        attached = plan(captured, options.attach)
+    tell("compile without attachments")
+    plain = compile_captured(captured, goals, options, rules=rules, tell=tell).variants
+    with EXPORT_LOCK, uncollected():
+        attached = placed(attached, [variant.lineage for variant in plain], machine_of(goals[0]) or TYPICAL)
+    compiled = compile_captured(attached.captured, goals, options, rules=rules, tell=tell)
+    cut = undone(attached, [variant.lineage for variant in compiled.variants])
+    if cut is not None:
+        attached = cut
+        compiled = compile_captured(attached.captured, goals, options, rules=rules, tell=tell)
+    variants = []
+    for before, variant in zip(plain, compiled.variants, strict=True):
+        tag(attached, variant.lineage)
+        variants.append(replace(variant, attachments=records(attached, before.lineage, variant.lineage)))
+    origin = Origin(attached.captured, replace(options, attach={}))
+    return replace(compiled, variants=tuple(variants)), origin
 
 
 def plan(captured: Capture, attach: Attach) -> Plan:
@@ -53,11 +103,12 @@ def plan(captured: Capture, attach: Attach) -> Plan:
     return Plan(captured, goals, insert(captured, goals))
 
 
-def placed(it: Plan, lineages: Sequence[Lineage]) -> Plan:
+def placed(it: Plan, lineages: Sequence[LineageData], machine: Machine = TYPICAL) -> Plan:
     """Decide where each operator gets its tensor from.
 
     Args:
         lineages: of the program without attachments, for each target; the first decides.
+        machine: the first target's.
 
     Raises:
         InputError: a tensor is in no form in the compiled program: its fate.
@@ -65,14 +116,14 @@ def placed(it: Plan, lineages: Sequence[Lineage]) -> Plan:
     for goal in it.goals:
         for lineage in lineages:
             _exists(goal, lineage)
-    places = Places(it.source.program, lineages[0], it.symbols)
-    choices = places.choose([(goal.node, goal.attachment.mode == "tap") for goal in it.goals])
+    planner = AccessPlanner(it.source.program, lineages[0], it.symbols, machine)
+    choices = planner.choose([(goal.node, goal.attachment.mode == "tap") for goal in it.goals])
     goals = tuple(replace(goal, again=choice.again) for goal, choice in zip(it.goals, choices, strict=True))
     insertion = insert(it.source, goals) if any(goal.again for goal in goals) else it.insertion
-    return Plan(it.source, goals, insertion, choices)
+    return Plan(it.source, goals, insertion, choices, machine)
 
 
-def undone(it: Plan, lineages: Sequence[Lineage]) -> Plan | None:
+def undone(it: Plan, lineages: Sequence[LineageData]) -> Plan | None:
     """The plan with sites cut wherever something was to be computed again, if the compiler found out that it is the
     same as what the model computes; None if it did not.
 
@@ -90,9 +141,9 @@ def undone(it: Plan, lineages: Sequence[Lineage]) -> Plan | None:
     log.info("%s was merged with what the model computes: the sites are cut instead", lost[0].name)
     goals = tuple(replace(goal, again=frozenset()) for goal in it.goals)
     choices = tuple(
-        Choice("split" if choice.way == "recompute" else choice.way, choice.places) for choice in it.choices
+        ChosenAccess("split" if choice.way == "recompute" else choice.way, choice.places) for choice in it.choices
     )
-    return Plan(it.source, goals, insert(it.source, goals), choices)
+    return Plan(it.source, goals, insert(it.source, goals), choices, it.machine)
 
 
 def restored(captured: Capture, attach: Attach, them: Sequence[Attached]) -> Capture:
@@ -105,23 +156,23 @@ def restored(captured: Capture, attach: Attach, them: Sequence[Attached]) -> Cap
     Raises:
         InputError: ``attach`` is not what the program was compiled with.
     """
-    made = plan(captured, attach)
-    if [it.attachment.name for it in made.goals] != [it.name for it in them]:
+    planned = plan(captured, attach)
+    if [it.attachment.name for it in planned.goals] != [it.name for it in them]:
         raise InputError(
             f"attach: the program was compiled with {', '.join(it.name for it in them)}, not with "
-            f"{', '.join(it.attachment.name for it in made.goals) or 'nothing'}: give the same functions"
+            f"{', '.join(it.attachment.name for it in planned.goals) or 'nothing'}: give the same functions"
         )
     insertion = insert(
-        captured, [replace(g, again=frozenset(it.again)) for g, it in zip(made.goals, them, strict=True)]
+        captured, [replace(g, again=frozenset(it.again)) for g, it in zip(planned.goals, them, strict=True)]
     )
-    for it, now, goal in zip(them, insertion.inserted, made.goals, strict=True):
+    for it, now, goal in zip(them, insertion.inserted, planned.goals, strict=True):
         same = (now.nodes, now.source, dict(now.constants), goal.node, goal.attachment.mode)
         if same != (it.actions, it.source, dict(it.constants), it.target, it.mode):
             raise InputError(f"attach: {it.name!r} is not the function that the program was compiled with")
     return insertion.captured
 
 
-def _exists(goal: Goal, lineage: Lineage) -> None:
+def _exists(goal: Goal, lineage: LineageData) -> None:
     action = next(action for action in lineage.actions if action.name == goal.node)
     fate = lineage.fates[action.id]
     if fate.kind in ("dispatched", "view"):
@@ -142,23 +193,23 @@ def _shown(key: str | int, action: Action) -> str:
     return what if key == action.name else f"{key!r}, which is {what},"
 
 
-def tag(it: Plan, lineage: Lineage) -> None:
+def tag(it: Plan, lineage: LineageData) -> None:
     """Tag the actions of attached operators."""
     for inserted in it.insertion.inserted:
         for name in inserted.nodes:
             lineage.tag(name, TAG)
 
 
-def records(it: Plan, without: Lineage, lineage: Lineage) -> tuple[Attached, ...]:
+def records(it: Plan, without: LineageData, lineage: LineageData) -> tuple[Attached, ...]:
     """What became of the attached operators in a compiled program.
 
     Raises:
         InputError: one does not depend on its tensor at run time, or the results do not need it.
     """
     symbols = it.symbols
-    before, after = place.totals(without, symbols), place.totals(lineage, symbols)
+    before, after = (place.totals(each, symbols, it.machine) for each in (without, lineage))
     moved, flops, time = (b - a for a, b in zip(before, after, strict=True))
-    found = []
+    attached = []
     for goal, inserted, choice in zip(it.goals, it.insertion.inserted, it.choices, strict=True):
         actions = [next(a for a in lineage.actions if a.name == name) for name in inserted.nodes]
         old = without.where(goal.node)
@@ -174,7 +225,7 @@ def records(it: Plan, without: Lineage, lineage: Lineage) -> tuple[Attached, ...
             time,
         )
         own = {action.id for action in actions}
-        made = Attached(
+        record = Attached(
             name=goal.attachment.name,
             target=goal.node,
             mode=goal.attachment.mode,
@@ -188,11 +239,11 @@ def records(it: Plan, without: Lineage, lineage: Lineage) -> tuple[Attached, ...
             sha256="",
             cost=cost,
         )
-        found.append(replace(made, sha256=digest(made, lineage)))
-    return tuple(found)
+        attached.append(structs.replace(record, sha256=digest(record, lineage)))
+    return tuple(attached)
 
 
-def _fate(goal: Goal, inserted: Inserted, lineage: Lineage) -> str:
+def _fate(goal: Goal, inserted: Inserted, lineage: LineageData) -> Outcome:
     """What became of the operator as a whole: all of it that the tensor's values reach has to be there."""
     name = goal.attachment.name
     kinds: set[str] = set()

@@ -16,14 +16,13 @@ from torch.export.graph_signature import InputKind, InputSpec, OutputKind, Outpu
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
+from covan_mlir.artifacts.attachment import FOLDER, Attachment, MlirFunction, plain_name
 from covan_mlir.attaching import mlir
-from covan_mlir.attaching.attachment import FOLDER, Attachment, MlirFunction, plain_name
-from covan_mlir.comparing.taps import mutates, observable
 from covan_mlir.errors import ExportError, InputError
 from covan_mlir.frontend.actions import type_strings, writes
 from covan_mlir.frontend.capture import Capture, capture
 from covan_mlir.frontend.groups import ATTACHED
-from covan_mlir.frontend.rebuild import copied, program_of, varying
+from covan_mlir.frontend.rebuild import copied, mutates, observable, program_of, varying
 
 _STATEFUL = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
@@ -100,30 +99,30 @@ class _Inserter:
         self._varying = varying(captured.program)
         self._inputs: list[InputSpec] = list(captured.program.graph_signature.input_specs)
         self._constants: dict[str, torch.Tensor] = {}
-        self._made: set[Node] = set()
+        self._attached: set[Node] = set()
         self._copies: dict[Node, Node] = {}
         self._barriers: dict[Node, Node] = {}
 
     def run(self) -> Insertion:
         order = {name: index for index, name in enumerate(self._nodes)}
-        made: dict[int, tuple[Inserted, Any, list[Node]]] = {}
+        inserted: dict[int, tuple[Inserted, Any, list[Node]]] = {}
         # In the graph's order, so that what is computed again for one is there for the next.
         for index in sorted(range(len(self._goals)), key=lambda i: order[self._goals[i].node]):
-            made[index] = self._one(self._goals[index])
+            inserted[index] = self._one(self._goals[index])
         taps: dict[str, tuple[Any, list[Node]]] = {}
         for index, goal in enumerate(self._goals):
-            _, spec, results = made[index]
+            _, spec, results = inserted[index]
             if goal.attachment.mode == "tap":
                 taps[goal.attachment.name] = (spec, results)
             else:
                 node = self._nodes[goal.node]
-                node.replace_all_uses_with(results[0], delete_user_cb=lambda user: user not in self._made)
-        return Insertion(self._rebuilt(taps), tuple(made[index][0] for index in range(len(self._goals))))
+                node.replace_all_uses_with(results[0], delete_user_cb=lambda user: user not in self._attached)
+        return Insertion(self._rebuilt(taps), tuple(inserted[index][0] for index in range(len(self._goals))))
 
     def _one(self, goal: Goal) -> tuple[Inserted, Any, list[Node]]:
         """-> (what was inserted, structure of the results, their nodes)."""
         it, node = goal.attachment, self._nodes[goal.node]
-        at = _Cursor(self._graph, node, it.name, self._made)
+        at = _Cursor(self._graph, node, it.name, self._attached)
         tensor = self._tensor(goal, node, at)
         held: dict[str, str] = {}
         results: list[Any]
@@ -142,7 +141,7 @@ class _Inserter:
             self._check_replacement(goal, node, results)
         types = tuple(text for result in results for text in type_strings(result.meta["val"]))
         copies = frozenset(new.name for old, new in self._copies.items() if old.name in goal.again)
-        nodes = tuple(n.name for n in at.made)
+        nodes = tuple(n.name for n in at.nodes)
         return Inserted(nodes, copies, tuple(n.name for n in results), types, source, held), spec, results
 
     def _tensor(self, goal: Goal, node: Node, at: _Cursor) -> Node:
@@ -205,7 +204,7 @@ class _Inserter:
                 setattr(self._module, name, getattr(traced.graph_module, str(old.target)))
                 with self._graph.inserting_before(at.next):
                     new[old] = self._graph.get_attr(name)
-                self._made.add(new[old])
+                self._attached.add(new[old])
             elif old.op == "output":
                 results = [new[n] if isinstance(n, Node) else n for n in old.args[0]]
             else:
@@ -244,7 +243,7 @@ class _Inserter:
             if other is not goal and other.node == goal.node and other.attachment.mode == "replace":
                 raise InputError(f"attach: two attachments replace {goal.node}: compose them in one function")
         for user in node.users:
-            if user not in self._made and writes(user, node):
+            if user not in self._attached and writes(user, node):
                 raise InputError(f"attach: {user.name} writes to {goal.node}: attach to {user.name} instead")
 
     def _rebuilt(self, taps: Mapping[str, tuple[Any, list[Node]]]) -> Capture:
@@ -276,14 +275,14 @@ class _Inserter:
 class _Cursor:
     """Makes the nodes of one attachment, one after the other behind a tensor."""
 
-    def __init__(self, graph: torch.fx.Graph, node: Node, name: str, made: set[Node]) -> None:
+    def __init__(self, graph: torch.fx.Graph, node: Node, name: str, attached: set[Node]) -> None:
         self._graph = graph
         self._name = name
         self.next = node.next
-        while self.next in made:  # behind what is attached to the same tensor
+        while self.next in attached:  # behind what is attached to the same tensor
             self.next = self.next.next
-        self.made: list[Node] = []
-        self._all = made
+        self.nodes: list[Node] = []
+        self._attached = attached
 
     def call(
         self, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, like: Node | None = None
@@ -301,8 +300,8 @@ class _Cursor:
         node.meta[ATTACHED] = self._name
         if like is not None and "stack_trace" in like.meta:
             node.meta["stack_trace"] = like.meta["stack_trace"]
-        self.made.append(node)
-        self._all.add(node)
+        self.nodes.append(node)
+        self._attached.add(node)
         return node
 
 

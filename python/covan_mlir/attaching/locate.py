@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch.fx import Node
 
-from covan_mlir.comparing.taps import observable
 from covan_mlir.errors import InputError
 from covan_mlir.frontend.actions import calls, source_actions
 from covan_mlir.frontend.groups import groups
-from covan_mlir.lineage import Action, Lineage
+from covan_mlir.frontend.rebuild import observable
+from covan_mlir.provenance.model import Action, LineageData
 
 _LISTED = 6
 
@@ -27,17 +27,17 @@ def named(graph: torch.fx.Graph, key: str | int) -> Node:
         InputError: nothing is called so (suggests what is), no tensor or several come out, or it is no tensor that
             programs return.
     """
-    source = Lineage(source_actions(graph).values(), groups=groups(graph)[0])
+    source = LineageData(source_actions(graph).values(), groups=groups(graph)[0])
     try:
-        found = source.find(key)
+        actions = source.find(key)
     except KeyError as error:
         raise InputError(f"attach: {error.args[0]}") from None
     nodes = list(calls(graph))
-    if len(found) == 1:
-        node = nodes[found[0].id]
-        _check(key, found[0], node)
+    if len(actions) == 1:
+        node = nodes[actions[0].id]
+        _check(key, actions[0], node)
         return node
-    inside = {nodes[action.id] for action in found}
+    inside = {nodes[action.id] for action in actions}
     leaving = [
         node
         for node in nodes
@@ -48,7 +48,9 @@ def named(graph: torch.fx.Graph, key: str | int) -> Node:
     if leaving:
         several = _listed(source, leaving)
         raise InputError(f"attach: {key!r} gives {len(leaving)} tensors: attach to one of them by name: {several}")
-    raise InputError(f"attach: {key!r} stands for {len(found)} actions, none of which gives a tensor that others read")
+    raise InputError(
+        f"attach: {key!r} stands for {len(actions)} actions, none of which gives a tensor that others read"
+    )
 
 
 def _leaves(node: Node, user: Node, inside: set[Node], key: str) -> bool:
@@ -73,7 +75,7 @@ def _check(key: str | int, action: Action, node: Node) -> None:
         raise InputError(f"attach: {key!r}: {where} gives no dense real tensor: {', '.join(action.types) or 'nothing'}")
 
 
-def _listed(source: Lineage, nodes: Sequence[Node]) -> str:
+def _listed(source: LineageData, nodes: Sequence[Node]) -> str:
     by_name = {action.name: action for action in source.actions}
     return ", ".join(_shown(by_name[node.name] for node in nodes[:_LISTED])) + (", …" if len(nodes) > _LISTED else "")
 

@@ -10,14 +10,19 @@ from typing import Any
 import torch
 from torch_mlir import ir
 
-from covan_mlir.attaching.attachment import MlirFunction, plain_name
+from covan_mlir.artifacts.attachment import MlirFunction, plain_name
+from covan_mlir.compilation.captured import EXPORT_LOCK, compile_captured
+from covan_mlir.compilation.mlir_functions import stands_for
+from covan_mlir.compilation.options import CompileOptions
 from covan_mlir.errors import InputError
 from covan_mlir.frontend.actions import type_strings
+from covan_mlir.frontend.capture import capture
+from covan_mlir.lowering import targets
 from covan_mlir.lowering.inlined import BARRIER, NAMESPACE, main_function
+from covan_mlir.provenance.collector import uncollected
+from covan_mlir.runtime.compiled import CompiledModel
 
 _library: Any = getattr(torch.library, "Library")(NAMESPACE, "DEF")  # noqa: B009  # it has no types
-_made: dict[str, MlirFunction] = {}
-"""What the operators that were made stand for, by name; one per function, for the life of the process."""
 _DTYPES: Mapping[str, torch.dtype] = {
     "f64": torch.float64,
     "f32": torch.float32,
@@ -31,18 +36,6 @@ _DTYPES: Mapping[str, torch.dtype] = {
 }
 
 
-def functions(graph: torch.fx.Graph) -> tuple[tuple[str, str, str], ...]:
-    """The functions in MLIR that a graph calls: names of their operators, texts, and names in these."""
-    names = (str(node.target).removesuffix(".default") for node in graph.nodes if node.op == "call_function")
-    found = {name: _made[name] for name in names if name in _made}
-    return tuple((name, it.text, it.name) for name, it in found.items())
-
-
-def has_own(graph: torch.fx.Graph) -> bool:
-    """Whether a graph calls operators that only covan knows."""
-    return any(str(node.target).startswith(f"{NAMESPACE}.") for node in graph.nodes if node.op == "call_function")
-
-
 @lru_cache(1)
 def barrier() -> Any:
     """``covan.barrier``: gives back its tensor; what is computed from it is not merged with what is computed from the
@@ -52,7 +45,7 @@ def barrier() -> Any:
     return torch.ops.covan.barrier.default
 
 
-def operator(it: MlirFunction, value: torch.Tensor, attachment: str) -> Any:
+def operator(function: MlirFunction, value: torch.Tensor, attachment: str) -> Any:
     """The operator of a function on a tensor.
 
     Raises:
@@ -62,15 +55,15 @@ def operator(it: MlirFunction, value: torch.Tensor, attachment: str) -> Any:
     context.emit_error_diagnostics = True
     with context:
         try:
-            module = ir.Module.parse(it.text)
+            module = ir.Module.parse(function.text)
         except ir.MLIRError as error:
             said = error.error_diagnostics[0].message if error.error_diagnostics else str(error)
             raise InputError(f"attach: the text of {attachment!r} is no valid MLIR: {said}") from None
         try:
-            function = main_function(module, it.name)
+            body = main_function(module, function.name)
         except ValueError as error:
             raise InputError(f"attach: {attachment!r}: {error}") from None
-        kind = function.type
+        kind = body.type
         results = [_type(result, attachment) for result in kind.results]
         if len(kind.inputs) != 1 or not _fits(kind.inputs[0], value):
             takes = ", ".join(map(str, kind.inputs)) or "nothing"
@@ -80,11 +73,10 @@ def operator(it: MlirFunction, value: torch.Tensor, attachment: str) -> Any:
         for shape, _ in results:
             if any(size is None and axis >= value.dim() for axis, size in enumerate(shape)):
                 raise InputError(f"attach: the size of a result of {attachment!r} is open, and no argument has it")
-        name = function.name.value
-    name = f"{plain_name(name)}_{hashlib.sha256(repr(it).encode()).hexdigest()[:12]}"
+        name = body.name.value
+    name = f"{plain_name(name)}_{hashlib.sha256(repr(function).encode()).hexdigest()[:12]}"
     full = f"{NAMESPACE}.{name}"
-    if full not in _made:
-        _made[full] = it
+    if stands_for(full, function):
         _define(name, results)
     return getattr(getattr(torch.ops, NAMESPACE), name).default
 
@@ -114,28 +106,28 @@ def _define(name: str, results: list[tuple[list[int | None], torch.dtype]]) -> N
     _library.define(f"{name}(Tensor x) -> {gives}")
 
     def shaped(x: torch.Tensor) -> Any:
-        made = [
+        given = [
             x.new_empty([x.shape[axis] if size is None else size for axis, size in enumerate(shape)], dtype=dtype)
             for shape, dtype in results
         ]
-        return made[0] if len(made) == 1 else tuple(made)
+        return given[0] if len(given) == 1 else tuple(given)
 
     torch.library.register_fake(f"{NAMESPACE}::{name}", shaped, lib=_library)
-    _library.impl(name, _alone(name), "CPU")
+    _library.impl(name, _standalone(name), "CPU")
 
 
-def _alone(name: str) -> Callable[[torch.Tensor], Any]:
+def _standalone(name: str) -> Callable[[torch.Tensor], Any]:
     """The operator in eager PyTorch: the function compiled by itself, on the CPU."""
 
     @lru_cache(16)
-    def compiled(shape: tuple[int, ...], dtype: torch.dtype) -> Any:
-        from covan_mlir.compile import compile_module
-        from covan_mlir.options import CompileOptions
-
+    def compiled(shape: tuple[int, ...], dtype: torch.dtype) -> CompiledModel:
         def call(x: torch.Tensor) -> Any:
             return getattr(getattr(torch.ops, NAMESPACE), name)(x)
 
         options = CompileOptions(device="local-sync", fuse_reductions=False)
-        return compile_module(call, (torch.zeros(shape, dtype=dtype),), options=options, provenance=False)
+        goals = targets.parse_all("cpu")
+        with EXPORT_LOCK, uncollected():
+            captured = capture(call, (torch.zeros(shape, dtype=dtype),), None, None)
+        return CompiledModel(compile_captured(captured, goals, options, provenance=False))
 
     return lambda x: compiled(tuple(x.shape), x.dtype)(x.contiguous())

@@ -1,8 +1,8 @@
 """Where an attached operator gets its tensor from, by estimate: see docs/attaching.md.
 
-Estimates are of `covan_mlir.profiling.costs`, at rates of a recent processor by order of magnitude: a choice does not
-depend on how busy the machine is that compiles. What decides is their ratio, five FLOPs per byte. Of the probabilities
-of attention (12 heads, 64 features, 256 or 512 rows, two cores) storing them was faster in three cases of four.
+Estimates are of `covan_mlir.profiling.costs`, at the speeds of the machine that the program is compiled for. What
+decides is their ratio, some five FLOPs per byte on CPUs. Of the probabilities of attention (12 heads, 64 features, 256
+or 512 rows, two cores) storing them was faster in three cases of four.
 """
 
 from __future__ import annotations
@@ -15,38 +15,34 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from covan_mlir.attaching.attachment import Place, Way
-from covan_mlir.comparing.taps import mutates, observable
+from covan_mlir.artifacts.attachment import Access, Way
 from covan_mlir.frontend.actions import calls
-from covan_mlir.frontend.rebuild import varying
-from covan_mlir.lineage import Lineage, Part
+from covan_mlir.frontend.rebuild import mutates, observable, varying
+from covan_mlir.machine.description import COMPILER_SHARE, TYPICAL, Machine
 from covan_mlir.profiling.costs import Costs
 from covan_mlir.provenance import arguments
-
-FLOPS_PER_SECOND = 1e11
-BYTES_PER_SECOND = 2e10
-SECONDS_PER_SITE = 2e-6
+from covan_mlir.provenance.model import LineageData, Part
 
 
-def seconds(flops: float, moved: float) -> float:
-    """Of one site, without what it costs to start it."""
-    return max(flops / FLOPS_PER_SECOND, moved / BYTES_PER_SECOND)
+def seconds(flops: float, moved: float, machine: Machine) -> float:
+    """Of one site on all cores, with what it costs to start it."""
+    return machine.ceilings().seconds(flops / COMPILER_SHARE, moved) + machine.dispatch
 
 
 def sizes(graph: torch.fx.Graph) -> dict[str, int]:
     """The sizes that open dimensions had in the example."""
-    found: dict[str, int] = {}
+    sizes_of_example: dict[str, int] = {}
     for node in graph.nodes:
         value = node.meta.get("val")
         shape: Any = value.shape if isinstance(value, torch.Tensor) else ()
         for size in shape:
             if not isinstance(size, int) and size.node.expr.is_Symbol and size.node.hint is not None:
-                found[str(size.node.expr)] = int(size.node.hint)
-    return found
+                sizes_of_example[str(size.node.expr)] = int(size.node.hint)
+    return sizes_of_example
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenAccess:
     """The cheapest place, and all that were considered.
 
     Attributes:
@@ -54,26 +50,30 @@ class Choice:
     """
 
     way: Way
-    places: tuple[Place, ...]
+    places: tuple[Access, ...]
     again: frozenset[str] = frozenset()
 
 
-class Places:
-    """Places for tensors of one program.
+class AccessPlanner:
+    """The cheapest ways to have tensors of one program.
 
     Args:
         lineage: of the program without attachments.
+        machine: that it is compiled for.
     """
 
-    def __init__(self, program: ExportedProgram, lineage: Lineage, symbols: Mapping[str, int]) -> None:
+    def __init__(
+        self, program: ExportedProgram, lineage: LineageData, symbols: Mapping[str, int], machine: Machine = TYPICAL
+    ) -> None:
         graph = self._graph = program.graph
+        self._machine = machine
         self._varying = varying(program)
         self._lineage = lineage
         self._costs = Costs(lineage, symbols)
         self._nodes = {node.name: node for node in calls(graph)}
         self._actions = {action.name: action for action in lineage.actions}
 
-    def choose(self, wanted: Sequence[tuple[str, bool]]) -> tuple[Choice, ...]:
+    def choose(self, wanted: Sequence[tuple[str, bool]]) -> tuple[ChosenAccess, ...]:
         """The cheapest way to have the result of each action.
 
         A tensor for which a site is cut is in memory for all others.
@@ -91,19 +91,19 @@ class Places:
                 return choices
             stored |= cut
 
-    def _choose(self, name: str, tap: bool, replaced: set[str], stored: frozenset[str]) -> Choice:
+    def _choose(self, name: str, tap: bool, replaced: set[str], stored: frozenset[str]) -> ChosenAccess:
         part = self._result(name)
         if part is None or self._in_memory(part):
-            return Choice("at hand", (Place("at hand", 0.0, 0.0, 0.0),))
+            return ChosenAccess("at hand", (Access("at hand", 0.0, 0.0, 0.0),))
         if not tap:
-            return Choice("in place", (Place("in place", 0.0, 0.0, 0.0),))
+            return ChosenAccess("in place", (Access("in place", 0.0, 0.0, 0.0),))
         split = self._split(part)
         again = self._again(name, stored - {name})
         if again is None or any(replaced & {n, *(r.name for r in self._nodes[n].all_input_nodes)} for n in again):
-            return Choice("split", (split,))
+            return ChosenAccess("split", (split,))
         new = self._recompute(again)
         places = tuple(sorted((split, new), key=lambda it: it.seconds))
-        return Choice(places[0].way, places, again if places[0] is new else frozenset())
+        return ChosenAccess(places[0].way, places, again if places[0] is new else frozenset())
 
     def _result(self, name: str) -> Part | None:
         """The part that computes an action's result, behind views."""
@@ -121,7 +121,7 @@ class Places:
         # A kernel and what pads or clears memory for it perform it together.
         return self._costs.leaves(part, {i for site in fate.sites for i in self._lineage.sites[site].parts})
 
-    def _split(self, part: Part) -> Place:
+    def _split(self, part: Part) -> Access:
         """Cut the site: what is on the way to the tensor, and the rest; values between go through memory."""
         site = self._lineage.sites[self._lineage.part_fates[part.id].sites[-1]]
         before = self._before(part, set(site.parts))
@@ -132,7 +132,7 @@ class Places:
             if kind == "p" and i in before
         }
         moved = self._bytes(crossing) + self._inner(before - crossing)
-        return Place("split", moved, 0.0, seconds(0.0, moved) + SECONDS_PER_SITE)
+        return Access("split", moved, 0.0, seconds(0.0, moved, self._machine))
 
     def _bytes(self, parts: Iterable[Any]) -> float:
         """Of values, written and read."""
@@ -143,14 +143,14 @@ class Places:
         return self._bytes(i for i in parts if self._costs.contracts(self._lineage.parts[i]))
 
     def _before(self, part: Part, inside: set[int]) -> set[int]:
-        found = {part.id}
+        before = {part.id}
         stack = [part.id]
         while stack:
             for i in self._lineage.parts[stack.pop()].inputs:
-                if i not in found and (i in inside or self._lineage.parts[i].view):
-                    found.add(i)
+                if i not in before and (i in inside or self._lineage.parts[i].view):
+                    before.add(i)
                     stack.append(i)
-        return found
+        return before
 
     def _again(self, name: str, stored: frozenset[str]) -> frozenset[str] | None:
         """What has to be computed anew, from what is in memory; None where that gives other values.
@@ -160,15 +160,15 @@ class Places:
         """
         if mutates(self._graph):
             return None
-        found: set[str] = set()
+        repeated: set[str] = set()
         stack = [self._nodes[name]]
         while stack:
             node = stack.pop()
-            if node.name in found:
+            if node.name in repeated:
                 continue
             if not _repeatable(node):
                 return None
-            found.add(node.name)
+            repeated.add(node.name)
             stack += [
                 read
                 for read in node.all_input_nodes
@@ -177,7 +177,7 @@ class Places:
                 and read.name not in stored
                 and not (observable(read) and self._at_hand(read))
             ]
-        return frozenset(found)
+        return frozenset(repeated)
 
     def _at_hand(self, node: Node) -> bool:
         action = self._actions[node.name]
@@ -186,7 +186,7 @@ class Places:
         part = self._result(node.name)
         return part is not None and self._in_memory(part)
 
-    def _recompute(self, names: frozenset[str]) -> Place:
+    def _recompute(self, names: frozenset[str]) -> Access:
         parts = [part for name in names for part in self._actions[name].parts]
         inside = {part.id for part in parts}
         flops = sum(self._costs.flops(part) for part in parts)
@@ -198,7 +198,7 @@ class Places:
                     continue
                 read[operand] = self._costs.operand_bytes(operand, types)
         moved = sum(read.values()) + self._inner(inside)
-        return Place("recompute", moved, flops, seconds(flops, moved) + SECONDS_PER_SITE)
+        return Access("recompute", moved, flops, seconds(flops, moved, self._machine))
 
 
 def _repeatable(node: Node) -> bool:
@@ -208,7 +208,7 @@ def _repeatable(node: Node) -> bool:
     return torch.Tag.nondeterministic_seeded not in node.target.tags and not node.target._schema.is_mutable
 
 
-def totals(lineage: Lineage, symbols: Mapping[str, int]) -> tuple[float, float, float]:
+def totals(lineage: LineageData, symbols: Mapping[str, int], machine: Machine = TYPICAL) -> tuple[float, float, float]:
     """Bytes, FLOPs and seconds of one call, by estimate."""
     costs = Costs(lineage, symbols)
     moved = flops = time = 0.0
@@ -217,5 +217,5 @@ def totals(lineage: Lineage, symbols: Mapping[str, int]) -> tuple[float, float, 
             continue
         own = sum(costs.traffic(site).values())
         work = sum(costs.flops(lineage.parts[i]) for i in site.parts)
-        moved, flops, time = moved + own, flops + work, time + seconds(work, own) + SECONDS_PER_SITE
+        moved, flops, time = moved + own, flops + work, time + seconds(work, own, machine)
     return moved, flops, time

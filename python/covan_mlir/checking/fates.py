@@ -6,18 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from covan_mlir.checking.system import Claim, SourceSystem, State
+from covan_mlir.checking.program_system import Claim
+from covan_mlir.checking.source_system import SourceSystem, State
 from covan_mlir.checking.verdict import Counterexample
 from covan_mlir.prov import weak_bisimulation
-from covan_mlir.provenance.fates import Fate, action_fates
+from covan_mlir.provenance.fates import action_fates
+from covan_mlir.provenance.model import Fate
 
 if TYPE_CHECKING:
-    from covan_mlir.lineage import Lineage, Part
+    from covan_mlir.provenance.model import LineageData, Part
 
 _PHASE = "fates"
 
 
-def check_fates(lineage: Lineage, source: SourceSystem, claims: Sequence[Claim]) -> list[Counterexample]:
+def check_fates(lineage: LineageData, source: SourceSystem, claims: Sequence[Claim]) -> list[Counterexample]:
     """What is wrong with the fates; nothing if they hold.
 
     Args:
@@ -28,7 +30,7 @@ def check_fates(lineage: Lineage, source: SourceSystem, claims: Sequence[Claim])
 
 
 class _Fates:
-    def __init__(self, lineage: Lineage, source: SourceSystem, claims: Sequence[Claim]) -> None:
+    def __init__(self, lineage: LineageData, source: SourceSystem, claims: Sequence[Claim]) -> None:
         self.lineage = lineage
         self.source = source
         self.performed = _sites((site.id, site.parts) for site in lineage.sites)
@@ -109,12 +111,13 @@ class _Fates:
         return Counterexample(_PHASE, why, actions=(self.lineage.actions[part.action].name,))
 
 
-def _sites(rows: Iterable[tuple[int, Iterable[int]]]) -> dict[int, tuple[int, ...]]:
-    found: dict[int, list[int]] = {}
-    for site, parts in rows:
+def _sites(parts_of: Iterable[tuple[int, Iterable[int]]]) -> dict[int, tuple[int, ...]]:
+    """The sites of each part, given the parts of each site."""
+    sites: dict[int, list[int]] = {}
+    for site, parts in parts_of:
         for part in parts:
-            found.setdefault(part, []).append(site)
-    return {part: tuple(sites) for part, sites in found.items()}
+            sites.setdefault(part, []).append(site)
+    return {part: tuple(ids) for part, ids in sites.items()}
 
 
 def _told(fate: Fate) -> str:

@@ -1,10 +1,10 @@
 """Checks a lineage instead of trusting it: is the compiled program, as the lineage describes it, the source model?
 
 For every phase that was observed, and for the final program, source and program are read as systems of states
-(`covan_mlir.checking.system`), their executions made explicit (action reflection), and compared by weak bisimulation up
-to what the lineage claims of each node. Claims about the final program are those of the sites; in earlier phases they
-are what the relation finds for each operation. Fates are checked against the claims and against the source
-(`covan_mlir.checking.fates`).
+(`covan_mlir.checking.source_system`, `covan_mlir.checking.program_system`), their executions made explicit (action
+reflection), and compared by weak bisimulation up to what the lineage claims of each node. Claims about the final
+program are those of the sites; in earlier phases they are what the relation finds for each operation. Fates are checked
+against the claims and against the source (`covan_mlir.checking.fates`).
 """
 
 from __future__ import annotations
@@ -15,22 +15,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from covan_mlir.checking.fates import check_fates
-from covan_mlir.checking.system import Claim, Loss, ProgramSystem, Rows, SourceSystem
+from covan_mlir.checking.program_system import Claim, Loss, ProgramSystem
+from covan_mlir.checking.source_system import PartCall, SourceSystem
 from covan_mlir.checking.verdict import Check, Counterexample, Outcome, Verification
-from covan_mlir.collector import uncollected
 from covan_mlir.prov import reflect, weak_bisimulation
+from covan_mlir.provenance.collector import uncollected
 from covan_mlir.provenance.merged import supplemented
-from covan_mlir.provenance.phases import PROGRAM, Graph
-from covan_mlir.provenance.relation import Region, Source, relate, states
+from covan_mlir.provenance.phases import PROGRAM, Phase
+from covan_mlir.provenance.program_graph import ProgramGraph
+from covan_mlir.provenance.relation import Region, Source, relate
 
 if TYPE_CHECKING:
     from covan_mlir.frontend.identity import Identities
-    from covan_mlir.lineage import Lineage, Site
+    from covan_mlir.provenance.model import LineageData, Site
 
 _NO_TORCH = "parts that are said to give back their input were not run: torch is not installed"
 
 
-def verify(lineage: Lineage) -> Verification:
+def verify(lineage: LineageData) -> Verification:
     """Check all of a lineage. Never raises for a wrong one: that is what the result says."""
     if not lineage.phases or not lineage.actions:
         return Verification((Check(PROGRAM, "incomplete", missing=("the program was compiled without provenance",)),))
@@ -38,19 +40,19 @@ def verify(lineage: Lineage) -> Verification:
         return Verification(tuple(_checks(lineage)))
 
 
-def _checks(lineage: Lineage) -> list[Check]:
+def _checks(lineage: LineageData) -> list[Check]:
     identities = _identities(lineage)
-    rows: Rows = {}
+    calls: dict[int, PartCall] = {}
     checks: list[Check] = []
-    before: Graph | None = None
-    for step, graph in lineage.phases:
+    before: ProgramGraph | None = None
+    for phase in lineage.phases:
         start = time.perf_counter()
-        if graph is before and step != PROGRAM:  # the step changed nothing: what was found holds
-            checks.append(_again(checks[-1], step))
+        if phase.graph is before and phase.step != PROGRAM:  # the step changed nothing: what was found holds
+            checks.append(_again(checks[-1], phase.step))
             continue
-        examiner = _Examiner(lineage, step, graph, identities, rows)
+        examiner = _Examiner(lineage, phase, identities, calls)
         checks.append(examiner.check(start))
-        before = graph
+        before = phase.graph
     start = time.perf_counter()
     wrong = check_fates(lineage, examiner.source, examiner.claims)
     missing = tuple({reason for check in checks[-1:] for reason in check.missing})
@@ -66,7 +68,7 @@ def _again(check: Check, step: str) -> Check:
     return replace(check, phase=step, counterexamples=wrong, seconds=0.0)
 
 
-def _identities(lineage: Lineage) -> Identities | None:
+def _identities(lineage: LineageData) -> Identities | None:
     try:
         from covan_mlir.frontend.identity import Identities
     except ImportError:
@@ -77,30 +79,32 @@ def _identities(lineage: Lineage) -> Identities | None:
 class _Examiner:
     """The check of one phase."""
 
-    def __init__(self, lineage: Lineage, step: str, graph: Graph, identities: Identities | None, rows: Rows) -> None:
+    def __init__(
+        self, lineage: LineageData, phase: Phase, identities: Identities | None, calls: dict[int, PartCall]
+    ) -> None:
         self.lineage = lineage
-        self.step = step
+        self.step = phase.step
         self.wrong: list[Counterexample] = []
         self.missing: list[str] = []
         parts = lineage.parts
-        self.sites = _by_node(lineage.sites) if step == PROGRAM else {}
+        self.sites = _by_node(lineage.sites) if self.step == PROGRAM else {}
         identity = identities or (lambda part: False)
-        if step == PROGRAM:  # supplemented when it was traced: its sites are to be checked against that
-            self.graph, regions = graph, relate(Source(parts), graph, identity)
+        if self.step == PROGRAM:  # supplemented when it was traced: its sites are to be checked against that
+            self.graph, regions = phase.graph, relate(Source(parts), phase.graph, identity)
         else:
-            self.graph, regions = supplemented(Source(parts), graph, lineage.results, identity)
+            self.graph, regions = supplemented(Source(parts), phase.graph, lineage.results, identity)
         self.claims = [
             Claim(tuple(sorted(region.performed)), frozenset(region.viewed), frozenset(region.folded))
             for region in regions
         ]
-        if step == PROGRAM:
+        if self.step == PROGRAM:
             for node, sites in self.sites.items():
                 self.claims[node] = self._site_claim(sites)
                 self._check_named(node, sites[0], regions[node])
             self._check_unplaced()
         constant = identities.constant if identities else lambda part: None
-        plain = SourceSystem(parts, lineage.results, {}, constant, rows)
-        self.source = SourceSystem(parts, lineage.results, self._gives_back(plain, identities), constant, rows)
+        plain = SourceSystem(parts, lineage.results, {}, constant, calls)
+        self.source = SourceSystem(parts, lineage.results, self._gives_back(plain, identities), constant, calls)
 
     def check(self, start: float) -> Check:
         """The outcome; ``start`` is when the work on this phase began."""
@@ -172,25 +176,25 @@ class _Examiner:
     def _check_named(self, node: int, site: Site, region: Region) -> None:
         """Whether the site claims what the program's operations name there, if it fits: also a share of a part."""
         claimed = {*site.parts, *site.views, *site.folds}
-        unclaimed = sorted(region.performed.intersection(self.graph["nodes"][node]["evidence"]) - claimed)
+        unclaimed = sorted(region.performed.intersection(self.graph.nodes[node].evidence) - claimed)
         if unclaimed:
             self._wrong(site.id, unclaimed, f"performs what its trace leaves out: {self._names(unclaimed)}")
 
     def _performed_before(self, site: Site, part: int) -> set[int]:
         """Performed parts that a part reads, views and constants between them aside."""
         performed = set(site.parts)
-        found: set[int] = set()
+        before: set[int] = set()
         seen: set[int] = set()
         stack = list(self.lineage.parts[part].inputs)
         between = {*site.views, *site.folds}
         while stack:
             index = stack.pop()
             if index in performed:
-                found.add(index)
+                before.add(index)
             elif index in between and index not in seen:
                 seen.add(index)
                 stack += self.lineage.parts[index].inputs
-        return found
+        return before
 
     def _check_unplaced(self) -> None:
         """Work that the compiler added after dispatches were formed has no place in the graph."""
@@ -205,7 +209,7 @@ class _Examiner:
         for node, claim in enumerate(self.claims):
             if self.step != PROGRAM and node not in program.read_nodes:
                 continue
-            shape = {part for chain in self.graph["nodes"][node]["outputs"] for part in states(chain)}
+            shape = self.graph.nodes[node].all_states
             for what, parts in (
                 ("performed", claim.performed),
                 ("viewed", claim.viewed - shape),
@@ -245,9 +249,7 @@ class _Examiner:
 
     def _place(self, node: int) -> str:
         site = self._site(node)
-        return (
-            f"site {site}" if site is not None else f"node {node} ({self.graph['nodes'][node].get('op') or 'dispatch'})"
-        )
+        return f"site {site}" if site is not None else f"node {node} ({self.graph.nodes[node].op or 'dispatch'})"
 
     def _names(self, parts: Sequence[int]) -> str:
         names = [f"{self.lineage.parts[p].name} ({self.lineage.parts[p].op})" for p in parts[:3]]
@@ -256,8 +258,8 @@ class _Examiner:
 
 
 def _by_node(sites: Iterable[Site]) -> Mapping[int, list[Site]]:
-    found: dict[int, list[Site]] = {}
+    by_node: dict[int, list[Site]] = {}
     for site in sites:
         if site.node is not None:
-            found.setdefault(site.node, []).append(site)
-    return found
+            by_node.setdefault(site.node, []).append(site)
+    return by_node

@@ -6,7 +6,6 @@ written beside them. Needs no torch.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,34 +13,35 @@ from typing import Any
 import numpy as np
 
 from covan_mlir.artifacts import pytree
-from covan_mlir.loading import load
+from covan_mlir.comparing import exchange
+from covan_mlir.comparing.exchange import Passed, PlainValue
 from covan_mlir.runtime import values
+from covan_mlir.runtime.loading import load
+from covan_mlir.typed_json import scalar
 
 
 def main(folder: Path) -> None:
     """Run the program in ``folder``."""
-    executable = load(folder / "program.covan")
-    rows = json.loads((folder / "inputs.json").read_text())
-    args, kwargs = pytree.unflatten(executable.signature.in_tree, [_read(folder, row) for row in rows])
+    executable = load(folder / exchange.PROGRAM)
+    leaves = [_value(folder, passed) for passed in exchange.read(folder / exchange.INPUTS)]
+    args, kwargs = pytree.unflatten(executable.signature.in_tree, leaves)
     results = pytree.flatten(executable.call_with_attachments(*args, **kwargs))[0]
     outputs = (*executable.signature.outputs, *executable.signature.tap_leaves)
-    written: list[dict[str, Any]] = []
+    given: list[Passed] = []
     for index, (leaf, value) in enumerate(zip(outputs, results, strict=True)):
         if leaf.kind != "tensor":
-            written.append({"value": None})
+            given.append(PlainValue(None))
             continue
-        array = np.ascontiguousarray(value)
-        name = f"output{index}.bin"
-        array.reshape(-1).view(np.uint8).tofile(folder / name)
-        written.append({"file": name, "dtype": leaf.dtype, "shape": list(np.shape(value))})
-    (folder / "outputs.json").write_text(json.dumps(written))
+        data = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+        given.append(exchange.save(folder / f"output{index}.bin", data, leaf.dtype, np.shape(value)))
+    exchange.write(folder / exchange.OUTPUTS, given)
 
 
-def _read(folder: Path, row: dict[str, Any]) -> Any:
-    if "file" not in row:
-        return row["value"]
-    array = np.fromfile(folder / row["file"], np.uint8)
-    return array.view(values.numpy_dtype(row["dtype"])).reshape(row["shape"])
+def _value(folder: Path, passed: Passed) -> Any:
+    if isinstance(passed, PlainValue):
+        return scalar(passed.value)
+    data = np.fromfile(folder / passed.file, np.uint8)
+    return data.view(values.numpy_dtype(passed.dtype)).reshape(passed.shape)
 
 
 if __name__ == "__main__":

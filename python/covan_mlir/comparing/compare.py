@@ -13,17 +13,19 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from covan_mlir.attaching.attachment import Attach
+from covan_mlir.artifacts.attachment import Attach
 from covan_mlir.comparing.bisect import Answer, first_wrong, shortest_failing
-from covan_mlir.comparing.comparison import Comparison, Result, Row, Status, Suspicion
+from covan_mlir.comparing.comparison import Comparison, Result, Row, Suspicion
 from covan_mlir.comparing.eager import Eager, Judged
 from covan_mlir.comparing.measure import Tolerance
 from covan_mlir.comparing.probe import ProbeError, Prober, same_sites
 from covan_mlir.comparing.running import RunError, run
 from covan_mlir.comparing.source import captured_of
-from covan_mlir.executable import Executable
+from covan_mlir.compilation.origin import Origin
 from covan_mlir.frontend.actions import source_actions
-from covan_mlir.lineage import Action, Site
+from covan_mlir.provenance.model import Action, Site
+from covan_mlir.reporting.comparison_json import Status
+from covan_mlir.runtime.compiled import CompiledModel
 
 log = logging.getLogger(__name__)
 _LISTED = 8  # names in a sentence
@@ -58,31 +60,31 @@ class CompareOptions:
 
 
 def compare(
-    executable: Executable,
+    compiled: CompiledModel,
+    origin: Origin | None,
     leaves: Sequence[Any],
     model: Any = None,
     arguments: tuple[tuple[Any, ...], Mapping[str, Any]] = ((), {}),
     options: CompareOptions | None = None,
     tell: Callable[[str], None] = lambda step: None,
 ) -> Comparison:
-    """Compare; see `Executable.compare`.
+    """Compare; see `covan_mlir.Executable.compare`.
 
     Args:
+        origin: what it was compiled from, if that is known.
         leaves: the arguments, flat, in the order of the signature.
         arguments: the same as the caller gave them, to export a ``model`` with.
     """
     options = options or CompareOptions()
-    captured, compiled_with = captured_of(executable, model, arguments, options.attach)
+    captured, compiled_with = captured_of(compiled, origin, model, arguments, options.attach)
     with tempfile.TemporaryDirectory(prefix="covan-compare-") as folder:
         tell("running eager PyTorch")
         eager = Eager(captured, leaves, options.tolerance)
         survey = eager.survey()
         memory = options.memory or _free() // 4
         strides = {name: -(-size // memory) for name, size in survey.sizes.items() if size > memory}
-        prober = Prober(
-            captured, compiled_with, executable.target, leaves, Path(folder), strides, options.timeout, tell
-        )
-        return _Search(executable, eager, survey.sizes, survey.random, survey.undefined, memory, prober, options).run()
+        prober = Prober(captured, compiled_with, compiled.target, leaves, Path(folder), strides, options.timeout, tell)
+        return _Search(compiled, eager, survey.sizes, survey.random, survey.undefined, memory, prober, options).run()
 
 
 def _free() -> int:
@@ -94,7 +96,7 @@ class _Search:
 
     def __init__(
         self,
-        executable: Executable,
+        compiled: CompiledModel,
         eager: Eager,
         sizes: Mapping[str, int],
         random: set[str],
@@ -103,8 +105,8 @@ class _Search:
         prober: Prober,
         options: CompareOptions,
     ) -> None:
-        self._executable = executable
-        self._lineage = executable.lineage
+        self._compiled = compiled
+        self._lineage = compiled.lineage
         self._eager = eager
         self._sizes = sizes
         self._random, self._undefined = random, undefined
@@ -158,7 +160,7 @@ class _Search:
         """Run the program itself, with nothing observed."""
         self._prober.tell("running the program")
         try:
-            outputs = run(self._executable, self._prober.leaves, self._prober.new_folder(), self._options.timeout)
+            outputs = run(self._compiled, self._prober.leaves, self._prober.new_folder(), self._options.timeout)
         except RunError as error:
             return [], str(error)
         judged = self._eager.outputs([output.read() if output else None for output in outputs])
@@ -198,8 +200,8 @@ class _Search:
                 self._notes.append(f"{name} takes {size}: one in {stride} of its elements was compared")
         observed: dict[str, Callable[[], torch.Tensor]] = {}
         for group in groups:
-            found, complete = self._group(group)
-            observed |= found
+            tensors, complete = self._group(group)
+            observed |= tensors
             if not complete:
                 break
         self._prober.tell("comparing")
@@ -341,30 +343,30 @@ class _Search:
             return self._alone(name)[0]
 
         edges = [name for name in values[:-1] if self._leaves_site(name)]
-        found = first_wrong([*edges, values[-1]], ask)
-        start = values.index(found.before) + 1 if found.before in values else 0
-        inner = values[start : values.index(found.first) + 1]
-        found = first_wrong(inner, ask, found.before)
-        culprit = self._actions[found.first]
-        if not found.hidden and found.complete:
+        fault = first_wrong([*edges, values[-1]], ask)
+        start = values.index(fault.before) + 1 if fault.before in values else 0
+        inner = values[start : values.index(fault.first) + 1]
+        fault = first_wrong(inner, ask, fault.before)
+        culprit = self._actions[fault.first]
+        if not fault.hidden and fault.complete:
             sites, fate = self._placed(culprit)
-            judged = None if crash else self._first_measured(found.first)
+            judged = None if crash else self._first_measured(fault.first)
             row = Row(culprit, "crash" if crash else "beyond", sites, judged.measured if judged else None, fate=fate)
-            if found.before:
-                self._notes.append(f"{found.before}, the last before it, is right when it alone is observed")
+            if fault.before:
+                self._notes.append(f"{fault.before}, the last before it, is right when it alone is observed")
             return row, None
-        if found.hidden:
+        if fault.hidden:
             self._notes.append(
-                f"observing any of {', '.join(found.hidden)} hides the fault: it is in how they are computed together"
+                f"observing any of {', '.join(fault.hidden)} hides the fault: it is in how they are computed together"
             )
-        if not found.complete:
+        if not fault.complete:
             self._notes.append("the search ended early: give CompareOptions(compilations=...) more to find it")
-        low = values.index(found.before) + 1 if found.before in values else 0
-        actions = tuple(self._actions[name] for name in values[low : values.index(found.first) + 1])
+        low = values.index(fault.before) + 1 if fault.before in values else 0
+        actions = tuple(self._actions[name] for name in values[low : values.index(fault.first) + 1])
         sites = tuple(
             site for site in self._lineage.sites if not {action.id for action in actions}.isdisjoint(site.trace)
         )
-        return None, Suspicion(actions, sites, found.complete)
+        return None, Suspicion(actions, sites, fault.complete)
 
     def _first_measured(self, name: str) -> Judged | None:
         try:
@@ -381,14 +383,14 @@ class _Search:
 
 
 def _ancestors(nodes: Sequence[Node]) -> set[Node]:
-    found: set[Node] = set()
+    ancestors: set[Node] = set()
     stack = list(nodes)
     while stack:
         node = stack.pop()
-        if node not in found:
-            found.add(node)
+        if node not in ancestors:
+            ancestors.add(node)
             stack += node.all_input_nodes
-    return found
+    return ancestors
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
+
+from msgspec.structs import replace
 
 from covan_mlir.comparing.measure import Measured
-from covan_mlir.lineage import Action, Site
-
-Status = Literal["agrees", "beyond", "inherited", "crash", "unobserved"]
+from covan_mlir.provenance.model import Action, Site
+from covan_mlir.reporting.comparison_json import (
+    Status,
+    StoredComparedAction,
+    StoredComparison,
+    StoredResult,
+    StoredSuspicion,
+)
 
 
 @dataclass(frozen=True)
@@ -34,20 +40,21 @@ class Row:
     sampled: int = 1
     fate: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        row: dict[str, Any] = {
-            "action": self.action.name,
-            "op": self.action.op,
-            "module": self.action.module,
-            "line": self.action.line,
-            "status": self.status,
-            "why": self.why,
-            "fate": self.fate,
-            "sites": [site.id for site in self.sites],
-            "kernels": [site.kernel for site in self.sites],
-            "sampled": self.sampled,
-        }
-        return row | (_json(self.measured) if self.measured else {})
+    def stored(self) -> StoredComparedAction:
+        """As JSON has it."""
+        action = StoredComparedAction(
+            action=self.action.name,
+            op=self.action.op,
+            module=self.action.module,
+            line=self.action.line,
+            status=self.status,
+            why=self.why,
+            fate=self.fate,
+            sites=tuple(site.id for site in self.sites),
+            kernels=tuple(site.kernel for site in self.sites),
+            sampled=self.sampled,
+        )
+        return replace(action, **self.measured.stored()) if self.measured else action
 
 
 @dataclass(frozen=True)
@@ -117,22 +124,23 @@ class Comparison:
         """The comparison as JSON (docs/comparing.md)."""
         suspicion = None
         if self.suspicion:
-            suspicion = {
-                "actions": [action.name for action in self.suspicion.actions],
-                "sites": [site.id for site in self.suspicion.sites],
-                "complete": self.suspicion.complete,
-            }
-        return {
-            "agrees": bool(self),
-            "first": self.first.to_json() if self.first else None,
-            "suspicion": suspicion,
-            "persists": self.persists,
-            "crash": self.crash,
-            "notes": list(self.notes),
-            "compilations": self.compilations,
-            "results": [{"index": r.index, "name": r.name, **_json(r.measured)} for r in self.results],
-            "rows": [row.to_json() for row in self.rows],
-        }
+            suspicion = StoredSuspicion(
+                [action.name for action in self.suspicion.actions],
+                [site.id for site in self.suspicion.sites],
+                self.suspicion.complete,
+            )
+        comparison = StoredComparison(
+            agrees=bool(self),
+            first=self.first.stored() if self.first else None,
+            suspicion=suspicion,
+            persists=self.persists,
+            crash=self.crash,
+            notes=self.notes,
+            compilations=self.compilations,
+            results=tuple(StoredResult(index=r.index, name=r.name, **r.measured.stored()) for r in self.results),
+            rows=[row.stored() for row in self.rows],
+        )
+        return comparison.to_json()
 
     def __str__(self) -> str:
         return "\n".join([*self.verdict(), "", *self.table()]) + "\n"
@@ -218,18 +226,3 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def _number(value: float) -> str:
     return f"{value:.2g}"
-
-
-def _json(it: Measured) -> dict[str, Any]:
-    def plain(value: float) -> float | str:
-        return value if math.isfinite(value) else str(value)
-
-    return {
-        "error": it.error.to_json(),
-        "eager": it.eager.to_json(),
-        "difference": it.difference.to_json(),
-        "excess": plain(it.excess),
-        "worst": list(it.worst),
-        "values": [plain(value) for value in it.values],
-        "exact": it.exact,
-    }

@@ -15,9 +15,10 @@ from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 from covan_mlir.comparing.measure import Measured, Tolerance, measure
-from covan_mlir.comparing.taps import longest, mutates, observable
+from covan_mlir.comparing.taps import longest
 from covan_mlir.errors import InputError
 from covan_mlir.frontend.capture import Capture
+from covan_mlir.frontend.rebuild import mutates, observable
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ class Eager:
 
     def survey(self) -> Survey:
         """Raises InputError if eager PyTorch fails on these arguments."""
-        found = Survey()
+        survey = Survey()
         tainted: set[Node] = set()
         run = _Run(self, wide=False)
         for node in self._graph.nodes:
@@ -94,14 +95,14 @@ class Eager:
             drew = before is not None and not torch.equal(before, torch.get_rng_state())
             if drew or any(n in tainted for n in node.all_input_nodes):
                 tainted.add(node)
-                found.random.add(node.name)
+                survey.random.add(node.name)
             if _undefined(node):
-                found.undefined.add(node.name)
+                survey.undefined.add(node.name)
             if observable(node):
-                found.sizes[node.name] = value.numel() * value.element_size()
-                found.shapes[node.name] = tuple(value.shape)
+                survey.sizes[node.name] = value.numel() * value.element_size()
+                survey.shapes[node.name] = tuple(value.shape)
             run.forget(self._last_use.get(node, ()))
-        return found
+        return survey
 
     def judge(self, observed: Observed, strides: Mapping[str, int] | None = None) -> dict[str, Judged]:
         """Measure tensors where they are made, in source order."""
@@ -109,7 +110,7 @@ class Eager:
         wanted = [node for node in self._graph.nodes if node.name in observed]
         last = wanted[-1] if wanted else None
         narrow, wide = _Run(self, wide=False), _Run(self, wide=True)
-        found: dict[str, Judged] = {}
+        judged: dict[str, Judged] = {}
         for node in self._graph.nodes:
             if last is None or node.op == "output":
                 break
@@ -121,12 +122,12 @@ class Eager:
                 truth = reference if node not in wide.inexact else None
                 measured = measure(got, *_every(stride, value, truth), self._tolerance)
                 local = self._local(node, got, observed, strides, narrow) if measured.beyond else None
-                found[node.name] = Judged(measured, local)
+                judged[node.name] = Judged(measured, local)
             if node is last:
                 break
             for run in (narrow, wide):
                 run.forget(self._last_use.get(node, ()))
-        return found
+        return judged
 
     def outputs(self, got: Sequence[torch.Tensor | None]) -> list[Judged | None]:
         """Measure the model's results, given flat; None for those that are no tensors."""
@@ -137,14 +138,14 @@ class Eager:
             wide.step(node, narrow.step(node))
             for run in (narrow, wide):
                 run.forget(self._last_use.get(node, ()))
-        found: list[Judged | None] = []
+        judged: list[Judged | None] = []
         for node, value in zip(self.output_nodes(), got, strict=True):
             if value is None or not isinstance(node, Node):
-                found.append(None)
+                judged.append(None)
                 continue
             truth = wide.env[node] if node not in wide.inexact else None
-            found.append(Judged(measure(value, narrow.env[node], truth, self._tolerance)))
-        return found
+            judged.append(Judged(measure(value, narrow.env[node], truth, self._tolerance)))
+        return judged
 
     def output_nodes(self) -> list[Any]:
         """What the model returns, flat."""
@@ -183,7 +184,7 @@ class Eager:
     def placeholders(self) -> dict[Node, Any]:
         """Values of the graph's arguments; copies, as far as a run may write to them."""
         given = iter(self._leaves)
-        found: dict[Node, Any] = {}
+        values: dict[Node, Any] = {}
         nodes = [node for node in self._graph.nodes if node.op == "placeholder"]
         for node, spec in zip(nodes, self._program.graph_signature.input_specs, strict=True):
             if spec.kind is InputKind.USER_INPUT:
@@ -195,8 +196,8 @@ class Eager:
                 value = value.detach()
                 if self._mutates and spec.kind is not InputKind.PARAMETER:
                     value = value.clone()
-            found[node] = value
-        return found
+            values[node] = value
+        return values
 
 
 class _Run(Interpreter):
@@ -292,10 +293,10 @@ def _last_uses(graph: torch.fx.Graph) -> dict[Node, list[Node]]:
         last[node] = node
         for read in node.all_input_nodes:
             last[read] = node
-    found: dict[Node, list[Node]] = {}
+    last_reads: dict[Node, list[Node]] = {}
     for read, node in last.items():
-        found.setdefault(node, []).append(read)
-    return found
+        last_reads.setdefault(node, []).append(read)
+    return last_reads
 
 
 def _may_draw(node: Node) -> bool:

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from covan_mlir.reporting.comparison_json import StoredError, stored
+
 _BLOCK = 1 << 22  # elements at a time: float64 copies of a large tensor do not fit
 _SAMPLE = 1 << 16  # elements, for the scale of a tensor
 _FILL = 1.8e19  # square root of float32's largest: what is larger is a fill (of a mask), and says nothing of the scale
@@ -62,8 +64,9 @@ class Error:
     ulp: float = 0.0
     wrong: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        return {name: value if math.isfinite(value) else str(value) for name, value in asdict(self).items()}
+    def stored(self) -> StoredError:
+        """As JSON has it."""
+        return StoredError(stored(self.abs), stored(self.rel), stored(self.ulp), self.wrong)
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,18 @@ class Measured:
     worst: tuple[int, ...]
     values: tuple[float, float, float]
     exact: bool = True
+
+    def stored(self) -> dict[str, Any]:
+        """As JSON has it: what `StoredResult` and `StoredComparedAction` tell of how far a tensor is off."""
+        return {
+            "error": self.error.stored(),
+            "eager": self.eager.stored(),
+            "difference": self.difference.stored(),
+            "excess": stored(self.excess),
+            "worst": list(self.worst),
+            "values": tuple(map(stored, self.values)),
+            "exact": self.exact,
+        }
 
     @property
     def beyond(self) -> bool:
@@ -207,11 +222,11 @@ def _scale(reference: torch.Tensor) -> float:
 
 
 def _index(at: int, shape: torch.Size) -> tuple[int, ...]:
-    found: list[int] = []
+    position: list[int] = []
     for size in reversed(shape):
-        found.append(at % size)
+        position.append(at % size)
         at //= size
-    return tuple(reversed(found))
+    return tuple(reversed(position))
 
 
 def _values(tensors: list[torch.Tensor], at: int) -> tuple[float, float, float]:

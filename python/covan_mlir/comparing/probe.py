@@ -11,14 +11,15 @@ from typing import Any
 
 import torch
 
-from covan_mlir.comparing.running import Result, RunError, run
+from covan_mlir.comparing.running import ReturnedTensor, RunError, run
 from covan_mlir.comparing.taps import tapped
-from covan_mlir.compile import compile_captured
+from covan_mlir.compilation.captured import compile_captured
+from covan_mlir.compilation.options import CompileOptions
 from covan_mlir.errors import CompileError, ExportError
 from covan_mlir.frontend.capture import Capture
-from covan_mlir.lineage import Lineage
 from covan_mlir.lowering import targets
-from covan_mlir.options import CompileOptions
+from covan_mlir.provenance.model import LineageData
+from covan_mlir.runtime.compiled import CompiledModel
 
 
 class ProbeError(Exception):
@@ -36,8 +37,8 @@ class Observation:
     """
 
     values: Mapping[str, Callable[[], torch.Tensor]]
-    outputs: list[Result | None]
-    lineage: Lineage
+    outputs: list[ReturnedTensor | None]
+    lineage: LineageData
 
 
 @dataclass
@@ -80,15 +81,17 @@ class Prober:
         self.tell(f"compiling with {what} observed")
         self.compilations += 1
         try:
-            executable = compile_captured(
-                replace(self.captured, program=program, taps=()), targets.parse_all(self.target), self.options
+            compiled = CompiledModel(
+                compile_captured(
+                    replace(self.captured, program=program, taps=()), targets.parse_all(self.target), self.options
+                )
             )
         except (CompileError, ExportError) as error:
             raise ProbeError(f"it does not compile: {str(error).splitlines()[0]}") from error
         self.tell(f"running with {what} observed")
         folder = self.new_folder()
         try:
-            results = run(executable, self.leaves, folder, self.timeout)
+            results = run(compiled, self.leaves, folder, self.timeout)
         except RunError as error:
             shutil.rmtree(folder, ignore_errors=True)
             raise ProbeError(str(error)) from error
@@ -97,13 +100,13 @@ class Prober:
         for name, result in zip(names, taps, strict=True):
             assert result is not None
             values[name] = result.read
-        return Observation(values, own, executable.lineage)
+        return Observation(values, own, compiled.lineage)
 
 
-def same_sites(one: Lineage, other: Lineage) -> bool:
+def same_sites(one: LineageData, other: LineageData) -> bool:
     """Whether two programs of one model are cut into the same sites."""
 
-    def cut(it: Lineage) -> list[tuple[str, ...]]:
+    def cut(it: LineageData) -> list[tuple[str, ...]]:
         return sorted(tuple(it.actions[i].name for i in site.trace) for site in it.sites)
 
     return cut(one) == cut(other)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -14,7 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from covan_mlir.executable import Executable
+from covan_mlir.comparing import exchange
+from covan_mlir.comparing.exchange import Passed, PlainValue, TensorFile
+from covan_mlir.runtime.compiled import CompiledModel
+from covan_mlir.typed_json import constant
 
 _WORDS = 400  # characters of what a failed process said
 
@@ -24,7 +26,7 @@ class RunError(Exception):
 
 
 @dataclass(frozen=True)
-class Result:
+class ReturnedTensor:
     """A tensor that a program returned, in a file."""
 
     path: Path
@@ -40,7 +42,9 @@ class Result:
         return torch.from_numpy(data).view(dtype).reshape(self.shape)
 
 
-def run(executable: Executable, leaves: Sequence[Any], folder: Path, timeout: float | None) -> list[Result | None]:
+def run(
+    compiled: CompiledModel, leaves: Sequence[Any], folder: Path, timeout: float | None
+) -> list[ReturnedTensor | None]:
     """Run a program for flat arguments.
 
     Args:
@@ -53,9 +57,9 @@ def run(executable: Executable, leaves: Sequence[Any], folder: Path, timeout: fl
         RunError: says how it ended.
     """
     folder.mkdir()
-    executable.save(folder / "program.covan")
-    rows = [_written(folder / f"input{index}.bin", leaf) for index, leaf in enumerate(leaves)]
-    (folder / "inputs.json").write_text(json.dumps(rows))
+    compiled.save(folder / exchange.PROGRAM)
+    passed = [_passed(folder / f"input{index}.bin", leaf) for index, leaf in enumerate(leaves)]
+    exchange.write(folder / exchange.INPUTS, passed)
     command = [sys.executable, "-m", "covan_mlir.comparing.child", str(folder)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False)
@@ -66,20 +70,19 @@ def run(executable: Executable, leaves: Sequence[Any], folder: Path, timeout: fl
     if done.returncode:
         said = done.stderr.strip().splitlines()
         raise RunError(f"the program failed: {said[-1][:_WORDS] if said else f'exit code {done.returncode}'}")
-    (folder / "program.covan").unlink()
+    (folder / exchange.PROGRAM).unlink()
     return [
-        Result(folder / row["file"], row["dtype"], tuple(row["shape"])) if "file" in row else None
-        for row in json.loads((folder / "outputs.json").read_text())
+        ReturnedTensor(folder / given.file, given.dtype, given.shape) if isinstance(given, TensorFile) else None
+        for given in exchange.read(folder / exchange.OUTPUTS)
     ]
 
 
-def _written(path: Path, leaf: Any) -> dict[str, Any]:
+def _passed(path: Path, leaf: Any) -> Passed:
     if isinstance(leaf, torch.Tensor):
         flat = leaf.detach().contiguous().reshape(-1)
         dtype, data = str(leaf.dtype).removeprefix("torch."), flat.view(torch.uint8).numpy()
     elif isinstance(leaf, np.ndarray | np.generic):
         dtype, data = leaf.dtype.name, np.ascontiguousarray(leaf).reshape(-1).view(np.uint8)
     else:
-        return {"value": leaf}
-    data.tofile(path)
-    return {"file": path.name, "dtype": dtype, "shape": list(leaf.shape)}
+        return PlainValue(constant(leaf))
+    return exchange.save(path, data, dtype, leaf.shape)

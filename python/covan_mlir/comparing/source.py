@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from covan_mlir.artifacts.attachment import Attach
 from covan_mlir.attaching.attach import restored
-from covan_mlir.attaching.attachment import Attach
+from covan_mlir.compilation.options import CompileOptions
+from covan_mlir.compilation.origin import Origin
 from covan_mlir.errors import InputError
-from covan_mlir.executable import Executable
 from covan_mlir.frontend.actions import source_actions
 from covan_mlir.frontend.capture import Capture, capture
-from covan_mlir.options import CompileOptions
+from covan_mlir.runtime.compiled import CompiledModel
 
 
 def captured_of(
-    executable: Executable,
+    compiled: CompiledModel,
+    origin: Origin | None,
     model: Any,
     arguments: tuple[tuple[Any, ...], Mapping[str, Any]],
     attached: Attach,
@@ -23,6 +25,7 @@ def captured_of(
     """The exported model and the options of the compilation.
 
     Args:
+        origin: what it was compiled from, if that is known.
         model: for an executable from a file, the model that it was compiled from.
         arguments: (args, kwargs) to export it with.
         attached: what it was compiled with as ``CompileOptions.attach``, for a model that is given.
@@ -30,7 +33,6 @@ def captured_of(
     Raises:
         InputError: a model is needed and not given; or the one that is given is another.
     """
-    origin = executable.origin
     if model is None:
         if origin is None:
             raise InputError(
@@ -39,16 +41,16 @@ def captured_of(
             )
         return origin.captured, origin.options
     captured = capture(model, *arguments, None)
-    if attached or executable.attachments:
+    if attached or compiled.attachments:
         if not attached:
-            names = ", ".join(it.name for it in executable.attachments)
+            names = ", ".join(it.name for it in compiled.attachments)
             raise InputError(
                 f"the program has attachments ({names}), which a file does not hold: give the same functions, "
                 "CompareOptions(attach={...}), or 'covan compare --attach NAME=FILE.py:FUNCTION'"
             )
-        captured = restored(captured, attached, executable.attachments)
+        captured = restored(captured, attached, compiled.attachments)
     mine = list(source_actions(captured.program.graph).values())
-    theirs = executable.lineage.actions
+    theirs = compiled.lineage.actions
     for one, other in zip(mine, theirs, strict=False):
         if (one.name, one.op) != (other.name, other.op):
             where = f" at {one.line}" if one.line else ""
@@ -60,7 +62,7 @@ def captured_of(
         raise InputError(f"this is not the model that was compiled: it has {len(mine)} actions, not {len(theirs)}")
     if origin is not None:
         return captured, origin.options
-    row = executable.info.get("options")
+    row = compiled.info.get("options")
     if not isinstance(row, dict):
         raise InputError("the artifact does not say with which options it was compiled: compile it again")
     try:

@@ -11,25 +11,7 @@ from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from covan_mlir.frontend.dtypes import NAMES
-from covan_mlir.frontend.rebuild import copied, program_of
-
-
-def observable(node: Node) -> bool:
-    """Whether a node's value can be a result: a dense tensor of a type that programs return."""
-    value = node.meta.get("val")
-    return (
-        node.op == "call_function"
-        and isinstance(value, torch.Tensor)
-        and value.layout is torch.strided
-        and value.dtype in NAMES
-        and not value.dtype.is_complex
-    )
-
-
-def mutates(graph: torch.fx.Graph) -> bool:
-    """Whether some call writes to its arguments."""
-    return any(isinstance(n.target, torch._ops.OpOverload) and n.target._schema.is_mutable for n in graph.nodes)
+from covan_mlir.frontend.rebuild import copied, mutates, program_of
 
 
 def tapped(
@@ -65,19 +47,19 @@ def tapped(
 
 def _sampled(node: Node, stride: int, copies: bool) -> Node:
     graph, value = node.graph, node.meta["val"]
-    made = node
+    sample = node
     with graph.inserting_after(node):
         if stride > 1:
             axis = longest(value.shape)
             arguments = (node, axis, 0, torch.iinfo(torch.int64).max, stride)
-            made = graph.call_function(torch.ops.aten.slice.Tensor, arguments)
-            made.meta = dict(node.meta) | {"val": torch.ops.aten.slice.Tensor(value, *arguments[1:])}
+            sample = graph.call_function(torch.ops.aten.slice.Tensor, arguments)
+            sample.meta = dict(node.meta) | {"val": torch.ops.aten.slice.Tensor(value, *arguments[1:])}
     if copies:
-        with graph.inserting_after(made):
-            copied = graph.call_function(torch.ops.aten.clone.default, (made,))
-        copied.meta = dict(node.meta) | {"val": torch.ops.aten.clone.default(made.meta["val"])}
-        made = copied
-    return made
+        with graph.inserting_after(sample):
+            copied = graph.call_function(torch.ops.aten.clone.default, (sample,))
+        copied.meta = dict(node.meta) | {"val": torch.ops.aten.clone.default(sample.meta["val"])}
+        sample = copied
+    return sample
 
 
 def longest(shape: Sequence[int]) -> int:

@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 import sympy
 
-from covan_mlir.fred.chain import Chain, Map, Reduce
+from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import Apply, Const, Expr, Index, Read, reads, walk
+from covan_mlir.fred.formulas import CASTS
 from covan_mlir.fred.scalars import is_float
-
-CASTS = frozenset({"arith.extf", "arith.truncf"})
-"""Changes of precision: the identity on the reals."""
 
 WHOLE_TO_REAL = frozenset(
     {"arith.sitofp", "arith.uitofp", "arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui"}
@@ -35,12 +33,6 @@ def select(condition: Expr, yes: Expr, no: Expr) -> Apply:
 def compare(predicate: str, a: Expr, b: Expr) -> Apply:
     """A comparison of floats: ``oeq``, ``ogt``, ``uno``."""
     return Apply(f"arith.cmpf:{predicate}", (a, b), "i1")
-
-
-def depends_on(expr: Expr, names: Iterable[str]) -> bool:
-    """Whether an expression reads one of the names."""
-    wanted = set(names)
-    return any(isinstance(node, Read) and node.name in wanted for node in walk(expr))
 
 
 def varies(expr: Expr, chain: Chain, axes: Iterable[str]) -> bool:
@@ -80,43 +72,6 @@ def are_moments(a: Expr, b: Expr) -> bool:
     """Whether two expressions are the same one before and after a change: ``m.old`` and ``m.new``."""
     swap = {n: f"{n[:-4]}{'.new' if n.endswith('.old') else '.old'}" for n in reads(a) if n[-4:] in (".old", ".new")}
     return bool(swap) and rename(a, swap) == b
-
-
-_INFIX = {"addf": "+", "subf": "-", "mulf": "*", "divf": "/", "andi": "and", "ori": "or"}
-_LEVEL = {"+": 1, "-": 1, "*": 2, "/": 2}
-_PREDICATES = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-
-
-def text(expr: Expr, level: int = 0) -> str:
-    """An expression as a formula, casts left out."""
-    if isinstance(expr, Const):
-        return f"{expr.value:g}" if isinstance(expr.value, float) else str(expr.value)
-    if isinstance(expr, Read):
-        return expr.name
-    if not isinstance(expr, Apply):
-        return f"{type(expr).__name__.lower()}({expr.axis})"
-    name = expr.op.partition(".")[2]
-    if expr.op in CASTS:
-        return text(expr.args[0], level)
-    if name == "negf":
-        return f"-{text(expr.args[0], 3)}"
-    symbol = _INFIX.get(name)
-    if name.startswith("cmp"):
-        predicate = name.partition(":")[2]
-        symbol = _PREDICATES.get(predicate[-2:])
-    if symbol is None:
-        return f"{name.removesuffix('f')}({', '.join(text(arg) for arg in expr.args)})"
-    own = _LEVEL.get(symbol, 0)
-    quotient = symbol == "*" and isinstance(expr.args[1], Apply) and expr.args[1].op == "arith.divf"
-    left, right = text(expr.args[0], own), text(expr.args[1], own + (symbol in "-/" or quotient))
-    return f"({left} {symbol} {right})" if own < level or (level and not own) else f"{left} {symbol} {right}"
-
-
-def text_of(step: Map | Reduce) -> str:
-    """A step as a definition."""
-    if isinstance(step, Map):
-        return f"{step.name} = {text(step.expr)}"
-    return f"{step.name} = {step.combine}[{', '.join(step.over)}] ({text(step.expr)})"
 
 
 _UNARY: dict[str, Callable[[sympy.Expr], sympy.Expr]] = {

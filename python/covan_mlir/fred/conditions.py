@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from covan_mlir.fred.algebra import compare, f, select, text_of, varies
-from covan_mlir.fred.certificate import Obligation, certify
+from covan_mlir.fred.algebra import compare, f, select, varies
 from covan_mlir.fred.chain import Chain, Combine, Map, Reduce, Step
 from covan_mlir.fred.expression import Apply, Const, Expr, Read
 from covan_mlir.fred.forms import Rewrite
+from covan_mlir.fred.formulas import text_of
 from covan_mlir.fred.names import fresh
+from covan_mlir.fred.obligation import Obligation
 from covan_mlir.fred.products import Product, build, factors
+from covan_mlir.fred.proving import certify
 from covan_mlir.fred.scalars import is_float
 
 _ASKED = {"and": ("arith.cmpf:oeq", True), "or": ("arith.cmpf:une", False)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from covan_mlir.fred.chain import Axis, Chain, ChainError, Map, Reduce
+from covan_mlir.fred.chain import Chain, ChainError, Map, Reduce
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, walk
 from covan_mlir.fred.scalars import DTYPES, Array, compute, fold, is_float
 
@@ -129,9 +129,3 @@ def interpret(chain: Chain, arrays: Mapping[str, Array], wide: str | None = None
     for step in chain.steps:
         env[step.name] = run_step(step, env, space)
     return {name: env[name].data for name in chain.outputs}
-
-
-def with_sizes(chain: Chain, sizes: Mapping[str, int]) -> Chain:
-    """The chain with the sizes of some axes fixed."""
-    axes = tuple(Axis(axis.name, sizes.get(axis.name, axis.size)) for axis in chain.axes)
-    return Chain(axes, chain.inputs, chain.steps, chain.outputs)

@@ -10,9 +10,10 @@ import numpy as np
 import sympy
 import z3
 
-from covan_mlir.fred.algebra import CASTS, WHOLE_TO_REAL, compare, text, to_sympy
-from covan_mlir.fred.certificate import Law, Obligation, Result
+from covan_mlir.fred.algebra import WHOLE_TO_REAL, compare, to_sympy
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, walk
+from covan_mlir.fred.formulas import CASTS, text
+from covan_mlir.fred.obligation import Law, Obligation, Result
 from covan_mlir.fred.scalars import DTYPES, Array, compute, is_float, is_known
 
 RESOURCES = 1_000_000

@@ -19,12 +19,15 @@ from dataclasses import dataclass, replace
 
 import sympy
 
-from covan_mlir.fred.algebra import compare, f, from_sympy, rename, symbol, text, text_of, to_sympy, varies
+from covan_mlir.fred.algebra import compare, f, from_sympy, rename, symbol, to_sympy, varies
 from covan_mlir.fred.bounds import Bounds
-from covan_mlir.fred.certificate import Certificate, Law, Obligation, certify, prove
+from covan_mlir.fred.certificate import Certificate
 from covan_mlir.fred.chain import Chain, Map, Reduce
 from covan_mlir.fred.expression import Apply, Const, Expr, Read, reads, rebuild, substitute, walk
 from covan_mlir.fred.forms import Repair, RepairKind
+from covan_mlir.fred.formulas import text, text_of
+from covan_mlir.fred.obligation import Law, Obligation
+from covan_mlir.fred.proving import certify, prove
 from covan_mlir.fred.scalars import is_float
 from covan_mlir.fred.transport import NoLawError, Transport
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from covan_mlir.fred.algebra import compare, f, rename, select, strip_casts, text, text_of, varies
+from covan_mlir.fred.algebra import compare, f, rename, select, strip_casts, varies
 from covan_mlir.fred.bounds import Bounds
-from covan_mlir.fred.certificate import Law, Obligation, certify
 from covan_mlir.fred.chain import Chain, Combine, Map, Reduce, Step
 from covan_mlir.fred.conditions import condition_of_extremum, hoist_condition
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Read, reads, substitute
 from covan_mlir.fred.forms import Rewrite
+from covan_mlir.fred.formulas import text, text_of
 from covan_mlir.fred.names import fresh
+from covan_mlir.fred.obligation import Law, Obligation
 from covan_mlir.fred.products import Product, build, factors
+from covan_mlir.fred.proving import certify
 from covan_mlir.fred.scalars import is_float
 
 

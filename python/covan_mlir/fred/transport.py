@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 
 import sympy
 
-from covan_mlir.fred.algebra import CASTS, f, from_sympy, number, select, suffixed, text, varies
+from covan_mlir.fred.algebra import f, from_sympy, number, select, suffixed, varies
 from covan_mlir.fred.bounds import Bounds
-from covan_mlir.fred.certificate import Law
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import Apply, Const, Expr, Read, walk
+from covan_mlir.fred.formulas import CASTS, text
+from covan_mlir.fred.obligation import Law
 
 
 class NoLawError(ValueError):

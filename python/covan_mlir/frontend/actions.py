@@ -14,8 +14,8 @@ from torch.fx import Node
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.dtypes import NAMES
 from covan_mlir.frontend.identity import fingerprint
-from covan_mlir.lineage import Action, Part
 from covan_mlir.provenance import arguments as arguments_text
+from covan_mlir.provenance.model import Action, Part
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,8 @@ from torch.export.graph_signature import (
 from torch.fx import Node
 
 from covan_mlir.artifacts import pytree
-from covan_mlir.artifacts.signature import Dim, Leaf, Signature, State, Tap
+from covan_mlir.artifacts.schema import MutatedBuffer, ResultKind
+from covan_mlir.artifacts.signature import Dim, Leaf, Signature, Tap
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend.capture import Capture
 
@@ -85,7 +86,7 @@ def describe(captured: Capture, decomposed: ExportedProgram) -> Description:
     call_spec = captured.program.call_spec  # decomposition flattens the result
     out_spec = call_spec.out_spec.child(0) if captured.taps else call_spec.out_spec
     outputs: list[Leaf] = []
-    results: list[tuple[str, int]] = []
+    results: list[tuple[ResultKind, int]] = []
     nodes: list[Node] = []
     states = list(buffers)
     for item, node in zip(spec.output_specs, returned, strict=True):
@@ -168,9 +169,9 @@ def _shape(value: torch.Tensor) -> tuple[Dim, ...]:
     return tuple(d if isinstance(d, int) else str(d.node.expr) for d in value.shape)
 
 
-def _state(name: str, node: Node) -> State:
+def _state(name: str, node: Node) -> MutatedBuffer:
     value = node.meta["val"]
-    return State(name, _dtype(value), tuple(int(d) for d in value.shape))
+    return MutatedBuffer(name, _dtype(value), tuple(int(d) for d in value.shape))
 
 
 def _symbols(program: ExportedProgram) -> dict[str, tuple[int | None, int | None]]:

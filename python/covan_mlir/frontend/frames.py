@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx.proxy import TracerBase
 
-from covan_mlir.lineage import Frame
+from covan_mlir.provenance.model import Frame
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OWN = os.path.dirname(__file__) + os.sep  # what wraps a builtin function

@@ -9,8 +9,8 @@ from torch.fx import Node
 
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.actions import calls
-from covan_mlir.lineage import Frame, Group
 from covan_mlir.provenance.groups import PREFIX
+from covan_mlir.provenance.model import Frame, Group
 
 ATTACHED = "covan.attached"
 """Key in the metadata of nodes of attached operators: the attachment's name."""

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from covan_mlir.frontend.dtypes import DTYPES
-from covan_mlir.lineage import Part
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.model import Part
 
 _ROUNDS = 2
 _LARGE = 1 << 20  # elements

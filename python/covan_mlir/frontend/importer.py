@@ -34,8 +34,8 @@ from covan_mlir.frontend.decompose import decompose
 from covan_mlir.frontend.describe import Description, describe
 from covan_mlir.frontend.identity import Identities
 from covan_mlir.frontend.strided import view_whole
-from covan_mlir.lineage import Action, Part
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.model import Action, Part
 
 # torch-mlir's table lacks the two widest unsigned types; its lowering knows them.
 fx.TORCH_DTYPE_TO_MLIR_TYPE_ASM.setdefault(torch.uint16, "ui16")

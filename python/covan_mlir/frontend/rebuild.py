@@ -1,4 +1,6 @@
-"""Exported programs made of others: a copy of the graph that may be changed, and a program around it."""
+"""Exported programs made of others: a copy of the graph that may be changed, what of it can be a result, and a program
+around it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, OutputSpec
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
+
+from covan_mlir.frontend.dtypes import NAMES
 
 
 def copied(program: ExportedProgram) -> GraphModule:
@@ -34,6 +38,23 @@ def varying(program: ExportedProgram) -> set[str]:
         ):
             found.add(node.name)
     return found
+
+
+def observable(node: Node) -> bool:
+    """Whether a node's value can be a result: a dense tensor of a type that programs return."""
+    value = node.meta.get("val")
+    return (
+        node.op == "call_function"
+        and isinstance(value, torch.Tensor)
+        and value.layout is torch.strided
+        and value.dtype in NAMES
+        and not value.dtype.is_complex
+    )
+
+
+def mutates(graph: torch.fx.Graph) -> bool:
+    """Whether some call writes to its arguments."""
+    return any(isinstance(n.target, torch._ops.OpOverload) and n.target._schema.is_mutable for n in graph.nodes)
 
 
 def program_of(

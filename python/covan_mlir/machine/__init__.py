@@ -1,1 +1,1 @@
-"""What the machine that programs run on can do: read, measured once, kept, overridable."""
+"""What the machine that programs run on has and how fast it is: read, measured once, kept, overridable."""

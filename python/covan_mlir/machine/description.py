@@ -1,14 +1,45 @@
-"""What a CPU can do, as data: the cost model and the code generator read nothing else about it."""
+"""A CPU as data: all that is known of its size and speed is here, and nobody else keeps figures of their own."""
 
 from __future__ import annotations
 
-import os
-import platform
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from covan_mlir.machine.elements import bits
+from covan_mlir.typed_json import JsonObject
+
+Count = Annotated[int, Meta(ge=1)]
+Size = Annotated[int, Meta(ge=0)]
+Rate = Annotated[float, Meta(gt=0)]
+Seconds = Annotated[float, Meta(ge=0)]
+
+COMPILER_SHARE = 0.6
+"""Part of the peak that the compiler's own code reaches in contractions: float32 products of 512^3 ran at 143 of 250
+GFLOP/s on one core of a Zen 5, of 1024^3 at 150 of 234 on two cores of a Zen 4."""
+
+
+class Ceilings(JsonObject, frozen=True):
+    """Ceilings of a roofline (Williams, Waterman and Patterson 2009).
+
+    Attributes:
+        flops: peak float32 operations per second.
+        bandwidth: bytes per second, read from and written to memory.
+        threads: that run at once.
+    """
+
+    flops: Rate
+    bandwidth: Rate
+    threads: int
+
+    def seconds(self, flops: float, moved: float) -> float:
+        """The least time in which so much can be computed and moved."""
+        return max(flops / self.flops, moved / self.bandwidth)
+
+
+def _rates(ceilings: Ceilings) -> str:
+    return f"{ceilings.flops / 1e9:.0f} GFLOP/s, {ceilings.bandwidth / 1e9:.0f} GB/s of memory"
 
 
 @dataclass(frozen=True)
@@ -20,81 +51,98 @@ class Machine:
         vector_bits: width of a vector register.
         registers: vector registers that a tile can use.
         l1, l2, llc: bytes of cache, per core for the first two.
-        flops: peak f32 FLOP/s of one core (a fused multiply-add counts as two).
-        bandwidth: bytes/s of one core from memory, reading and writing.
         masked: masked loads and stores are single instructions.
+        flops: peak f32 FLOP/s of one core (a fused multiply-add counts as two) while all compute.
+        bandwidth: bytes/s that one core reads and writes in memory while all do.
+        cache_bandwidth: the same in the last cache.
+        elements: f32 elements/s of one core in element-wise operations on what its own caches hold.
+        flops_alone, bandwidth_alone: of one core while the others are idle.
+        dispatch: seconds that a dispatch takes besides its work.
+        barrier: seconds that it takes to wait for all workgroups and start others.
+        wake: seconds that it takes to wake IREE's threads.
+        team: seconds that it takes to start the caller's threads, which are awake for a while after their last work.
         stack: bytes that a workgroup may keep in its stack frame.
         architecture: as Python's `platform.machine` spells it; empty: unknown.
+        speeds: where FLOP/s, bytes/s and elements/s come from: a processor of the kind, the processor's clock, a
+            measurement, or whoever set them.
     """
 
     name: str
-    cores: int
-    vector_bits: int
-    registers: int
-    l1: int
-    l2: int
-    llc: int
-    flops: float
-    bandwidth: float
+    cores: Count
+    vector_bits: Count
+    registers: Count
+    l1: Size
+    l2: Size
+    llc: Size
     masked: bool
-    stack: int = 112 * 1024
+    flops: Rate
+    bandwidth: Rate
+    cache_bandwidth: Rate
+    elements: Rate
+    flops_alone: Rate
+    bandwidth_alone: Rate
+    dispatch: Seconds = 1e-6
+    barrier: Seconds = 10e-6
+    wake: Seconds = 50e-6
+    team: Seconds = 2.5e-6
+    stack: Count = 112 * 1024
     architecture: str = ""
+    speeds: Literal["preset", "read", "measured", "given"] = "given"
 
     def lanes(self, dtype: str) -> int:
         """Elements of a type in one register."""
         return self.vector_bits // bits(dtype)
 
+    def ceilings(self, threads: int | None = None) -> Ceilings:
+        """Of one thread alone, or of so many at once; by default one on each core."""
+        threads = threads or self.cores
+        if threads == 1:
+            return Ceilings(self.flops_alone, self.bandwidth_alone, 1)
+        return Ceilings(self.flops * threads, self.bandwidth * threads, threads)
+
+    def text(self) -> str:
+        """For people, line by line."""
+        one, all_cores = self.ceilings(1), self.ceilings()
+        return "\n".join(
+            [
+                f"{self.name}, {self.cores} cores; speeds are {self.speeds}",
+                f"vectors: {self.vector_bits} bits, {self.registers} registers",
+                f"caches: {self.l1 >> 10} KiB and {self.l2 >> 10} KiB of each core, {self.llc >> 10} KiB of all",
+                f"one core: {_rates(one)}, {self.elements / 1e9:.1f} G elements/s",
+                f"all cores: {_rates(all_cores)}, {self.cache_bandwidth * self.cores / 1e9:.0f} GB/s in the last cache",
+            ]
+        )
+
+
+def _preset(
+    name: str, architecture: str, vector_bits: int, registers: int, l1: int, l2: int, flops: float, elements: float
+) -> Machine:
+    return Machine(
+        name=name,
+        cores=2,
+        vector_bits=vector_bits,
+        registers=registers,
+        l1=l1 << 10,
+        l2=l2 << 10,
+        llc=16 << 20,
+        masked=architecture == "x86_64",
+        flops=flops,
+        bandwidth=12e9,
+        cache_bandwidth=48e9,
+        elements=elements,
+        flops_alone=flops,
+        bandwidth_alone=12e9,
+        architecture=architecture,
+        speeds="preset",
+    )
+
 
 PRESETS: dict[str, Machine] = {
-    "avx512": Machine("avx512", 2, 512, 32, 32 << 10, 1 << 20, 16 << 20, 115e9, 12e9, True, architecture="x86_64"),
-    "avx2": Machine("avx2", 2, 256, 16, 32 << 10, 512 << 10, 16 << 20, 90e9, 12e9, True, architecture="x86_64"),
-    "neon": Machine("neon", 2, 128, 32, 64 << 10, 1 << 20, 16 << 20, 45e9, 12e9, False, architecture="aarch64"),
+    "avx512": _preset("avx512", "x86_64", 512, 32, 32, 1024, 115e9, 5e9),
+    "avx2": _preset("avx2", "x86_64", 256, 16, 32, 512, 90e9, 5e9),
+    "neon": _preset("neon", "aarch64", 128, 32, 64, 1024, 45e9, 2.5e9),
 }
+"""Processors of each kind by order of magnitude: for targets that are not here, and for what this one does not tell."""
 
-
-def _cache(index: int) -> int | None:
-    try:
-        text = Path(f"/sys/devices/system/cpu/cpu0/cache/index{index}/size").read_text().strip()
-    except OSError:
-        return None
-    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:])
-    return int(text[:-1]) * unit if unit else int(text)
-
-
-def _features() -> tuple[set[str], float]:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return set(), 0.0
-    rows = dict(reversed([(k.strip(), v.strip()) for k, _, v in (line.partition(":") for line in lines)]))
-    features = set((rows.get("flags") or rows.get("Features") or "").split())
-    return features, float(rows.get("cpu MHz", "0")) * 1e6
-
-
-@lru_cache(1)
-def host() -> Machine:
-    """The machine that this process runs on: what the kernel tells, the rest from the nearest preset.
-
-    Peak FLOP/s assume one full-width fused multiply-add per cycle: several designs split wide ones, none does less.
-    """
-    features, clock = _features()
-    if "avx512f" in features:
-        preset = PRESETS["avx512"]
-    elif "avx2" in features:
-        preset = PRESETS["avx2"]
-    else:
-        preset = PRESETS["neon"] if platform.machine() in ("aarch64", "arm64") else PRESETS["avx2"]
-    peak = clock * preset.vector_bits / 32 * 2 if clock else preset.flops
-    return Machine(
-        name=preset.name,
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        vector_bits=preset.vector_bits,
-        registers=preset.registers,
-        l1=_cache(0) or preset.l1,
-        l2=_cache(2) or preset.l2,
-        llc=_cache(3) or preset.llc,
-        flops=peak,
-        bandwidth=preset.bandwidth,
-        masked=preset.masked,
-        architecture=platform.machine(),
-    )
+TYPICAL = PRESETS["avx512"]
+"""Stands for what no speed is known of."""

@@ -1,93 +1,156 @@
-"""What this machine's processor reaches: peak and bandwidth, measured once, kept on disk."""
+"""How fast this machine is: measured once by `covan_mlir.machine.probe`, kept in the user's cache folder."""
 
 from __future__ import annotations
 
 import contextlib
-import json
+import hashlib
+import logging
 import os
-import platform
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
-from covan_mlir.errors import ProfileError
 from covan_mlir.machine import probe
+from covan_mlir.machine.description import Machine, Rate
+from covan_mlir.machine.reading import model
 
-_LIBRARIES = ("OPENBLAS", "OMP", "MKL", "VECLIB_MAXIMUM")
+log = logging.getLogger(__name__)
+
+_LIMIT = 60.0  # seconds; the probe takes about one
+_THREADS = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL", "VECLIB_MAXIMUM")}
+_KERNELS = "OPENBLAS_CORETYPE"
+"""Makes numpy's linear algebra use another processor's code."""
 
 
 @dataclass(frozen=True)
-class Machine:
-    """Ceilings of a roofline (Williams, Waterman and Patterson 2009).
+class Speeds:
+    """What is measured, as `Machine` calls it."""
+
+    flops: Rate
+    bandwidth: Rate
+    cache_bandwidth: Rate
+    elements: Rate
+    flops_alone: Rate
+    bandwidth_alone: Rate
+
+    def higher(self, other: Speeds) -> Speeds:
+        """Of each figure the higher: a busy machine makes it low, and nothing makes it high."""
+        return Speeds(*(max(getattr(self, it.name), getattr(other, it.name)) for it in fields(self)))
+
+    def of(self, machine: Machine) -> Machine:
+        """A machine, as it was read, with these speeds.
+
+        Cores do not get less of the memory together than one alone, and the clock is no less than what it was read to
+        be: linear algebra reaches less than the peak. Two digits: more of them are noise.
+        """
+        flops, alone = self.flops, self.flops_alone
+        if machine.speeds == "read":
+            flops, alone = max(flops, machine.flops), max(alone, machine.flops_alone)
+        bandwidth = max(self.bandwidth, self.bandwidth_alone / machine.cores)
+        return replace(
+            machine,
+            flops=_rounded(flops),
+            bandwidth=_rounded(bandwidth),
+            cache_bandwidth=_rounded(max(self.cache_bandwidth, bandwidth)),
+            elements=_rounded(self.elements),
+            flops_alone=_rounded(max(alone, flops)),
+            bandwidth_alone=_rounded(max(self.bandwidth_alone, bandwidth)),
+            speeds="measured",
+        )
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What measured speeds are of.
 
     Attributes:
-        flops: float32 operations per second of a matrix product.
-        bandwidth: bytes per second read and written by a copy of more than the caches hold.
-        threads: that ran at once.
+        probe: SHA-256 of what measures.
     """
 
-    flops: float
-    bandwidth: float
-    threads: int
+    processor: str
+    cores: int
+    vector_bits: int
+    caches: tuple[int, int, int]
+    numpy: str
+    probe: str
 
-    def seconds(self, flops: float, moved: float) -> float:
-        """The least time in which so much can be computed and moved."""
-        return max(flops / self.flops, moved / self.bandwidth)
+
+@dataclass(frozen=True)
+class _Kept:
+    fingerprint: Fingerprint
+    speeds: Speeds
 
 
-def measured(threads: int, *, again: bool = False) -> Machine:
-    """This machine's ceilings with a number of threads: measured once (a second), then read from the user's cache.
+def fingerprint(machine: Machine) -> Fingerprint:
+    """Of this machine as it was read."""
+    return Fingerprint(
+        model(),
+        machine.cores,
+        machine.vector_bits,
+        (machine.l1, machine.l2, machine.llc),
+        np.__version__,
+        hashlib.sha256(Path(probe.__file__).read_bytes()).hexdigest(),
+    )
+
+
+def path(of: Fingerprint) -> Path:
+    """Where the speeds are kept."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    digest = hashlib.sha256(msgspec.json.encode(of)).hexdigest()
+    return folder / "covan" / f"machine-{digest[:16]}.json"
+
+
+def kept(of: Fingerprint) -> Speeds | None:
+    """The speeds that were measured before, if any."""
+    with contextlib.suppress(OSError, RuntimeError, msgspec.MsgspecError):
+        was = msgspec.json.decode(path(of).read_bytes(), type=_Kept)
+        return was.speeds if was.fingerprint == of else None
+    return None
+
+
+def keep(of: Fingerprint, speeds: Speeds) -> None:
+    """Keep speeds for later processes; one without a home keeps nothing."""
+    with contextlib.suppress(OSError, RuntimeError):
+        file = path(of)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = file.with_suffix(f".{os.getpid()}")
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(_Kept(of, speeds))))
+        os.replace(temporary, file)
+
+
+def measure(machine: Machine) -> Speeds | None:
+    """Measure this machine, in about a second; None, and a warning, if that fails.
 
     Args:
-        again: measure anew, and keep the higher: what was kept was measured on a busy machine.
-
-    Raises:
-        ProfileError: they cannot be measured.
+        machine: as it was read.
     """
-    path = _cache(threads)
-    kept = None
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        row = json.loads(path.read_text())
-        kept = Machine(float(row["flops"]), float(row["bandwidth"]), int(row["threads"]))
-    if kept is not None and not again:
-        return kept
-    machine = _measure(threads)
-    if kept is not None:
-        machine = Machine(max(kept.flops, machine.flops), max(kept.bandwidth, machine.bandwidth), threads)
-    with contextlib.suppress(OSError):  # a machine without a home is measured every time
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}")
-        temporary.write_text(json.dumps(asdict(machine)))
-        os.replace(temporary, path)
-    return machine
+    sizes = machine.cores, machine.l2, machine.llc
+    environment = {**os.environ, **_THREADS}
+    # Another processor's code may take twice as long. Whoever asks for it may know that the own does not run.
+    own = {key: value for key, value in environment.items() if key != _KERNELS}
+    attempts = [own] if _KERNELS not in environment else [own, environment]
+    for variables in attempts:
+        try:
+            # -P: modules next to the probe may have names of the standard library's.
+            ran = subprocess.run(
+                [sys.executable, "-P", probe.__file__, *map(str, sizes)],
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is the caller's
+                capture_output=True,
+                timeout=_LIMIT,
+                check=True,
+            )
+            return msgspec.json.decode(ran.stdout, type=Speeds)
+        except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
+            failure = error
+    log.warning("the speed of this machine cannot be measured (%s): estimates are of processors of its kind", failure)
+    return None
 
 
-def _measure(threads: int) -> Machine:
-    limits = {f"{library}_NUM_THREADS": "1" for library in _LIBRARIES}
-    # -P: modules next to the probe have names of the standard library's
-    command = [sys.executable, "-P", probe.__file__, str(threads)]
-    try:
-        ran = subprocess.run(
-            command, env={**os.environ, **limits}, capture_output=True, text=True, timeout=120, check=True
-        )
-        row = json.loads(ran.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise ProfileError(f"this machine's peak and bandwidth cannot be measured: {error}") from error
-    return Machine(row["flops"], row["bandwidth"], threads)
-
-
-def _cache(threads: int) -> Path:
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    name = "-".join([platform.node(), _processor(), f"{threads}-threads", f"numpy-{np.__version__}"])
-    return folder / "covan" / f"{''.join(c if c.isalnum() or c in '.-' else '_' for c in name)}.json"
-
-
-def _processor() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+def _rounded(rate: float) -> float:
+    return float(f"{rate:.2g}")

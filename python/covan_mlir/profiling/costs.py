@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from covan_mlir.artifacts.signature import evaluate
-from covan_mlir.lineage import Lineage, Part, Site
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.model import LineageData, Part, Site
 
 _TYPE = re.compile(r"([a-z]+)(\d*)[^\[]*\[(.*)\]")
 # fmt: off
@@ -66,7 +66,7 @@ class Costs:
         symbols: what the symbols in its types stand for; sizes of which nothing is known count as one.
     """
 
-    def __init__(self, lineage: Lineage, symbols: Mapping[str, int]) -> None:
+    def __init__(self, lineage: LineageData, symbols: Mapping[str, int]) -> None:
         self._lineage = lineage
         self._symbols = symbols
         self._readers: dict[Operand, set[int]] = {}
@@ -95,7 +95,7 @@ class Costs:
         Each value once, by its first reader, and as if caches held nothing between sites.
         """
         inside = set(site.parts)
-        found = dict.fromkeys(site.parts, 0.0)
+        moved = dict.fromkeys(site.parts, 0.0)
         reads: dict[Operand, float] = {}
         for i in site.parts:
             part = self._lineage.parts[i]
@@ -103,11 +103,11 @@ class Costs:
             for operand in arguments.operands(part.args):
                 if not self._inside(operand, inside):
                     base, size = self._base(operand, types)
-                    found[i] += max(0.0, size - reads.get(base, 0.0))
+                    moved[i] += max(0.0, size - reads.get(base, 0.0))
                     reads[base] = max(reads.get(base, 0.0), size)
             if self.leaves(part, inside):
-                found[i] += self.bytes(part)
-        return found
+                moved[i] += self.bytes(part)
+        return moved
 
     def contracts(self, part: Part) -> bool:
         """Whether a part sums products: a matrix product, a convolution."""
@@ -171,14 +171,14 @@ class Costs:
 
     def _operands(self, part: Part) -> list[_Tensor]:
         types = arguments.operand_types(part.args)
-        found = []
+        tensors = []
         for operand in arguments.operands(part.args):
             if operand[0] == "p":
                 texts: Iterable[str] = self._lineage.parts[int(operand[1])].types[:1]
             else:
                 texts = [types[operand]] if operand in types else []
-            found += [self._tensor(text) for text in texts]
-        return found
+            tensors += [self._tensor(text) for text in texts]
+        return tensors
 
     def _tensor(self, text: str) -> _Tensor:
         """Of a type such as ``f32[8, s0]``; what is no tensor weighs nothing."""
@@ -215,8 +215,8 @@ def _convolution(operands: list[_Tensor], out: _Tensor, part: Part) -> float:
     filter_ = math.prod(operands[1].shape[1:])
     args: Any = json.loads(part.args)[0]
     transposed = len(args) > 6 and args[6] is True
-    made = operands[0].elements if transposed else out.elements
-    return 2.0 * made * filter_ + (out.elements if len(operands) > 2 else 0)
+    products = operands[0].elements if transposed else out.elements
+    return 2.0 * products * filter_ + (out.elements if len(operands) > 2 else 0)
 
 
 def _attention(operands: list[_Tensor], out: _Tensor, part: Part) -> float:

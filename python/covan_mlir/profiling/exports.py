@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from covan_mlir.profiling import views
-from covan_mlir.profiling.profile import By, Profile
+from covan_mlir.profiling.model import By, ProfileData
 
 _COLUMNS = (
     "ns", "own_ns", "estimated_ns", "fraction", "min_ns", "median_ns", "p90_ns", "flops", "bytes", "intensity",
@@ -16,7 +16,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def chrome_trace(profile: Profile) -> dict[str, Any]:
+def chrome_trace(profile: ProfileData) -> dict[str, Any]:
     """The median call: one track for the call, others for its kernels, more than one where kernels run at once.
 
     Format: Trace Event Format (Chromium), complete events, times in microseconds.
@@ -68,7 +68,7 @@ def chrome_trace(profile: Profile) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 
-def stacks(profile: Profile) -> Iterator[tuple[tuple[str, ...], float]]:
+def stacks(profile: ProfileData) -> Iterator[tuple[tuple[str, ...], float]]:
     """Module path, action and kernel, outermost first, with nanoseconds per call; they add up to the total."""
     actions = profile.lineage.actions
     for site in profile.times:
@@ -82,7 +82,7 @@ def stacks(profile: Profile) -> Iterator[tuple[tuple[str, ...], float]]:
     yield (views.OUTSIDE,), profile.outside
 
 
-def speedscope(profile: Profile) -> dict[str, Any]:
+def speedscope(profile: ProfileData) -> dict[str, Any]:
     """Format: https://www.speedscope.app/file-format-schema.json, one sampled profile with weights."""
     frames: dict[str, int] = {}
     samples, weights = [], []
@@ -110,7 +110,7 @@ def speedscope(profile: Profile) -> dict[str, Any]:
     }
 
 
-def collapsed(profile: Profile) -> str:
+def collapsed(profile: ProfileData) -> str:
     """Format of Brendan Gregg's FlameGraph: frames with semicolons between, a blank, whole nanoseconds."""
     lines = []
     for stack, time in stacks(profile):
@@ -119,7 +119,7 @@ def collapsed(profile: Profile) -> str:
     return "".join(lines)
 
 
-def csv_text(profile: Profile, by: By) -> str:
+def csv_text(profile: ProfileData, by: By) -> str:
     """One line per row; times in nanoseconds; columns that a row has no value for are empty."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from covan_mlir.errors import ProfileError
-from covan_mlir.lineage import Lineage
+from covan_mlir.provenance.model import LineageData
 from covan_mlir.runtime.profile_events import Call, Command, Submission
 
 _OTHER_COPY = "Compile the model again, and profile what comes of it"
@@ -30,7 +30,7 @@ class Event:
     duration: int
 
 
-def join(lineage: Lineage, calls: Sequence[Call]) -> list[list[Event]]:
+def join(lineage: LineageData, calls: Sequence[Call]) -> list[list[Event]]:
     """The dispatches of each call, in order of their start, with their sites.
 
     Raises:
@@ -41,54 +41,54 @@ def join(lineage: Lineage, calls: Sequence[Call]) -> list[list[Event]]:
     return [_call(lineage, rows, call) for call in calls]
 
 
-def _of_calls(lineage: Lineage, row: Row) -> bool:
+def _of_calls(lineage: LineageData, row: Row) -> bool:
     return all(lineage.sites[i].phase == "call" for i in row if i is not None)
 
 
-def _call(lineage: Lineage, rows: Sequence[Row], call: Call) -> list[Event]:
+def _call(lineage: LineageData, rows: Sequence[Row], call: Call) -> list[Event]:
     fitting = [
         [k for k, row in enumerate(rows) if not _difference(lineage, _seen(lineage, row, it), it.commands)]
         for it in call.submissions
     ]
-    for it, found in zip(call.submissions, fitting, strict=True):
-        if not found:
+    for it, buffers in zip(call.submissions, fitting, strict=True):
+        if not buffers:
             raise ProfileError(_explain(lineage, rows, it))
     # Like buffers are told apart by their order, if each runs once.
-    often = Counter(tuple(found) for found in fitting)
+    often = Counter(tuple(buffers) for buffers in fitting)
     met: Counter[tuple[int, ...]] = Counter()
     events: list[Event] = []
-    for it, found in zip(call.submissions, fitting, strict=True):
-        key = tuple(found)
-        if it.dispatches and len(found) > 1 and often[key] != len(found):
+    for it, buffers in zip(call.submissions, fitting, strict=True):
+        key = tuple(buffers)
+        if it.dispatches and len(buffers) > 1 and often[key] != len(buffers):
             raise ProfileError(
-                f"{len(found)} command buffers of the program run the same kernels, and {often[key]} such ran: "
+                f"{len(buffers)} command buffers of the program run the same kernels, and {often[key]} such ran: "
                 "which ones cannot be told"
             )
-        row = rows[found[met[key] % len(found)]]
+        row = rows[buffers[met[key] % len(buffers)]]
         met[key] += 1
         events += _events(lineage, _seen(lineage, row, it), it, call.start)
     return sorted(events, key=lambda event: event.start)
 
 
-def _seen(lineage: Lineage, row: Row, it: Submission) -> Row:
+def _seen(lineage: LineageData, row: Row, it: Submission) -> Row:
     """What of a command buffer the device tells: all commands, or the dispatches only."""
     return row if it.whole else [i for i in row if i is not None and lineage.sites[i].kind == "dispatch"]
 
 
-def _events(lineage: Lineage, row: Row, it: Submission, origin: int) -> list[Event]:
+def _events(lineage: LineageData, row: Row, it: Submission, origin: int) -> list[Event]:
     expected = {k: site for k, site in enumerate(row) if site is not None and lineage.sites[site].kind == "dispatch"}
     if [d.index for d in it.dispatches] != sorted(expected):
         raise ProfileError(f"{len(expected)} dispatches were submitted, and {len(it.dispatches)} have a time")
-    found = []
+    events = []
     for dispatch in it.dispatches:
         site = expected[dispatch.index]
         if dispatch.kernel != lineage.sites[site].kernel:
             raise ProfileError(f"site {site} runs {lineage.sites[site].kernel}; {dispatch.kernel} ran in its place")
-        found.append(Event(site, dispatch.start - origin, dispatch.duration))
-    return found
+        events.append(Event(site, dispatch.start - origin, dispatch.duration))
+    return events
 
 
-def _difference(lineage: Lineage, row: Row, commands: Sequence[Command]) -> str:
+def _difference(lineage: LineageData, row: Row, commands: Sequence[Command]) -> str:
     """Where commands are not those of a row, in words; empty: they are."""
     recorded = [command.kernel or command.kind for command in commands]
     for k, (index, command) in enumerate(zip(row, commands, strict=False)):
@@ -106,7 +106,7 @@ def _difference(lineage: Lineage, row: Row, commands: Sequence[Command]) -> str:
     return ""
 
 
-def _explain(lineage: Lineage, rows: Sequence[Row], it: Submission) -> str:
+def _explain(lineage: LineageData, rows: Sequence[Row], it: Submission) -> str:
     if not rows:
         return f"the lineage lists no command buffer; one of {len(it.commands)} commands ran\n{_OTHER_COPY}"
     near = min((_seen(lineage, row, it) for row in rows), key=lambda row: abs(len(row) - len(it.commands)))

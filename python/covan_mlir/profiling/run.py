@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections import Counter
@@ -14,13 +13,39 @@ import numpy as np
 
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import InputError, ProfileError
-from covan_mlir.machine import measured
+from covan_mlir.machine import host
+from covan_mlir.machine.description import Ceilings
 from covan_mlir.profiling.join import Event, join
 from covan_mlir.profiling.profile import Profile
 from covan_mlir.profiling.store import checksum
 from covan_mlir.runtime import profile as recorder
+from covan_mlir.runtime import team, values
+from covan_mlir.runtime.compiled import CompiledModel
 from covan_mlir.runtime.profile import Argument
 from covan_mlir.runtime.profile_events import Call
+
+
+def profile(model: CompiledModel, args: tuple[Any, ...], kwargs: dict[str, Any], *, repeat: int) -> Profile:
+    """Profile a model's calls with these arguments; see `covan_mlir.Executable.profile`."""
+    arguments = model.checked(args, kwargs)
+    passed, tensors = model.full_arguments(arguments)
+    given = iter([Argument(values.host_array(value, dtype), dtype) for dtype, value in tensors])
+    notes, driver = [], model.driver
+    if driver == team.DRIVER:  # the profiler is a program of IREE's, and has no such threads
+        driver = "local-task"
+        notes.append(f"calls share kernels with OpenMP threads (device {team.DRIVER!r}); profiled on {driver!r}")
+    program = model.program_on(driver)
+    return measure(
+        model.variant,
+        model.signature.function,
+        driver,
+        [Argument(value) if isinstance(value, int | float) else next(given) for value in passed],
+        model.raw_weights(),
+        arguments.symbols,
+        lambda: program.invoke(passed, len(model.signature.results)),
+        repeat=repeat,
+        notes=notes,
+    )
 
 
 def measure(
@@ -55,9 +80,11 @@ def measure(
     notes = list(notes)
     unprofiled = _unprofiled(call, repeat)
     calls = recorder.record(variant.program, function, driver, arguments, weights, repeat=repeat)
-    ceilings = None
+    machine = None
     if driver.startswith("local"):
-        ceilings = measured.measured(1 if driver == "local-sync" else len(os.sched_getaffinity(0)))
+        machine = host.host()
+        if machine.speeds in ("read", "preset"):
+            notes.append("the machine's peak and bandwidth cannot be measured: those of processors of its kind count")
     else:
         notes.append(f"the peak and bandwidth of the device of {driver} are not measured: no fractions of them")
     events = join(variant.lineage, calls)
@@ -66,15 +93,26 @@ def measure(
         notes.append(
             f"the device gives no time for {missing} fill{'s' if missing > 1 else ''} or copies: they count as outside"
         )
+    threads = 1 if driver == "local-sync" else None
     profile = profile_of(
-        variant, driver, calls, events, symbols=symbols, unprofiled=unprofiled, ceilings=ceilings, notes=notes
+        variant,
+        driver,
+        calls,
+        events,
+        symbols=symbols,
+        unprofiled=unprofiled,
+        ceilings=machine.ceilings(threads) if machine else None,
+        notes=notes,
     )
-    if ceilings is None or not _beyond(profile):
+    if machine is None or not _beyond(profile):
         return profile
-    profile = replace(profile, machine=measured.measured(ceilings.threads, again=True))
+    if machine.speeds == "measured":
+        profile = replace(profile, machine=host.remeasured().ceilings(threads))
+        why = "the machine's measured peak: the machine was busy when it was measured"
+    else:
+        why = "the peak that is assumed of the machine"
     if _beyond(profile):
-        busy = "a site computes faster than the machine's measured peak: the machine was busy when it was measured"
-        profile = replace(profile, notes=(*profile.notes, busy))
+        profile = replace(profile, notes=(*profile.notes, f"a site computes faster than {why}"))
     return profile
 
 
@@ -90,7 +128,7 @@ def profile_of(
     *,
     symbols: Mapping[str, int],
     unprofiled: float | None,
-    ceilings: measured.Machine | None,
+    ceilings: Ceilings | None,
     notes: Sequence[str] = (),
 ) -> Profile:
     """A profile from joined events.
@@ -142,10 +180,12 @@ def divided(events: Sequence[Event]) -> dict[int, float]:
             value += (at - before) / running
         integral[at] = value
         running, before = running + steps[at], at
-    found: dict[int, float] = {}
+    shares: dict[int, float] = {}
     for event in events:
-        found[event.site] = found.get(event.site, 0.0) + integral[event.start + event.duration] - integral[event.start]
-    return found
+        shares[event.site] = (
+            shares.get(event.site, 0.0) + integral[event.start + event.duration] - integral[event.start]
+        )
+    return shares
 
 
 def _unprofiled(call: Callable[[], Any], repeat: int) -> float:

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from covan_mlir.profiling.profile import By, Profile
+from covan_mlir.profiling.model import By, ProfileData
 from covan_mlir.profiling.views import Row, rows
 
 _WIDTH = 120
 _NAMES = 48  # widest name of a line, module or kernel
 
 
-def table(profile: Profile, by: By) -> str:
+def table(profile: ProfileData, by: By) -> str:
     """Header, rows and notes; times in the unit that suits the total."""
-    found = rows(profile, by)
+    shown = rows(profile, by)
     unit, scale = _unit(profile.total)
     lines = header(profile)
     lines.append("")
     if by == "site":
-        lines += _grid(_site_cells(profile, found, unit, scale), right=range(6))
+        lines += _grid(_site_cells(profile, shown, unit, scale), right=range(6))
     else:
-        lines += _grid(_cells(profile, found, by, unit, scale), right=range(3))
-    if any(row.estimated for row in found):
+        lines += _grid(_cells(profile, shown, by, unit, scale), right=range(3))
+    if any(row.estimated for row in shown):
         lines += ["", f"≈ of sites that several {by}s share: how much is of which is an estimate (FLOPs and bytes)"]
     return "\n".join(lines) + "\n"
 
 
-def header(profile: Profile) -> list[str]:
+def header(profile: ProfileData) -> list[str]:
     """What was measured, in sentences."""
     unit, scale = _unit(profile.total)
     whole = profile.statistics()
@@ -41,18 +41,18 @@ def header(profile: Profile) -> list[str]:
     return [*lines, *profile.notes]
 
 
-def _cells(profile: Profile, found: Sequence[Row], by: By, unit: str, scale: float) -> list[tuple[str, ...]]:
+def _cells(profile: ProfileData, shown: Sequence[Row], by: By, unit: str, scale: float) -> list[tuple[str, ...]]:
     cells: list[tuple[str, ...]] = [(unit, "%", "shared", by, "what")]
-    for row in found:
+    for row in shown:
         shared = f"≈{_percent(row.estimated, row.time)}" if row.estimated else ""
         name = _fit("  " * row.depth + row.name, _NAMES)
         cells.append((f"{row.time / scale:.3f}", _number(row.time, profile.total), shared, name, _what(profile, row)))
     return cells
 
 
-def _site_cells(profile: Profile, found: Sequence[Row], unit: str, scale: float) -> list[tuple[str, ...]]:
+def _site_cells(profile: ProfileData, shown: Sequence[Row], unit: str, scale: float) -> list[tuple[str, ...]]:
     cells: list[tuple[str, ...]] = [(unit, "%", "median", "p90", "GFLOP/s", "GB/s", "of roof", "site", "what")]
-    for row in found:
+    for row in shown:
         middle = high = compute = moved = roof = ""
         if row.statistics:
             middle, high = f"{row.statistics.median / scale:.3f}", f"{row.statistics.p90 / scale:.3f}"
@@ -78,7 +78,7 @@ def _site_cells(profile: Profile, found: Sequence[Row], unit: str, scale: float)
     return cells
 
 
-def _what(profile: Profile, row: Row) -> str:
+def _what(profile: ProfileData, row: Row) -> str:
     return ", ".join(profile.lineage.actions[i].name for i in row.actions)
 
 

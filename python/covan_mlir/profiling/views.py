@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from covan_mlir.lineage import Action
-from covan_mlir.profiling.profile import By, Profile, Roofline, Statistics
+from covan_mlir.profiling.model import By, ProfileData, Roofline, Statistics
 from covan_mlir.provenance.explain import short_files, user_frame
+from covan_mlir.provenance.model import Action
 
 OUTSIDE = "(outside of kernels)"
 NO_ACTION = "(no action of the model)"
@@ -42,74 +42,74 @@ class Row:
     roofline: Roofline | None = None
 
 
-def rows(profile: Profile, by: By) -> list[Row]:
+def rows(profile: ProfileData, by: By) -> list[Row]:
     """The rows, longest first; a module above those below it, longest of them first; time outside of kernels last.
 
     Raises:
         ValueError: ``by`` is none of line, module and site.
     """
-    makers: dict[str, Callable[[Profile], list[Row]]] = {"line": _lines, "module": _modules, "site": _sites}
+    makers: dict[str, Callable[[ProfileData], list[Row]]] = {"line": _lines, "module": _modules, "site": _sites}
     if by not in makers:
         raise ValueError(f"by={by!r}: profiles are shown by {', '.join(makers)}")
     outside = profile.outside
     return [*makers[by](profile), Row(OUTSIDE, outside, outside)]
 
 
-def lines_of(profile: Profile) -> dict[int, str]:
+def lines_of(profile: ProfileData) -> dict[int, str]:
     """``file:line`` of each action; files by the shortest end of their paths that tells them apart."""
     frames = {action.id: user_frame(action) for action in profile.lineage.actions}
     short = short_files(frame.file for frame in frames.values() if frame)
     return {i: f"{short[frame.file]}:{frame.line}" if frame else NO_LINE for i, frame in frames.items()}
 
 
-def _lines(profile: Profile) -> list[Row]:
+def _lines(profile: ProfileData) -> list[Row]:
     names = lines_of(profile)
-    found: dict[str, Row] = {}
+    lines: dict[str, Row] = {}
     for site, action, time, alone in _portions(profile, lambda action: (names[action.id],)):
         name = NO_ACTION if action is None else names[action.id]
         shared = action is not None and not alone
-        _add(found.setdefault(name, Row(name)), site, action, time, time if shared else 0.0)
-    for row in found.values():
+        _add(lines.setdefault(name, Row(name)), site, action, time, time if shared else 0.0)
+    for row in lines.values():
         row.own = row.time
-    return sorted(found.values(), key=lambda row: -row.time)
+    return sorted(lines.values(), key=lambda row: -row.time)
 
 
-def _modules(profile: Profile) -> list[Row]:
-    found: dict[str, Row] = {}
+def _modules(profile: ProfileData) -> list[Row]:
+    modules: dict[str, Row] = {}
     for site, action, time, alone in _portions(profile, lambda action: _above(action.module)):
         if action is None:
-            row = found.setdefault(NO_ACTION, Row(NO_ACTION))
+            row = modules.setdefault(NO_ACTION, Row(NO_ACTION))
             _add(row, site, None, time, 0.0)
             row.own += time
             continue
         path = _above(action.module)
         for depth, name in enumerate(path):
-            row = found.setdefault(name, Row(name or MODEL, depth=depth))
+            row = modules.setdefault(name, Row(name or MODEL, depth=depth))
             _add(row, site, action, time, time if depth >= alone else 0.0)
-        found[path[-1]].own += time
+        modules[path[-1]].own += time
     children: dict[str, list[str]] = {}
-    for name, row in found.items():
+    for name, row in modules.items():
         if row.depth:
             children.setdefault(name.rpartition(".")[0], []).append(name)
 
     def tree(name: str) -> Iterator[Row]:
-        yield found[name]
-        for child in sorted(children.get(name, ()), key=lambda name: -found[name].time):
+        yield modules[name]
+        for child in sorted(children.get(name, ()), key=lambda name: -modules[name].time):
             yield from tree(child)
 
-    roots = [name for name, row in found.items() if not row.depth]
-    return [row for name in sorted(roots, key=lambda name: -found[name].time) for row in tree(name)]
+    roots = [name for name, row in modules.items() if not row.depth]
+    return [row for name in sorted(roots, key=lambda name: -modules[name].time) for row in tree(name)]
 
 
-def _sites(profile: Profile) -> list[Row]:
-    found = []
+def _sites(profile: ProfileData) -> list[Row]:
+    sites = []
     for site in profile.times:
         it = profile.lineage.sites[site]
         time = profile.time(site)
         row = Row(f"site {site}", time, time, actions=list(it.trace), sites=[site], kernel=it.kernel)
         row.statistics, row.roofline = profile.statistics(site), profile.roofline(site)
-        found.append(row)
-    return sorted(found, key=lambda row: -row.time)
+        sites.append(row)
+    return sorted(sites, key=lambda row: -row.time)
 
 
 def _above(module: str) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ def _above(module: str) -> tuple[str, ...]:
 
 
 def _portions(
-    profile: Profile, keys: Callable[[Action], tuple[str, ...]]
+    profile: ProfileData, keys: Callable[[Action], tuple[str, ...]]
 ) -> Iterator[tuple[int, Action | None, float, int]]:
     """Each action's portion of each site's time, and how many of its leading keys all actions of the site have.
 

@@ -34,8 +34,8 @@ def encode(args: Any, kwargs: Mapping[str, Any], plain: Callable[[Any], Any]) ->
             return item
         return [value(inner) for inner in item] if isinstance(item, list | tuple) else plain(item)
 
-    row = [[value(item) for item in args], [[name, value(item)] for name, item in sorted(kwargs.items())]]
-    return json.dumps(row, separators=(",", ":"), allow_nan=False)
+    call = [[value(item) for item in args], [[name, value(item)] for name, item in sorted(kwargs.items())]]
+    return json.dumps(call, separators=(",", ":"), allow_nan=False)
 
 
 def operands(text: str) -> list[Operand]:
@@ -45,7 +45,7 @@ def operands(text: str) -> list[Operand]:
 
 def operand_types(text: str) -> dict[Operand, str]:
     """Types of the arguments and weights among the operands; those of parts are theirs."""
-    found: dict[Operand, str] = {}
+    types: dict[Operand, str] = {}
     stack = [json.loads(text)]
     while stack:
         item = stack.pop()
@@ -53,8 +53,8 @@ def operand_types(text: str) -> dict[Operand, str]:
             stack += item
         elif isinstance(item, dict) and "of" in item:
             kind, name = next(iter(item.items()))
-            found[kind, name] = item["of"]
-    return found
+            types[kind, name] = item["of"]
+    return types
 
 
 def signature(text: str) -> str:

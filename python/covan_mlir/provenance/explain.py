@@ -6,17 +6,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from covan_mlir.lineage import Action, Frame, Lineage, Site
+from covan_mlir.provenance.model import Action, Frame, LineageData, Site
 
 if TYPE_CHECKING:
-    from covan_mlir.provenance.fates import Fate
+    from covan_mlir.provenance.model import Fate
 
 _WIDTH = 110
 _GAP = "  "
 _LIMITS = (30, 24, 24, 24)  # widest op, names, module and source line: with four gaps, the width
 
 
-def table(lineage: Lineage, sites: Sequence[Site]) -> str:
+def table(lineage: LineageData, sites: Sequence[Site]) -> str:
     """Text table of ``sites``: one block per site, with one line for the actions of one op, module and source line.
 
     Plain text, at most 110 columns, the same for the same lineage. A table of all sites (or of none) ends with the
@@ -44,7 +44,7 @@ def table(lineage: Lineage, sites: Sequence[Site]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def table_json(lineage: Lineage, sites: Sequence[Site]) -> dict[str, Any]:
+def table_json(lineage: LineageData, sites: Sequence[Site]) -> dict[str, Any]:
     """The facts of `table` as JSON: ``counts``, ``sites`` (each with its actions) and ``unperformed`` action names."""
     return {
         "counts": {
@@ -67,13 +67,13 @@ def table_json(lineage: Lineage, sites: Sequence[Site]) -> dict[str, Any]:
     }
 
 
-def unperformed(lineage: Lineage) -> tuple[Action, ...]:
+def unperformed(lineage: LineageData) -> tuple[Action, ...]:
     """The actions that no site performs: views, folded or merged values, dead code."""
     performed = {action for site in lineage.sites for action in site.trace}
     return tuple(action for action in lineage.actions if action.id not in performed)
 
 
-def fates_json(lineage: Lineage, actions: Iterable[Action]) -> list[dict[str, Any]]:
+def fates_json(lineage: LineageData, actions: Iterable[Action]) -> list[dict[str, Any]]:
     """What became of each action, as `fates_text` says it."""
     return [
         {
@@ -88,7 +88,7 @@ def fates_json(lineage: Lineage, actions: Iterable[Action]) -> list[dict[str, An
     ]
 
 
-def fates_text(lineage: Lineage, actions: Iterable[Action]) -> str:
+def fates_text(lineage: LineageData, actions: Iterable[Action]) -> str:
     """What became of each action: two lines, and one each for its tags and groups if it has any."""
     lines = []
     for action in actions:
@@ -102,7 +102,7 @@ def fates_text(lineage: Lineage, actions: Iterable[Action]) -> str:
     return "".join(f"{_fit(line, _WIDTH)}\n" for line in lines)
 
 
-def became(lineage: Lineage, fate: Fate) -> str:
+def became(lineage: LineageData, fate: Fate) -> str:
     """A fate in words."""
     sites = _numbers(fate.sites)
     reads = "index" if len(fate.sites) > 1 else "indexes"
@@ -127,11 +127,11 @@ def _numbers(sites: Sequence[int]) -> str:
     return f"site{'' if len(sites) == 1 else 's'} {shown}{more}"
 
 
-def _fate(lineage: Lineage, action: Action) -> Fate | None:
+def _fate(lineage: LineageData, action: Action) -> Fate | None:
     return lineage.fates[action.id] if action.id < len(lineage.fates) else None
 
 
-def _action_json(lineage: Lineage, action: Action) -> dict[str, Any]:
+def _action_json(lineage: LineageData, action: Action) -> dict[str, Any]:
     frame = user_frame(action)
     return {
         "id": action.id,
@@ -150,7 +150,7 @@ def user_frame(action: Action) -> Frame | None:
     return next((frame for frame in action.frames if not frame.internal), None)
 
 
-def counts(lineage: Lineage) -> str:
+def counts(lineage: LineageData) -> str:
     """Numbers of actions, sites and kernels, in words."""
 
     def count(number: int, what: str) -> str:
@@ -162,7 +162,7 @@ def counts(lineage: Lineage) -> str:
     return f"{count(len(lineage.actions), 'action')}, {count(len(lineage.sites), 'site')}{phases}, {kernels}"
 
 
-def _header(lineage: Lineage, sites: Sequence[Site]) -> str:
+def _header(lineage: LineageData, sites: Sequence[Site]) -> str:
     return counts(lineage) + ("" if len(sites) == len(lineage.sites) else f"; {len(sites):,} of the sites shown")
 
 
@@ -170,7 +170,7 @@ def _kernels(sites: Iterable[Site]) -> int:
     return len({site.kernel for site in sites})
 
 
-def _rows(lineage: Lineage, site: Site, short: dict[str, str]) -> list[tuple[str, str, str, str]]:
+def _rows(lineage: LineageData, site: Site, short: dict[str, str]) -> list[tuple[str, str, str, str]]:
     groups: dict[tuple[str, str, str], list[str]] = {}
     for action in lineage.why(site):
         frame = user_frame(action)
@@ -190,7 +190,7 @@ def _join(names: Sequence[str], width: int) -> str:
     return text
 
 
-def _unperformed_lines(lineage: Lineage) -> list[str]:
+def _unperformed_lines(lineage: LineageData) -> list[str]:
     rest = unperformed(lineage)
     if not rest:
         return []

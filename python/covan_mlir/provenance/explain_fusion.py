@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
-from covan_mlir.lineage import Action, Lineage, Site
 from covan_mlir.provenance.explain import short_files, user_frame
 from covan_mlir.provenance.fusion import FusionRecord
-
-if TYPE_CHECKING:
-    from covan_mlir.profiling.profile import Profile
+from covan_mlir.provenance.model import Action, LineageData, Site
 
 _INDENT = "  "
 
 
-def fusions(lineage: Lineage, actions: Iterable[Action]) -> tuple[FusionRecord, ...]:
+class Timed(Protocol):
+    """What is needed of a `covan_mlir.Profile`."""
+
+    @property
+    def times(self) -> Mapping[int, Any]:
+        """By site, for those that have a time."""
+
+    @property
+    def runs(self) -> Mapping[int, int]:
+        """By site, how often it runs in a call."""
+
+    def time(self, site: Site | int) -> float:
+        """Nanoseconds that a call spends in a site."""
+
+
+def fusions(lineage: LineageData, actions: Iterable[Action]) -> tuple[FusionRecord, ...]:
     """The records of the chains that perform some of the actions, in the order in which they were looked at."""
     wanted = {action.id for action in actions}
     return tuple(record for record in lineage.fusions if wanted & {a.id for a in actions_of(lineage, record)})
 
 
-def actions_of(lineage: Lineage, record: FusionRecord) -> tuple[Action, ...]:
+def actions_of(lineage: LineageData, record: FusionRecord) -> tuple[Action, ...]:
     """The actions that a chain performs, in source order."""
     ids = {part.action for i in record.parts if (part := lineage.parts.get(i))}
     return tuple(lineage.actions[i] for i in sorted(ids))
 
 
-def sites_of(lineage: Lineage, record: FusionRecord) -> tuple[Site, ...]:
+def sites_of(lineage: LineageData, record: FusionRecord) -> tuple[Site, ...]:
     """The sites that run the kernel of a chain: further ones where its loop runs in parts that are then merged."""
     names = {record.kernel, f"{record.kernel}_merge"} if record.kernel else set()
     return tuple(site for site in lineage.sites if site.kernel in names)
 
 
-def measured(lineage: Lineage, record: FusionRecord, profile: Profile | None) -> float | None:
+def measured(lineage: LineageData, record: FusionRecord, profile: Timed | None) -> float | None:
     """Seconds that the kernel of a chain took, on average over the sites that run it; None if that was not measured."""
     seconds: dict[str, list[tuple[float, int]]] = {}
     for site in sites_of(lineage, record):
@@ -45,11 +57,11 @@ def measured(lineage: Lineage, record: FusionRecord, profile: Profile | None) ->
 
 
 def fusions_json(
-    lineage: Lineage, records: Iterable[FusionRecord], profile: Profile | None = None
+    lineage: LineageData, records: Iterable[FusionRecord], profile: Timed | None = None
 ) -> list[dict[str, Any]]:
     """The records as JSON, with the actions of each, where they stand in the source, the sites of the kernel, and what
     was measured of it."""
-    found = []
+    rows = []
     for record in records:
         frames = [(action, user_frame(action)) for action in actions_of(lineage, record)]
         places = [
@@ -58,22 +70,24 @@ def fusions_json(
         ]
         sites = [site.id for site in sites_of(lineage, record)]
         took = measured(lineage, record, profile)
-        found.append({**record.to_json(), "actions": places, "sites": sites, "measured_seconds": took})
-    return found
+        rows.append({**record.to_json(), "actions": places, "sites": sites, "measured_seconds": took})
+    return rows
 
 
-def fusions_text(lineage: Lineage, records: Iterable[FusionRecord], profile: Profile | None = None) -> str:
+def fusions_text(lineage: LineageData, records: Iterable[FusionRecord], profile: Timed | None = None) -> str:
     """The records for people: one paragraph each."""
     given = tuple(records)
     short = short_files(f.file for action in lineage.actions for f in action.frames if not f.internal)
-    made = sum(bool(record.kernel) for record in given)
-    lines = [f"{_count(len(given), 'chain')} of reductions found; {made} in a kernel of its own"]
+    fused = sum(bool(record.kernel) for record in given)
+    lines = [f"{_count(len(given), 'chain')} of reductions found; {fused} in a kernel of its own"]
     for record in given:
         lines += ["", record.what, *(_INDENT + line for line in _paragraph(lineage, record, short, profile))]
     return "\n".join(lines) + "\n"
 
 
-def _paragraph(lineage: Lineage, record: FusionRecord, short: dict[str, str], profile: Profile | None) -> Iterator[str]:
+def _paragraph(
+    lineage: LineageData, record: FusionRecord, short: dict[str, str], profile: Timed | None
+) -> Iterator[str]:
     for action in actions_of(lineage, record):
         frame = user_frame(action)
         place = f"  {short[frame.file]}:{frame.line}" if frame else ""

@@ -3,41 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
 
-from covan_mlir.lineage import Action, Part, Site
+from covan_mlir.provenance.model import Action, Fate, Kind, Part, Site
+from covan_mlir.provenance.observed import Changes
 from covan_mlir.provenance.relation import Identity, Source
 
-Kind = Literal["dispatched", "folded", "merged", "view", "dead"]
 DECOMPOSE = "decompose"
 _ORDER: tuple[Kind, ...] = ("dispatched", "folded", "merged", "view", "dead")
-
-
-@dataclass(frozen=True)
-class Fate:
-    """What became of an action or a part.
-
-    Attributes:
-        kind: ``dispatched``: sites compute it; ``view``: it only changed how sites index; ``folded``: its value is a
-            constant, made when the program was compiled or loaded; ``merged``: its value is another's; ``dead``:
-            nobody needs it.
-        sites: ids of the sites that compute it; index by it; read the constant; or compute the twin.
-        decided_by: the step of the pipeline that decided.
-        twin: of a merged one: id of the action (or part) that has the same value.
-    """
-
-    kind: Kind
-    sites: tuple[int, ...]
-    decided_by: str
-    twin: int | None = None
 
 
 def part_fates(
     source: Source,
     sites: Sequence[Site],
     live: Iterable[int],
-    history: Sequence[tuple[str, Mapping[int, Any]]],
+    history: Sequence[tuple[str, Changes]],
     identity: Identity,
 ) -> dict[int, Fate]:
     """The fate of every part.
@@ -102,10 +82,10 @@ def _place_at_readers(source: Source, fates: dict[int, Fate]) -> None:
 def action_fates(actions: Sequence[Action], fates: Mapping[int, Fate]) -> list[Fate]:
     """The fate of each action: the strongest of its parts', with the sites of all."""
     owner = {part.id: action.id for action in actions for part in action.parts}
-    found: list[Fate] = []
+    of_actions: list[Fate] = []
     for action in actions:
-        found.append(_of_parts(action.parts, fates, owner) if action.parts else _without_parts(action, found))
-    return found
+        of_actions.append(_of_parts(action.parts, fates, owner) if action.parts else _without_parts(action, of_actions))
+    return of_actions
 
 
 def _of_parts(parts: Sequence[Part], fates: Mapping[int, Fate], owner: Mapping[int, int]) -> Fate:
@@ -139,22 +119,22 @@ def live_parts(parts: Mapping[int, Part], results: Iterable[int]) -> set[int]:
     return needed
 
 
-def vanished(history: Sequence[tuple[str, Mapping[int, Any]]], parts: Iterable[int]) -> dict[int, str]:
+def vanished(history: Sequence[tuple[str, Changes]], parts: Iterable[int]) -> dict[int, str]:
     """The step after which no operation carried a part any more, for those of ``parts`` that vanished."""
-    found: dict[int, str] = dict.fromkeys(parts, history[0][0]) if history else {}
+    gone: dict[int, str] = dict.fromkeys(parts, history[0][0]) if history else {}
     for step, changed in history:
         for part, names in changed.items():
-            index = int(part)
             if names is None:
-                found[index] = step
+                gone[part] = step
             else:
-                found.pop(index, None)
-    return found
+                gone.pop(part, None)
+    return gone
 
 
-def _sites(rows: Iterable[tuple[int, Iterable[int]]]) -> dict[int, tuple[int, ...]]:
-    found: dict[int, set[int]] = {}
-    for site, parts in rows:
+def _sites(parts_of: Iterable[tuple[int, Iterable[int]]]) -> dict[int, tuple[int, ...]]:
+    """The sites of each part, ascending, given the parts of each site."""
+    sites: dict[int, set[int]] = {}
+    for site, parts in parts_of:
         for part in parts:
-            found.setdefault(part, set()).add(site)
-    return {part: tuple(sorted(ids)) for part, ids in found.items()}
+            sites.setdefault(part, set()).add(site)
+    return {part: tuple(sorted(ids)) for part, ids in sites.items()}

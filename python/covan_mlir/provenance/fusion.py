@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import msgspec
+
 from covan_mlir.fred.certificate import Certificate
+from covan_mlir.typed_json import Amount, JsonObject, Natural
 
 
-@dataclass(frozen=True)
-class Sweep:
+class Sweep(JsonObject, frozen=True):
     """One loop of a kernel over some axes.
 
     Attributes:
@@ -23,8 +24,7 @@ class Sweep:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class FusionRecord:
+class FusionRecord(JsonObject, frozen=True):
     """A chain that was found, and what became of it.
 
     Attributes:
@@ -37,12 +37,12 @@ class FusionRecord:
         certificates: proofs of the repairs and rewrites that the sweeps rest on.
         refusals: reductions that cannot run in the sweep of one that they depend on, and why.
         guards: statistics with a guard, each with the row that shows that it is needed.
-        schedule: how the kernel is laid out (`covan_mlir.lowering.kernels.cpu.schedule.Schedule` for CPUs).
+        schedule: how the kernel is laid out: of the template that wrote it, as JSON.
         seconds: predicted time of the kernel; 0 if it has none.
     """
 
     what: str
-    parts: tuple[int, ...]
+    parts: tuple[Natural, ...]
     kernel: str = ""
     reason: str = ""
     chain: tuple[str, ...] = ()
@@ -50,17 +50,5 @@ class FusionRecord:
     certificates: tuple[Certificate, ...] = ()
     refusals: tuple[str, ...] = ()
     guards: tuple[str, ...] = ()
-    schedule: Mapping[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> FusionRecord:
-        """The inverse of `to_json`."""
-        texts = {key: tuple(row[key]) for key in ("parts", "chain", "refusals", "guards")}
-        sweeps = [Sweep(tuple(s["axes"]), s["why"], tuple(s["lines"])) for s in row["sweeps"]]
-        certificates = map(Certificate.from_json, row["certificates"])
-        return cls(**{**row, **texts, "sweeps": tuple(sweeps), "certificates": tuple(certificates)})
+    schedule: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    seconds: Amount = 0.0

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from covan_mlir.errors import TagError
-from covan_mlir.provenance.words import is_group
+from covan_mlir.provenance.words import checked, is_group
 
 if TYPE_CHECKING:
     from contextlib import _GeneratorContextManager  # a context manager and a decorator: contextlib has no other name
@@ -56,8 +56,6 @@ def group(name: Any, *tags: str) -> Any:
     if not is_group(name):
         raise TagError(f"{name!r} is no name for a group: it is a printable text without '@' and blanks around it")
     if tags:
-        from covan_mlir.provenance.tags import checked
-
         tags = checked(tags)
     return _block([name, *tags])
 

@@ -2,26 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from covan_mlir.lineage import Action, Frame, Group, Lineage, Part, Site
 from covan_mlir.provenance import arguments, phases
-from covan_mlir.provenance.fates import Fate
-from covan_mlir.provenance.fusion import FusionRecord
+from covan_mlir.provenance.lineage_schema import (
+    FORMAT,
+    LINEAGE,
+    StoredFate,
+    StoredLineage,
+    StoredPart,
+    StoredPartFate,
+    StoredTag,
+    check,
+)
+from covan_mlir.provenance.model import Action, Fate, Frame, Group, LineageData, Part, Site
+from covan_mlir.typed_json import convert, decode, dumps
 
-FORMAT = 2
+
+def write(lineage: LineageData) -> bytes:
+    """The JSON text, checked as a reader would.
+
+    Raises:
+        SchemaError: the lineage could not be read back.
+    """
+    data = dumps(dump(lineage))
+    check(decode(data, StoredLineage, LINEAGE))
+    return data
 
 
-def dump(lineage: Lineage) -> dict[str, Any]:
+def read(data: bytes) -> LineageData:
+    """The inverse of `write`.
+
+    Raises:
+        SchemaError: it is no lineage of this version, or has indices that point at nothing.
+    """
+    stored = decode(data, StoredLineage, LINEAGE)
+    check(stored)
+    return _lineage(stored)
+
+
+def dump(lineage: LineageData) -> dict[str, Any]:
     """JSON-able form; `load` is its inverse."""
     pool = _Pool()
     return {
         "format": FORMAT,
-        "actions": [_action_row(action, pool) for action in lineage.actions],
-        "parts": [_part_row(part, pool) for action in lineage.actions for part in action.parts],
-        "sites": [_site_row(site, pool) for site in lineage.sites],
-        "commands": [list(row) for row in lineage.commands],
+        "actions": [_action(action, pool) for action in lineage.actions],
+        "parts": [_part(part, pool) for action in lineage.actions for part in action.parts],
+        "sites": [_site(site, pool) for site in lineage.sites],
+        "commands": [list(sites) for sites in lineage.commands],
         "fates": [[f.kind, list(f.sites), pool(f.decided_by), f.twin] for f in lineage.fates],
         "part_fates": [
             [part, f.kind, list(f.sites), pool(f.decided_by), f.twin] for part, f in lineage.part_fates.items()
@@ -30,88 +59,123 @@ def dump(lineage: Lineage) -> dict[str, Any]:
         "phases": phases.dump(lineage.phases, pool),
         "history": [[pool(step), _changes(changed, pool)] for step, changed in lineage.history],
         "groups": [[group.name, group.kind, list(group.actions)] for group in lineage.groups],
-        "tags": _tag_rows(lineage),
+        "tags": _stored_tags(lineage),
         "fusions": [record.to_json() for record in lineage.fusions],
-        "pool": pool.rows,
+        "pool": pool.values,
     }
 
 
-def load(row: Mapping[str, Any]) -> Lineage:
-    """The lineage of a JSON form that `covan_mlir.artifacts.artifact` has checked."""
-    pool = row["pool"]
+def load(value: Mapping[str, Any]) -> LineageData:
+    """The inverse of `dump`.
+
+    Raises:
+        SchemaError: the value is of another form.
+    """
+    return _lineage(convert(value, StoredLineage, LINEAGE))
+
+
+def _lineage(stored: StoredLineage) -> LineageData:
+    pool: Any = stored.pool  # of texts, but where frames are meant
     parts: dict[int, list[Part]] = {}
-    for id_, action, name, op, types, view, twin, args in row["parts"]:
-        kinds = tuple(pool[t] for t in types)
-        reads = arguments.operands(args)
-        inputs, positions = (tuple(sorted({int(i) for k, i in reads if k == kind})) for kind in "pa")
-        part = Part(id_, action, name, pool[op], inputs, kinds, positions, bool(view), twin, args)
-        parts.setdefault(action, []).append(part)
-    return Lineage(
+    for part in stored.parts:
+        parts.setdefault(part.action, []).append(_loaded_part(part, pool))
+    return LineageData(
         actions=[
             Action(
                 id=i,
-                name=name,
-                op=pool[op],
-                module=pool[module],
-                frames=tuple(Frame(*pool[f]) for f in frames),
-                types=tuple(pool[t] for t in types),
+                name=action.name,
+                op=pool[action.op],
+                module=pool[action.module],
+                frames=tuple(Frame(*pool[frame]) for frame in action.frames),
+                types=tuple(pool[text] for text in action.types),
                 parts=tuple(parts.get(i, ())),
-                inputs=tuple(inputs),
-                view=bool(view),
-                live=bool(live),
+                inputs=tuple(action.inputs),
+                view=bool(action.view),
+                live=bool(action.live),
             )
-            for i, (name, op, module, frames, types, inputs, view, live) in enumerate(row["actions"])
+            for i, action in enumerate(stored.actions)
         ],
         sites=[
             Site(
                 id=i,
-                kernel=pool[kernel],
-                phase=phase,
-                trace=tuple(trace),
-                parts=tuple(performed),
-                kind=kind,
-                inputs=tuple(inputs),
-                views=tuple(views),
-                folds=tuple(folds),
-                node=node,
+                kernel=pool[site.kernel],
+                phase=site.phase,
+                trace=tuple(site.trace),
+                parts=tuple(site.parts),
+                kind=site.kind,
+                inputs=tuple(site.inputs),
+                views=tuple(site.views),
+                folds=tuple(site.folds),
+                node=site.node,
             )
-            for i, (kernel, phase, kind, trace, performed, inputs, views, folds, node) in enumerate(row["sites"])
+            for i, site in enumerate(stored.sites)
         ],
-        commands=row["commands"],
-        fates=[Fate(kind, tuple(sites), pool[step], twin) for kind, sites, step, twin in row["fates"]],
-        part_fates={
-            part: Fate(kind, tuple(sites), pool[step], twin) for part, kind, sites, step, twin in row["part_fates"]
-        },
+        commands=stored.commands,
+        fates=[_fate(fate, pool) for fate in stored.fates],
+        part_fates={fate.part: _fate(fate, pool) for fate in stored.part_fates},
         history=[
             (
                 pool[step],
-                {part: None if names is None else {pool[n]: count for n, count in names} for part, names in changed},
+                {
+                    part: None if operations is None else {pool[name]: count for name, count in operations}
+                    for part, operations in changes
+                },
             )
-            for step, changed in row["history"]
+            for step, changes in stored.history
         ],
-        groups=[Group(name, kind, tuple(ids)) for name, kind, ids in row["groups"]],
-        tags=_tags(row["tags"]),
-        results=[(kind, name) for kind, name in row["results"]],
-        phases=phases.load(row["phases"], pool),
-        fusions=map(FusionRecord.from_json, row["fusions"]),
+        groups=[Group(name, kind, tuple(ids)) for name, kind, ids in stored.groups],
+        tags=_tags(stored.tags),
+        results=stored.results,
+        phases=phases.load(stored.phases, pool),
+        fusions=stored.fusions,
     )
+
+
+def _loaded_part(part: StoredPart, pool: Sequence[str]) -> Part:
+    reads = arguments.operands(part.arguments)
+    inputs, positions = (tuple(sorted({int(i) for k, i in reads if k == kind})) for kind in "pa")
+    types = tuple(pool[text] for text in part.types)
+    return Part(
+        part.id,
+        part.action,
+        part.name,
+        pool[part.op],
+        inputs,
+        types,
+        positions,
+        bool(part.view),
+        part.twin,
+        part.arguments,
+    )
+
+
+def _fate(fate: StoredFate | StoredPartFate, pool: Sequence[str]) -> Fate:
+    return Fate(fate.kind, tuple(fate.sites), pool[fate.decided_by], fate.twin)
+
+
+def _tags(stored: Iterable[StoredTag]) -> dict[int, frozenset[str]]:
+    tags: dict[int, set[str]] = {}
+    for tag, ids in stored:
+        for index in ids:
+            tags.setdefault(index, set()).add(tag)
+    return {index: frozenset(words) for index, words in tags.items()}
 
 
 class _Pool:
     """Interns JSON values: equal ones are stored once and named by position."""
 
     def __init__(self) -> None:
-        self.rows: list[Any] = []
+        self.values: list[Any] = []
         self._index: dict[Any, int] = {}
 
     def __call__(self, value: Any) -> int:
         if value not in self._index:
-            self._index[value] = len(self.rows)
-            self.rows.append(value)
+            self._index[value] = len(self.values)
+            self.values.append(value)
         return self._index[value]
 
 
-def _action_row(a: Action, pool: _Pool) -> list[Any]:
+def _action(a: Action, pool: _Pool) -> list[Any]:
     return [
         a.name,
         pool(a.op),
@@ -124,27 +188,19 @@ def _action_row(a: Action, pool: _Pool) -> list[Any]:
     ]
 
 
-def _part_row(p: Part, pool: _Pool) -> list[Any]:
+def _part(p: Part, pool: _Pool) -> list[Any]:
     types = [pool(t) for t in p.types]
     return [p.id, p.action, p.name, pool(p.op), types, int(p.view), p.twin, p.args]
 
 
-def _site_row(s: Site, pool: _Pool) -> list[Any]:
+def _site(s: Site, pool: _Pool) -> list[Any]:
     relation = [list(s.trace), list(s.parts), list(s.inputs), list(s.views), list(s.folds)]
     return [pool(s.kernel), s.phase, s.kind, *relation, s.node]
 
 
-def _tag_rows(lineage: Lineage) -> list[Any]:
+def _stored_tags(lineage: LineageData) -> list[Any]:
     words = sorted({tag for tags in lineage.action_tags.values() for tag in tags})
     return [[tag, [action.id for action in lineage.tagged(tag)]] for tag in words]
-
-
-def _tags(rows: Iterable[Any]) -> dict[int, frozenset[str]]:
-    found: dict[int, set[str]] = {}
-    for tag, ids in rows:
-        for index in ids:
-            found.setdefault(index, set()).add(tag)
-    return {index: frozenset(tags) for index, tags in found.items()}
 
 
 def _changes(changed: Mapping[int, Mapping[str, int] | None], pool: _Pool) -> list[Any]:

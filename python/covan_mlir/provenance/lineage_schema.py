@@ -1,209 +1,348 @@
-"""What the lineage of an artifact must look like (docs/artifact.md)."""
+"""The lineage of a program as it is stored (docs/artifact.md): rows with columns; texts and frames are named by their
+index in a pool, parts by their ids, actions and sites by their positions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
-from typing import Any
+from itertools import chain
+from typing import Annotated, Any, Literal, NamedTuple
 
-from covan_mlir.artifacts import json_checks as want
+import msgspec
+
+from covan_mlir.provenance.fusion import FusionRecord
+from covan_mlir.provenance.model import Kind
 from covan_mlir.provenance.words import is_group, is_tag
+from covan_mlir.typed_json import JsonObject, Natural, decode, fail, repeated, short
+
+FORMAT = 2
+LINEAGE = "lineage.json"
+
+Flag = Literal[0, 1]
+Text = Natural
+"""Position of a text in the pool."""
 
 
-def _number(value: Any, where: str) -> None:
-    want.exactly(int, float)(value, where)
-    if value < 0:
-        want.fail(where, f"is {value}, not a number ≥ 0")
+class StoredFrame(NamedTuple):
+    """A source frame, in the pool."""
+
+    file: str
+    line: int
+    function: str
+    internal: bool
 
 
-_TEXTS = want.items(want.text)
-_PROOF = want.mapping(
-    {
-        "title": want.text,
-        "obligation": want.text,
-        "given": _TEXTS,
-        "axioms": _TEXTS,
-        "provers": _TEXTS,
-        "result": want.one_of("proved", "refuted", "unknown"),
-        "counterexample": want.text,
-        "seconds": _number,
-    }
-)
-_FUSION = want.mapping(
-    {
-        "what": want.text,
-        "parts": want.items(want.natural),
-        "kernel": want.text,
-        "reason": want.text,
-        "chain": _TEXTS,
-        "sweeps": want.items(want.mapping({"axes": _TEXTS, "why": want.text, "lines": _TEXTS})),
-        "certificates": want.items(want.mapping({"claim": want.text, "proofs": want.items(_PROOF)})),
-        "refusals": _TEXTS,
-        "guards": _TEXTS,
-        "schedule": want.map_of(want.anything),
-        "seconds": _number,
-    }
-)
+class StoredAction(NamedTuple):
+    """An action; its id is its position."""
+
+    name: str
+    op: Text
+    module: Text
+    frames: list[Natural]
+    types: list[Text]
+    inputs: list[Natural]
+    view: Flag
+    live: Flag
 
 
-def check_lineage(row: Any, form: int) -> None:
-    """Raises `SchemaError` unless ``row`` is a lineage of format ``form`` whose indices all point at something."""
-    want.mapping(
-        {
-            "format": want.integer,
-            "pool": want.items(want.anything),
-            "actions": want.items(want.anything),
-            "parts": want.items(want.anything),
-            "sites": want.items(want.anything),
-            "commands": want.items(want.anything),
-            "fates": want.items(want.anything),
-            "part_fates": want.items(want.anything),
-            "history": want.items(want.anything),
-            "results": want.items(want.row(want.one_of("p", "a", "w"), want.exactly(int, str))),
-            "phases": want.items(want.row(want.anything, want.anything)),
-            "groups": want.items(want.anything),
-            "tags": want.items(want.anything),
-            "fusions": want.items(_FUSION),
-        }
-    )(row, "lineage.json")
-    want.form(row, form, "lineage.json")
-    texts = frozenset(_indices(row["pool"], lambda item: type(item) is str))
-    frames = frozenset(_indices(row["pool"], _is_frame))
-    text, frame = want.among(texts, "a text"), want.among(frames, "a source frame")
-    action = want.below(len(row["actions"]))
-    flag = want.below(2)
-    call = want.row(want.text, text, text, want.items(frame), want.items(text), want.items(action), flag, flag)
-    want.items(call)(row["actions"], "lineage.json.actions")
-    want.items(want.row(want.natural, action, want.text, text, want.items(text), flag, want.integer, want.text))(
-        row["parts"], "lineage.json.parts"
-    )
-    known: set[int] = set()
-    for id_, *_, twin, called in sorted(row["parts"], key=lambda part: part[0]):  # a part reads earlier ones
-        where = f"lineage.json.parts ({id_})"
-        _arguments(called, known, where)
-        known.add(id_)
-        if twin != -1:
-            want.among(known, "a part before")(twin, where)
-    ids = frozenset(known)
-    if len(ids) != len(row["parts"]):
-        want.fail("lineage.json.parts", "gives two parts the same id")
-    site, part = want.below(len(row["sites"])), want.among(ids, "a part")
-    phase, kind = want.one_of("call", "init"), want.one_of("dispatch", "transfer")
-    relation = (want.items(action), want.items(part), want.items(site), want.items(part), want.items(part))
-    want.items(want.row(text, phase, kind, *relation, want.optional(want.natural)))(row["sites"], "lineage.json.sites")
-    want.items(want.items(want.optional(site)))(row["commands"], "lineage.json.commands")
-    became = want.one_of("dispatched", "folded", "merged", "view", "dead")
-    want.items(want.row(became, want.items(site), text, want.optional(action)))(row["fates"], "lineage.json.fates")
-    if len(row["fates"]) not in (0, len(row["actions"])):
-        want.fail("lineage.json.fates", f"has {len(row['fates'])} fates for {len(row['actions'])} actions")
-    want.items(want.row(part, became, want.items(site), text, want.optional(part)))(
-        row["part_fates"], "lineage.json.part_fates"
-    )
-    changed = want.row(want.natural, want.optional(want.items(want.row(text, want.natural))))
-    want.items(want.row(text, want.items(changed)))(row["history"], "lineage.json.history")
-    want.items(want.row(_call, want.one_of("block", "function"), want.items(action)))(
-        row["groups"], "lineage.json.groups"
-    )
-    want.items(want.row(_tag, want.items(action)))(row["tags"], "lineage.json.tags")
-    for kind, name in row["results"]:
-        _operand({kind: name}, ids, "lineage.json.results")
-    for record in row["fusions"]:
-        want.items(part)(record["parts"], "lineage.json.fusions")
-    _phases(row, text)
-    for key in ("groups", "tags"):
-        if len({name for name, *_ in row[key]}) != len(row[key]):
-            want.fail(f"lineage.json.{key}", "gives one name twice")
+class StoredPart(NamedTuple):
+    """A part of an action; ``arguments`` is JSON in a text (`covan_mlir.provenance.arguments`)."""
+
+    id: Natural
+    action: Natural
+    name: str
+    op: Text
+    types: list[Text]
+    view: Flag
+    twin: int
+    arguments: str
 
 
-def _arguments(text: str, parts: Set[int], where: str) -> None:
-    """Arguments of a part (`covan_mlir.provenance.arguments`)."""
-    value = want.loads(text.encode())
-    if type(value) is not list or [type(item) for item in value] != [list, list]:
-        want.fail(where, f"is called with {want.short(value)}, not with lists of arguments and of named ones")
-    want.items(want.row(want.text, want.anything))(value[1], where)
-    stack = [*value[0], *(item for _, item in value[1])]
+class StoredSite(NamedTuple):
+    """A site; its id is its position, its node one of the last phase."""
+
+    kernel: Text
+    phase: Literal["call", "init"]
+    kind: Literal["dispatch", "transfer"]
+    trace: list[Natural]
+    parts: list[Natural]
+    inputs: list[Natural]
+    views: list[Natural]
+    folds: list[Natural]
+    node: Natural | None
+
+
+class StoredFate(NamedTuple):
+    """The fate of an action, by position."""
+
+    kind: Kind
+    sites: list[Natural]
+    decided_by: Text
+    twin: Natural | None
+
+
+class StoredPartFate(NamedTuple):
+    """The fate of a part."""
+
+    part: Natural
+    kind: Kind
+    sites: list[Natural]
+    decided_by: Text
+    twin: Natural | None
+
+
+class StoredCount(NamedTuple):
+    """How many operations of a name carry a part."""
+
+    operation: Text
+    number: Natural
+
+
+class StoredChange(NamedTuple):
+    """What carries a part after a step of the compiler; None: nothing does."""
+
+    part: Natural
+    operations: list[StoredCount] | None
+
+
+class StoredStep(NamedTuple):
+    """What a step of the compiler changed."""
+
+    step: Text
+    changes: list[StoredChange]
+
+
+Value = int | list[Natural] | None
+"""The only or first result of a node; ``-1 - i``: argument i; ``[node, result]``; ``[]``: a constant; None: unknown."""
+
+
+class StoredNode(NamedTuple):
+    """A node of a phase's graph; see `covan_mlir.provenance.phases`."""
+
+    operation: Text
+    kind: Literal[0, 1, 2, 3]
+    inputs: list[Value]
+    outputs: list[list[Annotated[list[Natural], msgspec.Meta(min_length=1)]]]
+    evidence: list[Natural]
+
+
+class StoredGraph(NamedTuple):
+    """The program after a step."""
+
+    nodes: list[StoredNode]
+    results: list[Value]
+
+
+class StoredPhase(NamedTuple):
+    """A step and the program after it; None: the one before."""
+
+    step: Text
+    graph: StoredGraph | None
+
+
+class StoredGroup(NamedTuple):
+    """A call of a composite function."""
+
+    name: str
+    kind: Literal["block", "function"]
+    actions: list[Natural]
+
+
+class StoredTag(NamedTuple):
+    """A tag and the actions that have it."""
+
+    tag: str
+    actions: list[Natural]
+
+
+class StoredLineage(JsonObject, frozen=True):
+    """``lineage.json``."""
+
+    format: int
+    actions: list[StoredAction]
+    parts: list[StoredPart]
+    sites: list[StoredSite]
+    commands: list[list[Natural | None]]
+    fates: list[StoredFate]
+    part_fates: list[StoredPartFate]
+    results: list[tuple[Literal["p", "a", "w"], int | str]]
+    phases: list[StoredPhase]
+    history: list[StoredStep]
+    groups: list[StoredGroup]
+    tags: list[StoredTag]
+    fusions: list[FusionRecord]
+    pool: list[str | StoredFrame]
+
+
+def check(lineage: StoredLineage) -> None:
+    """Raises `SchemaError` unless a lineage has the format of this version and its indices all point at something."""
+    if lineage.format != FORMAT:
+        fail(f"is {lineage.format}, not {FORMAT}", LINEAGE, "$.format")
+    _Check(lineage).run()
+
+
+class _Check:
+    """What there is for indices to point at, and where they do."""
+
+    def __init__(self, lineage: StoredLineage) -> None:
+        self.lineage = lineage
+        self.texts = frozenset(i for i, item in enumerate(lineage.pool) if isinstance(item, str))
+        self.frames = range(len(lineage.pool))
+        self.actions, self.sites = range(len(lineage.actions)), range(len(lineage.sites))
+        self.parts = frozenset(part.id for part in lineage.parts)
+
+    def run(self) -> None:
+        """Raises `SchemaError` for the first index that points at nothing."""
+        self._source()
+        self._program()
+        self._history()
+        self._phases()
+
+    def _source(self) -> None:
+        frames = frozenset(self.frames) - self.texts
+        for index, action in enumerate(self.lineage.actions):
+            self._texts((action.op, action.module, *action.types), "actions", index)
+            self._all(action.frames, frames, "a source frame", "actions", index)
+            self._all(action.inputs, self.actions, "an action", "actions", index)
+        if len(self.parts) != len(self.lineage.parts):
+            fail("two of them have one id", LINEAGE, "$.parts")
+        before: set[int] = set()
+        for index, part in sorted(enumerate(self.lineage.parts), key=lambda item: item[1].id):
+            self._texts((part.op, *part.types), "parts", index)
+            self._all((part.action,), self.actions, "an action", "parts", index)
+            _check_arguments(part.arguments, before, f"$.parts[{index}]")
+            before.add(part.id)
+            if part.twin != -1:
+                self._all((part.twin,), before, "a part before", "parts", index)
+        for index, group in enumerate(self.lineage.groups):
+            self._all(group.actions, self.actions, "an action", "groups", index)
+            name, _, number = group.name.rpartition("@")
+            if not is_group(name) or not (number.isascii() and number.isdigit()):
+                fail(f"{short(group.name)} is no call's name, such as 'attention@0'", LINEAGE, f"$.groups[{index}]")
+        for index, (tag, actions) in enumerate(self.lineage.tags):
+            self._all(actions, self.actions, "an action", "tags", index)
+            if not is_tag(tag):
+                fail(f"the tag {short(tag)} is not printable", LINEAGE, f"$.tags[{index}]")
+        for key, names in (("groups", self.lineage.groups), ("tags", self.lineage.tags)):
+            if (name := repeated(named[0] for named in names)) is not None:
+                fail(f"two of them are called {short(name)}", LINEAGE, f"$.{key}")
+
+    def _program(self) -> None:
+        for index, site in enumerate(self.lineage.sites):
+            self._texts((site.kernel,), "sites", index)
+            self._all(site.trace, self.actions, "an action", "sites", index)
+            self._all(site.inputs, self.sites, "a site", "sites", index)
+            self._all((*site.parts, *site.views, *site.folds), self.parts, "a part", "sites", index)
+        for index, commands in enumerate(self.lineage.commands):
+            self._all((site for site in commands if site is not None), self.sites, "a site", "commands", index)
+        if len(self.lineage.fates) not in (0, len(self.actions)):
+            fail(f"there are {len(self.lineage.fates)} for {len(self.actions)} actions", LINEAGE, "$.fates")
+        for index, fate in enumerate(self.lineage.fates):
+            self._fate(fate, self.actions, "an action", "fates", index)
+        for index, part_fate in enumerate(self.lineage.part_fates):
+            self._all((part_fate.part,), self.parts, "a part", "part_fates", index)
+            self._fate(part_fate, self.parts, "a part", "part_fates", index)
+        for index, (kind, name) in enumerate(self.lineage.results):
+            _check_operand({kind: name}, self.parts, f"$.results[{index}]")
+        for index, fusion in enumerate(self.lineage.fusions):
+            self._all(fusion.parts, self.parts, "a part", "fusions", index)
+
+    def _fate(self, fate: StoredFate | StoredPartFate, twins: Any, what: str, section: str, index: int) -> None:
+        self._all(fate.sites, self.sites, "a site", section, index)
+        self._texts((fate.decided_by,), section, index)
+        if fate.twin is not None:
+            self._all((fate.twin,), twins, what, section, index)
+
+    def _history(self) -> None:
+        for index, (step, changes) in enumerate(self.lineage.history):
+            self._texts((step,), "history", index)
+            operations = chain.from_iterable(change.operations or () for change in changes)
+            self._texts({operation for operation, _ in operations}, "history", index)
+
+    def _phases(self) -> None:
+        graph: StoredGraph | None = None
+        for index, phase in enumerate(self.lineage.phases):
+            self._texts((phase.step,), "phases", index)
+            if phase.graph is None and graph is None:
+                fail("there is no graph before it", LINEAGE, f"$.phases[{index}]")
+            if phase.graph is not None:
+                graph = phase.graph
+                self._graph(graph, index)
+        nodes = range(len(graph.nodes) if graph else 0)
+        for index, site in enumerate(self.lineage.sites):
+            if site.node is not None:
+                self._all((site.node,), nodes, "a node of the program", "sites", index)
+
+    def _graph(self, graph: StoredGraph, index: int) -> None:
+        self._texts({node.operation for node in graph.nodes}, "phases", index)
+        results = [len(node.outputs) for node in graph.nodes]
+        for value in chain(chain.from_iterable(node.inputs for node in graph.nodes), graph.results):
+            if value is None or value == [] or (isinstance(value, int) and value < 0):
+                continue
+            node, *result = value if isinstance(value, list) else (value, 0)
+            if node >= len(results) or len(result) != 1 or result[0] >= results[node]:
+                fail(f"{short(value)} is no value of a node", LINEAGE, f"$.phases[{index}]")
+        for links in chain.from_iterable(node.outputs for node in graph.nodes):
+            if any(how > 3 for how, *_ in links):
+                fail(f"{short(links)} has an unknown kind of link", LINEAGE, f"$.phases[{index}]")
+
+    def _texts(self, indices: Iterable[int], section: str, index: int) -> None:
+        self._all(indices, self.texts, "a text", section, index)
+
+    @staticmethod
+    def _all(indices: Iterable[int], known: Set[int] | range, what: str, section: str, index: int) -> None:
+        for value in indices:
+            if value not in known:
+                fail(f"{value} is not the index of {what}", LINEAGE, f"$.{section}[{index}]")
+
+
+# --- what an operator is called with
+
+
+class _Arguments(NamedTuple):
+    positional: list[Any]
+    named: list[tuple[str, Any]]
+
+
+def _check_arguments(text: str, parts: Set[int], path: str) -> None:
+    """Raises `SchemaError` unless these are arguments (`covan_mlir.provenance.arguments`) that read only ``parts``."""
+    positional, named = decode(text, _Arguments, f"{LINEAGE} {path}")
+    stack = [*positional, *(value for _, value in named)]
     while stack:
-        item = stack.pop()
-        if type(item) is list:
-            stack += item
-        elif type(item) is dict:
-            _operand(item, parts, where)
+        value = stack.pop()
+        if isinstance(value, list):
+            stack += value
+        elif isinstance(value, dict):
+            _check_operand(value, parts, path)
 
 
-def _operand(item: dict[str, Any], parts: Set[int], where: str) -> None:
-    kind = next(iter(item), "")
-    if kind not in _OPERANDS or item.keys() - {kind, "of"} or type(item.get("of", "")) is not str:
-        want.fail(where, f"has the argument {want.short(item)}")
-    _OPERANDS[kind](item[kind], where)
-    if kind == "p":
-        want.among(parts, "a part")(item[kind], where)
+def _check_operand(operand: Mapping[str, Any], parts: Set[int], path: str) -> None:
+    kind = next(iter(operand), "")
+    known = kind in _OPERANDS and not operand.keys() - {kind, "of"} and isinstance(operand.get("of", ""), str)
+    if not known or not _OPERANDS[kind](operand[kind]):
+        fail(f"{short(operand)} is no argument", LINEAGE, path)
+    if kind == "p" and operand["p"] not in parts:
+        fail(f"{operand['p']} is not the index of a part", LINEAGE, path)
 
 
-_OPERANDS: Mapping[str, want.Check] = {
-    "p": want.natural,
-    "a": want.natural,
-    "w": want.text,
-    "t": want.text,
-    "f": want.one_of("inf", "-inf", "nan"),
-    "d": want.text,
-    "s": want.row(*[want.optional(want.integer)] * 3),
-    "r": want.text,
+def _is_natural(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_slice(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(type(bound) in (int, type(None)) for bound in value)
+
+
+_OPERANDS: Mapping[str, Callable[[Any], bool]] = {
+    "p": _is_natural,
+    "a": _is_natural,
+    "w": _is_text,
+    "t": _is_text,
+    "f": lambda value: value in ("inf", "-inf", "nan"),
+    "d": _is_text,
+    "s": _is_slice,
+    "r": _is_text,
 }
-
-
-def _phases(row: Mapping[str, Any], text: want.Check) -> None:
-    """The graphs of `covan_mlir.provenance.phases`: a node reads what nodes before or after it give."""
-    started, last = False, 0
-    for step, graph in row["phases"]:
-        text(step, "lineage.json.phases")
-        if graph is None:
-            if not started:
-                want.fail("lineage.json.phases", "starts without a graph")
-            continue
-        want.row(want.items(want.anything), want.items(want.anything))(graph, "lineage.json.phases")
-        started = True
-        results = [len(node[3]) if type(node) is list and len(node) == 5 else 0 for node in graph[0]]
-
-        def value(item: Any, where: str, results: list[int] = results) -> None:
-            if type(item) is list and len(item) == 2:
-                want.below(len(results))(item[0], where)
-                want.below(results[item[0]])(item[1], where)
-            elif type(item) is int and item >= 0:
-                want.below(len(results))(item, where)
-                want.below(results[item])(0, where)
-            elif item is not None and item != [] and type(item) is not int:
-                want.fail(where, f"is {want.short(item)}, not a value")
-
-        chain = want.items(_link)
-        want.items(want.row(text, want.below(4), want.items(value), want.items(chain), want.items(want.natural)))(
-            graph[0], "lineage.json.phases"
-        )
-        want.items(value)(graph[1], "lineage.json.phases")
-        last = len(graph[0])
-    for site in row["sites"]:
-        if site[-1] is not None and (not row["phases"] or site[-1] >= last):
-            want.fail("lineage.json.sites", f"names node {site[-1]}, which the program does not have")
-
-
-def _link(value: Any, where: str) -> None:
-    want.items(want.natural)(value, where)
-    if not value or value[0] > 3:
-        want.fail(where, f"is {want.short(value)}, not a kind of link and parts")
-
-
-def _call(value: Any, where: str) -> None:
-    name, _, number = value.rpartition("@") if type(value) is str else ("", "", "")
-    if not is_group(name) or not (number.isascii() and number.isdigit()):
-        want.fail(where, f"has a call named {want.short(value)}, not such as 'attention@0'")
-
-
-def _tag(value: Any, where: str) -> None:
-    if not is_tag(value):
-        want.fail(where, f"has the tag {want.short(value)}, which is not printable")
-
-
-def _indices(pool: Iterable[Any], wanted: Callable[[Any], bool]) -> Iterable[int]:
-    return (index for index, item in enumerate(pool) if wanted(item))
-
-
-def _is_frame(item: Any) -> bool:
-    return type(item) in (list, tuple) and [type(part) for part in item] == [str, int, str, bool]

@@ -9,22 +9,20 @@ related to the source; what is claimed of the program (sites, fates) is not touc
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+
+from msgspec.structs import replace
 
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.relation import Identity, Region, Source, relate, states
+from covan_mlir.provenance.program_graph import Argument, Constant, Definition, Definitions, NodeResult, ProgramGraph
+from covan_mlir.provenance.relation import Identity, Region, Source, relate
 
-Graph = Mapping[str, Any]
 _MOST = 100  # nodes that one part becomes
-Value = tuple[int, int]
-"""(node, result)"""
 
 
 def supplemented(
-    source: Source, graph: Graph, results: Sequence[Operand], identity: Identity
-) -> tuple[Graph, list[Region]]:
+    source: Source, graph: ProgramGraph, results: Sequence[Operand], identity: Identity
+) -> tuple[ProgramGraph, list[Region]]:
     """The graph with the values that were merged into others, and the region of each of its nodes.
 
     Args:
@@ -35,12 +33,20 @@ def supplemented(
         gives = _Search(source, graph, results, regions, identity).run()
         if not gives:
             return graph, regions
-        nodes = copy.deepcopy(list(graph["nodes"]))
-        for (node, result), parts in gives.items():
-            nodes[node]["outputs"][result].append(["compute", sorted(parts)])
-            nodes[node]["evidence"] = sorted({*nodes[node]["evidence"], *parts})
-        graph = {**graph, "nodes": nodes}
+        graph = _giving(graph, gives)
         regions = relate(source, graph, identity)
+
+
+def _giving(graph: ProgramGraph, gives: Mapping[NodeResult, set[int]]) -> ProgramGraph:
+    """The graph in which some results compute more parts."""
+    nodes = list(graph.nodes)
+    for value, parts in gives.items():
+        node = nodes[value.node]
+        outputs: list[Definitions] = list(node.outputs)
+        outputs[value.result] = (*outputs[value.result], Definition("compute", tuple(sorted(parts))))
+        evidence = tuple(sorted({*node.evidence, *parts}))
+        nodes[value.node] = replace(node, outputs=tuple(outputs), evidence=evidence)
+    return replace(graph, nodes=tuple(nodes))
 
 
 class _Search:
@@ -49,25 +55,25 @@ class _Search:
     def __init__(
         self,
         source: Source,
-        graph: Graph,
+        graph: ProgramGraph,
         results: Sequence[Operand],
         regions: Sequence[Region],
         identity: Identity,
     ) -> None:
         self.source = source
-        self.nodes: Sequence[Mapping[str, Any]] = graph["nodes"]
         self.graph = graph
+        self.nodes = graph.nodes
         self.results = results
         self.regions = regions
         self.identity = identity
-        self.gives: dict[Value, set[int]] = {}
+        self.gives: dict[NodeResult, set[int]] = {}
         self.owners: dict[int, set[int]] = {}
         for index, node in enumerate(self.nodes):
-            for p in {*node["evidence"], *(p for chain in node["outputs"] for p in states(chain))}:
+            for p in node.all_states.union(node.evidence):
                 self.owners.setdefault(p, set()).add(index)
         self.named = {source.twin(p) for p in self.owners}
 
-    def run(self) -> dict[Value, set[int]]:
+    def run(self) -> dict[NodeResult, set[int]]:
         """Per value, parts that it must be as well, or be on the way to."""
         for node, region in enumerate(self.regions):
             for part, want in sorted(region.gaps):
@@ -78,9 +84,9 @@ class _Search:
             for part in sorted(region.performed):
                 if self._headless(node, part):
                     self._claim(node, part)
-        for (kind, name), row in zip(self.results, self.graph["results"], strict=False):
-            if kind == "p" and row[0] == "node" and self._lost(int(name)):
-                self._first([(row[1], row[2])], int(name))
+        for (kind, name), value in zip(self.results, self.graph.results, strict=False):
+            if kind == "p" and isinstance(value, NodeResult) and self._lost(int(name)):
+                self._first([value], int(name))
         return self.gives
 
     def _headless(self, node: int, part: int) -> bool:
@@ -88,18 +94,24 @@ class _Search:
         if self.source.constant[part] or len(self.owners.get(part, ())) < 2:
             return False
         arguments, reads = self._reads(part)
-        for row in self.nodes[node]["inputs"]:
-            if row[0] not in ("node", "const") and (row[0] != "arg" or row[1] in arguments):
-                return False
-            if row[0] == "node":
-                known = self._known(row[1], row[2])
-                if part in known or reads & {self.source.twin(p) for p in known}:
+        for value in self.nodes[node].inputs:
+            match value:
+                case NodeResult():
+                    known = self._known(value)
+                    if part in known or reads & {self.source.twin(p) for p in known}:
+                        return False
+                case Argument(position):
+                    if position in arguments:
+                        return False
+                case Constant():
+                    continue
+                case _:
                     return False
         return True
 
-    def _first(self, values: Sequence[Value], part: int) -> None:
+    def _first(self, values: Sequence[NodeResult], part: int) -> None:
         for value in values:
-            if self._claim(value[0], part):
+            if self._claim(value.node, part):
                 self.gives.setdefault(value, set()).add(part)
                 return
 
@@ -107,23 +119,23 @@ class _Search:
         """Have the values between what a part reads and the node where it ends be on the way to it, if nothing else is
         read there."""
         between = [] if self._inside(last, part) else self._between(last, part)
-        for node, result in between or ():
-            if part not in self._known(node, result):
-                self.gives.setdefault((node, result), set()).add(part)
+        for value in between or ():
+            if part not in self._known(value):
+                self.gives.setdefault(value, set()).add(part)
         return between is not None
 
     def _inside(self, node: int, part: int) -> bool:
         """Whether a node performs or is given all that a part reads."""
-        inputs = self.nodes[node]["inputs"]
-        arguments = {row[1] for row in inputs if row[0] == "arg"}
+        inputs = self.nodes[node].inputs
+        arguments = {value.position for value in inputs if isinstance(value, Argument)}
         there = {self.source.twin(p) for p in self.regions[node].performed}
-        there |= {self.source.twin(p) for row in inputs if row[0] == "node" for p in self._known(row[1], row[2])}
+        there |= {self.source.twin(p) for value in inputs if isinstance(value, NodeResult) for p in self._known(value)}
         stack, seen = [part], {part}
         while stack:
-            row = self.source.parts[stack.pop()]
-            if not arguments.issuperset(row.arguments):
+            reader = self.source.parts[stack.pop()]
+            if not arguments.issuperset(reader.arguments):
                 return False
-            for i in row.inputs:
+            for i in reader.inputs:
                 if i in seen or self.source.constant[i] or self.source.twin(i) in there:
                     continue
                 if not self._passable(i):
@@ -136,22 +148,21 @@ class _Search:
         """Whether a part may be done unnoticed: it is lost as well, or no work."""
         return self._lost(part) or self.source.parts[part].view or self.identity(part)
 
-    def _between(self, last: int, part: int) -> list[Value] | None:
+    def _between(self, last: int, part: int) -> list[NodeResult] | None:
         """The values on all ways from what a part reads to a node; None if there is another way in."""
         arguments, reads = self._reads(part)
-        found: list[Value] = []
+        between: list[NodeResult] = []
         stack = [last]
         while stack:
-            for row in self.nodes[stack.pop()]["inputs"]:
-                if row[0] == "const" or (row[0] == "arg" and row[1] in arguments):
+            for value in self.nodes[stack.pop()].inputs:
+                if isinstance(value, Constant) or (isinstance(value, Argument) and value.position in arguments):
                     continue
-                if row[0] != "node" or len(found) == _MOST:
+                if not isinstance(value, NodeResult) or len(between) == _MOST:
                     return None
-                value = (row[1], row[2])
-                if value not in found and not reads & {self.source.twin(p) for p in self._known(*value)}:
-                    found.append(value)
-                    stack.append(row[1])
-        return found
+                if value not in between and not reads & {self.source.twin(p) for p in self._known(value)}:
+                    between.append(value)
+                    stack.append(value.node)
+        return between
 
     def _reads(self, part: int) -> tuple[set[int], set[int]]:
         """Arguments and parts that a part reads, through such as are lost or no work."""
@@ -159,9 +170,9 @@ class _Search:
         reads: set[int] = set()
         stack, seen = [part], {part}
         while stack:
-            row = self.source.parts[stack.pop()]
-            arguments |= {*row.arguments}
-            for i in row.inputs:
+            reader = self.source.parts[stack.pop()]
+            arguments |= {*reader.arguments}
+            for i in reader.inputs:
                 if i in seen or self.source.constant[i]:
                     continue
                 seen.add(i)
@@ -175,20 +186,20 @@ class _Search:
         source = self.source
         return part in source.parts and source.twin(part) not in self.named and not source.constant[part]
 
-    def _known(self, node: int, result: int) -> set[int]:
-        return states(self.nodes[node]["outputs"][result])
+    def _known(self, value: NodeResult) -> set[int]:
+        return self.nodes[value.node].states(value.result)
 
-    def _unused(self, node: int) -> Iterator[Value]:
+    def _unused(self, node: int) -> Iterator[NodeResult]:
         """Values that a node reads and that nothing in its region can use under their known names."""
         source, region = self.source, self.regions[node]
         here = region.performed | region.viewed
         used = {source.twin(i) for part in here for i in source.parts[part].inputs} | {source.twin(p) for p in here}
-        for row in self.nodes[node]["inputs"]:
-            if row[0] == "node":
-                known = {source.twin(p) for p in self._known(row[1], row[2])}
+        for value in self.nodes[node].inputs:
+            if isinstance(value, NodeResult):
+                known = {source.twin(p) for p in self._known(value)}
                 if not known & used or not self._whole(known, node):
-                    yield row[1], row[2]
+                    yield value
 
     def _whole(self, known: set[int], node: int) -> bool:
         """Whether a value is known under more than the name of a part that the node itself goes on with."""
-        return bool(known - {self.source.twin(p) for p in self.nodes[node]["evidence"]})
+        return bool(known - {self.source.twin(p) for p in self.nodes[node].evidence})

@@ -1,62 +1,77 @@
 """The program as the compiler's observers saw it: one graph per phase, the last one being the final program's.
 
-A graph has rows for its nodes as `covan_mlir.lowering.dispatch_graph` describes them. Here they are put into the form
-that is kept: globals replaced by what is stored to them, operations by name, equal graphs once.
+Here the graphs are put into the form that is kept: globals replaced by what is stored to them, equal graphs once. As
+JSON, operations are named by their positions in a pool of names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
 
-Graph = Mapping[str, Any]
+from msgspec.structs import replace
+
+from covan_mlir.provenance.program_graph import (
+    Argument,
+    Constant,
+    Definition,
+    Global,
+    How,
+    NodeKind,
+    NodeResult,
+    ProgramGraph,
+    ProgramNode,
+    Unknown,
+    Value,
+)
 
 
-class Phase(NamedTuple):
+@dataclass(frozen=True)
+class Phase:
     """What the program was after one step of the compiler.
 
     Attributes:
         step: ``iree:global-optimization``; of the last phase ``program``.
-        graph: nodes and results.
     """
 
     step: str
-    graph: Graph
+    graph: ProgramGraph
 
 
 PROGRAM = "program"
 
 
-def settled(graph: Graph) -> Graph:
+def settled(graph: ProgramGraph) -> ProgramGraph:
     """The graph without globals: each use of one is a use of what an initialiser stores to it, or of a constant."""
 
-    def value(row: Sequence[Any]) -> Sequence[Any]:
-        seen = set()
-        while row[0] == "global" and row[1] not in seen:
-            seen.add(row[1])
-            row = graph["globals"].get(row[1], {}).get("value") or ["const", []]
-        return row if row[0] != "const" else ["const", []]
+    def stored(value: Value) -> Value:
+        seen: set[str] = set()
+        while isinstance(value, Global) and value.name not in seen:
+            seen.add(value.name)
+            value = graph.globals.get(value.name, Constant())
+        return Constant() if isinstance(value, Constant) else value
 
-    nodes = [{**node, "inputs": [value(row) for row in node["inputs"]]} for node in graph["nodes"]]
-    return {"nodes": nodes, "globals": {}, "results": [value(row) for row in graph["results"]]}
+    nodes = tuple(replace(node, inputs=tuple(map(stored, node.inputs))) for node in graph.nodes)
+    return ProgramGraph(nodes, tuple(map(stored, graph.results)))
 
 
-def kept(graphs: Iterable[tuple[str, Graph]], program: Graph) -> list[Phase]:
+def kept(observed: Iterable[Phase], program: ProgramGraph) -> list[Phase]:
     """The phases of one compilation; a graph that is as the one before is the same object."""
     phases: list[Phase] = []
-    for step, graph in (*graphs, (PROGRAM, program)):
-        new = settled(graph)
-        phases.append(Phase(step, phases[-1].graph if phases and new == phases[-1].graph else new))
+    for phase in (*observed, Phase(PROGRAM, program)):
+        graph = settled(phase.graph)
+        phases.append(Phase(phase.step, phases[-1].graph if phases and graph == phases[-1].graph else graph))
     return phases
 
 
 def dump(phases: Iterable[Phase], pool: Callable[[Any], int]) -> list[Any]:
     """JSON-able form: ``[[step, graph], ...]``; a graph that is the one before is null."""
     rows: list[Any] = []
-    before: Graph | None = None
-    for step, graph in phases:
-        rows.append([pool(step), None if graph == before else _graph_row(graph, pool)])
-        before = graph
+    before: ProgramGraph | None = None
+    for phase in phases:
+        rows.append([pool(phase.step), None if phase.graph == before else _graph_row(phase.graph, pool)])
+        before = phase.graph
     return rows
 
 
@@ -68,61 +83,62 @@ def load(rows: Iterable[Any], pool: Sequence[Any]) -> list[Phase]:
     return phases
 
 
-_KINDS = ("dispatch", "transfer")
-_HOW = ("compute", "move", "view", "input")
+_KINDS: tuple[NodeKind, ...] = get_args(NodeKind)
+_HOW: tuple[How, ...] = get_args(How)
 
 
-def _graph_row(graph: Graph, pool: Callable[[Any], int]) -> list[Any]:
+def _graph_row(graph: ProgramGraph, pool: Callable[[Any], int]) -> list[Any]:
     return [
         [
             [
-                pool(node.get("op", "")),
-                _KINDS.index(node["kind"]) * 2 + (node["phase"] == "init"),
-                [_value_row(value) for value in node["inputs"] if value[0] != "const"],
-                [[[_HOW.index(how), *ids] for how, ids in chain] for chain in node["outputs"]],
-                list(node["evidence"]),
+                pool(node.op),
+                _KINDS.index(node.kind) * 2 + (node.phase == "init"),
+                [_value_row(value) for value in node.inputs if not isinstance(value, Constant)],
+                [[[_HOW.index(link.how), *link.ids] for link in definitions] for definitions in node.outputs],
+                list(node.evidence),
             ]
-            for node in graph["nodes"]
+            for node in graph.nodes
         ],
-        [_value_row(value) for value in graph["results"]],
+        [_value_row(value) for value in graph.results],
     ]
 
 
-def _graph(row: Any, pool: Sequence[Any]) -> Graph:
+def _graph(row: Any, pool: Sequence[Any]) -> ProgramGraph:
     nodes, results = row
-    return {
-        "nodes": [
-            {
-                "op": pool[op],
-                "kind": _KINDS[kind // 2],
-                "phase": "init" if kind % 2 else "call",
-                "inputs": [_value(value) for value in inputs],
-                "outputs": [[[_HOW[how], ids] for how, *ids in chain] for chain in outputs],
-                "evidence": evidence,
-            }
+    return ProgramGraph(
+        tuple(
+            ProgramNode(
+                kind=_KINDS[kind // 2],
+                phase="init" if kind % 2 else "call",
+                inputs=tuple(map(_value, inputs)),
+                outputs=tuple(
+                    tuple(Definition(_HOW[how], tuple(ids)) for how, *ids in definitions) for definitions in outputs
+                ),
+                evidence=tuple(evidence),
+                op=pool[op],
+            )
             for op, kind, inputs, outputs, evidence in nodes
-        ],
-        "globals": {},
-        "results": [_value(value) for value in results],
-    }
+        ),
+        tuple(map(_value, results)),
+    )
 
 
-def _value_row(value: Sequence[Any]) -> Any:
+def _value_row(value: Value) -> int | list[int] | None:
     match value:
-        case ["node", node, 0]:
+        case NodeResult(node, 0):
             return node
-        case ["node", node, number]:
-            return [node, number]
-        case ["arg", position]:
+        case NodeResult(node, result):
+            return [node, result]
+        case Argument(position):
             return -1 - position
-        case ["const", _]:
+        case Constant():
             return []
     return None
 
 
-def _value(row: Any) -> list[Any]:
-    if isinstance(row, int):
-        return ["node", row, 0] if row >= 0 else ["arg", -1 - row]
+def _value(row: int | list[int] | None) -> Value:
     if row is None:
-        return ["unknown"]
-    return ["node", *row] if row else ["const", []]
+        return Unknown()
+    if isinstance(row, int):
+        return NodeResult(row) if row >= 0 else Argument(-1 - row)
+    return NodeResult(*row) if row else Constant()

@@ -12,11 +12,11 @@ between the states is replaced by one generated action, the dispatch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from covan_mlir.lineage import Part
+from covan_mlir.provenance.model import Part
+from covan_mlir.provenance.program_graph import Argument, Global, NodeResult, ProgramGraph, Unknown, Value
 
 
 @dataclass
@@ -63,25 +63,13 @@ Identity = Callable[[int], bool]
 """Whether a part's value equals one of its inputs, for all inputs (x * 1, a copy)."""
 
 
-def relate(source: Source, graph: Mapping[str, Any], identity: Identity) -> list[Region]:
-    """The region of each node of ``graph`` (`covan_mlir.lowering.dispatch_graph`)."""
-    nodes = graph["nodes"]
+def relate(source: Source, graph: ProgramGraph, identity: Identity) -> list[Region]:
+    """The region of each node of a graph."""
     owners: dict[int, set[int]] = {}
-    for index, node in enumerate(nodes):
-        given = {part for chain in node["outputs"] for part in states(chain)}
-        for part in given.union(() if hands_on_pieces(node) else node["evidence"]):
+    for index, node in enumerate(graph.nodes):
+        for part in node.all_states.union(() if node.hands_on_pieces else node.evidence):
             owners.setdefault(part, set()).add(index)
-    return [_Builder(source, graph, owners, index, identity).build() for index in range(len(nodes))]
-
-
-def states(chain: Sequence[tuple[str, Sequence[int]]]) -> set[int]:
-    """The source states that a node's result may stand for: they differ in shape only."""
-    return {part for _, ids in chain for part in ids}
-
-
-def hands_on_pieces(node: Mapping[str, Any]) -> bool:
-    """Whether a node only moves a piece of what it is given: its location is that of whoever asked for the piece."""
-    return node["kind"] == "transfer" and all(how == "input" for chain in node["outputs"] for how, _ in chain)
+    return [_Builder(source, graph, owners, index, identity).build() for index in range(len(graph.nodes))]
 
 
 class _Builder:
@@ -90,7 +78,7 @@ class _Builder:
     def __init__(
         self,
         source: Source,
-        graph: Mapping[str, Any],
+        graph: ProgramGraph,
         owners: Mapping[int, set[int]],
         index: int,
         identity: Identity,
@@ -98,12 +86,12 @@ class _Builder:
         self.source = source
         self.owners = owners
         self.identity = identity
-        self.node = graph["nodes"][index]
-        self.evidence = {part for part in self.node["evidence"] if part in source.parts}
+        self.node = graph.nodes[index]
+        self.evidence = {part for part in self.node.evidence if part in source.parts}
         self.given: set[int] = set()
         self.arguments: set[int] = set()
         self.open = False
-        for value in self.node["inputs"]:
+        for value in self.node.inputs:
             self._give(graph, value)
         self.region = Region()
         self._seen: set[int] = set()
@@ -111,29 +99,33 @@ class _Builder:
         self._reachable_again: dict[int, bool] = {}
         self._again: set[int] = set()
 
-    def _give(self, graph: Mapping[str, Any], value: Sequence[Any]) -> None:
-        match value[0]:
-            case "node":
-                chain = graph["nodes"][value[1]]["outputs"][value[2]]
-                self.given |= {self.source.twin(part) for part in states(chain)}
-                if any(how == "input" for how, _ in chain):  # a node that hands on what it is given, or a piece of it
-                    if not hands_on_pieces(graph["nodes"][value[1]]):
-                        self.given |= {self.source.twin(part) for part in graph["nodes"][value[1]]["evidence"]}
-                    for inner in graph["nodes"][value[1]]["inputs"]:
+    def _give(self, graph: ProgramGraph, value: Value) -> None:
+        match value:
+            case NodeResult(index, result):
+                giver = graph.nodes[index]
+                self.given |= {self.source.twin(part) for part in giver.states(result)}
+                if giver.hands_on(result):
+                    if not giver.hands_on_pieces:
+                        self.given |= {self.source.twin(part) for part in giver.evidence}
+                    for inner in giver.inputs:
                         self._give(graph, inner)
-            case "arg":
-                self.arguments.add(value[1])
-            case "global":
-                stored = graph["globals"].get(value[1], {}).get("value")
-                if stored is not None:
-                    self._give(graph, stored)
-            case "unknown":
+            case Argument(position):
+                self.arguments.add(position)
+            case Global(name):
+                if name in graph.globals:
+                    self._give(graph, graph.globals[name])
+            case Unknown():
                 self.open = True
 
     def build(self) -> Region:
         region = self.region
-        seeds = [part for chain in self.node["outputs"] for part in states(chain) if part in self.source.parts]
-        if hands_on_pieces(self.node):
+        seeds = [
+            part
+            for result in range(len(self.node.outputs))
+            for part in self.node.states(result)
+            if part in self.source.parts
+        ]
+        if self.node.hands_on_pieces:
             self._walk(sorted(self.evidence))
             self.region = Region(viewed=region.viewed)
             return self.region
@@ -157,10 +149,10 @@ class _Builder:
             self._seen.add(part)
             self._place(part)
             split = len(self.owners.get(part, ())) > 1
-            row = self.source.parts[part]
-            if not self.open and not split and not set(row.arguments) <= self.arguments:
+            known = self.source.parts[part]
+            if not self.open and not split and not set(known.arguments) <= self.arguments:
                 self.region.gaps.append((part, -1))
-            for i in row.inputs:
+            for i in known.inputs:
                 if self.source.constant[i] and i not in self.evidence:
                     self._fold(i)
                 elif self.source.twin(i) in self.given:
@@ -181,10 +173,10 @@ class _Builder:
         return part not in self.owners or self.source.parts[part].view
 
     def _place(self, part: int) -> None:
-        row = self.source.parts[part]
-        if part in self._again or (part in self.evidence and not (row.view and hands_on_pieces(self.node))):
+        view = self.source.parts[part].view
+        if part in self._again or (part in self.evidence and not (view and self.node.hands_on_pieces)):
             self.region.performed.add(part)
-        elif part in self.owners or row.view or self.identity(part):
+        elif part in self.owners or view or self.identity(part):
             self.region.viewed.add(part)
         else:  # it lies between the states, changes the value, and nobody else computes it
             self.region.performed.add(part)
@@ -208,10 +200,10 @@ class _Builder:
             if part in reachable:
                 stack.pop()
                 continue
-            row = self.source.parts[part]
+            known = self.source.parts[part]
             waiting = [
                 i
-                for i in row.inputs
+                for i in known.inputs
                 if i not in reachable
                 and not self.source.constant[i]
                 and self.source.twin(i) not in self.given
@@ -222,11 +214,11 @@ class _Builder:
                 stack += waiting
                 continue
             stack.pop()
-            reachable[part] = (self.open or set(row.arguments) <= self.arguments) and all(
+            reachable[part] = (self.open or set(known.arguments) <= self.arguments) and all(
                 self.source.constant[i]
                 or self.source.twin(i) in self.given
                 or i in self.evidence
                 or reachable.get(i, False)
-                for i in row.inputs
+                for i in known.inputs
             )
         return reachable[part]

@@ -8,9 +8,9 @@ from contextvars import ContextVar
 from types import TracebackType
 
 from covan_mlir.errors import TagError
-from covan_mlir.lineage import Lineage
 from covan_mlir.provenance.groups import exporting
-from covan_mlir.provenance.words import is_tag
+from covan_mlir.provenance.model import LineageData
+from covan_mlir.provenance.words import checked
 
 _active: ContextVar[tuple[TagRule, ...]] = ContextVar("covan_tags", default=())
 
@@ -80,21 +80,6 @@ def tag(what: str, *tags: str) -> TagRule:
     return TagRule(what, checked(tags))
 
 
-def checked(tags: Iterable[str]) -> tuple[str, ...]:
-    """The tags, once each.
-
-    Raises:
-        TagError: there is none, or one is no text, empty, not printable, or has blanks around it.
-    """
-    found = tuple(dict.fromkeys(tags))
-    if not found:
-        raise TagError("no tag is given: write tag('blocks.0', 'audit:pii')")
-    for text in found:
-        if not is_tag(text):
-            raise TagError(f"{text!r} is no tag: a tag is a printable text without blanks around it")
-    return found
-
-
 Tags = Mapping[str, Iterable[str]] | Iterable[TagRule]
 """What `compile_module` takes: tags by name, or rules."""
 
@@ -126,7 +111,7 @@ def _spent(rule: TagRule) -> TagRule:
     return rule
 
 
-def apply(lineage: Lineage, given: Iterable[TagRule]) -> None:
+def apply(lineage: LineageData, given: Iterable[TagRule]) -> None:
     """Tag the actions of ``lineage`` by rules.
 
     Raises:

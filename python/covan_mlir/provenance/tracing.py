@@ -3,110 +3,108 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field, replace
 
-from covan_mlir.lineage import Action, Group, Lineage, Site
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.fates import action_fates, live_parts, part_fates
 from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.merged import supplemented
-from covan_mlir.provenance.phases import Graph, kept
+from covan_mlir.provenance.model import Action, Group, LineageData, Site
+from covan_mlir.provenance.observed import Observed, SiteCommand
+from covan_mlir.provenance.phases import kept
+from covan_mlir.provenance.program_graph import NodeResult, ProgramGraph
 from covan_mlir.provenance.relation import Region, Source
 
-History = Sequence[tuple[str, Mapping[int, Mapping[str, int] | None]]]
+
+@dataclass(frozen=True)
+class SourceProgram:
+    """What was imported.
+
+    Attributes:
+        actions: the ledger.
+        results: what the program returns, in order.
+        identity: whether a part gives back one of its inputs.
+        groups, tags: see `Lineage`.
+    """
+
+    actions: tuple[Action, ...]
+    results: Sequence[Operand]
+    identity: Callable[[int], bool]
+    groups: Sequence[Group] = ()
+    tags: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
 
-def trace_program(
-    actions: tuple[Action, ...],
-    results: Sequence[Operand],
-    identity: Callable[[int], bool],
-    graph: Mapping[str, Any],
-    commands: Sequence[Mapping[str, Any]],
-    buffers: Sequence[Sequence[int | None]],
-    history: History,
-    groups: Sequence[Group] = (),
-    tags: Mapping[int, frozenset[str]] | None = None,
-    phases: Sequence[tuple[str, Graph]] = (),
-    fusions: Sequence[FusionRecord] = (),
-) -> Lineage:
+def trace_program(program: SourceProgram, observed: Observed, fusions: Sequence[FusionRecord] = ()) -> LineageData:
     """The lineage of one compilation.
 
     Args:
-        results: what the program returns, in order.
-        identity: whether a part gives back one of its inputs.
-        graph: the program after dispatch creation (`covan_mlir.lowering.dispatch_graph`).
-        commands: the work of the final program in order (`covan_mlir.lowering.sites.SiteRow`).
-        buffers: per command buffer, the site of each command.
-        history: which operations carried each part after each step (`covan_mlir.lowering.history`).
-        groups, tags: see `Lineage`.
-        phases: the graphs of the steps before dispatches were formed (`covan_mlir.lowering.phase_graph`).
         fusions: what was decided about chains of reductions.
     """
-    parts = {part.id: part for action in actions for part in action.parts}
+    parts = {part.id: part for action in program.actions for part in action.parts}
     source = Source(parts)
-    graph, regions = supplemented(source, graph, results, identity)
-    commands = _adopted(commands, graph)
+    graph, regions = supplemented(source, observed.graph, program.results, program.identity)
+    commands = _adopted(observed.commands, graph)
     sites_of: dict[int, list[int]] = {}
-    for index, row in enumerate(commands):
-        if row["node"] is not None:
-            sites_of.setdefault(row["node"], []).append(index)
-    sites = [_site(index, row, source, regions, graph, sites_of) for index, row in enumerate(commands)]
-    returned = [int(name) for kind, name in results if kind == "p"]
-    fates = part_fates(source, sites, live_parts(parts, returned), history, identity)
-    return Lineage(
-        actions=actions,
+    for index, command in enumerate(commands):
+        if command.node is not None:
+            sites_of.setdefault(command.node, []).append(index)
+    sites = [_site(index, command, source, regions, graph, sites_of) for index, command in enumerate(commands)]
+    returned = [int(name) for kind, name in program.results if kind == "p"]
+    fates = part_fates(source, sites, live_parts(parts, returned), observed.history, program.identity)
+    return LineageData(
+        actions=program.actions,
         sites=sites,
-        commands=buffers,
-        fates=action_fates(actions, fates),
+        commands=observed.buffers,
+        fates=action_fates(program.actions, fates),
         part_fates=fates,
-        history=history,
-        groups=groups,
-        tags=tags,
-        results=results,
-        phases=kept(phases, graph),
+        history=observed.history,
+        groups=program.groups,
+        tags=program.tags,
+        results=program.results,
+        phases=kept(observed.phases, graph),
         fusions=fusions,
     )
 
 
-def _adopted(commands: Sequence[Mapping[str, Any]], graph: Graph) -> list[Mapping[str, Any]]:
+def _adopted(commands: Sequence[SiteCommand], graph: ProgramGraph) -> list[SiteCommand]:
     """Copies and fills lose their marks where the compiler makes them anew, as commands or kernels of its own: one
     belongs to the only move with its location that has no command."""
-    taken = {row["node"] for row in commands}
+    taken = {command.node for command in commands}
     free: dict[tuple[str, frozenset[int]], list[int]] = {}
-    for index, node in enumerate(graph["nodes"]):
-        if index not in taken and node["kind"] == "transfer":
-            free.setdefault((node["phase"], frozenset(node["evidence"])), []).append(index)
-    found: list[Mapping[str, Any]] = []
-    for row in commands:
-        if row["node"] is None and row["ids"]:
-            same = free.get((row["phase"], frozenset(row["ids"])), [])
-            row = {**row, "node": same[0]} if len(same) == 1 else row
-        found.append(row)
-    return found
+    for index, node in enumerate(graph.nodes):
+        if index not in taken and node.kind == "transfer":
+            free.setdefault((node.phase, frozenset(node.evidence)), []).append(index)
+    adopted: list[SiteCommand] = []
+    for command in commands:
+        if command.node is None and command.ids:
+            same = free.get((command.phase, frozenset(command.ids)), [])
+            command = replace(command, node=same[0]) if len(same) == 1 else command
+        adopted.append(command)
+    return adopted
 
 
 def _site(
     index: int,
-    row: Mapping[str, Any],
+    command: SiteCommand,
     source: Source,
     regions: Sequence[Region],
-    graph: Mapping[str, Any],
+    graph: ProgramGraph,
     sites_of: Mapping[int, Sequence[int]],
 ) -> Site:
     parts = source.parts
-    node = row["node"]
+    node = command.node
     # Work that the compiler added after dispatch creation is known by its location only; a constant that it fills in
     # is data.
-    named = set(row["ids"]) & parts.keys()
+    named = set(command.ids) & parts.keys()
     data = {part for part in named if source.constant[part]}
     region = regions[node] if node is not None else Region(performed=named - data, folded=data)
     return Site(
         id=index,
-        kernel=row["kernel"],
-        phase=row["phase"],
+        kernel=command.kernel,
+        phase=command.phase,
         trace=tuple(sorted({parts[part].action for part in region.performed})),
         parts=tuple(sorted(region.performed)),
-        kind=row["kind"],
+        kind=command.kind,
         inputs=read_sites(graph, node, sites_of) if node is not None else (),
         views=tuple(sorted(region.viewed)),
         folds=tuple(sorted(region.folded)),
@@ -114,16 +112,16 @@ def _site(
     )
 
 
-def read_sites(graph: Graph, node: int, sites_of: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
+def read_sites(graph: ProgramGraph, node: int, sites_of: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
     """The sites whose results a node reads: also through moves that became part of how it is read."""
-    found: set[int] = set()
+    sites: set[int] = set()
     seen: set[int] = set()
     stack = [node]
     while stack:
-        for kind, *rest in graph["nodes"][stack.pop()]["inputs"]:
-            if kind == "node" and rest[0] not in seen:
-                seen.add(rest[0])
-                found.update(sites_of.get(rest[0], ()))
-                if not sites_of.get(rest[0]):
-                    stack.append(rest[0])
-    return tuple(sorted(found))
+        for value in graph.nodes[stack.pop()].inputs:
+            if isinstance(value, NodeResult) and value.node not in seen:
+                seen.add(value.node)
+                sites.update(sites_of.get(value.node, ()))
+                if not sites_of.get(value.node):
+                    stack.append(value.node)
+    return tuple(sorted(sites))

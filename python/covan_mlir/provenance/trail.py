@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from covan_mlir.lineage import Action, Lineage, Part, Site
-from covan_mlir.provenance.fates import DECOMPOSE, Fate
+from covan_mlir.provenance.fates import DECOMPOSE
+from covan_mlir.provenance.model import Action, Fate, LineageData, Part, Site
 
 # They carry an action's location but do nothing of it: regions that hold its operations, and changes of type system.
 _CARRIERS = ("flow.dispatch.region", "flow.dispatch.workgroups", "torch_c.")
@@ -37,14 +37,14 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Chain:
+class Trail:
     """What became of an action, or what a site was made of.
 
     Attributes:
         of: the action or the site.
         links: of an action in the order of the steps; of a site from the last step back to the first.
-        sites: where the chain of an action ends; of a site, itself.
-        actions: where the chain of a site ends; of an action, itself.
+        sites: where the trail of an action ends; of a site, itself.
+        actions: where the trail of a site ends; of an action, itself.
         fate: of an action.
     """
 
@@ -55,34 +55,34 @@ class Chain:
     fate: Fate | None = None
 
     def __str__(self) -> str:
-        rows: list[tuple[str, str]]
+        lines: list[tuple[str, str]]
         if isinstance(self.of, Action):
-            line = f"  {self.of.line}" if self.of.line else ""
-            head = f"{self.of.name}: {_short(self.of.op)}{line}"
-            rows = [(link.step, str(link)) for link in self.links]
+            where = f"  {self.of.line}" if self.of.line else ""
+            head = f"{self.of.name}: {_short(self.of.op)}{where}"
+            lines = [(link.step, str(link)) for link in self.links]
         else:
             head = _site(self.of)
-            rows = [
+            lines = [
                 (link.step, f"{link.end or _operations(link.after)} ← {_operations(link.before)}")
                 for link in self.links
             ]
-            rows.append(("actions", ", ".join(action.name for action in self.actions) or "none of the model"))
-        width = max((len(step) for step, _ in rows), default=0)
-        return "\n".join([head, *(f"  {step.ljust(width)}  {text}" for step, text in rows)]) + "\n"
+            lines.append(("actions", ", ".join(action.name for action in self.actions) or "none of the model"))
+        width = max((len(step) for step, _ in lines), default=0)
+        return "\n".join([head, *(f"  {step.ljust(width)}  {text}" for step, text in lines)]) + "\n"
 
 
-def of_action(lineage: Lineage, action: Action) -> Chain:
-    """The chain of an action: its decomposition first, its fate last."""
+def of_action(lineage: LineageData, action: Action) -> Trail:
+    """The trail of an action: its decomposition first, its fate last."""
     fate = lineage.fates[action.id]
     sites = tuple(lineage.sites[i] for i in fate.sites)
     start = {_short(action.op): 1}
     links = _links(lineage, start, action.parts)
     links = _ended(links, start, fate.decided_by, _end(lineage, action, fate, sites))
-    return Chain(action, tuple(links), sites, (action,), fate)
+    return Trail(action, tuple(links), sites, (action,), fate)
 
 
-def of_site(lineage: Lineage, site: Site) -> Chain:
-    """The chain of a site, backwards: what it performs, taken together.
+def of_site(lineage: LineageData, site: Site) -> Trail:
+    """The trail of a site, backwards: what it performs, taken together.
 
     Of a part that several sites share, all operations are counted.
     """
@@ -92,10 +92,10 @@ def of_site(lineage: Lineage, site: Site) -> Chain:
         start = _sum({_short(action.op): 1} for action in actions)
         links = _links(lineage, start, [lineage.parts[i] for i in site.parts])
         links = _ended(links, start, lineage.history[-1][0] if lineage.history else DECOMPOSE, f"site {site.id}")
-    return Chain(site, tuple(reversed(links)), (site,), actions)
+    return Trail(site, tuple(reversed(links)), (site,), actions)
 
 
-def _links(lineage: Lineage, start: Mapping[str, int], parts: Sequence[Part]) -> list[Link]:
+def _links(lineage: LineageData, start: Mapping[str, int], parts: Sequence[Part]) -> list[Link]:
     """What changed ``start`` and then the parts it was made into."""
     links: list[Link] = []
     now = {part.id: {_short(part.op): 1} for part in parts}
@@ -129,10 +129,10 @@ def _own(names: Mapping[str, int]) -> dict[str, int]:
     return _sum({_short(name): count} for name, count in names.items() if not name.startswith(_CARRIERS))
 
 
-def _sum(rows: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     total: dict[str, int] = {}
-    for row in rows:
-        for name, count in row.items():
+    for names in counts:
+        for name, count in names.items():
             total[name] = total.get(name, 0) + count
     return total
 
@@ -150,7 +150,7 @@ def _site(site: Site) -> str:
     return f"site {site.id} ({site.phase}, {site.kernel})"
 
 
-def _end(lineage: Lineage, action: Action, fate: Fate, sites: Sequence[Site]) -> str:
+def _end(lineage: LineageData, action: Action, fate: Fate, sites: Sequence[Site]) -> str:
     among = f" {_numbers(sites)}" if sites else ""
     match fate.kind:
         case "dispatched":

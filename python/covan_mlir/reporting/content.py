@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from covan_mlir.errors import InputError
-from covan_mlir.lineage import Action, Lineage, Site
+from covan_mlir.provenance import trail
 from covan_mlir.provenance.explain import counts, short_files
 from covan_mlir.provenance.explain_fusion import actions_of
 from covan_mlir.provenance.fusion import FusionRecord
+from covan_mlir.provenance.model import Action, LineageData, Site
 from covan_mlir.reporting.layout import Layout, layered
 from covan_mlir.reporting.sources import Listing
 
 
 def content(
-    lineage: Lineage,
+    lineage: LineageData,
     listing: Listing,
     *,
     seconds: Mapping[int, float] | None = None,
@@ -69,10 +70,14 @@ class _Pool:
 
 
 def _action(
-    lineage: Lineage, action: Action, listing: Listing, short: Mapping[str, str], link: Callable[[tuple[str, str]], int]
+    lineage: LineageData,
+    action: Action,
+    listing: Listing,
+    short: Mapping[str, str],
+    link: Callable[[tuple[str, str]], int],
 ) -> dict[str, Any]:
     fate = lineage.fates[action.id] if lineage.fates else None
-    chain = lineage.chain(action).links if fate else ()
+    chain = trail.of_action(lineage, action).links if fate else ()
     return {
         "name": action.name,
         "op": action.op.removesuffix(".default"),
@@ -90,8 +95,8 @@ def _action(
     }
 
 
-def _site(lineage: Lineage, site: Site, link: Callable[[tuple[str, str]], int]) -> dict[str, Any]:
-    chain = lineage.chain(site).links if lineage.fates else ()
+def _site(lineage: LineageData, site: Site, link: Callable[[tuple[str, str]], int]) -> dict[str, Any]:
+    chain = trail.of_site(lineage, site).links if lineage.fates else ()
     return {
         "kernel": site.kernel,
         "phase": site.phase,
@@ -102,7 +107,7 @@ def _site(lineage: Lineage, site: Site, link: Callable[[tuple[str, str]], int]) 
     }
 
 
-def _fusion(lineage: Lineage, record: FusionRecord) -> dict[str, Any]:
+def _fusion(lineage: LineageData, record: FusionRecord) -> dict[str, Any]:
     return {
         "what": record.what,
         "kernel": record.kernel,

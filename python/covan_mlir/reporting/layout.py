@@ -85,12 +85,12 @@ def _layers(before: Sequence[Sequence[int]]) -> list[int]:
     free = list(range(len(before) + 1))  # for a full layer, one below it that may have room
 
     def first_free(start: int) -> int:
-        found = start
-        while free[found] != found:
-            found = free[found]
-        while free[start] != found:
-            free[start], start = found, free[start]
-        return found
+        root = start
+        while free[root] != root:
+            root = free[root]
+        while free[start] != root:
+            free[start], start = root, free[start]
+        return root
 
     done = [False] * len(before)
     for node in _topological(before):
@@ -116,7 +116,7 @@ def _layers(before: Sequence[Sequence[int]]) -> list[int]:
 
 def _topological(before: Sequence[Sequence[int]]) -> list[int]:
     """Every node after those that it reads, in their own order as far as that goes; cycles are cut where met."""
-    found: list[int] = []
+    order: list[int] = []
     state = [0] * len(before)  # 1: being looked at, 2: done
     for start in range(len(before)):
         stack = [start]
@@ -129,8 +129,8 @@ def _topological(before: Sequence[Sequence[int]]) -> list[int]:
             stack.pop()
             if state[node] == 1:
                 state[node] = 2
-                found.append(node)
-    return found
+                order.append(node)
+    return order
 
 
 def _lanes(before: Sequence[Sequence[int]], layer: Sequence[int]) -> list[int]:
@@ -193,14 +193,14 @@ def _places(rows: list[list[int]], above: list[list[int]], below: list[list[int]
 
 def _offsets(row: Sequence[int], nodes: int) -> list[float]:
     """The narrowest places of a layer's nodes and lanes."""
-    found: list[float] = []
+    centres: list[float] = []
     at, half = 0.0, 0.0
     for node in row:
         mine = (_NODE if node < nodes else _LANE) / 2
-        at += half + mine if found else 0.0
-        found.append(at)
+        at += half + mine if centres else 0.0
+        centres.append(at)
         half = mine
-    return found
+    return centres
 
 
 def _apart(wanted: Sequence[float], weights: Sequence[float], offsets: Sequence[float]) -> list[float]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from covan_mlir.lineage import Action, Lineage, Site
-from covan_mlir.provenance.bipartite import Relation
+from covan_mlir.provenance.model import Action, LineageData, Relation, Site
 
 _COLOURS = {"view": "#d0d7de", "folded": "#aceebb", "merged": "#ecd8ff", "dead": "#ffcecb"}
 _SAID: dict[Relation, str] = {
@@ -20,7 +19,7 @@ _SAID: dict[Relation, str] = {
 }
 
 
-def collection(lineage: Lineage, label: str = "covan") -> dict[str, Any]:
+def collection(lineage: LineageData, label: str = "covan") -> dict[str, Any]:
     """Two graphs: ``source``, whose actions are in layers by module, and ``program``, the sites.
 
     Each action names its sites and each site its actions, in their attributes.
@@ -43,7 +42,7 @@ def collection(lineage: Lineage, label: str = "covan") -> dict[str, Any]:
     }
 
 
-def _action(lineage: Lineage, action: Action, sites: Iterable[Site]) -> dict[str, Any]:
+def _action(lineage: LineageData, action: Action, sites: Iterable[Site]) -> dict[str, Any]:
     fate = lineage.fates[action.id] if lineage.fates else None
     attributes = [
         ("name", action.name),
@@ -70,7 +69,7 @@ def _action(lineage: Lineage, action: Action, sites: Iterable[Site]) -> dict[str
     return node
 
 
-def _site(lineage: Lineage, site: Site, related: dict[Relation, list[str]]) -> dict[str, Any]:
+def _site(lineage: LineageData, site: Site, related: dict[Relation, list[str]]) -> dict[str, Any]:
     attributes = [
         ("site", str(site.id)),
         ("kind", site.kind),

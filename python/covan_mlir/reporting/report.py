@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from covan_mlir.errors import CovanError, InputError
-from covan_mlir.lineage import Lineage
+from covan_mlir.provenance.model import LineageData
 from covan_mlir.reporting.content import content
 from covan_mlir.reporting.sources import listing
 
@@ -31,7 +31,7 @@ class Timed(Protocol):
     """What a report needs of a `covan_mlir.profiling.profile.Profile`."""
 
     @property
-    def lineage(self) -> Lineage:
+    def lineage(self) -> LineageData:
         """Of the program that was timed."""
 
     @property
@@ -52,7 +52,7 @@ class Compared(Protocol):
 
 def write(
     path: str | os.PathLike[str],
-    lineage: Lineage,
+    lineage: LineageData,
     *,
     title: str = "",
     target: str = "",
@@ -96,7 +96,7 @@ def save(path: str | os.PathLike[str], text: str) -> None:
 
 
 def page(
-    lineage: Lineage,
+    lineage: LineageData,
     *,
     title: str = "",
     target: str = "",
@@ -130,7 +130,7 @@ def page(
     return re.sub(r"\{\{(\w+)\}\}", lambda match: pieces[match[1]], template)
 
 
-def _seconds(lineage: Lineage, profile: Timed | Mapping[int, float] | None) -> Mapping[int, float] | None:
+def _seconds(lineage: LineageData, profile: Timed | Mapping[int, float] | None) -> Mapping[int, float] | None:
     if profile is None or isinstance(profile, Mapping):
         return profile
     timed = profile.lineage
@@ -140,21 +140,21 @@ def _seconds(lineage: Lineage, profile: Timed | Mapping[int, float] | None) -> M
 
 
 def _errors(
-    lineage: Lineage, comparison: Compared | Mapping[int, float] | None
+    lineage: LineageData, comparison: Compared | Mapping[int, float] | None
 ) -> tuple[Mapping[int, float] | None, str]:
     """The error of each action, and what it is counted in."""
     if comparison is None or isinstance(comparison, Mapping):
         return comparison, ""
-    found: dict[int, float] = {}
+    errors: dict[int, float] = {}
     for row in comparison.rows:
         action = row.action
         if action.id >= len(lineage.actions) or lineage.actions[action.id].name != action.name:
             raise InputError(f"the comparison is of another program: this one has no action {action.id}, {action.name}")
         if row.status == "crash":
-            found[action.id] = math.inf
+            errors[action.id] = math.inf
         elif row.measured is not None:
-            found[action.id] = row.measured.excess
-    return found, "of what is allowed"
+            errors[action.id] = row.measured.excess
+    return errors, "of what is allowed"
 
 
 def _json(value: Any) -> str:

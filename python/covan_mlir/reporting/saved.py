@@ -5,51 +5,57 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from covan_mlir.artifacts import json_checks
+from msgspec import UnsetType
+
+from covan_mlir import typed_json
 from covan_mlir.errors import CovanError
-from covan_mlir.lineage import Action, Lineage
+from covan_mlir.provenance.model import Action, LineageData
+from covan_mlir.reporting.comparison_json import StoredComparedAction, StoredComparison
 
 
 @dataclass(frozen=True)
-class Measured:
+class Excess:
     """How far a tensor is off, in what is allowed."""
 
     excess: float
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedAction:
     """One action that was compared; see `covan_mlir.comparing.comparison.Row`."""
 
     action: Action
     status: str
-    measured: Measured | None
+    measured: Excess | None
 
 
 @dataclass(frozen=True)
 class SavedComparison:
     """What a report needs of a comparison."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedAction, ...]
 
 
-def comparison(path: str | os.PathLike[str], lineage: Lineage) -> SavedComparison:
+def comparison(path: str | os.PathLike[str], lineage: LineageData) -> SavedComparison:
     """Read the comparison of a program.
 
     Raises:
         CovanError: the file cannot be read, holds no comparison, or one of another program.
     """
-    value = json_checks.read(path, "comparison", CovanError)
-    by_name = {action.name: action for action in lineage.actions}
-    found: list[Row] = []
+    data = typed_json.read(path, CovanError)
     try:
-        for row in value["rows"]:
-            action = by_name.get(row["action"])
-            if action is None or action.op != row["op"]:
-                what = f"{row['op']} that is called {row['action']!r}"
-                raise CovanError(f"{path} is a comparison of another program: this one has no {what}")
-            measured = Measured(float(row["excess"])) if "excess" in row else None
-            found.append(Row(action, str(row["status"]), measured))
-    except (KeyError, TypeError, ValueError) as error:
-        raise CovanError(f"{path} is no comparison: 'covan compare --json' prints them") from error
-    return SavedComparison(tuple(found))
+        stored = typed_json.decode(data, StoredComparison)
+    except typed_json.SchemaError as error:
+        raise CovanError(f"{path} is no comparison: {error}\n'covan compare --json' prints them") from error
+    by_name = {action.name: action for action in lineage.actions}
+    for compared in stored.rows:
+        action = by_name.get(compared.action)
+        if action is None or action.op != compared.op:
+            what = f"{compared.op} that is called {compared.action!r}"
+            raise CovanError(f"{path} is a comparison of another program: this one has no {what}")
+    return SavedComparison(tuple(_compared(by_name[compared.action], compared) for compared in stored.rows))
+
+
+def _compared(action: Action, stored: StoredComparedAction) -> ComparedAction:
+    measured = None if isinstance(stored.excess, UnsetType) else Excess(float(stored.excess))
+    return ComparedAction(action, stored.status, measured)

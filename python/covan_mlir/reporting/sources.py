@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from covan_mlir.lineage import Action
 from covan_mlir.provenance.explain import short_files
+from covan_mlir.provenance.model import Action
 
 _AROUND = 3
 _LARGEST = 1 << 22  # bytes of a file that is shown

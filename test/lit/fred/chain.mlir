@@ -1,6 +1,6 @@
-// RUN: covan-opt %s | covan-opt | FileCheck %s
-// RUN: covan-opt %s --emit-bytecode | covan-opt | FileCheck %s
-// RUN: covan-opt %s -p canonicalize -p cse | FileCheck %s
+// RUN: %segments %s | covan-opt | covan-opt | FileCheck %s
+// RUN: %segments %s | covan-opt --emit-bytecode | covan-opt | FileCheck %s
+// RUN: %segments %s | covan-opt -p canonicalize -p cse | FileCheck %s
 
 // A chain prints, parses and goes through bytecode; canonicalization, which moves constants, leaves it a chain.
 
@@ -18,7 +18,7 @@ func.func @max(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%e) : (f32) -> ()
     }) {value = "m", axes = ["i"], over = ["j"], combine = "max", initial = 0xFF800000 : f32} : () -> tensor<5xf32>
     "fred.output"(%m) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }
 
@@ -32,7 +32,7 @@ func.func @dynamic(%x: tensor<?x7xf32>) -> tensor<?xf32> {
       "fred.yield"(%e) : (f32) -> ()
     }) {value = "m", axes = ["i"], over = ["j"], combine = "max", initial = 0xFF800000 : f32} : () -> tensor<?xf32>
     "fred.output"(%m) : (tensor<?xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [-1, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<?x7xf32>) -> tensor<?xf32>
+  }) {axes = ["i", "j"], sizes = [-1, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<?x7xf32>) -> tensor<?xf32>
   return %y : tensor<?xf32>
 }
 
@@ -52,6 +52,6 @@ func.func @positions(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%s) : (f32) -> ()
     }) {value = "m", axes = ["i"], over = ["j"], combine = "add", initial = 0.0 : f32} : () -> tensor<5xf32>
     "fred.output"(%m) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }

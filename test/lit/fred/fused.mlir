@@ -1,6 +1,6 @@
-// RUN: covan-opt %s | covan-opt | FileCheck %s
-// RUN: covan-opt %s --emit-bytecode | covan-opt | FileCheck %s
-// RUN: covan-opt %s -p canonicalize -p cse | FileCheck %s
+// RUN: %segments %s | covan-opt | covan-opt | FileCheck %s
+// RUN: %segments %s | covan-opt --emit-bytecode | covan-opt | FileCheck %s
+// RUN: %segments %s | covan-opt -p canonicalize -p cse | FileCheck %s
 
 // A fused form prints, parses and goes through bytecode; cleaning up leaves it a fused form.
 
@@ -48,8 +48,8 @@ func.func @f(%arg0: tensor<5x7xf32>) -> tensor<5xf32> {
       }) {axes = ["i"], value = "l"} : () -> tensor<5xf32>
       "fred.next"(%2) : (tensor<5xf32>) -> ()
     }, {
-    }) {axes = ["j"], initials = [0.000000e+00 : f32], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
+    }) {axes = ["j"], initials = [0.000000e+00 : f32], state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
     "fred.output"(%1) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, refusals = [], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], refusals = [], rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %0 : tensor<5xf32>
 }

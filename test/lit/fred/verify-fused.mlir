@@ -1,4 +1,4 @@
-// RUN: covan-opt %s --split-input-file --verify-diagnostics
+// RUN: %segments %s | covan-opt --split-input-file --verify-diagnostics
 
 // A state that is no reduction of the chain.
 
@@ -35,9 +35,9 @@ func.func @f(%arg0: tensor<5x7xf32>) -> tensor<5xf32> {
       }) {axes = ["i"], value = "l"} : () -> tensor<5xf32>
       "fred.next"(%2) : (tensor<5xf32>) -> ()
     }, {
-    }) {axes = ["j"], initials = [0.000000e+00 : f32], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, state_axes = [["i"]], states = ["q"]} : () -> tensor<5xf32>
+    }) {axes = ["j"], initials = [0.000000e+00 : f32], state_axes = [["i"]], states = ["q"]} : () -> tensor<5xf32>
     "fred.output"(%1) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, refusals = [], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], refusals = [], rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %0 : tensor<5xf32>
 }
 
@@ -78,9 +78,9 @@ func.func @f(%arg0: tensor<5x7xf32>) -> tensor<5xf32> {
       }) {axes = ["i"], value = "l"} : () -> tensor<5xf32>
       "fred.next"(%2) : (tensor<5xf32>) -> ()
     }, {
-    }) {axes = ["j"], initials = [], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
+    }) {axes = ["j"], initials = [], state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
     "fred.output"(%1) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, refusals = [], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], refusals = [], rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %0 : tensor<5xf32>
 }
 
@@ -121,9 +121,9 @@ func.func @f(%arg0: tensor<5x7xf32>) -> tensor<5xf32> {
       }) {axes = ["i"], value = "l"} : () -> tensor<5xf32>
       "fred.next"(%2) : (tensor<5xf32>) -> ()
     }, {
-    }) {axes = ["i"], initials = [0.000000e+00 : f32], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
+    }) {axes = ["i"], initials = [0.000000e+00 : f32], state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
     "fred.output"(%1) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, refusals = [], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], refusals = [], rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %0 : tensor<5xf32>
 }
 
@@ -163,9 +163,9 @@ func.func @f(%arg0: tensor<5x7xf32>) -> tensor<5xf32> {
       }) {axes = ["i"], value = "l"} : () -> tensor<5xf32>
       "fred.next"(%2) : (tensor<5xf32>) -> ()
     }, {
-    }) {axes = ["j"], initials = [0.000000e+00 : f32], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
+    }) {axes = ["j"], initials = [0.000000e+00 : f32], state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
     "fred.output"(%1) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, refusals = [], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], refusals = [], rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %0 : tensor<5xf32>
 }
 
@@ -205,9 +205,9 @@ func.func @f(%arg0: tensor<5x7xf32>) -> tensor<5xf32> {
       }) {axes = ["i"], value = "l"} : () -> tensor<5xf32>
       "fred.next"(%2) : (tensor<5xf32>) -> ()
     }, {
-    }) {axes = ["j"], initials = [0.000000e+00 : f32], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
+    }) {axes = ["j"], initials = [0.000000e+00 : f32], state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
     "fred.output"(%1) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, refusals = [], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], refusals = [], rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %0 : tensor<5xf32>
 }
 
@@ -248,9 +248,9 @@ func.func @f(%arg0: tensor<5x7xf32>) -> tensor<5xf32> {
       }) {axes = ["i"], value = "l"} : () -> tensor<5xf32>
       "fred.next"(%2) : (tensor<5xf32>) -> ()
     }, {
-    }) {axes = ["j"], initials = [0.000000e+00 : f32], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
+    }) {axes = ["j"], initials = [0.000000e+00 : f32], state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
     "fred.output"(%1) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, refusals = [], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], refusals = [], rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %0 : tensor<5xf32>
 }
 
@@ -291,9 +291,9 @@ func.func @f(%arg0: tensor<5x7xf32>) -> tensor<5xf32> {
       }) {axes = ["i"], value = "l"} : () -> tensor<5xf32>
       "fred.next"(%2) : (tensor<5xf32>) -> ()
     }, {
-    }) {axes = ["j"], initials = [0.000000e+00 : f32], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
+    }) {axes = ["j"], initials = [0.000000e+00 : f32], state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
     "fred.output"(%1) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, refusals = [], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], refusals = [], rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %0 : tensor<5xf32>
 }
 
@@ -338,9 +338,9 @@ func.func @f(%arg0: tensor<5x7xf32>) -> tensor<5xf32> {
       }) {axes = ["i"], value = "l"} : () -> tensor<5xf32>
       "fred.next"(%2) : (tensor<5xf32>) -> ()
     }, {
-    }) {axes = ["j"], initials = [0.000000e+00 : f32], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
+    }) {axes = ["j"], initials = [0.000000e+00 : f32], state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
     "fred.output"(%1) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, refusals = [], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], refusals = [], rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %0 : tensor<5xf32>
 }
 
@@ -385,9 +385,9 @@ func.func @f(%arg0: tensor<5x7xf32>) -> tensor<5xf32> {
       }) {axes = ["i"], value = "l"} : () -> tensor<5xf32>
       "fred.next"(%2) : (tensor<5xf32>) -> ()
     }, {
-    }) {axes = ["j"], initials = [0.000000e+00 : f32], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
+    }) {axes = ["j"], initials = [0.000000e+00 : f32], state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
     "fred.output"(%1) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, refusals = [], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], refusals = [], rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %0 : tensor<5xf32>
 }
 
@@ -432,9 +432,9 @@ func.func @f(%arg0: tensor<5x7xf32>) -> tensor<5xf32> {
       }) {axes = ["i"], value = "l"} : () -> tensor<5xf32>
       "fred.next"(%2) : (tensor<5xf32>) -> ()
     }, {
-    }) {axes = ["j"], initials = [0.000000e+00 : f32], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
+    }) {axes = ["j"], initials = [0.000000e+00 : f32], state_axes = [["i"]], states = ["l"]} : () -> tensor<5xf32>
     "fred.output"(%1) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, refusals = [], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], refusals = [], rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %0 : tensor<5xf32>
 }
 

@@ -1,4 +1,4 @@
-// RUN: covan-opt %s --split-input-file --verify-diagnostics
+// RUN: %segments %s | covan-opt --split-input-file --verify-diagnostics
 
 // An unknown way to combine.
 
@@ -11,7 +11,7 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%e) : (f32) -> ()
     }) {value = "m", axes = ["i"], over = ["j"], combine = "median", initial = 0xFF800000 : f32} : () -> tensor<5xf32>
     "fred.output"(%m) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }
 
@@ -28,7 +28,7 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%e) : (f32) -> ()
     }) {value = "m", axes = ["i"], over = ["j"], combine = "max", initial = 0.0 : f64} : () -> tensor<5xf32>
     "fred.output"(%m) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }
 
@@ -45,7 +45,7 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%e) : (f32) -> ()
     }) {value = "m", axes = ["i"], over = [], combine = "max", initial = 0xFF800000 : f32} : () -> tensor<5xf32>
     "fred.output"(%m) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }
 
@@ -62,7 +62,7 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%e) : (f32) -> ()
     }) {value = "m", axes = ["i"], over = ["k"], combine = "max", initial = 0xFF800000 : f32} : () -> tensor<5xf32>
     "fred.output"(%m) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }
 
@@ -79,7 +79,7 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%e) : (f32) -> ()
     }) {value = "m", axes = ["j"], over = ["i"], combine = "max", initial = 0xFF800000 : f32} : () -> tensor<5xf32>
     "fred.output"(%m) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }
 
@@ -96,7 +96,7 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%e) : (f32) -> ()
     }) {value = "m", axes = ["i"]} : () -> tensor<5xf32>
     "fred.output"(%m) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }
 
@@ -114,7 +114,7 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%e) : (f32) -> ()
     }) {value = "m", axes = ["i"], over = ["j"], combine = "max", initial = 0xFF800000 : f32} : () -> tensor<5xf32>
     "fred.output"(%m) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }
 
@@ -131,7 +131,7 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%e) : (f64) -> ()
     }) {value = "m", axes = ["i"], over = ["j"], combine = "max", initial = 0xFF800000 : f32} : () -> tensor<5xf32>
     "fred.output"(%m) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }
 
@@ -149,7 +149,7 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%w) : (f64) -> ()
     }) {value = "m", axes = ["i"], over = ["j"], combine = "max", initial = 0xFF800000 : f32} : () -> tensor<5xf32>
     "fred.output"(%m) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }
 
@@ -166,7 +166,7 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%e) : (f32) -> ()
     }) {value = "m", axes = ["i"], over = ["j"], combine = "max", initial = 0xFF800000 : f32} : () -> tensor<5xf32>
     // no output
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }
 
@@ -183,7 +183,7 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%e) : (f32) -> ()
     }) {value = "m", axes = ["i"], over = ["j"], combine = "max", initial = 0xFF800000 : f32} : () -> tensor<5xf32>
     "fred.output"(%m) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }
 
@@ -200,7 +200,7 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%e) : (f32) -> ()
     }) {value = "m", axes = ["i"], over = ["j"], combine = "max", initial = 0xFF800000 : f32} : () -> tensor<5xf32>
     "fred.output"(%m) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = []} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }
 
@@ -217,7 +217,7 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%e) : (f32) -> ()
     }) {value = "m", axes = ["i"], over = ["j"], combine = "max", initial = 0xFF800000 : f32} : () -> tensor<5xf32>
     "fred.output"(%m) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 8], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 8], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }
 
@@ -234,7 +234,7 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%e) : (f32) -> ()
     }) {value = "x", axes = ["i"], over = ["j"], combine = "max", initial = 0xFF800000 : f32} : () -> tensor<5xf32>
     "fred.output"(%m) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }
 
@@ -252,7 +252,7 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
     // expected-error@below {{cannot stand in a fred.chain, which holds steps and outputs only}}
     %u = tensor.empty() : tensor<5xf32>
     "fred.output"(%m) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }
 

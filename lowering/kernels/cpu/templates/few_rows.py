@@ -38,9 +38,6 @@ from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Template
 from covan_mlir.lowering.source_lines import Places
 
-SECOND_DISPATCH = 10e-6
-"""Seconds that it takes to wait for all workgroups and start others."""
-
 
 @dataclass(frozen=True)
 class FewRowsMatch(Match[VectorSchedule]):
@@ -54,7 +51,7 @@ class FewRowsMatch(Match[VectorSchedule]):
         first = self._first()
         yield first
         seen = {first}
-        length = self.task.nominal.known_sizes[self.task.roles.stream]
+        length = self.task.nominal.known_sizes[self.task.roles.reduction_axis]
         for unroll, vectors, block in product(UNROLLS, VECTORS, BLOCKS):
             splits = {1, first.split}
             if self.task.roles.stage.split:
@@ -68,13 +65,13 @@ class FewRowsMatch(Match[VectorSchedule]):
     def _first(self) -> VectorSchedule:
         chain, machine, roles = self.task.nominal, self.target.machine, self.task.roles
         width = lanes(chain, machine)
-        features = chain.known_sizes[roles.wide] if roles.wide else 1
+        features = chain.known_sizes[roles.feature_axis] if roles.feature_axis else 1
         vectors = min(-(-features // width), 8, machine.registers // 4)
         block = 256 if self.task.sharing <= 4 else 128
         return VectorSchedule(
             shape="keys",
-            lane=roles.stream,
-            stream=roles.stream,
+            lane=roles.reduction_axis,
+            stream=roles.reduction_axis,
             parallel=(("", 1),),
             lanes=width,
             vectors=vectors,
@@ -92,14 +89,14 @@ class FewRowsMatch(Match[VectorSchedule]):
         """
         sizes, machine, roles = self.task.nominal.known_sizes, self.target.machine, self.task.roles
         groups = prod(sizes[axis] for axis in roles.rows if axis not in roles.free)
-        longest = -(-sizes[roles.stream] // block)
+        longest = -(-sizes[roles.reduction_axis] // block)
         if roles.stage.split is None or longest == 1:
             return 1
-        near = 4 if self.task.streamed <= machine.llc // 2 else 1
-        seconds = self.task.streamed / groups / (machine.bandwidth * near)
+        near = self.task.streamed <= machine.llc // 2
+        seconds = self.task.streamed / groups / (machine.cache_bandwidth if near else machine.bandwidth)
 
         def predicted(n: int) -> float:
-            return -(-groups * n // machine.cores) / n * seconds + (SECOND_DISPATCH if n > 1 else 0.0)
+            return -(-groups * n // machine.cores) / n * seconds + (machine.barrier if n > 1 else 0.0)
 
         return min(range(1, min(longest, 4 * machine.cores) + 1), key=predicted)
 

@@ -66,7 +66,7 @@ class ManyRowsMatch(Match[VectorSchedule]):
         schedule = VectorSchedule(
             shape="queries",
             lane=lane,
-            stream=roles.stream,
+            stream=roles.reduction_axis,
             parallel=((lane, vectors * width),),
             lanes=width,
             vectors=vectors,

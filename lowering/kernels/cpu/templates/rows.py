@@ -32,7 +32,7 @@ from covan_mlir.lowering.kernels.cpu.schedule import UNROLLS, VECTORS, VectorSch
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable
 from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
-from covan_mlir.lowering.kernels.reductions.redundant_precision import without_twins
+from covan_mlir.lowering.kernels.reductions.redundant_precision import without_redundant_precision
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Template
@@ -132,4 +132,4 @@ class Rows(Template[CpuTarget, VectorSchedule]):
 
     def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> RowsMatch:
         """See `Template`."""
-        return RowsMatch(without_twins(chain), target)
+        return RowsMatch(without_redundant_precision(chain), target)

@@ -35,17 +35,17 @@ from covan_mlir.fred.fuse import fuse
 from covan_mlir.lowering.kernels.cuda.compile import compile_kernel
 from covan_mlir.lowering.kernels.cuda.executables import module_text
 from covan_mlir.lowering.kernels.cuda.kernel import Binary, CudaKernel
-from covan_mlir.lowering.kernels.cuda.layout import Roles, roles
+from covan_mlir.lowering.kernels.cuda.layout import SweepRoles, sweep_roles
 from covan_mlir.lowering.kernels.cuda.lines import placed, renamed
-from covan_mlir.lowering.kernels.cuda.ranges import Span
+from covan_mlir.lowering.kernels.cuda.ranges import BlockRanges, block_ranges
 from covan_mlir.lowering.kernels.cuda.schedule import Problem, TileSchedule, configs, problem, seconds
 from covan_mlir.lowering.kernels.cuda.target import CudaTarget
-from covan_mlir.lowering.kernels.cuda.writer import Writer, moments
+from covan_mlir.lowering.kernels.cuda.writer import LaunchWriter, moments
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Dispatch, Executable, Refusal
-from covan_mlir.lowering.kernels.reductions.hoist import Names
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
 from covan_mlir.lowering.kernels.reductions.operands import elements, operands, traffic
-from covan_mlir.lowering.kernels.reductions.redundant_precision import without_twins
+from covan_mlir.lowering.kernels.reductions.redundant_precision import without_redundant_precision
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import Cost, Match, Template
 from covan_mlir.lowering.source_lines import Places
@@ -66,7 +66,7 @@ class TilesMatch(Match[TileSchedule]):
 
     chain: Chain
     fusion: Fusion
-    roles: Roles
+    roles: SweepRoles
     target: CudaTarget
 
     @cached_property
@@ -75,13 +75,14 @@ class TilesMatch(Match[TileSchedule]):
         sizes = self.chain.known_sizes
         loop = self.roles.loops[0]
         writes = any(stage.writes for stage in self.roles.stages)
-        span = Span(self.fusion, self.roles, loop, Names(self.fusion.chain, moments(loop)), sizes, writes)
+        scope = Scope(self.fusion.chain, moments(loop))
+        ranges = BlockRanges() if writes else block_ranges(self.fusion, self.roles, loop, scope, sizes)
         longest = max(self.roles.free, key=lambda axis: sizes[axis]) if self.roles.free else None
-        return problem(self.fusion.chain, self.roles, span.share(longest))
+        return problem(self.fusion.chain, self.roles, ranges.share(longest, sizes))
 
     @cached_property
     def _configs(self) -> tuple[TileSchedule, ...]:
-        whole = not (self.roles.wide or self.roles.inner) and self.fusion.source.single_domain
+        whole = not (self.roles.feature_axes or self.roles.inner) and self.fusion.source.single_domain
         legal = configs(self.problem, self.target.device)
         return tuple(schedule for schedule in legal if whole or schedule.shape != "whole")
 
@@ -110,7 +111,7 @@ class TilesMatch(Match[TileSchedule]):
         inputs, outputs = operands(self.chain)
         steps = (*self.chain.inputs, *self.chain.steps, *self.fusion.chain.steps)
         called = {step.name: step.name for step in steps} | dict(actions or {})
-        launches = Writer(name, self.fusion, self.roles, schedule, self.chain.known_sizes, called).launches()
+        launches = LaunchWriter(name, self.fusion, self.roles, schedule, self.chain.known_sizes, called).launches()
         return CudaKernel(name, launches, inputs, outputs, self.target.device)
 
     def emit(self, schedule: TileSchedule, name: str, lines: Places) -> Executable:
@@ -132,11 +133,11 @@ def _compiled(match: TilesMatch, schedule: TileSchedule) -> tuple[CudaKernel, tu
 
 @lru_cache(256)
 def _match(chain: Chain, target: CudaTarget) -> TilesMatch:
-    return _of(chain, target, fuse(without_twins(chain) if chain.single_domain else chain))
+    return _of(chain, target, fuse(without_redundant_precision(chain) if chain.single_domain else chain))
 
 
 def _of(chain: Chain, target: CudaTarget, fusion: Fusion) -> TilesMatch:
-    return TilesMatch(chain, fusion, roles(fusion), target)
+    return TilesMatch(chain, fusion, sweep_roles(fusion), target)
 
 
 @register

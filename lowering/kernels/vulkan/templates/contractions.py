@@ -50,10 +50,10 @@ class ContractionsMatch(Match[VectorSchedule]):
         """See `Match`: there is one."""
         roles, sizes = self.task.roles, self.task.fusion.chain.sizes
         if not roles.free:
-            yield VectorSchedule("keys", roles.stream, roles.stream, (("", 1),), 1, 1, 1, BLOCK)
+            yield VectorSchedule("keys", roles.reduction_axis, roles.reduction_axis, (("", 1),), 1, 1, 1, BLOCK)
         else:
             lane = max(roles.free, key=lambda axis: sizes[axis] or 0)
-            yield VectorSchedule("queries", lane, roles.stream, ((lane, 1),), 1, 1, TOGETHER, BLOCK)
+            yield VectorSchedule("queries", lane, roles.reduction_axis, ((lane, 1),), 1, 1, TOGETHER, BLOCK)
 
     def predict(self, schedule: VectorSchedule) -> float:
         """See `Match`."""

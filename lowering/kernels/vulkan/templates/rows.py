@@ -22,7 +22,7 @@ from covan_mlir.lowering.kernels.cpu.emission import Emitter
 from covan_mlir.lowering.kernels.cpu.schedule import VectorSchedule, predict
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
-from covan_mlir.lowering.kernels.reductions.redundant_precision import without_twins
+from covan_mlir.lowering.kernels.reductions.redundant_precision import without_redundant_precision
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Template
@@ -78,4 +78,4 @@ class Rows(Template[VulkanTarget, VectorSchedule]):
     def match(self, chain: Chain, target: VulkanTarget, fusion: Fusion | None = None) -> RowsMatch | Refusal:
         """See `Template`."""
         reason = unsupported(chain, target.device) or endless(iterations_of_rows(chain), target.device)
-        return Refusal(reason) if reason else RowsMatch(without_twins(chain), target)
+        return Refusal(reason) if reason else RowsMatch(without_redundant_precision(chain), target)

@@ -1,4 +1,4 @@
-// RUN: covan-opt %s --split-input-file --verify-diagnostics -p 'func.func(fred-certify{report=false})'
+// RUN: %segments %s | covan-opt --split-input-file --verify-diagnostics -p 'func.func(fred-certify{report=false})'
 
 // A repair with the wrong sign, and a loop that follows it.
 
@@ -150,9 +150,9 @@ func.func @f(%arg0: tensor<5x7xf32>) -> tensor<5xf32> {
       }) {axes = ["i"], value = "l.new"} : () -> tensor<5xf32>
       "fred.next"(%2) : (tensor<5xf32>) -> ()
       "fred.next"(%6) : (tensor<5xf32>) -> ()
-    }) {axes = ["j"], initials = [0xFF800000 : f32, 0.000000e+00 : f32], resultSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, state_axes = [["i"], ["i"]], states = ["m", "l"]} : () -> (tensor<5xf32>, tensor<5xf32>)
+    }) {axes = ["j"], initials = [0xFF800000 : f32, 0.000000e+00 : f32], state_axes = [["i"], ["i"]], states = ["m", "l"]} : () -> (tensor<5xf32>, tensor<5xf32>)
     "fred.output"(%1#1) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, refusals = [], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], refusals = [], rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %0 : tensor<5xf32>
 }
 
@@ -308,8 +308,8 @@ func.func @f(%arg0: tensor<5x7xf32>) -> tensor<5xf32> {
       }) {axes = ["i"], value = "l.new"} : () -> tensor<5xf32>
       "fred.next"(%2) : (tensor<5xf32>) -> ()
       "fred.next"(%6) : (tensor<5xf32>) -> ()
-    }) {axes = ["j"], initials = [0xFF800000 : f32, 0.000000e+00 : f32], resultSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, state_axes = [["i"], ["i"]], states = ["m", "l"]} : () -> (tensor<5xf32>, tensor<5xf32>)
+    }) {axes = ["j"], initials = [0xFF800000 : f32, 0.000000e+00 : f32], state_axes = [["i"], ["i"]], states = ["m", "l"]} : () -> (tensor<5xf32>, tensor<5xf32>)
     "fred.output"(%1#1) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, refusals = [], resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>, rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], inputs = [["i", "j"]], names = ["x"], refusals = [], rewrites = [], sizes = [5, 7]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %0 : tensor<5xf32>
 }

@@ -1,6 +1,6 @@
-// RUN: covan-opt %s -p 'func.func(fred-rolling-update,fred-split-k,fred-certify)' 2>%t | FileCheck %s
+// RUN: %segments %s | covan-opt -p 'func.func(fred-rolling-update,fred-split-k,fred-certify)' 2>%t | FileCheck %s
 // RUN: FileCheck %s --check-prefix=TEXT --input-file=%t
-// RUN: covan-opt %s -p 'func.func(fred-rolling-update,canonicalize,cse,fred-certify{report=false})' 2>&1 | covan-opt | FileCheck %s
+// RUN: %segments %s | covan-opt -p 'func.func(fred-rolling-update,canonicalize,cse,fred-certify{report=false})' 2>&1 | covan-opt | FileCheck %s
 
 // Each repair gets its proof, which can be read again.
 
@@ -31,6 +31,6 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%p) : (f32) -> ()
     }) {value = "l", axes = ["i"], over = ["j"], combine = "add", initial = 0.0 : f32} : () -> tensor<5xf32>
     "fred.output"(%l) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }

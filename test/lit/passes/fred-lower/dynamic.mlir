@@ -1,4 +1,4 @@
-// RUN: covan-opt %s -p 'func.func(fred-lower)' | FileCheck %s
+// RUN: %segments %s | covan-opt -p 'func.func(fred-lower)' | FileCheck %s
 
 // A size that is known at run time only is asked of an input.
 
@@ -16,6 +16,6 @@ func.func @dynamic(%x: tensor<?x7xf32>) -> tensor<?xf32> {
       "fred.yield"(%e) : (f32) -> ()
     }) {value = "m", axes = ["i"], over = ["j"], combine = "max", initial = 0xFF800000 : f32} : () -> tensor<?xf32>
     "fred.output"(%m) : (tensor<?xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [-1, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<?x7xf32>) -> tensor<?xf32>
+  }) {axes = ["i", "j"], sizes = [-1, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<?x7xf32>) -> tensor<?xf32>
   return %y : tensor<?xf32>
 }

@@ -1,4 +1,4 @@
-// RUN: covan-opt %s -p 'func.func(fred-lower)' | FileCheck %s
+// RUN: %segments %s | covan-opt -p 'func.func(fred-lower)' | FileCheck %s
 
 // Positions become linalg.index, sizes constants.
 
@@ -23,6 +23,6 @@ func.func @positions(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%s) : (f32) -> ()
     }) {value = "m", axes = ["i"], over = ["j"], combine = "add", initial = 0.0 : f32} : () -> tensor<5xf32>
     "fred.output"(%m) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }

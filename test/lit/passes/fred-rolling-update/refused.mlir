@@ -1,6 +1,6 @@
-// RUN: covan-opt %s -p 'func.func(fred-rolling-update)' | FileCheck %s
-// RUN: covan-opt %s -p 'func.func(fred-rolling-update{repairs=false})' | FileCheck %s --check-prefix=OFF
-// RUN: covan-opt %s -p 'func.func(fred-rolling-update{rows=false})' | FileCheck %s --check-prefix=ROWS
+// RUN: %segments %s | covan-opt -p 'func.func(fred-rolling-update)' | FileCheck %s
+// RUN: %segments %s | covan-opt -p 'func.func(fred-rolling-update{repairs=false})' | FileCheck %s --check-prefix=OFF
+// RUN: %segments %s | covan-opt -p 'func.func(fred-rolling-update{rows=false})' | FileCheck %s --check-prefix=ROWS
 
 // A function without a law follows nothing: the sum waits for the maximum, in a sweep of its own.
 
@@ -32,6 +32,6 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%p) : (f32) -> ()
     }) {value = "l", axes = ["i"], over = ["j"], combine = "add", initial = 0.0 : f32} : () -> tensor<5xf32>
     "fred.output"(%l) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }

@@ -1,5 +1,5 @@
-// RUN: covan-opt %s -p 'func.func(fred-rolling-update)' | FileCheck %s
-// RUN: covan-opt %s -p 'func.func(fred-rolling-update)' | covan-opt -p 'func.func(fred-lower)' | FileCheck %s --check-prefix=LOWER
+// RUN: %segments %s | covan-opt -p 'func.func(fred-rolling-update)' | FileCheck %s
+// RUN: %segments %s | covan-opt -p 'func.func(fred-rolling-update)' | covan-opt -p 'func.func(fred-lower)' | FileCheck %s --check-prefix=LOWER
 
 // The sum of exponentials runs in the loop of the maximum: what it has so far is repaired when the maximum grows.
 
@@ -74,6 +74,6 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%p) : (f32) -> ()
     }) {value = "l", axes = ["i"], over = ["j"], combine = "add", initial = 0.0 : f32} : () -> tensor<5xf32>
     "fred.output"(%l) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }

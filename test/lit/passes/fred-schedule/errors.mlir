@@ -1,10 +1,10 @@
-// RUN: not covan-opt %s -p 'func.func(fred-schedule{machine=z80})' 2>&1 | FileCheck %s --check-prefix=MACHINE
-// RUN: not covan-opt %s -p 'func.func(fred-schedule{machine-with=speed=3})' 2>&1 | FileCheck %s --check-prefix=WITH
-// RUN: not covan-opt %s -p 'func.func(fred-schedule{machine-with=cores=many})' 2>&1 | FileCheck %s --check-prefix=NUMBER
-// RUN: not covan-opt %s -p 'func.func(fred-schedule{machine=avx2 override=vectors=3})' 2>&1 | FileCheck %s --check-prefix=ILLEGAL
-// RUN: not covan-opt %s -p 'func.func(fred-schedule{candidate=999})' 2>&1 | FileCheck %s --check-prefix=NUMBERED
-// RUN: not covan-opt %s -p 'func.func(fred-schedule{target=gameboy})' 2>&1 | FileCheck %s --check-prefix=TARGET
-// RUN: not covan-opt %s -p 'func.func(fred-schedule{override=vectors})' 2>&1 | FileCheck %s --check-prefix=NOTHING
+// RUN: %segments %s | not covan-opt -p 'func.func(fred-schedule{machine=z80})' 2>&1 | FileCheck %s --check-prefix=MACHINE
+// RUN: %segments %s | not covan-opt -p 'func.func(fred-schedule{machine-with=speed=3})' 2>&1 | FileCheck %s --check-prefix=WITH
+// RUN: %segments %s | not covan-opt -p 'func.func(fred-schedule{machine-with=cores=many})' 2>&1 | FileCheck %s --check-prefix=NUMBER
+// RUN: %segments %s | not covan-opt -p 'func.func(fred-schedule{machine=avx2 override=vectors=3})' 2>&1 | FileCheck %s --check-prefix=ILLEGAL
+// RUN: %segments %s | not covan-opt -p 'func.func(fred-schedule{candidate=999})' 2>&1 | FileCheck %s --check-prefix=NUMBERED
+// RUN: %segments %s | not covan-opt -p 'func.func(fred-schedule{target=gameboy})' 2>&1 | FileCheck %s --check-prefix=TARGET
+// RUN: %segments %s | not covan-opt -p 'func.func(fred-schedule{override=vectors})' 2>&1 | FileCheck %s --check-prefix=NOTHING
 
 // MACHINE: there is no machine 'z80': host, avx512, avx2, neon
 // WITH: a machine has no number 'speed' to change: cores, vector_bits,
@@ -28,6 +28,6 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%p) : (f32) -> ()
     }) {value = "l", axes = ["i"], over = ["j"], combine = "add", initial = 0.0 : f32} : () -> tensor<5xf32>
     "fred.output"(%l) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }

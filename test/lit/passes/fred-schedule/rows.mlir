@@ -1,8 +1,8 @@
-// RUN: covan-opt %s -p 'func.func(fred-schedule{machine=avx512})' | FileCheck %s
-// RUN: covan-opt %s -p 'func.func(fred-schedule{machine=avx2 machine-with=cores=4 override={vectors=2,unroll=1}})' | FileCheck %s --check-prefix=WITH
-// RUN: covan-opt %s -p 'func.func(fred-schedule{machine=neon candidate=1})' | FileCheck %s --check-prefix=SECOND
-// RUN: covan-opt %s -p 'func.func(fred-schedule{machine=neon list=true})' 2>&1 | FileCheck %s --check-prefix=LIST
-// RUN: covan-opt %s -p 'func.func(fred-rolling-update,fred-schedule{machine=avx512})' | FileCheck %s --check-prefix=FUSED
+// RUN: %segments %s | covan-opt -p 'func.func(fred-schedule{machine=avx512})' | FileCheck %s
+// RUN: %segments %s | covan-opt -p 'func.func(fred-schedule{machine=avx2 machine-with=cores=4 override={vectors=2,unroll=1}})' | FileCheck %s --check-prefix=WITH
+// RUN: %segments %s | covan-opt -p 'func.func(fred-schedule{machine=neon candidate=1})' | FileCheck %s --check-prefix=SECOND
+// RUN: %segments %s | covan-opt -p 'func.func(fred-schedule{machine=neon list=true})' 2>&1 | FileCheck %s --check-prefix=LIST
+// RUN: %segments %s | covan-opt -p 'func.func(fred-rolling-update,fred-schedule{machine=avx512})' | FileCheck %s --check-prefix=FUSED
 
 // Lanes along the row, as many as a register of the machine has.
 
@@ -36,6 +36,6 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%p) : (f32) -> ()
     }) {value = "l", axes = ["i"], over = ["j"], combine = "add", initial = 0.0 : f32} : () -> tensor<5xf32>
     "fred.output"(%l) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }

@@ -1,4 +1,4 @@
-// RUN: covan-opt %s -p 'func.func(fred-schedule)' | FileCheck %s
+// RUN: %segments %s | covan-opt -p 'func.func(fred-schedule)' | FileCheck %s
 
 // What no shape of code holds says why.
 
@@ -12,6 +12,6 @@ func.func @f(%x: tensor<5x7xf32>) -> (tensor<5xf32>, tensor<5x7xf32>) {
     }) {value = "l", axes = ["i"], over = ["j"], combine = "add", initial = 0.0 : f32} : () -> tensor<5xf32>
     "fred.output"(%l) : (tensor<5xf32>) -> ()
     "fred.output"(%in) : (tensor<5x7xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> (tensor<5xf32>, tensor<5x7xf32>)
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> (tensor<5xf32>, tensor<5x7xf32>)
   return %y#0, %y#1 : tensor<5xf32>, tensor<5x7xf32>
 }

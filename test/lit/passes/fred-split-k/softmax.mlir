@@ -1,5 +1,5 @@
-// RUN: covan-opt %s -p 'func.func(fred-rolling-update,fred-split-k)' | FileCheck %s
-// RUN: covan-opt %s -p 'func.func(fred-rolling-update,fred-privatize)' | FileCheck %s --check-prefix=OTHER
+// RUN: %segments %s | covan-opt -p 'func.func(fred-rolling-update,fred-split-k)' | FileCheck %s
+// RUN: %segments %s | covan-opt -p 'func.func(fred-rolling-update,fred-privatize)' | FileCheck %s --check-prefix=OTHER
 
 // Two states of disjoint parts become that of both: each sum is repaired to the larger maximum.
 
@@ -39,6 +39,6 @@ func.func @f(%x: tensor<5x7xf32>) -> tensor<5xf32> {
       "fred.yield"(%p) : (f32) -> ()
     }) {value = "l", axes = ["i"], over = ["j"], combine = "add", initial = 0.0 : f32} : () -> tensor<5xf32>
     "fred.output"(%l) : (tensor<5xf32>) -> ()
-  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x7xf32>) -> tensor<5xf32>
+  }) {axes = ["i", "j"], sizes = [5, 7], names = ["x"], inputs = [["i", "j"]]} : (tensor<5x7xf32>) -> tensor<5xf32>
   return %y : tensor<5xf32>
 }

@@ -6,13 +6,15 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from covan_mlir.lineage import Action, Lineage
+from covan_mlir.provenance.model import Action, LineageData
+from covan_mlir.typed_json import JsonObject, Natural, Number, Sha256
 
 Mode = Literal["tap", "replace"]
 Way = Literal["at hand", "in place", "split", "recompute"]
+Outcome = Literal["dispatched", "view", "merged"]
 TAG = "attached"
 """The tag of the actions of attached operators."""
 FOLDER = "attached"
@@ -65,19 +67,19 @@ def attachments(attach: Attach) -> list[tuple[str | int, Attachment]]:
     Raises:
         TypeError, ValueError: something is no attachment, or two have one name.
     """
-    found: list[tuple[str | int, Attachment]] = []
+    named: list[tuple[str | int, Attachment]] = []
     for key, given in attach.items():
         several = given if isinstance(given, Sequence) else [given]
         for it in several:
-            made = it if isinstance(it, Attachment) else Attachment(it)
-            if not made.name and len(several) > 1:
+            attachment = it if isinstance(it, Attachment) else Attachment(it)
+            if not attachment.name and len(several) > 1:
                 raise ValueError(f"{key!r} has several attachments: name them, Attachment(fn, name='encoded')")
-            found.append((key, made if made.name else replace(made, name=str(key))))
-    names = [plain_name(it.name) for _, it in found]
+            named.append((key, attachment if attachment.name else replace(attachment, name=str(key))))
+    names = [plain_name(it.name) for _, it in named]
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise ValueError(f"two attachments are called {found[index][1].name!r}: give them other names")
-    return found
+            raise ValueError(f"two attachments are called {named[index][1].name!r}: give them other names")
+    return named
 
 
 def plain_name(name: str) -> str:
@@ -85,8 +87,7 @@ def plain_name(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-@dataclass(frozen=True)
-class Place:
+class Access(JsonObject, frozen=True):
     """A way of having the tensor, and what it is estimated to cost beside the program without attachment.
 
     Attributes:
@@ -100,13 +101,12 @@ class Place:
     """
 
     way: Way
-    bytes: float
-    flops: float
-    seconds: float
+    bytes: Number
+    flops: Number
+    seconds: Number
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(JsonObject, frozen=True):
     """What an attachment costs, by the cost model: an estimate.
 
     Attributes:
@@ -119,12 +119,12 @@ class Cost:
     """
 
     chosen: Way
-    places: tuple[Place, ...]
+    places: tuple[Access, ...]
     before: tuple[str, ...]
     after: tuple[str, ...]
-    bytes: float
-    flops: float
-    seconds: float
+    bytes: Number
+    flops: Number
+    seconds: Number
 
     def __str__(self) -> str:
         kernels = f"{', '.join(self.before) or 'no site'} -> {', '.join(self.after) or 'no site'}"
@@ -135,8 +135,7 @@ class Cost:
         )
 
 
-@dataclass(frozen=True)
-class Attached:
+class Attached(JsonObject, frozen=True):
     """An attached operator of a compiled program.
 
     Attributes:
@@ -161,11 +160,11 @@ class Attached:
     actions: tuple[str, ...]
     again: tuple[str, ...]
     types: tuple[str, ...]
-    sites: tuple[int, ...]
-    fate: str
+    sites: tuple[Natural, ...]
+    fate: Outcome
     source: str
-    constants: Mapping[str, str]
-    sha256: str
+    constants: Mapping[str, Sha256]
+    sha256: Sha256
     cost: Cost
 
     @property
@@ -173,20 +172,8 @@ class Attached:
         """Module path of its actions in the lineage."""
         return f"{FOLDER}.{plain_name(self.name)}"
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
-    @staticmethod
-    def from_json(row: Mapping[str, Any]) -> Attached:
-        """Of a checked row (`covan_mlir.artifacts.schema`)."""
-        cost = row["cost"]
-        places = tuple(Place(**place) for place in cost["places"])
-        lists = {key: tuple(cost[key]) for key in ("before", "after")}
-        own = {key: tuple(row[key]) for key in ("actions", "again", "types", "sites")}
-        return Attached(**{**row, **own, "cost": Cost(**{**cost, **lists, "places": places})})
-
-
-def digest(it: Attached, lineage: Lineage) -> str:
+def digest(it: Attached, lineage: LineageData) -> str:
     """SHA-256 of an attached operator as the lineage has it.
 
     Raises:

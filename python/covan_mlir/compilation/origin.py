@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from covan_mlir.frontend.capture import Capture
-    from covan_mlir.options import CompileOptions
+from covan_mlir.compilation.options import CompileOptions
+from covan_mlir.frontend.capture import Capture
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from covan_mlir.artifacts.attachment import Attach, attachments
 from covan_mlir.artifacts.schema import DEVICES
-from covan_mlir.attaching.attachment import Attach, attachments
 
 Frontend = Literal["auto", "linalg", "torch"]
 Trace = Literal["phases", "passes"]

@@ -1,4 +1,4 @@
-"""A compiled program and its source as coalgebras that can be compared.
+"""A compiled program as a coalgebra that can be compared with its source's (`covan_mlir.checking.source_system`).
 
 Both are walked from results to what they are computed from. A state of the *source* is a value; its transitions are the
 executions of the part that gives it, one per operand. A state of the *program* is a value that a node (a dispatch, or
@@ -12,24 +12,14 @@ source shares them: an action state per part and node instead of one per path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-from covan_mlir.lineage import Part
+from covan_mlir.checking.source_system import END, START, Aside, SourceSystem, State, Transition, numbered
 from covan_mlir.prov import TAU, Coalgebra
-from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.relation import Source, hands_on_pieces, states
-
-State = tuple[Any, ...]
-"""``(kind, ...)``: of either system; see `ProgramSystem`."""
-Rows = dict[int, tuple[list[Operand], str]]
-Aside = tuple[str, int, int, int]
-"""``("aside", node, result, part)``: a value that the program computes and does not need, and what it is said to be."""
-_START: State = ("start",)
-_END: State = ("end",)
+from covan_mlir.provenance.program_graph import Argument, Global, NodeResult, ProgramGraph, Unknown, Value
 
 
 @dataclass(frozen=True)
@@ -64,98 +54,11 @@ class Loss:
     late: bool = False
 
 
-class SourceSystem:
-    """The parts of a model as a coalgebra.
-
-    Args:
-        results: what the program returns, in order.
-        identity: of parts that give back one of their operands, the position of that operand.
-        constant: the label of a part without operands, when it is known by its value.
-        rows: what systems of the same parts have found out already (`row`).
-    """
-
-    def __init__(
-        self,
-        parts: Mapping[int, Part],
-        results: Sequence[Operand],
-        identity: Mapping[int, int] | None = None,
-        constant: Callable[[int], str | None] = lambda part: None,
-        rows: Rows | None = None,
-    ) -> None:
-        self.parts = parts
-        self.results = tuple(results)
-        self.identity = identity or {}
-        self.source = Source(parts)
-        self._constant = constant
-        self._rows: Rows = {} if rows is None else rows
-
-    def row(self, part: int) -> tuple[list[Operand], str]:
-        """(operands, label) of a part; systems of the same parts may share them."""
-        if part not in self._rows:
-            it = self.parts[part]
-            operands = arguments.operands(it.args)
-            known = None if operands else self._constant(part)
-            self._rows[part] = (operands, known or f"{it.op}{arguments.signature(it.args)}")
-        return self._rows[part]
-
-    def steps(self, part: int, read: Callable[[Operand], State]) -> list[tuple[Any, State]]:
-        """The transitions of a part's value, its operands given by ``read``."""
-        operands, label = self.row(part)
-        if part in self.identity:
-            return [(TAU, read(operands[self.identity[part]]))]
-        if not operands:
-            return [(label, _END)]
-        return [((label, index), read(operand)) for index, operand in enumerate(operands)]
-
-    @cached_property
-    def live(self) -> frozenset[int]:
-        """Parts that the results need."""
-        found: set[int] = set()
-        stack = [name for kind, name in self.results if kind == "p"]
-        while stack:
-            part = stack.pop()
-            if isinstance(part, int) and part not in found:
-                found.add(part)
-                stack += [name for kind, name in self.row(part)[0] if kind == "p"]
-        return frozenset(found)
-
-    def coalgebra(self, aside: Iterable[Aside] = (), among: Iterable[int] = ()) -> tuple[Coalgebra, dict[State, int]]:
-        """The system, and the number of each state; of what the results, ``aside`` and ``among`` need."""
-        triples: list[tuple[State, Any, State]] = []
-        triples += [(_START, ("result", index), result) for index, result in enumerate(self.results)]
-        triples += [(_START, label, ("p", label[-1])) for label in aside]
-        seen: set[State] = set()
-        stack: list[State] = [*(after for _, _, after in triples), *(("p", part) for part in among)]
-        while stack:
-            state = stack.pop()
-            if state in seen:
-                continue
-            seen.add(state)
-            if state[0] == "p":
-                steps = self.steps(state[1], lambda operand: operand)
-                stack += [after for _, after in steps]
-                triples += [(state, label, after) for label, after in steps]
-            elif state != _END:
-                triples.append((state, state, _END))
-        return _coalgebra(triples, self._name)
-
-    def _name(self, state: State) -> str:
-        return self.operand_name(state) if state[0] in ("p", "a", "w") else str(state[0])
-
-    def operand_name(self, operand: Operand) -> str:
-        """``softmax_1``, ``argument 0``, ``weight fc.weight``."""
-        kind, name = operand
-        if kind == "p":
-            return self.parts[int(name)].name if name in self.parts else f"part {name}"
-        return f"{'argument' if kind == 'a' else 'weight'} {name}"
-
-
 @dataclass
 class ProgramSystem:
     """One observed phase as a coalgebra, by what its nodes are claimed to perform.
 
     Args:
-        graph: see `covan_mlir.lowering.dispatch_graph`.
         claims: one per node of the graph.
 
     Attributes:
@@ -165,7 +68,7 @@ class ProgramSystem:
     """
 
     source: SourceSystem
-    graph: Mapping[str, Any]
+    graph: ProgramGraph
     claims: Sequence[Claim]
     losses: list[Loss] = field(default_factory=list)
     open: set[int] = field(default_factory=set)
@@ -178,24 +81,24 @@ class ProgramSystem:
     _shares: set[tuple[int, int]] = field(default_factory=set)
     _known_free: dict[tuple[int, int], bool] = field(default_factory=dict)
     _stack: list[tuple[int, int]] = field(default_factory=list)
-    _triples: list[tuple[State, Any, State]] = field(default_factory=list)
+    _transitions: list[Transition] = field(default_factory=list)
     _values: set[State] = field(default_factory=set)
 
     def coalgebra(self, *, aside: bool = False) -> tuple[Coalgebra, dict[State, int]]:
         """The system, and the number of each state; ``aside``: with values that the results do not need."""
         for index, result in enumerate(self.source.results):
-            value = self.graph["results"][index] if index < len(self.graph["results"]) else None
+            value = self.graph.results[index] if index < len(self.graph.results) else None
             node = -1 - index
             self._given[node] = _Given()
             if value is not None:
                 self._given[node].add(self, value)
                 if self._given[node].open:
                     self.open.add(node)
-            self._triples.append((_START, ("result", index), self._read(node, -1, result)))
+            self._transitions.append((START, ("result", index), self._read(node, -1, result)))
         self._settle()
-        for node in reversed(range(len(self.graph["nodes"]))) if aside else ():
+        for node in reversed(range(len(self.graph.nodes))) if aside else ():
             self._aside(node)
-        return _coalgebra(self._triples, self._name)
+        return numbered(self._transitions, self._name)
 
     def _settle(self) -> None:
         while self._stack:
@@ -203,17 +106,17 @@ class ProgramSystem:
 
     def _aside(self, node: int) -> None:
         """Work that the results do not need is what it is said to be all the same."""
-        row = self.graph["nodes"][node]
-        if hands_on_pieces(row) or node in self._entered:
+        aside = self.graph.nodes[node]
+        if aside.hands_on_pieces or node in self._entered:
             return
-        for number, chain in enumerate(row["outputs"]):
-            for part in sorted(states(chain) & self.source.parts.keys()):
+        for result in range(len(aside.outputs)):
+            for part in sorted(aside.states(result) & self.source.parts.keys()):
                 if self._is_share(node, part):  # for a side effect, such as the state of random numbers
                     self._shares.add((node, part))
                     continue
-                label: Aside = ("aside", node, number, part)
+                label: Aside = ("aside", node, result, part)
                 self.aside.append(label)
-                self._triples.append((_START, label, self._value((node, number), part)))
+                self._transitions.append((START, label, self._value(NodeResult(node, result), part)))
         self._settle()
 
     def reached(self, node: int, part: int) -> bool:
@@ -226,10 +129,10 @@ class ProgramSystem:
 
     @cached_property
     def _reached(self) -> dict[int, set[int]]:
-        found: dict[int, set[int]] = {}
+        reached: dict[int, set[int]] = {}
         for node, part in self._moments | self._shares:
-            found.setdefault(node, set()).add(self.source.source.twin(part))
-        return found
+            reached.setdefault(node, set()).add(self.source.source.twin(part))
+        return reached
 
     @cached_property
     def read_nodes(self) -> frozenset[int]:
@@ -239,10 +142,10 @@ class ProgramSystem:
     def given(self, node: int) -> _Given:
         """What a node is given."""
         if node not in self._given:
-            found = self._given[node] = _Given()
-            for value in self.graph["nodes"][node]["inputs"]:
-                found.add(self, value)
-            if found.open:
+            given = self._given[node] = _Given()
+            for value in self.graph.nodes[node].inputs:
+                given.add(self, value)
+            if given.open:
                 self.open.add(node)
         return self._given[node]
 
@@ -252,13 +155,13 @@ class ProgramSystem:
             order = {part: index for index, part in enumerate(claim.performed)}
             self._performed[node] = frozenset(order)
             for part in sorted({*claim.viewed, *claim.folded} - order.keys()):  # as soon as what it reads is there
-                read = [name for kind, name in self.source.row(part)[0] if kind == "p"]
+                read = [name for kind, name in self.source.call(part).operands if kind == "p"]
                 order[part] = max((order.get(int(name), -1) for name in read), default=-1)
             self._order[node] = order
         return self._order[node]
 
     def _evidence(self, node: int) -> Sequence[int]:
-        return self.graph["nodes"][node]["evidence"] if node >= 0 else ()
+        return self.graph.nodes[node].evidence if node >= 0 else ()
 
     def _moment(self, node: int, part: int) -> None:
         """The transitions of a part's value inside a node. A part that was split is begun elsewhere and finished here:
@@ -267,35 +170,36 @@ class ProgramSystem:
 
         def read(operand: Operand) -> State:
             where = {n: self._find(n, part, operand) for n in sharers}
-            found = [n for n in sharers if where[n] not in ("lost", "late", "assumed")]
+            there = [n for n in sharers if where[n] not in ("lost", "late", "assumed")]
             assumed = [n for n in sharers if where[n] == "assumed"]
-            return self._read((found or assumed or [node])[0], part, operand)
+            return self._read((there or assumed or [node])[0], part, operand)
 
         state: State = ("moment", node, part)
-        self._triples += [(state, label, after) for label, after in self.source.steps(part, read)]
+        self._transitions += [(state, label, after) for label, after in self.source.steps(part, read)]
         self._shares.update((sharer, part) for sharer in sharers[1:])
         self._entered.update(sharers)
         # What a share of the work reads, or an operand that changes nothing, leads nowhere, but is read all the same.
         for sharer in sharers if part in self.source.identity else sharers[1:]:
-            for operand in self.source.row(part)[0]:
+            for operand in self.source.call(part).operands:
                 if self._find(sharer, part, operand) not in ("lost", "late", "assumed"):
                     self._read(sharer, part, operand)
 
     def _is_share(self, node: int, part: int) -> bool:
         """Whether a node does only some of the work on a part that others are known to do as well."""
-        rest = any(part in row["evidence"] for n, row in enumerate(self.graph["nodes"]) if n != node)
-        return rest and any(self._find(node, part, operand) == "lost" for operand in self.source.row(part)[0])
+        rest = any(part in other.evidence for n, other in enumerate(self.graph.nodes) if n != node)
+        return rest and any(self._find(node, part, operand) == "lost" for operand in self.source.call(part).operands)
 
     def _sharers(self, node: int, part: int) -> list[int]:
         """Other nodes that did some of the work on a part that this node finishes."""
-        found: dict[int, None] = {}
+        sharers: dict[int, None] = {}
         stack = [node]
         while stack:
-            for giver, _ in self.given(stack.pop()).givers(self.source.source.twin(part)):
-                if giver not in found and giver != node and part in self._position(giver):
-                    found[giver] = None
+            for value in self.given(stack.pop()).givers(self.source.source.twin(part)):
+                giver = value.node
+                if giver not in sharers and giver != node and part in self._position(giver):
+                    sharers[giver] = None
                     stack.append(giver)
-        return list(found)
+        return list(sharers)
 
     def _find(self, node: int, part: int, operand: Operand) -> str:
         """Where ``part``, performed by ``node``, finds an operand: ``leaf``, ``given`` or ``inside``; ``late`` if the
@@ -329,8 +233,8 @@ class ProgramSystem:
                 return self._enter(node, int(name))
             case "assumed":
                 return self._assumed(operand)
-            case found:
-                self.losses.append(Loss(node, part, operand, found == "late"))
+            case where:
+                self.losses.append(Loss(node, part, operand, where == "late"))
                 return ("lost", node, part, operand)
 
     def _free(self, node: int, part: int) -> bool:
@@ -339,19 +243,20 @@ class ProgramSystem:
         if (node, part) not in self._known_free:
             indexing = self.source.parts[part].view or part in self.source.identity
             self._known_free[node, part] = self.source.source.constant[part] or (
-                indexing and all(self._find(node, part, o) not in ("lost", "late") for o in self.source.row(part)[0])
+                indexing
+                and all(self._find(node, part, o) not in ("lost", "late") for o in self.source.call(part).operands)
             )
         return self._known_free[node, part]
 
-    def _value(self, giver: tuple[int, int], part: int) -> State:
+    def _value(self, value: NodeResult, part: int) -> State:
         """The value that a node gives, as the state of a part (or of its twin)."""
-        node, number = giver
-        state: State = ("value", node, number, part)
+        node = value.node
+        state: State = ("value", node, value.result, part)
         if state not in self._values:
             self._values.add(state)
             inside = self._inside(node, part)
             after = self._enter(node, inside) if inside is not None else self._read(node, -1, ("p", part))
-            self._triples.append((state, TAU, after))
+            self._transitions.append((state, TAU, after))
         return state
 
     def _inside(self, node: int, part: int) -> int | None:
@@ -372,7 +277,7 @@ class ProgramSystem:
     def _leaf(self, operand: Operand) -> State:
         if operand not in self._values:
             self._values.add(operand)
-            self._triples.append((operand, operand, _END))
+            self._transitions.append((operand, operand, END))
         return operand
 
     def _assumed(self, operand: Operand) -> State:
@@ -392,9 +297,9 @@ class ProgramSystem:
                 if after[0] == "p":
                     stack.append(after[1])
                     after = ("assumed", after[1])
-                elif after != _END:
+                elif after != END:
                     after = self._leaf(after)
-                self._triples.append((here, label, after))
+                self._transitions.append((here, label, after))
         return state
 
     def _name(self, state: State) -> str:
@@ -418,64 +323,38 @@ class ProgramSystem:
 class _Given:
     """The values that a node is given: which source states they may stand for."""
 
-    states: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    states: dict[int, list[NodeResult]] = field(default_factory=dict)
     arguments: set[int] = field(default_factory=set)
     open: bool = False
-    _seen: set[tuple[int, int]] = field(default_factory=set)
+    _seen: set[NodeResult] = field(default_factory=set)
 
-    def givers(self, twin: int) -> list[tuple[int, int]]:
-        """(node, number of its result) of the values that may be this state."""
+    def givers(self, twin: int) -> list[NodeResult]:
+        """The values that may be this state."""
         return self.states.get(twin, [])
 
-    def add(self, system: ProgramSystem, value: Sequence[Any]) -> None:
+    def add(self, system: ProgramSystem, value: Value) -> None:
         stack = [value]
         while stack:
-            value = stack.pop()
-            match value[0]:
-                case "node":
-                    self._add_node(system, value[1], value[2], stack)
-                case "arg":
-                    self.arguments.add(value[1])
-                case "global":
-                    stored = system.graph["globals"].get(value[1], {}).get("value")
-                    if stored is not None:
-                        stack.append(stored)
-                case "unknown":
+            match stack.pop():
+                case NodeResult() as given:
+                    self._add_node(system, given, stack)
+                case Argument(position):
+                    self.arguments.add(position)
+                case Global(name):
+                    if name in system.graph.globals:
+                        stack.append(system.graph.globals[name])
+                case Unknown():
                     self.open = True
 
-    def _add_node(self, system: ProgramSystem, node: int, number: int, stack: list[Sequence[Any]]) -> None:
-        if (node, number) in self._seen:
+    def _add_node(self, system: ProgramSystem, value: NodeResult, stack: list[Value]) -> None:
+        if value in self._seen:
             return
-        self._seen.add((node, number))
-        row = system.graph["nodes"][node]
-        chain = row["outputs"][number]
-        meant = set(states(chain))
-        if any(how == "input" for how, _ in chain):  # it hands on what it is given, or a piece of it
-            meant |= set() if hands_on_pieces(row) else set(row["evidence"])
-            stack += row["inputs"]
+        self._seen.add(value)
+        node = system.graph.nodes[value.node]
+        meant = node.states(value.result)
+        if node.hands_on(value.result):
+            meant |= set() if node.hands_on_pieces else set(node.evidence)
+            stack += node.inputs
         for part in meant:
             if part in system.source.parts:
-                self.states.setdefault(system.source.source.twin(part), []).append((node, number))
-
-
-def _coalgebra(
-    triples: list[tuple[State, Any, State]], name: Callable[[State], str]
-) -> tuple[Coalgebra, dict[State, int]]:
-    number: dict[State, int] = {_START: 0, _END: 1}
-    for before, _, after in triples:
-        number.setdefault(before, len(number))
-        number.setdefault(after, len(number))
-    table: dict[Any, int] = {}
-    rows = [(number[b], table.setdefault(label, len(table)), number[a]) for b, label, a in triples]
-    order = list(number)
-    system = Coalgebra.from_arrays(
-        len(number),
-        [row[0] for row in rows],
-        [row[1] for row in rows],
-        [row[2] for row in rows],
-        labels=tuple(table),
-        terminating=[1],
-        initial=0,
-        naming=lambda state: name(order[state]),
-    )
-    return system, number
+                self.states.setdefault(system.source.source.twin(part), []).append(value)

@@ -1,0 +1,102 @@
+"""The executable around a kernel's function, as a module of IREE's: what the function is given, how it is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import iree.compiler.ir as ir
+
+from covan_mlir.lowering.kernels.cpu.elements import storage
+from covan_mlir.lowering.kernels.kernel import Operand
+from covan_mlir.lowering.kernels.team import WORDS
+
+MARK = "covan_team"
+"""An attribute of the functions of kernels for a team of threads."""
+
+
+def _layout(operands: int, outputs: int, constants: int) -> str:
+    bindings = ["#hal.pipeline.binding<storage_buffer, ReadOnly>"] * (operands - outputs)
+    bindings += ["#hal.pipeline.binding<storage_buffer>"] * outputs
+    numbers = f"constants = {constants}, " if constants else ""
+    return f"#hal.pipeline.layout<{numbers}bindings = [{', '.join(bindings)}]>"
+
+
+def shell(
+    name: str,
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+    extents: Sequence[str] = (),
+    *,
+    team: bool = False,
+) -> str:
+    """The executable around a kernel, with a function that only asks for what it is given.
+
+    Values in the function: workgroup, sizes known at run time, memory of the operands.
+
+    Args:
+        team: each dispatch is given the words of an address; see `covan_mlir.lowering.kernels.cpu.team`.
+    """
+    operands = (*inputs, *outputs)
+    layout = _layout(len(operands), len(outputs), len(extents) + (WORDS if team else 0))
+    lines = []
+    for n in range(len(extents)):
+        lines.append(f"%s{n} = hal.interface.constant.load layout(#layout) ordinal({n}) : i32")
+    lines += [f"%e{n} = arith.index_castui %s{n} : i32 to index" for n in range(len(extents))]
+    for n, operand in enumerate(operands):
+        fixed = prod(size for size in operand.shape if size >= 0)
+        elements, length = str(fixed), ""
+        if operand.extents:
+            lines.append(f"%n{n}_0 = arith.constant {fixed} : index")
+            for k, axis in enumerate(operand.extents):
+                lines.append(f"%n{n}_{k + 1} = arith.muli %n{n}_{k}, %e{extents.index(axis)} : index")
+            elements, length = "?", f"{{%n{n}_{len(operand.extents)}}}"
+        # Two operands of a dispatch are never the same memory, one of them written.
+        lines.append(
+            f"%b{n} = hal.interface.binding.subspan layout(#layout) binding({n}) alignment(64) offset(%c0)"
+            f"{'' if n >= len(inputs) else ' flags(ReadOnly)'} : memref<{elements}x{storage(operand.dtype)}>{length}"
+        )
+    body = "\n        ".join(lines)
+    workload = "".join(f", %w{n}: index" for n in range(len(extents)))
+    return f"""#layout = {layout}
+module {{
+  hal.executable.source private @{name} {{
+    hal.executable.export public @{name} ordinal(0) layout(#layout)
+        count(%d: !hal.device{workload}) -> (index, index, index) {{
+      %n = arith.constant 1 : index
+      hal.return %n, %n, %n : index, index, index
+    }}
+    builtin.module {{
+      func.func @{name}(){f" attributes {{{MARK}}}" if team else ""} {{
+        %c0 = arith.constant 0 : index
+        %wx = hal.interface.workgroup.id[0] : index
+        {body}
+        return
+      }}
+    }}
+  }}
+}}
+"""
+
+
+def first_named(op: Any, name: str) -> Any:
+    """The first operation of a name among those nested in one; None if there is none."""
+    for region in op.regions:
+        for block in region:
+            for inner in block:
+                if inner.operation.name == name:
+                    return inner
+                if (nested := first_named(inner.operation, name)) is not None:
+                    return nested
+    return None
+
+
+def joined(first: str, second: str) -> str:
+    """Two modules of executables as one."""
+    with ir.Context(), ir.Location.unknown():
+        module, other = ir.Module.parse(first), ir.Module.parse(second)
+        for op in list(other.body.operations):
+            op.detach_from_parent()
+            module.body.append(op)
+        return str(module.operation.get_asm(large_elements_limit=1 << 30))

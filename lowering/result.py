@@ -1,0 +1,70 @@
+"""What the worker found out: a program and what was seen of its compilation, or why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from covan_mlir.provenance.fusion import FusionRecord
+from covan_mlir.provenance.observed import Observed
+
+Severity = Literal["note", "warning", "error", "remark"]
+
+
+@dataclass(frozen=True)
+class CompilerDiagnostic:
+    """A message of torch-mlir's or IREE's compiler.
+
+    Attributes:
+        ids: parts and actions that its location names.
+        file, line: where the user wrote what it is about, where that is known.
+    """
+
+    severity: Severity
+    message: str
+    ids: tuple[int, ...] = ()
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class StepFailure:
+    """A step that failed.
+
+    Attributes:
+        phase: the step.
+        message: what happened.
+        reproducer: where the step's input was kept, or None.
+        log: end of what the worker printed: after a crash, or a bug of ours.
+    """
+
+    phase: str
+    message: str
+    diagnostics: tuple[CompilerDiagnostic, ...] = ()
+    reproducer: str | None = None
+    log: str = ""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What is known of a compilation that gave a program.
+
+    Attributes:
+        frontend: the way that the program took to linalg.
+        seconds: wall time of each step.
+        observed: what a lineage is made of; None without provenance.
+        unseen: per step, how many parts changed in passes that could not be seen.
+        requires: what the machine must have; see `covan_mlir.lowering.targets.resolve`.
+        shared: floating-point operations and elements of a call that kernels for teams of threads compute.
+        fusions: what was decided about chains of reductions, in the order in which they were looked at.
+        why_torch: why the program did not go through torch-mlir's lowering, if that was tried first.
+    """
+
+    frontend: Literal["linalg", "torch"]
+    seconds: dict[str, float]
+    observed: Observed | None = field(default=None, repr=False)
+    unseen: dict[str, int] = field(default_factory=dict)
+    requires: dict[str, Any] = field(default_factory=dict)
+    shared: dict[str, int] = field(default_factory=dict)
+    fusions: tuple[FusionRecord, ...] = field(default=(), repr=False)
+    why_torch: StepFailure | None = None

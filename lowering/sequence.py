@@ -1,0 +1,146 @@
+"""The steps of a compilation, in their order, and when each is part of it.
+
+====================  ========================================================  ==============================
+step                  what it does                                              part of the pipeline
+====================  ========================================================  ==============================
+attach                operators of covan's own become bodies and regions        if the program has any
+torch-backend         torch dialect to its backend contract                     through linalg
+torch-to-linalg       backend contract to linalg on tensors                     through linalg
+fred-raise            linalg to chains of reductions                            where chains are fused
+fred-kernels          chains to calls of kernels                                where chains are fused
+iree:import           bytecode into an IREE session                             always
+iree:attach           regions to barriers                                       if the program has any
+iree:externalize      weights become parameters                                 through linalg, if it has any
+iree:embed            calls to dispatches of executables                        where chains are fused
+iree:input ...        IREE's phases (`iree_phases.PHASES`)                      always
+iree:team             kernels share their work with a team; after               where chains are fused, on CPUs
+                      iree:executable-sources: targets are known then, and
+                      code is still to be generated
+====================  ========================================================  ==============================
+
+Chains are fused in programs that go through linalg, for targets that kernels are written for. A user's extra step
+(`covan_mlir.lowering.extra_steps`) follows the step that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from covan_mlir.lowering import extra_steps, inlined, iree_phases, parameters, stages
+from covan_mlir.lowering.kernels.cpu import team
+from covan_mlir.lowering.pipeline import Run, Step
+from covan_mlir.lowering.request import Job
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What decides on the pipeline.
+
+    Attributes:
+        frontend: the way to linalg: torch-mlir's lowering (``linalg``), or IREE's torch input.
+        border: between the two compilers.
+    """
+
+    job: Job
+    frontend: Literal["linalg", "torch"]
+    border: stages.Border
+
+    @property
+    def through_linalg(self) -> bool:
+        """Whether torch-mlir lowers the program."""
+        return self.frontend == "linalg"
+
+    @property
+    def fused(self) -> bool:
+        """Whether chains of reductions become kernels of their own."""
+        return bool(self.job.fuse) and self.through_linalg
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One step of the sequence.
+
+    Attributes:
+        run: what it does in a setting.
+        when: whether it is part of a setting's pipeline.
+    """
+
+    name: str
+    run: Callable[[Setting], Run]
+    when: Callable[[Setting], bool] = lambda setting: True
+
+
+def _attached(setting: Setting) -> bool:
+    return setting.job.attached
+
+
+def _through_linalg(setting: Setting) -> bool:
+    return setting.through_linalg
+
+
+def _with_parameters(setting: Setting) -> bool:
+    return setting.through_linalg and bool(setting.job.weights)
+
+
+def _fused(setting: Setting) -> bool:
+    return setting.fused
+
+
+def _fused_on_cpu(setting: Setting) -> bool:
+    return setting.fused and setting.job.kind == "cpu"
+
+
+def _phases(first: str, last: str) -> tuple[Entry, ...]:
+    """IREE's, from one to another."""
+    start, stop = (iree_phases.PHASES.index(name) for name in (first, last))
+    return tuple(_phase(name) for name in iree_phases.PHASES[start : stop + 1])
+
+
+def _phase(name: str) -> Entry:
+    return Entry(f"iree:{name}", lambda setting: iree_phases.phase(name))
+
+
+SEQUENCE: tuple[Entry, ...] = (
+    Entry("attach", lambda setting: inlined.bodies(setting.job.functions), _attached),
+    Entry("torch-backend", lambda setting: stages.step(stages.BACKEND), _through_linalg),
+    Entry("torch-to-linalg", lambda setting: stages.step(stages.LINALG), _through_linalg),
+    Entry("fred-raise", lambda setting: stages.step(stages.raising(setting.job)), _fused),
+    Entry("fred-kernels", lambda setting: stages.step(stages.kernels(setting.job)), _fused),
+    Entry("iree:import", lambda setting: setting.border.cross),
+    Entry("iree:attach", lambda setting: inlined.barriers, _attached),
+    Entry("iree:externalize", lambda setting: parameters.externalize(setting.job.weights), _with_parameters),
+    Entry("iree:embed", lambda setting: setting.border.embed, _fused),
+    *_phases("input", "executable-sources"),
+    Entry("iree:team", lambda setting: team.STEP.run, _fused_on_cpu),
+    *_phases("executable-configurations", "end"),
+)
+
+
+def pipeline(setting: Setting) -> tuple[Step, ...]:
+    """The steps of one compilation, the user's own among them.
+
+    Raises:
+        StepError: an extra step has no place in it, or cannot be read.
+    """
+    steps = [Step(entry.name, entry.run(setting)) for entry in SEQUENCE if entry.when(setting)]
+    return tuple(extra_steps.insert(steps, setting.job.extra))
+
+
+_OWN: dict[str, Callable[[Job], stages.Stage]] = {
+    "torch-backend": lambda job: stages.BACKEND,
+    "torch-to-linalg": lambda job: stages.LINALG,
+    "fred-raise": stages.raising,
+    "fred-kernels": stages.kernels,
+}
+
+
+def text(job: Job) -> str:
+    """A job's pipeline as covan-opt runs it on the imported module; what comes before and after it as comments."""
+    setting = Setting(job, "torch" if job.frontend == "torch" else "linalg", stages.Border(job))
+    names = [step.name for step in pipeline(setting)]
+    border = names.index("iree:import")
+    own = [stages.prepared(job), *(_OWN[name](job) for name in names[:border] if name in _OWN)]
+    lines = [f"// {name}" for name in names[:border] if name not in _OWN]
+    return "\n".join([*lines, stages.text(own), *(f"// {name}" for name in names[border:])])

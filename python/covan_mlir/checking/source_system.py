@@ -1,0 +1,140 @@
+"""The source of a compiled program as a coalgebra: its values, and the executions of the parts that give them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from covan_mlir.prov import TAU, Coalgebra
+from covan_mlir.provenance import arguments
+from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.model import Part
+from covan_mlir.provenance.relation import Source
+
+State = tuple[Any, ...]
+"""``(kind, ...)``: an operand, or what `covan_mlir.checking.program_system` has besides."""
+Transition = tuple[State, Any, State]
+"""From a state, under a label, to a state."""
+Aside = tuple[str, int, int, int]
+"""``("aside", node, result, part)``: a value that the program computes and does not need, and what it is said to be."""
+START: State = ("start",)
+END: State = ("end",)
+
+
+@dataclass(frozen=True)
+class PartCall:
+    """What a part is, to be told apart from others: the operands that it reads, and all else as a label."""
+
+    operands: tuple[Operand, ...]
+    label: str
+
+
+class SourceSystem:
+    """The parts of a model as a coalgebra.
+
+    Args:
+        results: what the program returns, in order.
+        identity: of parts that give back one of their operands, the position of that operand.
+        constant: the label of a part without operands, when it is known by its value.
+        calls: of the parts, as far as systems of the same parts have read them already (`call`).
+    """
+
+    def __init__(
+        self,
+        parts: Mapping[int, Part],
+        results: Sequence[Operand],
+        identity: Mapping[int, int] | None = None,
+        constant: Callable[[int], str | None] = lambda part: None,
+        calls: dict[int, PartCall] | None = None,
+    ) -> None:
+        self.parts = parts
+        self.results = tuple(results)
+        self.identity = identity or {}
+        self.source = Source(parts)
+        self._constant = constant
+        self._calls: dict[int, PartCall] = {} if calls is None else calls
+
+    def call(self, part: int) -> PartCall:
+        """How a part is called; systems of the same parts may share what they read."""
+        if part not in self._calls:
+            op, args = self.parts[part].op, self.parts[part].args
+            operands = tuple(arguments.operands(args))
+            known = None if operands else self._constant(part)
+            self._calls[part] = PartCall(operands, known or f"{op}{arguments.signature(args)}")
+        return self._calls[part]
+
+    def steps(self, part: int, read: Callable[[Operand], State]) -> list[tuple[Any, State]]:
+        """The transitions of a part's value, its operands given by ``read``."""
+        call = self.call(part)
+        if part in self.identity:
+            return [(TAU, read(call.operands[self.identity[part]]))]
+        if not call.operands:
+            return [(call.label, END)]
+        return [((call.label, index), read(operand)) for index, operand in enumerate(call.operands)]
+
+    @cached_property
+    def live(self) -> frozenset[int]:
+        """Parts that the results need."""
+        needed: set[int] = set()
+        stack = [name for kind, name in self.results if kind == "p"]
+        while stack:
+            part = stack.pop()
+            if isinstance(part, int) and part not in needed:
+                needed.add(part)
+                stack += [name for kind, name in self.call(part).operands if kind == "p"]
+        return frozenset(needed)
+
+    def coalgebra(self, aside: Iterable[Aside] = (), among: Iterable[int] = ()) -> tuple[Coalgebra, dict[State, int]]:
+        """The system, and the number of each state; of what the results, ``aside`` and ``among`` need."""
+        transitions: list[Transition] = []
+        transitions += [(START, ("result", index), result) for index, result in enumerate(self.results)]
+        transitions += [(START, label, ("p", label[-1])) for label in aside]
+        seen: set[State] = set()
+        stack: list[State] = [*(after for _, _, after in transitions), *(("p", part) for part in among)]
+        while stack:
+            state = stack.pop()
+            if state in seen:
+                continue
+            seen.add(state)
+            if state[0] == "p":
+                steps = self.steps(state[1], lambda operand: operand)
+                stack += [after for _, after in steps]
+                transitions += [(state, label, after) for label, after in steps]
+            elif state != END:
+                transitions.append((state, state, END))
+        return numbered(transitions, self._name)
+
+    def _name(self, state: State) -> str:
+        return self.operand_name(state) if state[0] in ("p", "a", "w") else str(state[0])
+
+    def operand_name(self, operand: Operand) -> str:
+        """``softmax_1``, ``argument 0``, ``weight fc.weight``."""
+        kind, name = operand
+        if kind == "p":
+            return self.parts[int(name)].name if name in self.parts else f"part {name}"
+        return f"{'argument' if kind == 'a' else 'weight'} {name}"
+
+
+def numbered(transitions: Sequence[Transition], name: Callable[[State], str]) -> tuple[Coalgebra, dict[State, int]]:
+    """The coalgebra that starts at `START` and terminates in `END`, and the number of each state."""
+    number: dict[State, int] = {START: 0, END: 1}
+    for before, _, after in transitions:
+        number.setdefault(before, len(number))
+        number.setdefault(after, len(number))
+    labels: dict[Any, int] = {}
+    for _, label, _ in transitions:
+        labels.setdefault(label, len(labels))
+    order = list(number)
+    system = Coalgebra.from_arrays(
+        len(number),
+        [number[before] for before, _, _ in transitions],
+        [labels[label] for _, label, _ in transitions],
+        [number[after] for _, _, after in transitions],
+        labels=tuple(labels),
+        terminating=[1],
+        initial=0,
+        naming=lambda state: name(order[state]),
+    )
+    return system, number

@@ -1,0 +1,1 @@
+"""From an exported model to programs for its targets, and their lineages."""

@@ -1,0 +1,203 @@
+"""From an exported model to compiled programs: import, the worker's compilation for each target, lineages."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from covan_mlir.artifacts.variant import Variant
+from covan_mlir.compilation.messages import compile_error, report_frontend, report_fusion
+from covan_mlir.compilation.mlir_functions import functions, has_own
+from covan_mlir.compilation.options import CompileOptions
+from covan_mlir.errors import TargetError
+from covan_mlir.frontend.capture import Capture
+from covan_mlir.frontend.groups import groups
+from covan_mlir.frontend.importer import Imported, import_program
+from covan_mlir.frontend.precision import first_double
+from covan_mlir.lowering import pool, targets
+from covan_mlir.lowering.request import Job
+from covan_mlir.lowering.result import JobResult
+from covan_mlir.machine import host
+from covan_mlir.machine.description import Machine
+from covan_mlir.provenance.collector import uncollected
+from covan_mlir.provenance.model import LineageData
+from covan_mlir.provenance.tags import TagRule
+from covan_mlir.provenance.tags import apply as apply_tags
+from covan_mlir.provenance.tracing import SourceProgram, trace_program
+from covan_mlir.runtime.compiled import CompiledProgram
+from covan_mlir.version import __version__
+
+log = logging.getLogger(__name__)
+
+EXPORT_LOCK = threading.Lock()
+"""Held by whoever exports or imports: torch.export keeps global state."""
+_TOOLS = ("torch", "torch-mlir", "iree-base-compiler", "iree-base-runtime")
+
+
+def compile_captured(
+    captured: Capture,
+    goals: Sequence[targets.Target],
+    options: CompileOptions,
+    *,
+    provenance: bool = True,
+    rules: Sequence[TagRule] = (),
+    tell: Callable[[str], None] = lambda step: None,
+) -> CompiledProgram:
+    """Compile a program that is exported already; see `covan_mlir.compile_module`.
+
+    ``options.attach`` is not looked at: what is attached is in the captured program
+    (`covan_mlir.attaching.attach.compile_attached`).
+    """
+    imported, variants = _compiled(captured, goals, options, provenance, rules, tell)
+    return CompiledProgram(
+        tuple(variants),
+        imported.signature,
+        options.device,
+        imported.weights,
+        _ModuleState(captured),
+        {"covan": __version__, **{name: importlib.metadata.version(name) for name in _TOOLS}},
+    )
+
+
+def _compiled(
+    captured: Capture,
+    goals: Sequence[targets.Target],
+    options: CompileOptions,
+    provenance: bool,
+    rules: Sequence[TagRule],
+    tell: Callable[[str], None],
+) -> tuple[Imported, list[Variant]]:
+    """The program of an exported model for each target."""
+    with EXPORT_LOCK, uncollected():
+        tell("import")
+        imported = import_program(captured, provenance=provenance, external_weight_bytes=options.external_weight_bytes)
+    tagged = LineageData(imported.actions)
+    if provenance:
+        calls, marks = groups(captured.program.graph)
+        tagged = LineageData(imported.actions, groups=calls, tags=marks)
+    apply_tags(tagged, rules)  # before the compiler's long work: a name may be wrong
+    variants = []
+    for goal, job in jobs(captured, goals, options, provenance, tuple(imported.weights)):
+        if len(goals) > 1:
+            tell(f"target {goal.name}")
+        variants.append(_variant(goal, job, imported, tagged, options, tell))
+    return imported, variants
+
+
+def jobs(
+    captured: Capture,
+    goals: Sequence[targets.Target],
+    options: CompileOptions,
+    provenance: bool,
+    weights: tuple[str, ...],
+) -> list[tuple[targets.Target, Job]]:
+    """What is asked of the worker for each target."""
+    double = first_double(captured.program.graph)
+    for goal in goals:
+        if double is not None and not goal.has_double:
+            raise TargetError(
+                f"{double} is in float64, and {goal.name} cannot compute in it: use model.float() and float32 "
+                "arguments, or another target"
+            )
+    job = Job(
+        frontend=options.frontend,
+        flags=(),
+        weights=weights,
+        provenance=provenance,
+        reproducer=options.reproducer,
+        trace=options.trace if provenance else "phases",
+        fuse=options.fuse_reductions,
+        extra=options.extra_steps,
+        extensions=options.extensions,
+        functions=functions(captured.program.graph),
+        attached=has_own(captured.program.graph),
+    )
+    asked = []
+    for goal in goals:
+        flags = (*goal.compiler_flags(double is not None), *options.iree_flags)
+        machine = machine_of(goal) if options.fuse_reductions else None
+        goal_job = replace(job, flags=flags, target=goal.name, kind=goal.kind, devices=goal.devices, machine=machine)
+        asked.append((goal, goal_job))
+    return asked
+
+
+def pipeline_of(captured: Capture, goal: targets.Target, options: CompileOptions) -> str:
+    """The pipeline that is run on the imported program; see `covan_mlir.compile.pipeline_text`."""
+    from covan_mlir.lowering.sequence import text  # with both compilers, which run in the worker only otherwise
+
+    with EXPORT_LOCK, uncollected():
+        imported = import_program(captured, provenance=True, external_weight_bytes=options.external_weight_bytes)
+    ((_, job),) = jobs(captured, [goal], options, True, tuple(imported.weights))
+    return text(job)
+
+
+def machine_of(goal: targets.Target) -> Machine | None:
+    """What is measured of the machine that a target is; None: it is not this one."""
+    return host.host() if goal.is_host else None
+
+
+def _variant(
+    goal: targets.Target,
+    job: Job,
+    imported: Imported,
+    tagged: LineageData,
+    options: CompileOptions,
+    progress: Callable[[str], None],
+) -> Variant:
+    """The program for one target."""
+    try:
+        result, program = pool.compile_program(imported.bytecode, job, timeout=options.timeout, progress=progress)
+    except pool.WorkerError as error:
+        failure = error.failure
+        if failure.phase == "target":  # the compiler knows no such CPU, and ends
+            said = next(
+                (line for line in failure.log.splitlines() if "not a recognized processor" in line), failure.message
+            )
+            raise TargetError(f"target {goal.name!r}: {said.strip()}") from None
+        raise compile_error(error, imported.actions) from None
+    report_frontend(result, imported.actions)
+    report_fusion(result, imported.actions)
+    for step, number in result.unseen.items():
+        log.info("%s: what became of %d parts could not be told pass by pass", step, number)
+    start = time.perf_counter()
+    lineage = _lineage(imported, result, tagged)
+    info = {
+        "frontend": result.frontend,
+        "flags": list(job.flags),
+        "options": options.to_json(),
+        "flops": imported.flops,
+        "elements": imported.elements,
+        "shared": result.shared,
+        "seconds": {**result.seconds, "lineage": time.perf_counter() - start},
+        "weights": "globals" if result.frontend == "linalg" else "arguments",
+    }
+    requires = {**goal.requires, **result.requires}
+    return Variant(goal.name, program, lineage, info, requires)
+
+
+class _ModuleState:
+    """Mutated buffers live where the model keeps them."""
+
+    def __init__(self, captured: Capture) -> None:
+        self._captured = captured
+
+    def read(self, name: str) -> torch.Tensor:
+        return self._captured.state(name)
+
+    def write(self, name: str, value: Any) -> None:
+        with torch.no_grad():
+            self._captured.state(name).copy_(value)
+
+
+def _lineage(imported: Imported, result: JobResult, tagged: LineageData) -> LineageData:
+    if result.observed is None:
+        return LineageData()
+    source = SourceProgram(imported.actions, imported.results, imported.identity, tagged.groups, tagged.action_tags)
+    return trace_program(source, result.observed, result.fusions)

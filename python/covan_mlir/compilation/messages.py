@@ -1,0 +1,92 @@
+"""What the compiler said, in the words of the user's model: errors and notes name actions and source lines."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from covan_mlir.errors import CompileError, Diagnostic
+from covan_mlir.lowering import pool
+from covan_mlir.lowering.result import CompilerDiagnostic, JobResult
+from covan_mlir.provenance.model import Action
+
+log = logging.getLogger(__name__)
+
+_WORDS, _WIDTH = 8, 200  # of a crashed compiler's output in the message; all that was kept is in ``CompileError.log``
+
+
+def _diagnostics(said: Sequence[CompilerDiagnostic], actions: tuple[Action, ...]) -> tuple[Diagnostic, ...]:
+    owner = {part.id: action.id for action in actions for part in action.parts}
+    diagnostics = []
+    for message in said:
+        ids = [owner.get(i, i) for i in message.ids]
+        file, line = message.file, message.line
+        if not ids and file:  # IREE's messages name a line, not an action: tell it when the line has one action only
+            there = [a.id for a in actions if any(f.file == file and f.line == line for f in a.frames)]
+            ids = there if len(there) == 1 else []
+        diagnostics.append(Diagnostic(message.severity, message.message, ids[0] if ids else None, file, line))
+    return tuple(diagnostics)
+
+
+def _culprit(
+    diagnostics: tuple[Diagnostic, ...], actions: tuple[Action, ...]
+) -> tuple[Action | None, str | None, int | None]:
+    for diagnostic in diagnostics:
+        if diagnostic.severity == "error" and (diagnostic.action is not None or diagnostic.file):
+            action = actions[diagnostic.action] if diagnostic.action is not None else None
+            user = next((f for f in action.frames if not f.internal), None) if action else None
+            return action, user.file if user else diagnostic.file, user.line if user else diagnostic.line
+    return None, None, None
+
+
+def compile_error(error: pool.WorkerError, actions: tuple[Action, ...]) -> CompileError:
+    """The error of a compilation that gave no program."""
+    failure = error.failure
+    diagnostics = _diagnostics(failure.diagnostics, actions)
+    action, file, line = _culprit(diagnostics, actions)
+    where = f"{file}:{line}: " if file else ""
+    what = f"{action.name} ({action.op}): " if action else ""
+    first = failure.message.strip().splitlines()[0] if failure.message.strip() else "no reason given"
+    lines = [f"{where}{what}{first} [in {failure.phase}]"]
+    if failure.reproducer:
+        lines.append(f"reproducer: {failure.reproducer}")
+    elif error.crashed:
+        lines.append("to keep the input of the failing step, pass CompileOptions(reproducer='failing.mlir')")
+    if failure.log:
+        lines += ["the compiler's last words:", *(line[:_WIDTH] for line in failure.log.splitlines()[-_WORDS:])]
+    return CompileError(
+        "\n".join(lines),
+        phase=failure.phase,
+        diagnostics=diagnostics,
+        action=action.name if action else None,
+        file=file,
+        line=line,
+        reproducer=failure.reproducer,
+        log=failure.log,
+    )
+
+
+def report_frontend(result: JobResult, actions: tuple[Action, ...]) -> None:
+    """Log why the program did not go through torch-mlir, if it did not."""
+    reason = result.why_torch
+    if reason is not None:
+        action, file, line = _culprit(_diagnostics(reason.diagnostics, actions), actions)
+        what = f" {action.name} ({action.op}) at {file}:{line}" if action else ""
+        log.info(
+            "torch-mlir cannot lower%s: the whole program takes IREE's torch input instead. %s",
+            what or " the program",
+            reason.message.strip().splitlines()[0],
+        )
+
+
+def report_fusion(result: JobResult, actions: tuple[Action, ...]) -> None:
+    """Log which chains of reductions have no kernel of their own, and why."""
+    owner = {part.id: action for action in actions for part in action.parts}
+    for record in result.fusions:
+        if not record.reason:
+            continue
+        whole = dict.fromkeys(owner[i] for i in record.parts if i in owner)
+        names = ", ".join(f"{action.name} ({action.op})" for action in whole) or "ops that no action names"
+        user = next((frame for action in whole for frame in action.frames if not frame.internal), None)
+        where = f"{user.file}:{user.line}: " if user else ""
+        log.info("%snot fused into one kernel: %s: %s", where, names, record.reason)

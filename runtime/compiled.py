@@ -1,0 +1,381 @@
+"""The core of a compiled model: arguments in, results out, on the device of this machine that fits."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import iree.runtime as rt
+import numpy as np
+
+from covan_mlir.artifacts import artifact, binding, pytree
+from covan_mlir.artifacts.attachment import Attached
+from covan_mlir.artifacts.signature import Leaf, Signature
+from covan_mlir.artifacts.variant import Variant
+from covan_mlir.errors import DeviceError, InputError
+from covan_mlir.provenance.model import LineageData
+from covan_mlir.runtime import choice, devices, remote, team, values
+from covan_mlir.runtime.program import Program
+
+
+class StateStore(Protocol):
+    """Where the buffers that a call mutates are held."""
+
+    def read(self, name: str) -> Any:
+        """The buffer's value now: a torch tensor or a numpy array."""
+
+    def write(self, name: str, value: Any) -> None:
+        """Make ``value`` (of the same library as what `read` gave) the buffer's value."""
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledProgram:
+    """What a compilation gives, or an artifact holds: all that a model is called with.
+
+    Attributes:
+        variants: the program for each target, in the order in which they are preferred.
+        signature: structure, dtypes and shapes of arguments and results.
+        device: of the runtime for programs on CPUs: ``auto``, ``local-task``, ``local-sync`` or ``openmp``.
+        weights: tensors that the program reads from outside, by parameter name.
+        states: where the buffers that a call mutates are held.
+        versions: of the tools that made it.
+    """
+
+    variants: tuple[Variant, ...]
+    signature: Signature
+    device: str
+    weights: Mapping[str, Any]
+    states: StateStore
+    versions: Mapping[str, str]
+
+
+class Arguments(NamedTuple):
+    """Of one call, checked.
+
+    Attributes:
+        leaves: as the caller gave them, flat, in the order of the signature.
+        passed: what the program takes for them, without states and weights.
+        symbols: the sizes that open dimensions have in it.
+        as_numpy: whether results are numpy arrays.
+    """
+
+    leaves: Sequence[Any]
+    passed: list[Any]
+    symbols: dict[str, int]
+    as_numpy: bool
+
+
+class CompiledModel:
+    """A compiled model. Call it as the model: same arguments, same results.
+
+    Safe to call from several threads; calls of one take turns.
+
+    Attributes:
+        signature: structure, dtypes and shapes of arguments and results.
+        variants: the program for each target; the first that this machine can run is the one that is called, asked
+            and shown: ``target``, ``lineage`` and ``info`` are its.
+        variant: that one; the first of all if this machine can run none.
+        driver: the device that runs it; empty if this machine can run none.
+    """
+
+    def __init__(self, compiled: CompiledProgram) -> None:
+        signature = self.signature = compiled.signature
+        self.variants = compiled.variants
+        self._lacking = [(variant.target, devices.lacking(variant.requires)) for variant in self.variants]
+        fits = [variant for variant, (_, what) in zip(self.variants, self._lacking, strict=True) if not what]
+        self.variant = fits[0] if fits else self.variants[0]
+        self.driver = ""
+        self._compiled = compiled
+        self._weights = compiled.weights
+        self._states = compiled.states
+        self._program: Program | None = None
+        self._bound: list[Any] = []
+        self._readers: dict[str, Callable[[Any], Any]] = {}
+        self._writers: dict[tuple[bool, str], Callable[[Any], Any]] = {}
+        if fits:
+            self.driver = choice.driver(compiled.device, self.variant.requires, self.variant.info)
+            self._remote = remote.is_remote(team.hal(self.driver))
+            self._program = self.program_on(self.driver)
+            # Weights that IREE's torch input takes as arguments, in order; bound once.
+            if self.info.get("weights") == "arguments":
+                self._bound = [self._read(_dtype(value), value, name) for name, value in self._weights.items()]
+        self._build = pytree.builder(signature.out_tree)
+        self._build_taps = [(tap.name, pytree.builder(tap.tree)) for tap in signature.taps]
+        self._flat = not signature.in_tree.children[1].children and all(
+            child.kind == "leaf" for child in signature.in_tree.children[0].children
+        )
+        self._stateful = threading.RLock()
+
+    @property
+    def target(self) -> str:
+        """What the program was compiled for."""
+        return self.variant.target
+
+    @property
+    def lineage(self) -> LineageData:
+        """Which source action became which site."""
+        return self.variant.lineage
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """Facts about the compilation; see `Variant`."""
+        return self.variant.info
+
+    @property
+    def attachments(self) -> tuple[Attached, ...]:
+        """Operators that `CompileOptions.attach` put on tensors of the model."""
+        return self.variant.attachments
+
+    def check_device(self) -> None:
+        """See whether there is a program that this machine can run.
+
+        Raises:
+            DeviceError: there is none; says for which targets there are programs, and what they miss here.
+        """
+        if self._program is None:
+            raise DeviceError(
+                "no program for this machine: "
+                + "; ".join(f"{name} needs {what}" if what else name for name, what in self._lacking)
+                + ". Compile for one of the devices that 'covan devices' lists"
+            )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the model. What taps give is left out (`call_with_attachments`).
+
+        Raises:
+            InputError: the arguments do not fit: says which, what was expected, what to do.
+            DeviceError: no device of this machine can run it, or the device failed or ran out of memory.
+            CovanError: the program failed while it ran.
+        """
+        return self._run(args, kwargs, False)[0]
+
+    def call_with_attachments(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Run the model; -> (its results, what each tap gives by the attachment's name).
+
+        Raises:
+            InputError, DeviceError, CovanError: as for a call.
+        """
+        return self._run(args, kwargs, True)
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], taps: bool) -> tuple[Any, dict[str, Any]]:
+        leaves, arguments, _, as_numpy = self.checked(args, kwargs)
+        assert self._program is not None
+        signature = self.signature
+        if not signature.states and not any(leaf.mutated for leaf in signature.inputs):
+            out = self._program.invoke([*arguments, *self._bound], len(signature.results))
+            return self._results(out, as_numpy, taps)
+        with self._stateful:
+            held = [self._states.read(state.name) for state in signature.states]
+            for state, value in zip(signature.states, held, strict=True):
+                arguments.append(self._read(state.dtype, value))
+            out = self._program.invoke([*arguments, *self._bound], len(signature.results))
+            return self._results(out, as_numpy, taps, leaves, held)
+
+    def checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        """The arguments of a call, as the program takes them.
+
+        Raises:
+            InputError, DeviceError: as for a call.
+        """
+        if self._program is None:
+            self.check_device()
+        signature = self.signature
+        if self._flat and not kwargs and len(args) == len(signature.inputs):
+            leaves: Sequence[Any] = args
+        else:
+            leaves = self._flatten(args, kwargs)
+        symbols: dict[str, int] = {}
+        arguments: list[Any] = []
+        use_numpy = False
+        use_torch = False
+        for leaf, value in zip(signature.inputs, leaves, strict=True):
+            if leaf.kind == "tensor":
+                if isinstance(value, np.ndarray | np.generic):
+                    use_numpy = True
+                    value = np.asarray(value)
+                else:
+                    use_torch = True
+                arguments.append(self._argument(leaf, value, symbols))
+            elif leaf.kind == "scalar":
+                arguments.append(binding.scalar(leaf, value, symbols))
+            elif value != leaf.value or type(value) is not type(leaf.value):
+                raise InputError(
+                    f"argument {leaf.name} is {value!r}, but was {leaf.value!r} when the model was exported, and is "
+                    "built into the program: compile again for this value"
+                )
+        self._check_symbols(symbols)
+        as_numpy = (use_numpy and not use_torch) or values.torch_module() is None
+        return Arguments(leaves, arguments, symbols, as_numpy)
+
+    def program_on(self, driver: str) -> Program:
+        """The program, loaded on a device.
+
+        Raises:
+            DeviceError: the device is not here, or does not take the program.
+        """
+        return Program(self.variant.program, self.signature.function, driver, self.raw_weights())
+
+    def raw_weights(self) -> dict[str, np.ndarray[Any, Any]]:
+        """The bytes of the weights where they are, by parameter name."""
+        return {name: _raw(value) for name, value in self._weights.items()}
+
+    def full_arguments(self, arguments: Arguments) -> tuple[list[Any], list[tuple[str, Any]]]:
+        """All that the program takes in a call with these arguments, states and bound weights included; and of the
+        tensors among it dtype and value, in the same order."""
+        signature = self.signature
+        held = [(state.dtype, self._states.read(state.name)) for state in signature.states]
+        tensors = [
+            *(
+                (leaf.dtype, value)
+                for leaf, value in zip(signature.inputs, arguments.leaves, strict=True)
+                if leaf.kind == "tensor"
+            ),
+            *held,
+            *((_dtype(value), value) for value in (self._weights.values() if self._bound else ())),
+        ]
+        return [*arguments.passed, *(self._read(dtype, value) for dtype, value in held), *self._bound], tensors
+
+    def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        args, kwargs = binding.rebind(self.signature, args, kwargs)
+        try:
+            return pytree.flatten_like(self.signature.in_tree.children[0], args, "args") + pytree.flatten_like(
+                self.signature.in_tree.children[1], kwargs, "kwargs"
+            )
+        except ValueError as error:
+            expected = ", ".join(f"{leaf.name}: {leaf.type_string()}" for leaf in self.signature.inputs)
+            raise InputError(f"{error}. The model was compiled for ({expected})") from None
+
+    def _argument(self, leaf: Leaf, value: Any, symbols: dict[str, int]) -> Any:
+        shape = getattr(value, "shape", None)
+        dtype = getattr(value, "dtype", None)
+        if shape is None or dtype is None:
+            raise InputError(
+                f"argument {leaf.name} is a {type(value).__name__}; expected a tensor {leaf.type_string()}"
+            )
+        if str(dtype).removeprefix("torch.") != leaf.dtype:
+            name = str(dtype).removeprefix("torch.")
+            raise InputError(
+                f"argument {leaf.name} is {name}; expected {leaf.dtype}: convert it with .to() or .astype()"
+            )
+        if tuple(shape) != leaf.shape:
+            binding.check_shape(leaf, tuple(shape), symbols)
+        return self._read(leaf.dtype, value, leaf.name)
+
+    def _read(self, dtype: str, value: Any, name: str = "") -> Any:
+        assert self._program is not None
+        if isinstance(value, np.ndarray) and not self._remote:
+            return values.from_numpy(self._program.device, value, dtype)
+        if not isinstance(value, np.ndarray) and value.device.type != "cpu":
+            raise InputError(f"argument {name} is on {value.device}; pass it on the CPU: {name}.cpu()")
+        if self._remote:
+            return remote.to_device(self._program.device, value, dtype)
+        read = self._readers.get("torch")
+        if read is None:
+            read = self._readers["torch"] = values.torch_reader(self._program.device)
+        return read(value)
+
+    def _write(self, dtype: str, as_numpy: bool) -> Callable[[Any], Any]:
+        write = self._writers.get((as_numpy, dtype))
+        if write is None:
+            assert self._program is not None
+            device = self._program.device
+            if self._remote:
+                copy = remote.to_numpy if as_numpy else remote.to_torch
+                write = partial(copy, device, dtype=dtype)
+            elif as_numpy:
+                write = partial(values.to_numpy, dtype=dtype)
+            else:
+                write = values.torch_writer(device, dtype)
+            self._writers[as_numpy, dtype] = write
+        return write
+
+    def _results(
+        self, out: Any, as_numpy: bool, taps: bool, leaves: Sequence[Any] = (), held: Sequence[Any] = ()
+    ) -> tuple[Any, dict[str, Any]]:
+        signature = self.signature
+        returned: list[Any] = [leaf.value for leaf in signature.outputs]
+        tapped: list[Any] = []
+        for index, (kind, target) in enumerate(signature.results):
+            if kind == "output":
+                returned[target] = self._result(out, index, signature.outputs[target], as_numpy)
+                continue
+            if kind == "tap":
+                if taps:
+                    tapped.append(self._result(out, index, signature.tap_leaves[target], as_numpy))
+                continue
+            old = leaves[target] if kind == "input" else held[target]
+            dtype = signature.inputs[target].dtype if kind == "input" else signature.states[target].dtype
+            new = self._write(dtype, isinstance(old, np.ndarray))(out.get_as_object(index, rt.HalBufferView))
+            if kind == "state":
+                self._states.write(signature.states[target].name, new)
+            else:
+                _overwrite(old, new)
+        rest = iter(tapped)
+        return self._build(iter(returned)), {name: build(rest) for name, build in self._build_taps if taps}
+
+    def _result(self, out: Any, index: int, leaf: Leaf, as_numpy: bool) -> Any:
+        if leaf.kind == "tensor":
+            return self._write(leaf.dtype, as_numpy)(out.get_as_object(index, rt.HalBufferView))
+        value = out.get_variant(index)
+        return bool(value) if leaf.dtype == "bool" else value
+
+    def _check_symbols(self, symbols: Mapping[str, int]) -> None:
+        for name, value in symbols.items():
+            low, high = self.signature.symbols.get(name, (None, None))
+            if (low is not None and value < low) or (high is not None and value > high):
+                users = [
+                    leaf.name for leaf in self.signature.inputs if name in map(str, leaf.shape) or leaf.symbol == name
+                ]
+                raise InputError(
+                    f"dimension {name} (of {', '.join(users)}) is {value}; the model was exported for "
+                    f"{low if low is not None else '-∞'} ≤ {name} ≤ {high if high is not None else '∞'}"
+                )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a ``.covan`` artifact, atomically; `covan_mlir.load` reads it.
+
+        Raises:
+            ArtifactError: the file cannot be written.
+        """
+        states = {state.name: self._states.read(state.name) for state in self.signature.states}
+        artifact.write(
+            path,
+            artifact.Contents(
+                variants=self.variants,
+                signature=self.signature,
+                device=self._compiled.device,
+                versions=self._compiled.versions,
+                weights={name: _blob(value) for name, value in self._weights.items()},
+                states={name: _blob(value) for name, value in states.items()},
+            ),
+        )
+
+
+def _raw(value: Any) -> np.ndarray[Any, Any]:
+    """The bytes of a weight where they are."""
+    if isinstance(value, np.ndarray):
+        return value.reshape(-1).view(np.uint8)
+    flat: np.ndarray[Any, Any] = value.detach().reshape(-1).view(values.torch_module().uint8).numpy()  # type: ignore[union-attr]
+    return flat
+
+
+def _dtype(value: Any) -> str:
+    return str(value.dtype).removeprefix("torch.")
+
+
+def _blob(value: Any) -> artifact.Blob:
+    return artifact.Blob(_dtype(value), tuple(value.shape), _raw(value))
+
+
+def _overwrite(old: Any, new: Any) -> None:
+    """Give the caller's own array or tensor its new value."""
+    if isinstance(old, np.ndarray):
+        old[...] = new
+    else:
+        torch: Any = values.torch_module()
+        with torch.no_grad():
+            old.copy_(new)

@@ -1,0 +1,61 @@
+"""A compiled model from a ``.covan`` file. Needs numpy, msgspec and the IREE runtime only."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from covan_mlir.artifacts import artifact
+from covan_mlir.errors import ArtifactError
+from covan_mlir.runtime import values
+from covan_mlir.runtime.compiled import CompiledModel, CompiledProgram
+
+
+class _HeldState:
+    """Buffers of a loaded program: the executable's own, starting from what was saved."""
+
+    def __init__(self, held: dict[str, Any]) -> None:
+        self._values = held
+
+    def read(self, name: str) -> Any:
+        return self._values[name]
+
+    def write(self, name: str, value: Any) -> None:
+        self._values[name] = values.aligned_copy(np.asarray(value))  # the result's memory is the program's
+
+
+def read(path: str | os.PathLike[str]) -> CompiledProgram:
+    """What an artifact holds, to be called.
+
+    Raises:
+        ArtifactError: the file is damaged, foreign, or from a newer version.
+    """
+    contents = artifact.read(path)
+    return CompiledProgram(
+        contents.variants,
+        contents.signature,
+        contents.device,
+        {name: _array(path, name, blob) for name, blob in contents.weights.items()},
+        _HeldState({name: _array(path, name, blob).copy() for name, blob in contents.states.items()}),
+        contents.versions,
+    )
+
+
+def load(path: str | os.PathLike[str]) -> CompiledModel:
+    """The model in an artifact.
+
+    Raises:
+        ArtifactError: see `read`.
+        DeviceError: it has no program for a device of this machine.
+    """
+    model = CompiledModel(read(path))
+    model.check_device()
+    return model
+
+
+def _array(path: str | os.PathLike[str], name: str, blob: artifact.Blob) -> np.ndarray[Any, Any]:
+    if not values.supported(blob.dtype):
+        raise ArtifactError(f"{path}: {name} has the unknown dtype {blob.dtype!r}")
+    return np.frombuffer(blob.data, values.numpy_dtype(blob.dtype)).reshape(blob.shape)

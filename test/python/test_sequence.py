@@ -1,0 +1,124 @@
+"""The steps of each kind of compilation: names and order, as `covan_mlir.lowering.sequence` documents them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from covan_mlir.lowering import sequence, stages
+from covan_mlir.lowering.iree_phases import PHASES
+from covan_mlir.lowering.kernels.cpu import team
+from covan_mlir.lowering.pipeline import StepError
+from covan_mlir.lowering.request import TO_LINALG, Job
+from covan_mlir.lowering.sequence import SEQUENCE, Setting, pipeline
+
+CPU = Job("auto", ())
+FUSED = replace(CPU, fuse=True)
+IREE = [
+    "iree:input",
+    "iree:abi",
+    "iree:preprocessing",
+    "iree:global-optimization",
+    "iree:dispatch-creation",
+    "iree:flow",
+    "iree:stream",
+    "iree:executable-sources",
+    "iree:executable-configurations",
+    "iree:executable-targets",
+    "iree:hal",
+    "iree:vm",
+    "iree:end",
+]
+TEAM = [*IREE[:8], "iree:team", *IREE[8:]]
+
+
+def setting(job: Job, frontend: Literal["linalg", "torch"]) -> Setting:
+    return Setting(job, frontend, stages.Border(job))
+
+
+KINDS: dict[str, tuple[Setting, list[str]]] = {
+    "linalg": (setting(CPU, "linalg"), ["torch-backend", "torch-to-linalg", "iree:import", *IREE]),
+    "torch": (setting(CPU, "torch"), ["iree:import", *IREE]),
+    "weights": (
+        setting(replace(CPU, weights=("fc.weight",)), "linalg"),
+        ["torch-backend", "torch-to-linalg", "iree:import", "iree:externalize", *IREE],
+    ),
+    "weights through IREE's torch input": (
+        setting(replace(CPU, weights=("fc.weight",)), "torch"),
+        ["iree:import", *IREE],
+    ),
+    "attachments": (
+        setting(replace(CPU, attached=True), "linalg"),
+        ["attach", "torch-backend", "torch-to-linalg", "iree:import", "iree:attach", *IREE],
+    ),
+    "attachments through IREE's torch input": (
+        setting(replace(CPU, attached=True), "torch"),
+        ["attach", "iree:import", "iree:attach", *IREE],
+    ),
+    "fused on a CPU": (
+        setting(FUSED, "linalg"),
+        ["torch-backend", "torch-to-linalg", "fred-raise", "fred-kernels", "iree:import", "iree:embed", *TEAM],
+    ),
+    "fused on a GPU": (
+        setting(replace(FUSED, kind="cuda"), "linalg"),
+        ["torch-backend", "torch-to-linalg", "fred-raise", "fred-kernels", "iree:import", "iree:embed", *IREE],
+    ),
+    "all": (
+        setting(replace(FUSED, weights=("fc.weight",), attached=True), "linalg"),
+        [
+            "attach",
+            "torch-backend",
+            "torch-to-linalg",
+            "fred-raise",
+            "fred-kernels",
+            "iree:import",
+            "iree:attach",
+            "iree:externalize",
+            "iree:embed",
+            *TEAM,
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_pipeline_of_each_kind_of_job(kind: str) -> None:
+    setting, names = KINDS[kind]
+    assert [step.name for step in pipeline(setting)] == names
+
+
+def test_the_documentation_lists_the_sequence() -> None:
+    """The table in the docstring has each step, in order; IREE's phases in one line."""
+    assert sequence.__doc__ is not None
+    rows = sequence.__doc__.split("=\n")[2].split("\n====")[0].splitlines()
+    first = [line.split("  ")[0] for line in rows if not line.startswith(" ")]
+    phases = {f"iree:{name}" for name in PHASES[2:]}
+    names = [entry.name for entry in SEQUENCE if entry.name not in phases]
+    assert first == [f"{name} ..." if name == "iree:input" else name for name in names]
+
+
+def test_names_that_others_rely_on() -> None:
+    names = [entry.name for entry in SEQUENCE]
+    assert len(set(names)) == len(names)
+    assert set(TO_LINALG) < set(names)
+    assert names.index("iree:team") == names.index(team.AFTER) + 1
+    assert [name.removeprefix("iree:") for name in names if name.removeprefix("iree:") in PHASES] == list(PHASES[1:])
+
+
+def test_extra_steps_follow_the_step_that_they_name(tmp_path: Path) -> None:
+    file = tmp_path / "steps.py"
+    file.write_text("def one(state): pass\ndef two(state): pass\n")
+    extra = (("iree:team", f"{file}:two"), ("torch-to-linalg", f"{file}:one"), ("iree:team", f"{file}:one"))
+    names = [step.name for step in pipeline(setting(replace(FUSED, extra=extra), "linalg"))]
+    assert names[names.index("torch-to-linalg") :][:2] == ["torch-to-linalg", "extra:one"]
+    assert names[names.index("iree:team") :][:3] == ["iree:team", "extra:two", "extra:one"]
+
+
+def test_an_extra_step_needs_a_step_of_its_pipeline(tmp_path: Path) -> None:
+    """What is in the sequence, but not part of this job's pipeline, is no place."""
+    extra = (("iree:team", f"{tmp_path}/steps.py:one"),)
+    with pytest.raises(StepError, match="this pipeline has no step 'iree:team'; it has torch-backend, "):
+        pipeline(setting(replace(CPU, extra=extra), "linalg"))
