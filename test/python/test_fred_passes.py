@@ -13,6 +13,8 @@ from fred_chains import attention
 from torch_mlir import ir
 from torch_mlir.dialects import func
 
+# Makes fred-raise and fred-schedule known.
+import covan_mlir.lowering.kernels.passes  # noqa: F401
 from covan_mlir import dialects
 from covan_mlir.dialects.fred_chain import read_chain, write_chain
 from covan_mlir.dialects.fred_data import data
