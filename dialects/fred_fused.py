@@ -26,6 +26,7 @@ from covan_mlir.fred.certificate import Certificate, Proof
 from covan_mlir.fred.chain import Chain, ChainError, Map, Reduce, Step
 from covan_mlir.fred.expression import Const, Expr, Read
 from covan_mlir.fred.forms import Fusion, Guard, Local, Repair, RepairKind, Rolling, SplitK, Stage, State, Update
+from covan_mlir.typed_json import SchemaError
 
 _SIDES = ("a", "b")
 _KINDS: tuple[str, ...] = get_args(RepairKind)
@@ -228,8 +229,8 @@ class _Loop:
         if "certificate" in op.attributes:
             try:
                 certificate = Certificate.from_json(data(op.attributes["certificate"]))
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise MalformedChain(f"has a certificate that is none: {error!r}", op) from error
+            except (SchemaError, TypeError) as error:
+                raise MalformedChain(f"has a certificate that is none: {error}", op) from error
         made = cast(RepairKind, kind)
         self.repairs[name] = Repair(name, made, statistics, helpers, self.reader.expression(op), certificate)
 

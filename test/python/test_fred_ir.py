@@ -326,7 +326,7 @@ def test_what_is_refused_stays_as_it_was(caplog: pytest.LogCaptureFixture, monke
         parse_pipeline("builtin.module(func.func(fred-raise{target=cpu}),fred-kernels{target=cpu})").run(module)
     said = stages.take_off(module)
     assert str(module) == before
-    assert [decision["reason"] for decision in said] == ["not today"] * 2
+    assert [decision.reason for decision in said] == ["not today"] * 2
     # First with the products of matrices, then without.
     assert [len(chain.reductions) for chain in asked] == [4, 2]
     assert "not fused into one kernel: not today" in caplog.text
