@@ -459,7 +459,10 @@ def test_colours_and_themes(page: Any) -> None:
 
 def test_errors_that_are_allowed_are_cold(chromium: Any, tmp_path: Path) -> None:
     whole = small("/m.py")
-    rows = [saved.ComparedAction(whole.actions[i], "agrees", saved.Excess(value)) for i, value in enumerate((0.001, 0.01, 1.0))]
+    rows = [
+        saved.ComparedAction(whole.actions[i], "agrees", saved.Excess(value))
+        for i, value in enumerate((0.001, 0.01, 1.0))
+    ]
     report.write(tmp_path / "out.html", whole, comparison=saved.SavedComparison(tuple(rows)))
     show(chromium, tmp_path / "out.html")
     shown = [
