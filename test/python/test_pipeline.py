@@ -13,6 +13,7 @@ from torch import nn
 from torch_mlir import ir
 
 import covan_mlir
+import covan_mlir.lowering.kernels.passes  # makes them known
 from covan_mlir import CompileOptions, dialects
 from covan_mlir.compile import pipeline_text
 from covan_mlir.frontend.capture import capture
