@@ -113,7 +113,7 @@ SEQUENCE: tuple[Entry, ...] = (
     Entry("iree:externalize", lambda setting: parameters.externalize(setting.job.weights), _with_parameters),
     Entry("iree:embed", lambda setting: setting.border.embed, _fused),
     *_phases("input", "executable-sources"),
-    Entry("iree:team", lambda setting: team.STEP.run, _fused_on_cpu),
+    Entry("iree:team", lambda setting: team.run, _fused_on_cpu),
     *_phases("executable-configurations", "end"),
 )
 

@@ -8,7 +8,8 @@ from torch_mlir import ir
 
 from covan_mlir.dialects.fred_chain import chains, read_chain
 from covan_mlir.dialects.fred_fused import read_fusion
-from covan_mlir.fred.formulas import chain_lines, sweep_lines
+from covan_mlir.fred.formulas import chain_lines
+from covan_mlir.fred.sweep_formulas import sweep_lines
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from iree.compiler.api import Session
 
 from covan_mlir.lowering import iree_phases
 from covan_mlir.lowering.kernels import team as shared
-from covan_mlir.lowering.kernels.cpu.team import AFTER, share
+from covan_mlir.lowering.kernels.cpu.team import share
 from covan_mlir.lowering.kernels.kernel import Executable, Operand
 from covan_mlir.lowering.targets import Target, parse
 from covan_mlir.runtime import team
@@ -88,7 +88,7 @@ def compile_text(text: str, extra: Sequence[str] = (), target: Sequence[str] | N
     session.set_flags(*(parse("cpu").compiler_flags(double=True) if target is None else target), *extra)
     with session.context, ir.Location.unknown():
         module = ir.Module.parse(text)
-    phase = AFTER.removeprefix("iree:")
+    phase = "executable-sources"  # after it as in programs (`covan_mlir.lowering.sequence`): targets are known then
     iree_phases.execute(session, module, "start", phase)
     with session.context, ir.Location.unknown():
         share(module)

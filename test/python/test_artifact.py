@@ -340,7 +340,7 @@ def blocker() -> str:
     """)
 
 
-def test_reading_needs_numpy_only(path: Path, blocker: str) -> None:
+def test_reading_needs_numpy_and_msgspec_only(path: Path, blocker: str) -> None:
     code = (
         blocker
         + "from covan_mlir import Lineage\n"

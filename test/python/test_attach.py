@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec import structs
 from torch import nn
 
 import covan_mlir
@@ -190,10 +191,10 @@ def test_saved_and_loaded(exe: Executable, net: Net, tmp_path: Path) -> None:
     (variant,) = contents.variants
     first, *rest = variant.attachments
     for changed in (
-        replace(first, source=first.source + " "),
-        replace(first, sha256="0" * 64),
-        replace(first, actions=(*first.actions[:-1], "none")),
-        replace(first, mode="replace"),
+        structs.replace(first, source=first.source + " "),
+        structs.replace(first, sha256="0" * 64),
+        structs.replace(first, actions=(*first.actions[:-1], "none")),
+        structs.replace(first, mode="replace"),
     ):
         other = replace(variant, attachments=(changed, *rest))
         write(tmp_path / "changed.covan", replace(contents, variants=(other,)))

@@ -13,10 +13,12 @@ from torch import nn
 from torch_mlir import ir
 
 import covan_mlir
-from covan_mlir import CompileOptions
+import covan_mlir.lowering.kernels.passes  # makes them known
+from covan_mlir import CompileOptions, dialects
 from covan_mlir.compile import pipeline_text
 from covan_mlir.frontend.capture import capture
 from covan_mlir.frontend.importer import import_program
+from covan_mlir.passes.framework.pipeline import PassError, parse_pipeline
 
 # What the compiler has before the step into IREE, in a file beside this one.
 STEPS = """
@@ -91,3 +93,37 @@ def test_command_prints_it(tmp_path: Path) -> None:
     assert lines[lines.index(")") + 1 :][:2] == ["// iree:import", "// iree:embed"]
     assert lines[-1] == "// iree:end"
     assert not (tmp_path / "out.covan").exists()
+
+
+def test_no_name_stands_for_two_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However unlikely: calls go by names, so kernels that are not the same must not share one."""
+    from covan_mlir.lowering.kernels import choice
+
+    monkeypatch.setattr(choice, "symbol", lambda chain, lines=(): "fred_same")
+    text = """
+      #rows = affine_map<(i, j) -> (i, j)>
+      #row = affine_map<(i, j) -> (i)>
+      func.func @two(%a: tensor<8x16xf32>, %b: tensor<8x32xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+        %zero = arith.constant 0.0 : f32
+        %e = tensor.empty() : tensor<8xf32>
+        %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8xf32>) -> tensor<8xf32>
+        %r = linalg.generic {indexing_maps = [#rows, #row], iterator_types = ["parallel", "reduction"]}
+            ins(%a : tensor<8x16xf32>) outs(%f : tensor<8xf32>) {
+        ^bb0(%x: f32, %y: f32):
+          %s = arith.addf %x, %y : f32
+          linalg.yield %s : f32
+        } -> tensor<8xf32>
+        %q = linalg.generic {indexing_maps = [#rows, #row], iterator_types = ["parallel", "reduction"]}
+            ins(%b : tensor<8x32xf32>) outs(%f : tensor<8xf32>) {
+        ^bb0(%x: f32, %y: f32):
+          %s = arith.addf %x, %y : f32
+          linalg.yield %s : f32
+        } -> tensor<8xf32>
+        return %r, %q : tensor<8xf32>, tensor<8xf32>
+      }"""
+    context = ir.Context()
+    dialects.load(context)
+    options = "{target=cpu fuse=always}"
+    pipeline = f"builtin.module(func.func(fred-raise{options}),fred-kernels{options})"
+    with context, pytest.raises(PassError, match="two kernels are called fred_same"):
+        parse_pipeline(pipeline, context).run(ir.Module.parse(text))

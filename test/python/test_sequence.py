@@ -10,7 +10,6 @@ import pytest
 
 from covan_mlir.lowering import sequence, stages
 from covan_mlir.lowering.iree_phases import PHASES
-from covan_mlir.lowering.kernels.cpu import team
 from covan_mlir.lowering.pipeline import StepError
 from covan_mlir.lowering.request import TO_LINALG, Job
 from covan_mlir.lowering.sequence import SEQUENCE, Setting, pipeline
@@ -104,7 +103,7 @@ def test_names_that_others_rely_on() -> None:
     names = [entry.name for entry in SEQUENCE]
     assert len(set(names)) == len(names)
     assert set(TO_LINALG) < set(names)
-    assert names.index("iree:team") == names.index(team.AFTER) + 1
+    assert names.index("iree:team") == names.index("iree:executable-sources") + 1
     assert [name.removeprefix("iree:") for name in names if name.removeprefix("iree:") in PHASES] == list(PHASES[1:])
 
 

@@ -86,18 +86,18 @@ def contraction(chain: Chain, fusion: Fusion | None = None) -> Contraction:
     return Contraction(chain, fusion, loop_roles(fusion))
 
 
-def stack(chain: Chain, machine: Machine, schedule: VectorSchedule, found: LoopRoles) -> int:
+def stack(chain: Chain, machine: Machine, schedule: VectorSchedule, roles: LoopRoles) -> int:
     """Bytes of scratch of a chain with contractions, with one value kept per row and position."""
     sizes = chain.known_sizes
-    features = sizes[found.feature_axis] if found.feature_axis else 0
-    depth = sum(sizes[axis] for step in found.inner for axis in step.over)
+    features = sizes[roles.feature_axis] if roles.feature_axis else 0
+    depth = sum(sizes[axis] for step in roles.inner for axis in step.over)
     element = bits("f64" if schedule.lanes < machine.lanes("f32") else "f32") // 8
     if schedule.shape == "keys":
-        return element * prod(sizes[axis] for axis in found.free) * (features + 2 * schedule.block)
+        return element * prod(sizes[axis] for axis in roles.free) * (features + 2 * schedule.block)
     halves = any(bits(value.dtype) == 16 for value in chain.inputs)
     width, block = schedule.vectors * schedule.lanes, schedule.block
     # What a row and a position have to themselves, read from memory, is transposed into one more tile.
-    tiles = 1 + sum({schedule.lane, found.reduction_axis} <= set(value.axes) for value in chain.inputs)
+    tiles = 1 + sum({schedule.lane, roles.reduction_axis} <= set(value.axes) for value in chain.inputs)
     return element * (width * (depth + features + block * tiles) + (block * max(depth, features) if halves else 0))
 
 

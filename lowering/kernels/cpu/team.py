@@ -24,7 +24,7 @@ import iree.compiler.ir as ir
 from covan_mlir.lowering.kernels.cpu.executable import MARK
 from covan_mlir.lowering.kernels.cpu.team_functions import ARCHITECTURES, Architecture, functions
 from covan_mlir.lowering.kernels.team import WORDS
-from covan_mlir.lowering.pipeline import State, Step
+from covan_mlir.lowering.pipeline import State
 
 
 def share(module: Any) -> None:
@@ -36,14 +36,10 @@ def share(module: Any) -> None:
             _share(inner, function, ARCHITECTURES[triple.group(1)])
 
 
-def _run(state: State) -> None:
+def run(state: State) -> None:
+    """Makes kernels call teams, once executables have targets and before their code is generated."""
     with state.session.context, ir.Location.unknown():
         share(state.module)
-
-
-STEP = Step("iree:team", _run)
-AFTER = "iree:executable-sources"
-"""Where the step belongs: executables have targets, and their code is still to be generated."""
 
 
 def _marked(module: Any) -> Iterator[tuple[Any, Any, Any]]:

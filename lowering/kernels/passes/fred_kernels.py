@@ -13,6 +13,7 @@ from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.dialects.prov_locations import fused_key
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.for_target import ForTarget
+from covan_mlir.passes.framework.interface import PassFailure
 from covan_mlir.passes.framework.rewriter import Rewriter
 from covan_mlir.passes.framework.trace_check import current_journal, identity
 from covan_mlir.passes.fred_lower import lower_chain
@@ -60,7 +61,7 @@ class FredKernels(ForTarget):
         from covan_mlir.lowering.kernels.kernel import Refusal
 
         chooser = self.chooser(op)
-        declared: set[str] = set()
+        declared: dict[str, Executable] = {}
         for function in functions(op):
             chain_ops = list(chains(function, "fred.chain"))
             rewriter = Rewriter(function) if chain_ops else None
@@ -72,10 +73,14 @@ class FredKernels(ForTarget):
                     lower_chain(chain_op, rewriter)
                     continue
                 call = _call(chain_op, chain, kernel.executable, rewriter)
-                if kernel.executable.name not in declared:
-                    declared.add(kernel.executable.name)
+                name = kernel.executable.name
+                if name not in declared:
+                    declared[name] = kernel.executable
                     # It performs nothing: the calls do.
                     current_journal().untraced.add(identity(declare(op, kernel, _kind(call))))
+                elif declared[name] != kernel.executable:
+                    said = f"two kernels are called {name}: a call would not say which of them it means"
+                    raise PassFailure(said, call.location)
 
 
 def _call(op: ir.Operation, chain: Chain, executable: Executable, rewriter: Rewriter) -> ir.Operation:

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Stage
-from covan_mlir.fred.formulas import line, sweep_lines, text
+from covan_mlir.fred.formulas import line, text
 from covan_mlir.fred.fuse import known
+from covan_mlir.fred.sweep_formulas import sweep_lines
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
 from covan_mlir.lowering.kernels.select import Selection

@@ -24,34 +24,34 @@ _ENTRY_POINT = 15
 
 def kernels(program: bytes | memoryview) -> dict[str, bytes]:
     """Machine code of each kernel, by entry point. Empty where the executables carry no debug information."""
-    found: dict[str, bytes] = {}
+    codes: dict[str, bytes] = {}
     for image in images(program):
-        found |= {name: code for name, (_, code) in located_kernels(image).items()}
-    return found
+        codes |= {name: code for name, (_, code) in located_kernels(image).items()}
+    return codes
 
 
 def ptx(program: bytes | memoryview) -> dict[str, bytes]:
     """PTX module of each kernel of a program for CUDA, by entry point."""
     data = bytes(program)
-    found: dict[str, bytes] = {}
+    modules: dict[str, bytes] = {}
     for match in _ENTRY.finditer(data):
         start = data.rfind(b"\0", 0, match.start()) + 1
         end = data.find(b"\0", start)
         if start >= _LENGTH.size and _LENGTH.unpack_from(data, start - _LENGTH.size)[0] == end - start:
-            found[match.group(1).decode()] = data[start:end]
-    return found
+            modules[match.group(1).decode()] = data[start:end]
+    return modules
 
 
 def spirv(program: bytes | memoryview) -> dict[str, bytes]:
     """SPIR-V module of each kernel of a program for Vulkan, by entry point (SPIR-V specification, section 2.3)."""
     data = bytes(program)
-    found: dict[str, bytes] = {}
+    modules: dict[str, bytes] = {}
     at = data.find(_SPIRV)
     while at >= 0:
         if at >= _LENGTH.size and (module := _module(data, at)) is not None:
-            found |= dict.fromkeys(_entry_points(module), module)
+            modules |= dict.fromkeys(_entry_points(module), module)
         at = data.find(_SPIRV, at + 1)
-    return found
+    return modules
 
 
 def _module(data: bytes, at: int) -> bytes | None:
@@ -74,18 +74,18 @@ def _entry_points(module: bytes) -> Iterator[str]:
 
 def located_kernels(image: ELFFile) -> dict[str, tuple[int, bytes]]:
     """Address and machine code of each kernel of one executable, by entry point."""
-    found: dict[str, tuple[int, bytes]] = {}
+    located: dict[str, tuple[int, bytes]] = {}
     text = image.get_section_by_name(".text")
     if text is None or not image.has_dwarf_info():
-        return found
+        return located
     start, code = text["sh_addr"], text.data()
     for unit in image.get_dwarf_info().iter_CUs():
         for entry in unit.iter_DIEs():
             low, size = entry.attributes.get("DW_AT_low_pc"), entry.attributes.get("DW_AT_high_pc")
             if entry.tag == "DW_TAG_subprogram" and low is not None and size is not None:
                 name = entry.attributes["DW_AT_name"].value.decode()
-                found[name] = (low.value, code[low.value - start : low.value - start + size.value])
-    return found
+                located[name] = (low.value, code[low.value - start : low.value - start + size.value])
+    return located
 
 
 def text_sections(program: bytes | memoryview) -> list[bytes]:

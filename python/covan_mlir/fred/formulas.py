@@ -1,4 +1,4 @@
-"""Chains and their fused forms as formulas: for people who read records, certificates and IR."""
+"""Chains as formulas: for people who read records, certificates and IR."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from covan_mlir.fred.chain import Chain, Map, Step
 from covan_mlir.fred.expression import Apply, Const, Expr, Read
-from covan_mlir.fred.forms import Local, Rolling, Stage, Update
 
 CASTS = frozenset({"arith.extf", "arith.truncf"})
 """Changes of precision: the identity on the reals."""
@@ -62,20 +61,3 @@ def chain_lines(chain: Chain) -> Iterator[str]:
     for step in chain.steps:
         yield f"{step.name}[{', '.join(step.axes)}]: {step.dtype} = {text_of(step).partition(' = ')[2]}"
     yield f"return {', '.join(chain.outputs)}"
-
-
-def sweep_lines(stage: Stage) -> Iterator[str]:
-    """What a sweep computes: its loop first, then what follows from its results, once per position and per row."""
-    if stage.rolling is not None:
-        yield from _loop(stage.rolling)
-    yield from map(line, (*stage.elements, *stage.rows))
-
-
-def _loop(rolling: Rolling) -> Iterator[str]:
-    yield from map(line, rolling.elements)
-    for entry in (*rolling.body, *rolling.finish):
-        yield _update(entry)
-
-
-def _update(entry: Local | Update) -> str:
-    return text_of(entry.reduce) if isinstance(entry, Local) else f"{entry.name} = {text(entry.expr)}"
