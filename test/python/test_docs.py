@@ -51,7 +51,20 @@ def test_examples_print_what_the_page_says(command: str, shown: str, capfd: pyte
         at = found.end()
 
 
+def test_the_template_that_is_shown_is_the_one_that_is_tested() -> None:
+    page = (ROOT / "docs" / "extending.md").read_text()
+    assert f"```python\n{(ROOT / 'test' / 'python' / 'example_template.py').read_text()}```" in page
+
+
+def test_files_that_are_named_exist() -> None:
+    """Whole paths in tables of what to touch; what stands for a name of one's own is in angle brackets or called so."""
+    page = (ROOT / "docs" / "extending.md").read_text()
+    paths = re.findall(r"`((?:lowering|passes|dialects|runtime|python|test)/[\w./-]+\.(?:py|mlir))`", page)
+    assert len(paths) > 20
+    assert [path for path in paths if "my_pass" not in path and not (ROOT / path).exists()] == []
+
+
 def test_links_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
