@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
+# Makes the passes known that ask for kernels.
+import covan_mlir.lowering.kernels.passes  # noqa: F401
 from covan_mlir import dialects
 from covan_mlir.passes.framework import registry
 from covan_mlir.passes.framework.interface import PassFailure
@@ -174,9 +176,13 @@ def test_register_refuses_what_is_no_pass() -> None:
 
 def test_every_pass_is_documented() -> None:
     passes = [p for p in registry.all_passes() if p.__module__.startswith("covan_mlir.")]
-    assert {"prov-trace", "prov-strip", "prov-lower-locations"} <= {p.name for p in passes}
+    assert {"prov-trace", "prov-strip", "prov-lower-locations", "fred-raise", "fred-kernels"} <= {
+        p.name for p in passes
+    }
     for pass_class in passes:
-        assert pass_class.__module__ == "covan_mlir.passes." + pass_class.name.replace("-", "_")
+        package, _, file = pass_class.__module__.rpartition(".")
+        assert package in ("covan_mlir.passes", "covan_mlir.lowering.kernels.passes")
+        assert file == pass_class.name.replace("-", "_")
         assert pass_class.__dataclass_params__.frozen  # type: ignore[attr-defined]
         documentation = pass_class.__doc__ or ""
         assert "Before" in documentation, pass_class
