@@ -50,14 +50,16 @@ def _read(attributes: ir.DictAttr) -> Argument:
 def write_arguments(function: ir.Operation, arguments: Sequence[Argument]) -> None:
     """Gives a ``func.func`` what is known of each of its arguments; other attributes of theirs stay."""
     context = function.context
-    rows = [_others(attributes) for attributes in _attributes(function, len(arguments))]
-    for row, argument in zip(rows, arguments, strict=True):
+    dictionaries = [_others(attributes) for attributes in _attributes(function, len(arguments))]
+    for dictionary, argument in zip(dictionaries, arguments, strict=True):
         if argument.weight:
-            row[WEIGHT] = ir.StringAttr.get(argument.weight, context)
+            dictionary[WEIGHT] = ir.StringAttr.get(argument.weight, context)
         if any(argument.sizes):
-            row[SIZES] = ir.ArrayAttr.get([ir.StringAttr.get(size, context) for size in argument.sizes], context)
-    if any(rows):
-        function.attributes[_ATTRIBUTES] = ir.ArrayAttr.get([ir.DictAttr.get(row, context) for row in rows], context)
+            dictionary[SIZES] = ir.ArrayAttr.get([ir.StringAttr.get(size, context) for size in argument.sizes], context)
+    if any(dictionaries):
+        function.attributes[_ATTRIBUTES] = ir.ArrayAttr.get(
+            [ir.DictAttr.get(dictionary, context) for dictionary in dictionaries], context
+        )
     elif _ATTRIBUTES in function.attributes:
         del function.attributes[_ATTRIBUTES]
 

@@ -92,20 +92,20 @@ def read_inputs(op: ir.Operation, region: int, reader: StepReader) -> tuple[Inpu
     """
     block = only_block(op, region)
     names = strings_of(op.attributes["names"], "names", op)
-    rows = op.attributes["inputs"]
-    if not len(names) == len(rows) == len(block.arguments) == len(op.operands):
+    axes_attributes = op.attributes["inputs"]
+    if not len(names) == len(axes_attributes) == len(block.arguments) == len(op.operands):
         raise MalformedChain(
             f"has {len(op.operands)} operands, {len(block.arguments)} arguments of its block, {len(names)} names "
-            f"and the axes of {len(rows)} inputs: there must be one of each",
+            f"and the axes of {len(axes_attributes)} inputs: there must be one of each",
             op,
         )
     inputs = []
-    for index, (name, row, argument) in enumerate(zip(names, rows, block.arguments, strict=True)):
+    for index, (name, axes_attribute, argument) in enumerate(zip(names, axes_attributes, block.arguments, strict=True)):
         if op.operands[index].type != argument.type:
             raise MalformedChain(
                 f"operand {index} is a {op.operands[index].type}, and the block takes a {argument.type}", op
             )
-        along = strings_of(row, f"the axes of input {index}", op)
+        along = strings_of(axes_attribute, f"the axes of input {index}", op)
         inputs.append(Input(name, along, reader.define(argument, name, along, op)))
     return tuple(inputs)
 
@@ -120,13 +120,13 @@ class OutputReader:
 
     def add(self, output: ir.Operation) -> None:
         """The next one."""
-        found = self._reader.known.get(output.operands[0])
-        if found is None:
+        definition = self._reader.known.get(output.operands[0])
+        if definition is None:
             raise MalformedChain("gives a value that is not the chain's", output)
         number, kind = len(self._names), output.operands[0].type
         if number < len(self._op.results) and self._op.results[number].type != kind:
             raise MalformedChain(f"gives a {kind}, and result {number} is a {self._op.results[number].type}", output)
-        self._names.append(found[0])
+        self._names.append(definition[0])
 
     def names(self) -> tuple[str, ...]:
         """All of them, once the region is read."""

@@ -63,9 +63,9 @@ def read_fusion(op: ir.Operation) -> Fusion:
             stages[-1].add(child, reader, chain)
     if outputs.names() != chain.outputs:
         raise MalformedChain(f"gives {', '.join(outputs.names())} where the chain gives {', '.join(chain.outputs)}", op)
-    made = tuple(stage.made(chain) for stage in stages)
-    certificates = {r.certificate.claim: r.certificate for r in _repairs(made) if r.kind != "none"}
-    return Fusion(chain, chain, made, certificates=tuple(certificates.values()))
+    fused_stages = tuple(stage.made(chain) for stage in stages)
+    certificates = {r.certificate.claim: r.certificate for r in _repairs(fused_stages) if r.kind != "none"}
+    return Fusion(chain, chain, fused_stages, certificates=tuple(certificates.values()))
 
 
 def _repairs(stages: Sequence[Stage]) -> list[Repair]:
@@ -149,20 +149,20 @@ class _Loop:
     def _states(self) -> tuple[State, ...]:
         op = self.op
         names = strings_of(op.attributes["states"], "states", op)
-        rows, initials = list(op.attributes["state_axes"]), list(op.attributes["initials"])
-        if not len(names) == len(rows) == len(initials) or len(set(names)) != len(names):
+        axes_attributes, initials = list(op.attributes["state_axes"]), list(op.attributes["initials"])
+        if not len(names) == len(axes_attributes) == len(initials) or len(set(names)) != len(names):
             raise MalformedChain("must have axes and a start for each state, and each state once", op)
-        found = []
-        for name, row, attribute_ in zip(names, rows, initials, strict=True):
+        states = []
+        for name, axes_attribute, attribute_ in zip(names, axes_attributes, initials, strict=True):
             initial = constant(attribute_)
             if initial is None:
                 raise MalformedChain(f"starts {name} from {attribute_}, which is no number", op)
-            axes = strings_of(row, f"the axes of {name}", op)
+            axes = strings_of(axes_attribute, f"the axes of {name}", op)
             value = self.chain.values.get(name)
             if name != "count" and (not isinstance(value, Reduce) or value.axes != axes):
                 raise MalformedChain(f"has the state {name} over {axes}, which is no reduction of the chain", op)
-            found.append(State(name, axes, initial.dtype, initial))
-        return tuple(found)
+            states.append(State(name, axes, initial.dtype, initial))
+        return tuple(states)
 
     def _arguments(self, region: int, values: Sequence[tuple[State, str]]) -> None:
         block = only_block(self.op, region)
@@ -231,8 +231,8 @@ class _Loop:
                 certificate = Certificate.from_json(data(op.attributes["certificate"]))
             except (SchemaError, TypeError) as error:
                 raise MalformedChain(f"has a certificate that is none: {error}", op) from error
-        made = cast(RepairKind, kind)
-        self.repairs[name] = Repair(name, made, statistics, helpers, self.reader.expression(op), certificate)
+        repair_kind = cast(RepairKind, kind)
+        self.repairs[name] = Repair(name, repair_kind, statistics, helpers, self.reader.expression(op), certificate)
 
     @staticmethod
     def _unrepaired(state: State) -> Repair:
@@ -371,17 +371,17 @@ def write_merge(op: ir.Operation, split: SplitK, chain: Chain) -> None:
 def _visible(rolling: ir.Operation, chain: Chain) -> dict[str, ir.Value]:
     """The values that a loop can read by name: inputs, and what stands before it."""
     block = rolling.block
-    found: dict[str, ir.Value] = dict(zip((v.name for v in chain.inputs), block.arguments, strict=True))
+    values: dict[str, ir.Value] = dict(zip((v.name for v in chain.inputs), block.arguments, strict=True))
     for view in block:
         op = view.operation
         if op == rolling:
             break
         if op.name in ("fred.map", "fred.reduce"):
-            found[op.attributes["value"].value] = op.results[0]
+            values[op.attributes["value"].value] = op.results[0]
         elif op.name == "fred.rolling":
             names = [name for name in strings_of(op.attributes["states"], "states", op) if name != "count"]
-            found |= dict(zip(names, op.results, strict=True))
-    return found
+            values |= dict(zip(names, op.results, strict=True))
+    return values
 
 
 def attach_certificates(op: ir.Operation, certificates: dict[str, Certificate]) -> None:

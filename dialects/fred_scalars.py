@@ -76,10 +76,10 @@ def read_op(op: ir.Operation, args: tuple[Expr, ...]) -> Expr:
     """
     name = op.name
     if name == "arith.constant":
-        found = constant(op.attributes["value"])
-        if found is None:
+        const = constant(op.attributes["value"])
+        if const is None:
             raise UnreadableError("a constant must be a number", op)
-        return found
+        return const
     if not name.startswith(("arith.", "math.")) or len(op.regions) or len(op.results) != 1:
         raise UnreadableError(f"'{name}' is no operation on scalars of the arith and math dialects", op)
     if name in _PREDICATES:
@@ -136,10 +136,10 @@ def to_f32(value: float) -> float:
     if math.isnan(value) or math.isinf(value):
         return value
     try:
-        found: float = struct.unpack("f", struct.pack("f", value))[0]
+        nearest: float = struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:
         return math.copysign(math.inf, value)
-    return found
+    return nearest
 
 
 Leaf = Callable[[Read | Index | Extent], ir.Value]
@@ -151,21 +151,21 @@ def write(expr: Expr, leaf: Leaf, context: ir.Context) -> ir.Value:
     Args:
         leaf: builds what is read: elements, positions, sizes.
     """
-    made: dict[int, ir.Value] = {}
+    values: dict[int, ir.Value] = {}
     for node in walk(expr):
         if isinstance(node, Const):
             attributes = {"value": attribute_of(node, context)}
             kind = ir.Type.parse(node.dtype, context)
-            made[id(node)] = ir.Operation.create("arith.constant", [kind], attributes=attributes).results[0]
+            values[id(node)] = ir.Operation.create("arith.constant", [kind], attributes=attributes).results[0]
         elif isinstance(node, Apply):
             name, _, predicate = node.op.partition(":")
             attributes = {}
             if predicate:
                 i64 = ir.IntegerType.get_signless(64, context)
                 attributes["predicate"] = ir.IntegerAttr.get(i64, _PREDICATES[name].index(predicate))
-            operands = [made[id(arg)] for arg in node.args]
+            operands = [values[id(arg)] for arg in node.args]
             kind = ir.Type.parse(node.dtype, context)
-            made[id(node)] = ir.Operation.create(name, [kind], operands, attributes=attributes).results[0]
+            values[id(node)] = ir.Operation.create(name, [kind], operands, attributes=attributes).results[0]
         else:
-            made[id(node)] = leaf(node)
-    return made[id(expr)]
+            values[id(node)] = leaf(node)
+    return values[id(expr)]

@@ -169,12 +169,12 @@ class StepReader:
 
     def _scalar(self, op: ir.Operation, scalars: Mapping[ir.Value, Expr] | None = None) -> Expr:
         if op.name == "fred.read":
-            found = self.known.get(op.operands[0])
-            if found is None:
+            definition = self.known.get(op.operands[0])
+            if definition is None:
                 raise MalformedChain("reads a value that is neither an input nor an earlier step", op)
-            if str(op.results[0].type) != found[1]:
-                raise MalformedChain(f"reads a tensor of {found[1]} as a {op.results[0].type}", op)
-            return Read(*found)
+            if str(op.results[0].type) != definition[1]:
+                raise MalformedChain(f"reads a tensor of {definition[1]} as a {op.results[0].type}", op)
+            return Read(*definition)
         if op.name == "fred.index":
             return Index(op.attributes["axis"].value)
         if op.name == "fred.extent":

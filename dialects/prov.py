@@ -275,9 +275,9 @@ def _body(module: ir.Operation) -> ir.Block:
 
 def erase_table(module: ir.Operation) -> None:
     """Removes the module's table, if it carries one."""
-    found = find_table(module)
-    if found is not None:
-        found.erase()
+    table = find_table(module)
+    if table is not None:
+        table.erase()
 
 
 def detach_table(module: ir.Module | ir.Operation) -> Table:
@@ -295,8 +295,8 @@ def parked_table(module: ir.Module | ir.Operation) -> Iterator[None]:
     backend contracts do. Much cheaper than reading and writing the table.
     """
     op = _module_op(module)
-    found = find_table(op)
-    view: Any = found.detach_from_parent() if found is not None else None
+    table = find_table(op)
+    view: Any = table.detach_from_parent() if table is not None else None
     try:
         yield
     finally:

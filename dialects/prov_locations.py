@@ -56,13 +56,13 @@ def fused_of(location: Location) -> tuple[list[list[int]], list[int]] | None:
         case "NameLoc":
             if location.name_str.startswith("fused:"):
                 results, performed = (
-                    [[int(id_) for id_ in row.split(",") if id_] for row in part.split(";")]
+                    [[int(id_) for id_ in group.split(",") if id_] for group in part.split(";")]
                     for part in location.name_str.removeprefix("fused:").split("|")
                 )
                 return results, performed[0]
             return fused_of(location.child_loc)
         case "FusedLoc":
-            return next((found for member in location.locations if (found := fused_of(member)) is not None), None)
+            return next((ids for member in location.locations if (ids := fused_of(member)) is not None), None)
         case "CallSiteLoc":
             return fused_of(location.callee)
     return None
@@ -110,10 +110,10 @@ class TraceReader:
             ValueError: a ``#prov.trace`` in it holds something else than integers.
         """
         attribute = location.attr
-        found = self._ids.get(attribute)
-        if found is None:
-            found = self._ids[attribute] = self._read(location)
-        return found
+        ids = self._ids.get(attribute)
+        if ids is None:
+            ids = self._ids[attribute] = self._read(location)
+        return ids
 
     def _read(self, location: Location) -> frozenset[int]:
         match type(location).__name__:
@@ -158,7 +158,7 @@ def find_file(location: Location) -> Location | None:
         case "NameLoc":
             return find_file(location.child_loc)
         case "FusedLoc":
-            return next((found for member in location.locations if (found := find_file(member))), None)
+            return next((file for member in location.locations if (file := find_file(member))), None)
         case "CallSiteLoc":
             return find_file(location.callee) or find_file(location.caller)
     return None
@@ -284,10 +284,10 @@ def rewrite_locations(op: Operation, change: Callable[[Location], Location]) -> 
 
     def new(location: Location) -> Location:
         attribute = location.attr
-        found = known.get(attribute)
-        if found is None:
-            found = known[attribute] = change(location)
-        return found
+        rewritten = known.get(attribute)
+        if rewritten is None:
+            rewritten = known[attribute] = change(location)
+        return rewritten
 
     advance = sys.modules[type(op.location).__module__].WalkResult.ADVANCE
 

@@ -35,17 +35,17 @@ def state_trace(perform: ir.Operation) -> tuple[int, ...] | None:
 
 
 def _children(op: ir.Operation) -> list[ir.Operation]:
-    found: list[ir.Operation] = []
+    children: list[ir.Operation] = []
 
     # Not by iterating blocks, which makes a Python view of every op.
     def visit(nested: ir.Operation) -> ir.WalkResult:
         if nested == op:
             return ir.WalkResult.ADVANCE
-        found.append(nested)
+        children.append(nested)
         return ir.WalkResult.SKIP
 
     op.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return children
 
 
 def read_execution(perform: ir.Operation) -> Execution:

@@ -34,30 +34,30 @@ class _RowCheck:
         self._known: dict[Any, str | None] = {}
 
     def problems(self, op: ir.Operation) -> list[str]:
-        found: list[str] = []
+        problems: list[str] = []
         attributes = op.attributes
         is_part = op.name == "prov.part"
         for name in ("id", "action") if is_part else ("id",):
             if not self._is_id(attributes[name]):
-                found.append(f"{name} must be a non-negative i64, got {attributes[name]}")
+                problems.append(f"{name} must be a non-negative i64, got {attributes[name]}")
         if not attributes["name"].value:
-            found.append("name must not be empty")
+            problems.append("name must not be empty")
         if not attributes["op"].value.strip():
-            found.append('op must name an operator such as "aten.mm.default"')
+            problems.append('op must name an operator such as "aten.mm.default"')
         if is_part and not all(map(self._is_id, attributes["inputs"])):
-            found.append(f"inputs must be an array of non-negative i64 ids, got {attributes['inputs']}")
+            problems.append(f"inputs must be an array of non-negative i64 ids, got {attributes['inputs']}")
         if is_part and "args" in attributes and not isinstance(attributes["args"], ir.StringAttr):
-            found.append(f"args must be a string, got {attributes['args']}")
+            problems.append(f"args must be a string, got {attributes['args']}")
         if is_part and "view" in attributes and not isinstance(attributes["view"], ir.BoolAttr):
-            found.append(f"view must be a bool, got {attributes['view']}")
+            problems.append(f"view must be a bool, got {attributes['view']}")
         for name in ("types",) if is_part else ("types", "frames"):
             attribute = attributes[name]
             if attribute not in self._known:
                 self._known[attribute] = self._types(attribute) if name == "types" else self._frames(attribute)
             problem = self._known[attribute]
             if problem is not None:
-                found.append(problem)
-        return found
+                problems.append(problem)
+        return problems
 
     def _is_id(self, attribute: Any) -> bool:
         return isinstance(attribute, ir.IntegerAttr) and attribute.type == self._i64 and attribute.value >= 0
@@ -86,18 +86,18 @@ def find_table(module: ir.Operation) -> ir.Operation | None:
 
 
 def _tables(module: ir.Operation, only_first: bool = False) -> list[ir.Operation]:
-    found: list[ir.Operation] = []
+    tables: list[ir.Operation] = []
 
     # Walking is 5 times faster than iterating a block, which makes a Python view of every op.
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "prov.table":
-            found.append(op)
+            tables.append(op)
             if only_first:
                 return ir.WalkResult.INTERRUPT
         return ir.WalkResult.ADVANCE if op == module else ir.WalkResult.SKIP
 
     module.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return tables
 
 
 def verify_table(table: ir.Operation) -> bool:

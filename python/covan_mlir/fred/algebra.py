@@ -54,18 +54,18 @@ def suffixed(expr: Expr, names: Iterable[str], suffix: str) -> Expr:
 
 def rename(expr: Expr, names: Mapping[str, str]) -> Expr:
     """The expression with reads renamed."""
-    made: dict[int, Expr] = {}
+    renamed: dict[int, Expr] = {}
     for node in walk(expr):
         new: Expr = node
         if isinstance(node, Read) and node.name in names:
             new = Read(names[node.name], node.dtype)
         elif isinstance(node, Apply):
-            args = tuple(made[id(arg)] for arg in node.args)
+            args = tuple(renamed[id(arg)] for arg in node.args)
             new = (
                 node if all(a is b for a, b in zip(args, node.args, strict=True)) else Apply(node.op, args, node.dtype)
             )
-        made[id(node)] = new
-    return made[id(expr)]
+        renamed[id(node)] = new
+    return renamed[id(expr)]
 
 
 def are_moments(a: Expr, b: Expr) -> bool:
@@ -114,27 +114,27 @@ def to_sympy(
         table: subtrees that stand for something else.
         positive: names whose values are known to be positive.
     """
-    made: dict[int, sympy.Expr] = {}
+    converted: dict[int, sympy.Expr] = {}
     for node in walk(expr):
         if table and node in table:
-            made[id(node)] = table[node]
+            converted[id(node)] = table[node]
         elif isinstance(node, Const):
-            made[id(node)] = number(float(node.value))
+            converted[id(node)] = number(float(node.value))
         elif isinstance(node, Read):
-            made[id(node)] = symbol(node.name, node.name in positive)
+            converted[id(node)] = symbol(node.name, node.name in positive)
         elif not isinstance(node, Apply):
-            made[id(node)] = symbol(f"{type(node).__name__}_{node.axis}")
+            converted[id(node)] = symbol(f"{type(node).__name__}_{node.axis}")
         else:
-            args = [made[id(arg)] for arg in node.args]
+            args = [converted[id(arg)] for arg in node.args]
             if node.op in CASTS or node.op in WHOLE_TO_REAL:
-                made[id(node)] = args[0]
+                converted[id(node)] = args[0]
             elif node.op in _UNARY:
-                made[id(node)] = _UNARY[node.op](args[0])
+                converted[id(node)] = _UNARY[node.op](args[0])
             elif node.op in _BINARY:
-                made[id(node)] = _BINARY[node.op](args[0], args[1])
+                converted[id(node)] = _BINARY[node.op](args[0], args[1])
             else:
-                made[id(node)] = sympy.Function(node.op.replace(".", "_").replace(":", "_"))(*args)
-    return made[id(expr)]
+                converted[id(node)] = sympy.Function(node.op.replace(".", "_").replace(":", "_"))(*args)
+    return converted[id(expr)]
 
 
 def from_sympy(value: sympy.Expr, table: Mapping[sympy.Symbol, Expr], dtype: str) -> Expr:
@@ -226,7 +226,7 @@ def strip_casts(expr: Expr, dtype: str) -> Expr:
 
     On the reals the two are the same.
     """
-    made: dict[int, Expr] = {}
+    stripped: dict[int, Expr] = {}
     for node in walk(expr):
         new: Expr = node
         if isinstance(node, Read) and is_float(node.dtype) and node.dtype != dtype:
@@ -234,7 +234,7 @@ def strip_casts(expr: Expr, dtype: str) -> Expr:
         elif isinstance(node, Const) and is_float(node.dtype):
             new = Const(node.value, dtype)
         elif isinstance(node, Apply):
-            args = tuple(made[id(arg)] for arg in node.args)
+            args = tuple(stripped[id(arg)] for arg in node.args)
             new = args[0] if node.op in CASTS else Apply(node.op, args, dtype if is_float(node.dtype) else node.dtype)
-        made[id(node)] = new
-    return made[id(expr)]
+        stripped[id(node)] = new
+    return stripped[id(expr)]

@@ -79,8 +79,8 @@ class Bounds:
         return (
             isinstance(expr, Apply)
             and expr.op == "math.exp"
-            and (found := self._below_maximum(expr.args[0])) is not None
-            and found.over == step.over
+            and (maximum := self._below_maximum(expr.args[0])) is not None
+            and maximum.over == step.over
         )
 
     def _below_maximum(self, expr: Expr) -> Reduce | None:
@@ -93,10 +93,12 @@ class Bounds:
 
     def of(self, expr: Expr) -> Range:
         """Range of an expression over the chain's names."""
-        made: dict[int, Range] = {}
+        ranges: dict[int, Range] = {}
         for node in walk(expr):
-            made[id(node)] = self._of_node(node, [made[id(a)] for a in node.args] if isinstance(node, Apply) else [])
-        return made[id(expr)]
+            ranges[id(node)] = self._of_node(
+                node, [ranges[id(a)] for a in node.args] if isinstance(node, Apply) else []
+            )
+        return ranges[id(expr)]
 
     def _of_node(self, node: Expr, args: list[Range]) -> Range:
         if isinstance(node, Const):

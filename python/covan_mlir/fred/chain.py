@@ -197,12 +197,12 @@ class Chain:
 
     def depends(self, name: str) -> frozenset[str]:
         """Names of the steps and inputs that a value is computed from, directly or not."""
-        found: set[str] = set()
+        dependencies: set[str] = set()
         stack = [name]
         while stack:
             value = self.values[stack.pop()]
             if isinstance(value, Map | Reduce):
-                fresh = reads(value.expr) - found
-                found |= fresh
+                fresh = reads(value.expr) - dependencies
+                dependencies |= fresh
                 stack += fresh
-        return frozenset(found)
+        return frozenset(dependencies)

@@ -33,13 +33,13 @@ def check(fusion: Fusion) -> dict[str, Certificate]:
     Raises:
         ClaimError: they do not, or it cannot be proved.
     """
-    found: dict[str, Certificate] = {}
+    certificates: dict[str, Certificate] = {}
     for stage in fusion.stages:
         for step in (*stage.elements, *stage.rows):
             _check_element(fusion.chain, step)
         if stage.rolling is not None:
-            found |= check_loop(fusion.chain, stage.rolling, stage.split)
-    return found
+            certificates |= check_loop(fusion.chain, stage.rolling, stage.split)
+    return certificates
 
 
 def check_loop(chain: Chain, rolling: Rolling, split: SplitK | None) -> dict[str, Certificate]:
@@ -49,10 +49,12 @@ def check_loop(chain: Chain, rolling: Rolling, split: SplitK | None) -> dict[str
     loop = recover(chain, rolling)
     if split is not None:
         _check_lines(write(loop)[1].merge, split.merge)
-    found = {r.name: _certificate(chain, loop, r) for r in loop.reductions if loop.repairs[r.name].kind != "none"}
-    if found and (difference := Trial(chain, loop).differs(loop, [r.name for r in loop.reductions])):
+    certificates = {
+        r.name: _certificate(chain, loop, r) for r in loop.reductions if loop.repairs[r.name].kind != "none"
+    }
+    if certificates and (difference := Trial(chain, loop).differs(loop, [r.name for r in loop.reductions])):
         raise ClaimError(difference.rpartition(": ")[2].partition(" ")[0], f"special values are lost: {difference}")
-    return found
+    return certificates
 
 
 def recover(chain: Chain, rolling: Rolling) -> Loop:
@@ -112,7 +114,7 @@ def _poisoned(rolling: Rolling) -> dict[str, tuple[str, ...]]:
     """For each state the statistics whose guard makes its final value NaN, as ``finish`` has it."""
     numbers: dict[object, int] = {}
     guards = {numbered(guard.when, numbers): guard.statistic for guard in rolling.guards}
-    found: dict[str, tuple[str, ...]] = {}
+    statistics: dict[str, tuple[str, ...]] = {}
     for line in rolling.finish:
         expr, names = line.expr, []
         while (guard := _poison(expr)) is not None:
@@ -120,8 +122,8 @@ def _poisoned(rolling: Rolling) -> dict[str, tuple[str, ...]]:
             expr = guard.args[2]
         if "" in names:
             raise ClaimError(line.name, "is NaN under a condition that is no guard's")
-        found[line.name] = tuple(reversed(names))
-    return found
+        statistics[line.name] = tuple(reversed(names))
+    return statistics
 
 
 def _poison(expr: Expr) -> Apply | None:

@@ -78,14 +78,14 @@ def reads(expr: Expr) -> frozenset[str]:
 
 def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     """The expression with ``change`` applied to every node, operands first; shared subtrees stay shared."""
-    made: dict[int, Expr] = {}
+    rebuilt: dict[int, Expr] = {}
     for node in walk(expr):
         new: Expr = node
         if isinstance(node, Apply):
-            args = tuple(made[id(arg)] for arg in node.args)
+            args = tuple(rebuilt[id(arg)] for arg in node.args)
             new = node if args == node.args else Apply(node.op, args, node.dtype)
-        made[id(node)] = change(new)
-    return made[id(expr)]
+        rebuilt[id(node)] = change(new)
+    return rebuilt[id(expr)]
 
 
 def substitute(expr: Expr, values: dict[str, Expr]) -> Expr:

@@ -121,16 +121,16 @@ class _Planner:
 
     def _sources(self, name: str) -> set[str]:
         """The placed reductions that a value is computed from, directly or through maps and inner reductions."""
-        found: set[str] = set()
+        reductions: set[str] = set()
         stack = list(reads(self.chain.values[name].expr))  # type: ignore[union-attr]
         while stack:
             source = stack.pop()
             value = self.chain.values[source]
             if source in self.place:
-                found.add(source)
+                reductions.add(source)
             elif isinstance(value, Map | Reduce):
                 stack += reads(value.expr)
-        return found
+        return reductions
 
     def _add_reduction(self, step: Reduce) -> None:
         sources = self._sources(step.name)
@@ -169,12 +169,12 @@ class _Planner:
     def _statistics(self, sweep: _Sweep, step: Reduce) -> frozenset[str]:
         """Names that a reduction reads whose values the sweep is still computing."""
         members = {r.name for r in sweep.reductions}
-        found = set()
+        statistics = set()
         for name in reads(step.expr):
             value = self.chain.values[name]
             if name in members or (isinstance(value, Map) and self._sources(name) & members):
-                found.add(name)
-        return frozenset(found)
+                statistics.add(name)
+        return frozenset(statistics)
 
     def _join(self, number: int, step: Reduce) -> None:
         """Put a reduction into a sweep, with what it needs to be repaired.
@@ -209,8 +209,8 @@ class _Planner:
         loop = Loop(chain, tuple(reductions), repairs, tuple(self._union(chain, reductions, sweep.axes)))
         sweep.loop = guarded(loop, sweep.loop)
         self.chain, sweep.reductions, sweep.repairs = chain, reductions, repairs
-        for made in added:
-            self.place[made.name] = number
+        for reduction in added:
+            self.place[reduction.name] = number
 
     def _union(self, chain: Chain, reductions: Iterable[Reduce], axes: tuple[str, ...]) -> list[Step]:
         wanted = {e.name for r in reductions for e in self._elements(r.expr, axes)}
@@ -218,15 +218,15 @@ class _Planner:
 
     def _elements(self, expr: Expr, axes: tuple[str, ...]) -> list[Step]:
         """Steps with a position on ``axes`` that an expression reads, directly or through each other, in order."""
-        found: set[str] = set()
+        names: set[str] = set()
         stack = list(reads(expr))
         while stack:
             name = stack.pop()
             value = self.chain.values[name]
             if isinstance(value, Map | Reduce) and name not in self.place and (set(value.axes) & set(axes)):
-                found.add(name)
+                names.add(name)
                 stack += reads(value.expr)
-        return [s for s in self.chain.steps if s.name in found]
+        return [s for s in self.chain.steps if s.name in names]
 
     # Maps
 

@@ -123,13 +123,13 @@ class Trial:
             with np.errstate(all="ignore"):
                 same = (np.isnan(a) & np.isnan(b)) | (a == b)
                 finite = np.isfinite(a) & np.isfinite(b)
-                huge = np.any([np.any(np.abs(row) > 1e20, axis=1) for row in self.rows.values()], axis=0)
+                huge = np.any([np.any(np.abs(values) > 1e20, axis=1) for values in self.rows.values()], axis=0)
                 near = finite & ((np.abs(a - b) <= 1e-3 * (1 + np.abs(b))) | np.reshape(huge, (-1, 1)))
             wrong = np.flatnonzero(~(same | near).all(axis=1))
             if wrong.size:
                 at = int(wrong[0])
-                row = "; ".join(f"{k} = {[float(x) for x in v[at]]}" for k, v in self.rows.items())
-                return f"{row}: {name} would be {float(a[at, 0]):g}, the chain has {float(b[at, 0]):g}"
+                case = "; ".join(f"{k} = {[float(x) for x in v[at]]}" for k, v in self.rows.items())
+                return f"{case}: {name} would be {float(a[at, 0]):g}, the chain has {float(b[at, 0]):g}"
         return ""
 
 
@@ -138,15 +138,15 @@ def _masks(loop: Loop) -> dict[Expr, Input]:
 
     Which blocks a mask leaves out depends on sizes that a trial of three positions does not have: it tries them all.
     """
-    found: dict[Expr, Input] = {}
+    masks: dict[Expr, Input] = {}
     for node in (node for step in loop.chain.steps for node in walk(step.expr)):
         if not (isinstance(node, Apply) and node.op.startswith("arith.cmpi") and not reads(node)):
             continue
         indices = {inner.axis for inner in walk(node) if isinstance(inner, Index)}
-        if indices & set(loop.axes) and node not in found:
+        if indices & set(loop.axes) and node not in masks:
             axes = tuple(axis.name for axis in loop.chain.axes if axis.name in indices)
-            found[node] = Input(f"mask.{len(found)}", axes, "i1")
-    return found
+            masks[node] = Input(f"mask.{len(masks)}", axes, "i1")
+    return masks
 
 
 def _free(loop: Loop, masks: Mapping[Expr, Input]) -> Loop:
@@ -234,10 +234,10 @@ def _search(
         for combination in _choices(loop, statistics, chosen):
             guards = {**chosen, **{name: guard for name, (guard, _) in combination.items() if guard}}
             poison = tuple(name for name, (guard, poisons) in combination.items() if guard and poisons)
-            found, last = attempt(guards, poison, loop.careful | ({target} if careful else set()))
+            candidate, last = attempt(guards, poison, loop.careful | ({target} if careful else set()))
             if not last:
-                explained = (g if g.statistic in chosen else replace(g, reason=reason) for g in found.guards)
-                return replace(found, guards=tuple(explained))
+                explained = (g if g.statistic in chosen else replace(g, reason=reason) for g in candidate.guards)
+                return replace(candidate, guards=tuple(explained))
             reason = reason or last
     raise NoGuardError(f"no guard gives {target} the special values of the chain: {last}")
 
@@ -275,19 +275,19 @@ def _conditions(loop: Loop, name: str) -> list[Expr]:
     value = loop.chain.values[name]
     dtype = value.dtype
     now, zero = Read(f"{name}.new", dtype), Const(0.0, dtype)
-    found: list[Expr] = []
+    conditions: list[Expr] = []
     sources = [value] if isinstance(value, Reduce) else _reductions_of(loop, name)
     for source in sources:
         if source.combine in _EXTREMA:
-            found.append(compare("oeq", Read(f"{source.name}.new", dtype), source.initial))
+            conditions.append(compare("oeq", Read(f"{source.name}.new", dtype), source.initial))
     if isinstance(value, Map):
-        found.append(compare("uno", now, now))
+        conditions.append(compare("uno", now, now))
     if _divides(loop, name):
-        found.append(compare("oeq", now, zero))
+        conditions.append(compare("oeq", now, zero))
     for source in sources:
         if source.combine == "add" and source.name != name and _is_divisor(loop.maps()[name].expr, source.name):
-            found.append(compare("oeq", Read(f"{source.name}.new", dtype), zero))
-    return found or [compare("uno", now, now)]
+            conditions.append(compare("oeq", Read(f"{source.name}.new", dtype), zero))
+    return conditions or [compare("uno", now, now)]
 
 
 _EXTREMA = ("max", "min", "maxnum", "minnum")
@@ -296,13 +296,13 @@ _EXTREMA = ("max", "min", "maxnum", "minnum")
 def _reductions_of(loop: Loop, name: str) -> list[Reduce]:
     """The reductions that a map of the loop reads, directly or through maps."""
     maps = loop.maps()
-    stack, found = sorted(reads(maps[name].expr)), []
+    stack, reductions = sorted(reads(maps[name].expr)), []
     while stack:
         source = stack.pop(0)
         if source in maps:
             stack += sorted(reads(maps[source].expr))
-        found += [r for r in loop.reductions if r.name == source]
-    return found
+        reductions += [r for r in loop.reductions if r.name == source]
+    return reductions
 
 
 def _is_divisor(expr: Expr, name: str) -> bool:

@@ -55,7 +55,7 @@ class Space:
 
 def evaluate(expr: Expr, env: Mapping[str, Value], position: tuple[str, ...], space: Space) -> Array:
     """The expression at every position, with dimensions of size 1 where it does not depend on the axis."""
-    made: dict[int, Array] = {}
+    results: dict[int, Array] = {}
     for node in walk(expr):
         dtype = space.dtype(node.dtype)
         if isinstance(node, Const):
@@ -68,9 +68,9 @@ def evaluate(expr: Expr, env: Mapping[str, Value], position: tuple[str, ...], sp
             places = np.arange(space.sizes[node.axis])[space.ranges.get(node.axis, slice(None))]
             result = Value(places, (node.axis,)).at(position)
         elif isinstance(node, Apply):
-            result = compute(node.op, tuple(made[id(arg)] for arg in node.args), dtype)
-        made[id(node)] = result
-    return made[id(expr)]
+            result = compute(node.op, tuple(results[id(arg)] for arg in node.args), dtype)
+        results[id(node)] = result
+    return results[id(expr)]
 
 
 def run_step(step: Map | Reduce, env: Mapping[str, Value], space: Space) -> Value:

@@ -25,7 +25,7 @@ SAMPLES = 256
 
 def domain(obligation: Obligation) -> list[Expr]:
     """That both sides are defined: denominators are not zero, logarithms and roots are of what they can be of."""
-    found: dict[str, Expr] = {}
+    facts: dict[str, Expr] = {}
     for side in (obligation.left, obligation.right):
         for node in walk(side):
             if not isinstance(node, Apply):
@@ -39,21 +39,21 @@ def domain(obligation: Obligation) -> list[Expr]:
                 predicate = "oge"
             if predicate and not isinstance(arg, Const):
                 fact = compare(predicate, arg, Const(0.0, arg.dtype))
-                found[text(fact)] = fact
-    return list(found.values())
+                facts[text(fact)] = fact
+    return list(facts.values())
 
 
 # Numbers
 
 
 def _sample(expr: Expr, rng: np.random.Generator, env: dict[Expr, Array]) -> Array:
-    made: dict[int, Array] = {}
+    samples: dict[int, Array] = {}
     for node in walk(expr):
         if isinstance(node, Apply):
             dtype = "f64" if is_float(node.dtype) else node.dtype
-            made[id(node)] = compute(node.op, tuple(made[id(arg)] for arg in node.args), dtype)
+            samples[id(node)] = compute(node.op, tuple(samples[id(arg)] for arg in node.args), dtype)
         elif isinstance(node, Const):
-            made[id(node)] = np.full(SAMPLES, node.value, DTYPES["f64" if is_float(node.dtype) else node.dtype])
+            samples[id(node)] = np.full(SAMPLES, node.value, DTYPES["f64" if is_float(node.dtype) else node.dtype])
         else:
             key = Read(node.name, "f64") if isinstance(node, Read) and is_float(node.dtype) else node
             if key not in env:
@@ -63,8 +63,8 @@ def _sample(expr: Expr, rng: np.random.Generator, env: dict[Expr, Array]) -> Arr
                     env[key] = rng.integers(0, 2, SAMPLES).astype(np.bool_)
                 else:
                     env[key] = rng.integers(1, 5, SAMPLES).astype(DTYPES[node.dtype])
-            made[id(node)] = env[key]
-    return made[id(expr)]
+            samples[id(node)] = env[key]
+    return samples[id(expr)]
 
 
 def refute(obligation: Obligation) -> str:

@@ -132,12 +132,12 @@ def _old(name: str, dtype: str) -> Read:
 def _facts(chain: Chain, exprs: Sequence[Expr]) -> tuple[Expr, ...]:
     """What is known of the signs of the names that expressions read, as hypotheses."""
     bounds = Bounds(chain)
-    found: dict[str, Expr] = {}
+    facts: dict[str, Expr] = {}
     for expr in exprs:
         for node in walk(expr):
             if isinstance(node, Read) and is_float(node.dtype) and bounds.of_name(node.name).is_positive:
-                found[node.name] = compare("ogt", node, Const(0.0, node.dtype))
-    return tuple(found.values())
+                facts[node.name] = compare("ogt", node, Const(0.0, node.dtype))
+    return tuple(facts.values())
 
 
 # Extrema
@@ -273,9 +273,9 @@ def _close(
         count = _old("count", dtype)
         return _Term(coefficient, factor, None, count, count)
     element = from_sympy(monomial, change.atoms, dtype)
-    found = _known_sum(chain, target, loop, element)
-    if found is not None:
-        raw, total = found
+    known_sum = _known_sum(chain, target, loop, element)
+    if known_sum is not None:
+        raw, total = known_sum
         return _Term(coefficient, factor, element, total, raw)
     name = f"{target.name}_{number_}"
     while name in chain.values:
@@ -367,12 +367,12 @@ def in_loop_maps(chain: Chain, loop: Sequence[Reduce]) -> dict[str, Expr]:
     after the last block, and in between the mean of what was seen is the better guess.
     """
     names = {r.name for r in loop}
-    found: dict[str, Expr] = {}
+    exprs: dict[str, Expr] = {}
     swept = set(loop[0].over) if loop else set()
     for step in chain.steps:
-        if isinstance(step, Map) and not swept & set(step.axes) and reads(step.expr) & (names | found.keys()):
-            found[step.name] = counted(chain, step.expr, loop[0].over)
-    return found
+        if isinstance(step, Map) and not swept & set(step.axes) and reads(step.expr) & (names | exprs.keys()):
+            exprs[step.name] = counted(chain, step.expr, loop[0].over)
+    return exprs
 
 
 def counted(chain: Chain, expr: Expr, over: Sequence[str]) -> Expr:

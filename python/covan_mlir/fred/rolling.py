@@ -63,12 +63,12 @@ class Loop:
     def maps(self) -> dict[str, Map]:
         """Maps per row that repairs or reductions of the loop read, directly or not, in order."""
         exprs = in_loop_maps(self.chain, self.reductions)
-        found = {}
+        maps = {}
         for name, expr in exprs.items():
             value = self.chain.values[name]
             assert isinstance(value, Map)
-            found[name] = replace(value, expr=expr)
-        return _needed(found, set().union(*(reads(step.expr) for step in self.reductions)))
+            maps[name] = replace(value, expr=expr)
+        return _needed(maps, set().union(*(reads(step.expr) for step in self.reductions)))
 
 
 def write(loop: Loop) -> tuple[Rolling, SplitK]:

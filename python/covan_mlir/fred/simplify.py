@@ -114,14 +114,14 @@ def _inline(chain: Chain) -> Chain:
     for step in chain.steps:
         expr, trace = step.expr, step.trace
         while True:
-            found = {
+            inlined = {
                 name: maps[name] for name in reads(expr) & maps.keys() if not _is_statistic(chain, maps[name], step)
             }
-            if not found:
+            if not inlined:
                 break
-            for value in found.values():
+            for value in inlined.values():
                 trace |= value.trace
-            expr = substitute(expr, {name: value.expr for name, value in found.items()})
+            expr = substitute(expr, {name: value.expr for name, value in inlined.items()})
         new = replace(step, expr=expr, trace=trace)
         steps.append(new)
         if isinstance(new, Map):
@@ -178,11 +178,11 @@ def _hoist_all(chain: Chain, rewrites: list[Rewrite]) -> Chain:
     names = set(chain.values)
     bounds = Bounds(chain)
     for step in chain.steps:
-        made: tuple[Step, ...] | None = None
+        rewritten: tuple[Step, ...] | None = None
         if isinstance(step, Reduce):
-            made = condition_of_extremum(step, names, rewrites) or hoist_condition(chain, step, names, rewrites)
-            made = made or _hoist(chain, step, bounds, names, rewrites)
-        steps += made or (step,)
+            rewritten = condition_of_extremum(step, names, rewrites) or hoist_condition(chain, step, names, rewrites)
+            rewritten = rewritten or _hoist(chain, step, bounds, names, rewrites)
+        steps += rewritten or (step,)
     return with_steps(chain, tuple(steps))
 
 

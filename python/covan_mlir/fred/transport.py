@@ -64,9 +64,9 @@ class Transport:
         for known, meaning in self.atoms.items():
             if meaning == expr:
                 return known
-        made = sympy.Symbol(f"a{len(self.atoms)}")
-        self.atoms[made] = expr
-        return made
+        atom = sympy.Symbol(f"a{len(self.atoms)}")
+        self.atoms[atom] = expr
+        return atom
 
     def coefficient(self, expr: Expr) -> sympy.Expr:
         """The symbol of a value that is the same at all positions."""
@@ -75,9 +75,9 @@ class Transport:
         for known, meaning in self.coefficients.items():
             if meaning == expr:
                 return known
-        made = sympy.Symbol(f"c{len(self.coefficients)}")
-        self.coefficients[made] = expr
-        return made
+        coefficient = sympy.Symbol(f"c{len(self.coefficients)}")
+        self.coefficients[coefficient] = expr
+        return coefficient
 
     def fixed(self, value: sympy.Expr) -> bool:
         """Whether a value is the same at all positions."""
@@ -109,13 +109,13 @@ class Transport:
         Raises:
             NoLawError: an operation on the way has no law.
         """
-        made: dict[int, Pair] = {}
+        pairs: dict[int, Pair] = {}
         for node in walk(expr):
-            args = [made[id(arg)] for arg in node.args] if isinstance(node, Apply) else []
+            args = [pairs[id(arg)] for arg in node.args] if isinstance(node, Apply) else []
             if args and None in args:
                 continue
-            made[id(node)] = self._node(node, args)
-        return made[id(expr)]
+            pairs[id(node)] = self._node(node, args)
+        return pairs[id(expr)]
 
     def _node(self, node: Expr, args: list[Pair]) -> Pair:
         if not varies(node, self.chain, self.axes):

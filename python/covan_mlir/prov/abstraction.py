@@ -82,7 +82,7 @@ class Abstraction:
         """
         letters = {word[0] for word in self.eliminated if len(word) == 1}
         single = [a for a, label in enumerate(system.labels) if label in letters]
-        found = set(np.flatnonzero(np.isin(system.label, single)).tolist())
+        positions = set(np.flatnonzero(np.isin(system.label, single)).tolist())
         longer = [word for word in self.eliminated if len(word) > 1]
         if longer:
             private = (np.bincount(system.dst, minlength=system.states) == 1) & (np.diff(system.first) == 1)
@@ -90,8 +90,8 @@ class Abstraction:
             private[system.initial] = False
             for word in longer:
                 for start in range(system.src.size):
-                    found.update(self._occurrence(system, word, start, private.tolist()))
-        return sorted(found)
+                    positions.update(self._occurrence(system, word, start, private.tolist()))
+        return sorted(positions)
 
     @staticmethod
     def _occurrence(system: Coalgebra, word: Word, start: int, private: list[bool]) -> list[int]:

@@ -45,39 +45,39 @@ class NormalForms:
     def __len__(self) -> int:
         return len(self.tau)
 
-    def classify(self, reduced: Reduced, order: list[int], found: dict[int, int]) -> None:
-        """Add to ``found`` the class of each state in ``order``, in which every state comes after its successors."""
+    def classify(self, reduced: Reduced, order: list[int], classes: dict[int, int]) -> None:
+        """Add to ``classes`` the class of each state in ``order``, in which every state comes after its successors."""
         ends = reduced.system.terminating.tolist()
         for s in order:
-            tau = {found[t] for t in reduced.tau[s]}
-            visible = {(a, found[t]) for a, t in reduced.visible[s]}
+            tau = {classes[t] for t in reduced.tau[s]}
+            visible = {(a, classes[t]) for a, t in reduced.visible[s]}
             steps = self._maximal(tau)
             needed = self._needed(steps, visible)
             ends_here = ends[s] and not any(self._ends[u] for u in steps)
             if len(steps) == 1 and not needed and not ends_here:
-                found[s] = steps[0]  # adds nothing to its one silent step
+                classes[s] = steps[0]  # adds nothing to its one silent step
                 continue
             key = (ends_here, frozenset(steps), frozenset(needed))
             if key not in self._class_of:
                 self._class_of[key] = self._add(steps, ends_here)
                 self._offer(len(self) - 1, needed)
-            found[s] = self._class_of[key]
+            classes[s] = self._class_of[key]
 
-    def adopt(self, reduced: Reduced, states: list[int], found: dict[int, int]) -> None:
+    def adopt(self, reduced: Reduced, states: list[int], classes: dict[int, int]) -> None:
         """Give numbers to classes found otherwise, once and between two calls of ``classify``.
 
         Args:
             reduced: the system.
             states: a state of each class without silent steps within its class, each after those that the silent
                 steps of its class reach.
-            found: classes so far; the state at position i of ``states``, and all of its class, have
+            classes: classes so far; the state at position i of ``states``, and all of its class, have
                 ``len(self) + i`` there already.
         """
         self._adopted = range(len(self), len(self) + len(states))
         ends = reduced.system.terminating.tolist()
-        steps = [self._maximal_and_new({found[t] for t in reduced.tau[s]}, ends[s]) for s in states]
+        steps = [self._maximal_and_new({classes[t] for t in reduced.tau[s]}, ends[s]) for s in states]
         for number, s, (silent, ends_here) in zip(self._adopted, states, steps, strict=True):
-            needed = self._needed(silent, {(a, found[t]) for a, t in reduced.visible[s]})
+            needed = self._needed(silent, {(a, classes[t]) for a, t in reduced.visible[s]})
             self._offer(number, needed)
             self._class_of[ends_here, frozenset(silent), frozenset(needed)] = number
 

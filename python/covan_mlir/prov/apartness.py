@@ -100,7 +100,7 @@ def distinguish(
     ``classes`` are the final ones: of equivalent answers only one is told apart.
     """
     known: dict[tuple[int, int], Formula] = {}
-    found: dict[tuple[int, int], tuple[Attack, list[tuple[int, int]]]] = {}
+    attacks: dict[tuple[int, int], tuple[Attack, list[tuple[int, int]]]] = {}
     work = limit
     pending = [(s, t)]
     while pending:
@@ -108,15 +108,15 @@ def distinguish(
         if _key(classes, pair) in known:
             pending.pop()
             continue
-        if pair not in found:
+        if pair not in attacks:
             move = attack(apart, *pair)
             answers = {classes(answer): answer for answer in move.answers}
             needed = [(move.target, answer) for answer in answers.values()]
-            found[pair] = move, needed
+            attacks[pair] = move, needed
             work -= 1 + len(needed) + sum(len(states) for state in pair for states in apart.moves(state).values())
             if work < 0:
                 return None
-        move, needed = found[pair]
+        move, needed = attacks[pair]
         if missing := [p for p in needed if _key(classes, p) not in known]:
             pending += missing
             continue

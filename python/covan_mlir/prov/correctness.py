@@ -58,8 +58,8 @@ class Correctness:
         An execution of the source belongs to it if its action state is related to a moment of the target's action
         state, and the state before to the moment before. Bisimilar twins are all named.
         """
-        found = {i for path in self._paths[execution] for i in self._matches(path)}
-        return tuple(self.source.transition(i) for i in sorted(found))
+        positions = {i for path in self._paths[execution] for i in self._matches(path)}
+        return tuple(self.source.transition(i) for i in sorted(positions))
 
     def performers(self, execution: int) -> tuple[Transition, ...]:
         """The target's executions that perform one of the source's, given by its position."""
@@ -96,11 +96,11 @@ class Correctness:
     def _matches(self, path: Path) -> list[int]:
         right = self.verdict.relation.right
         before = int(self.target.src[path.execution])
-        found: list[int] = []
+        positions: list[int] = []
         for letter, state in zip(path.word, path.states, strict=False):
-            found += self._executions.get((int(right[before]), letter, int(right[state])), ())
+            positions += self._executions.get((int(right[before]), letter, int(right[state])), ())
             before = state
-        return found
+        return positions
 
 
 def observationally_correct(

@@ -57,9 +57,9 @@ class Refinement:
         self.partition.split_by(self.open, ends[self.open])
         slow = 0
         while slow < _PATIENCE:
-            made = self._sketch()
-            slow += 1 if made else _PATIENCE // 4
-            if made > self.open.size // 1000:
+            new_blocks = self._sketch()
+            slow += 1 if new_blocks else _PATIENCE // 4
+            if new_blocks > self.open.size // 1000:
                 slow = 0
         if self._follow(self.open.tolist()):
             return
@@ -229,10 +229,10 @@ class Refinement:
         block, tau, visible = self.partition.block, self.reduced.tau, self.reduced.visible
         queue = [(state, label == 0)]
         seen = set(queue)
-        found = False
+        reachable = False
         for s, done in queue:
             if done and block[s] == aim:
-                found = True
+                reachable = True
                 break
             after = [(t, done) for t in tau[s]]
             if not done:
@@ -241,8 +241,8 @@ class Refinement:
             seen.update(fresh)
             queue += fresh
         if known is not None:
-            known[step] = found
-        return found
+            known[step] = reachable
+        return reachable
 
     def _able(self, step: tuple[int, int]) -> set[int]:
         """All states that can do a label and be in a block, with silent steps before and after."""

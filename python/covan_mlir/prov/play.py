@@ -182,16 +182,16 @@ class _Teller:
     def offers(self, state: int) -> tuple[str, ...]:
         """What the state can do, in the weak sense after silent steps; at most a handful, for people."""
         seen, queue = {state}, deque([state])
-        found: dict[str, None] = {}
-        while queue and len(found) <= _SHOWN:
+        offered: dict[str, None] = {}
+        while queue and len(offered) <= _SHOWN:
             at = queue.popleft()
             if self._system.terminating[at]:
-                found["terminate"] = None
+                offered["terminate"] = None
             for label, target in self._system.successors(at):
                 if label is not TAU or not self._weak:
-                    found[str(label)] = None
+                    offered[str(label)] = None
                 elif target not in seen:
                     seen.add(target)
                     queue.append(target)
-        names = list(found)
+        names = list(offered)
         return (*names[:_SHOWN], "…") if len(names) > _SHOWN else tuple(names)

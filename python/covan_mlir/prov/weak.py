@@ -37,11 +37,11 @@ class WeakClasses:
         self.reduced = reduce_silent(system)
         below, core, above = layers(self.reduced.system)
         forms = NormalForms()
-        found: dict[int, int] = {}
-        forms.classify(self.reduced, below, found)
+        classes: dict[int, int] = {}
+        forms.classify(self.reduced, below, classes)
         self._founded = set(below)
         self._core = set(core.tolist())
-        blocks = [found.get(s, len(forms)) for s in range(self.reduced.system.states)]
+        blocks = [classes.get(s, len(forms)) for s in range(self.reduced.system.states)]
         for s in above:
             blocks[s] += 1  # anything: the core does not reach them
         self._partition = Partition(blocks, len(forms) + 2)
@@ -52,10 +52,10 @@ class WeakClasses:
                 if s in self._core:
                     lowest.setdefault(self._partition.block[s], s)
             number = {block: len(forms) + i for i, block in enumerate(lowest)}
-            found |= {s: number[self._partition.block[s]] for s in self._core}
-            forms.adopt(self.reduced, list(lowest.values()), found)
-            forms.classify(self.reduced, above, found)
-        self._class = [found[s] for s in range(self.reduced.system.states)]
+            classes |= {s: number[self._partition.block[s]] for s in self._core}
+            forms.adopt(self.reduced, list(lowest.values()), classes)
+            forms.classify(self.reduced, above, classes)
+        self._class = [classes[s] for s in range(self.reduced.system.states)]
         self.classes: IntArray = np.array(self._class, dtype=np.int64)[self.reduced.state]
         self.moves = lru_cache(maxsize=256)(self._moves)
 
