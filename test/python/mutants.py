@@ -90,17 +90,17 @@ class Mutant:
 
 def mutants(program: ExportedProgram) -> list[Mutant]:
     """All mutants of a decomposed program, in its order."""
-    found: list[Mutant] = []
+    all_mutants: list[Mutant] = []
     for node in program.graph.nodes:
         if node.op == "call_function":
-            found += _of_node(node)
+            all_mutants += _of_node(node)
     names = {item.arg.name: item.target for item in program.graph_signature.input_specs if item.kind in _WEIGHTS}
     for node in program.graph.nodes:
         if node.op == "placeholder" and len(node.users) == 1 and names.get(node.name):
             mutant = _of_weight(program, names[node.name], next(iter(node.users)))
             if mutant is not None:
-                found.append(mutant)
-    return found
+                all_mutants.append(mutant)
+    return all_mutants
 
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)

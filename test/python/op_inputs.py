@@ -34,12 +34,12 @@ def b(*shape: int) -> Tensor:
     return torch.rand(shape, generator=_rng) > 0.5
 
 
-def module(made: nn.Module) -> nn.Module:
+def module(layer: nn.Module) -> nn.Module:
     """A module with weights that do not depend on the order of the tests."""
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in layer.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=_rng) * 0.3)
-    return made.eval()
+    return layer.eval()
 
 
 def ints(dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -50,17 +50,17 @@ def parse(*texts: str) -> ir.Module:
 
 def ops(module: ir.Module, name: str | None = None) -> list[ir.Operation]:
     """The ops in functions, terminators aside, or all with a name."""
-    found: list[ir.Operation] = []
+    matching: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "prov.table":
             return ir.WalkResult.SKIP
         if op.name == name or (name is None and op.name not in ("builtin.module", "func.func", "func.return")):
-            found.append(op)
+            matching.append(op)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return matching
 
 
 def traces(module: ir.Module) -> list[tuple[str, set[int]]]:
@@ -88,12 +88,12 @@ def as_pass(body: Callable[[ir.Operation], None], drops: bool = False) -> Any:
 
 
 def find(root: ir.Operation, name: str) -> ir.Operation:
-    found: list[ir.Operation] = []
+    matching: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == name:
-            found.append(op)
+            matching.append(op)
         return ir.WalkResult.ADVANCE
 
     root.walk(visit)
-    return found[0]
+    return matching[0]

@@ -47,9 +47,9 @@ def actions_of(model: Any, *args: Any, **kwargs: Any) -> tuple[Action, ...]:
 
 
 def test_instances_of_one_class_are_distinct() -> None:
-    found = actions_of(Twice(), torch.randn(2, 4))
+    actions = actions_of(Twice(), torch.randn(2, 4))
     # The last call runs blocks.0 again: another action of the same module instance.
-    assert [(a.op, a.module) for a in found] == [
+    assert [(a.op, a.module) for a in actions] == [
         ("aten.linear.default", "blocks.0.fc"),
         ("aten.softmax.int", "blocks.0"),
         ("aten.linear.default", "blocks.1.fc"),
@@ -57,8 +57,8 @@ def test_instances_of_one_class_are_distinct() -> None:
         ("aten.linear.default", "blocks.0.fc"),
         ("aten.softmax.int", "blocks.0"),
     ]
-    assert [a.id for a in found] == list(range(6))
-    assert len({a.name for a in found}) == 6
+    assert [a.id for a in actions] == list(range(6))
+    assert len({a.name for a in actions}) == 6
 
 
 def test_frames_are_users_first_and_innermost_first() -> None:
@@ -84,8 +84,8 @@ def test_functions_have_frames() -> None:
 
 
 def test_result_types() -> None:
-    found = actions_of(lambda x: torch.max(x, dim=1), torch.randn(2, 4).bfloat16())
-    assert [(a.op, a.types) for a in found] == [
+    actions = actions_of(lambda x: torch.max(x, dim=1), torch.randn(2, 4).bfloat16())
+    assert [(a.op, a.types) for a in actions] == [
         ("aten.max.dim", ("bf16[2]", "i64[2]")),
         ("operator.getitem", ("bf16[2]",)),
         ("operator.getitem", ("i64[2]",)),
@@ -99,11 +99,11 @@ def test_every_node_of_the_decomposed_graph_is_a_part(name: str) -> None:
         warnings.simplefilter("ignore")
         program = capture(module, args, kwargs, None).program
         decomposed = decompose(program)
-    found, parts = ledger(program.graph, decomposed.graph)
-    assert len(found) == sum(node.op == "call_function" for node in program.graph.nodes)
+    actions, parts = ledger(program.graph, decomposed.graph)
+    assert len(actions) == sum(node.op == "call_function" for node in program.graph.nodes)
     assert set(parts) == {node.name for node in decomposed.graph.nodes if node.op == "call_function"}
-    ids = [a.id for a in found] + [p.id for p in parts.values()]
+    ids = [a.id for a in actions] + [p.id for p in parts.values()]
     assert len(ids) == len(set(ids))
-    assert {p.action for p in parts.values()} <= {a.id for a in found}
+    assert {p.action for p in parts.values()} <= {a.id for a in actions}
     # Data flow: a part reads what came before it.
     assert all(i < p.id for p in parts.values() for i in p.inputs)

@@ -221,9 +221,9 @@ def test_compare_from_a_file_needs_the_functions(exe: Executable, net: Net, tmp_
     other = ATTACH | {"pool": Attachment(lambda t: t.clamp(0.1, 0.4), mode="replace")}
     with pytest.raises(InputError, match="'pool' is not the function"):
         loaded.compare(x, model=net, options=CompareOptions(attach=other))
-    found = exe.compare(x)
-    assert found, found
-    assert {"conv_to", "pool_clamp"} <= {row.action.name for row in found.rows}
+    comparison = exe.compare(x)
+    assert comparison, comparison
+    assert {"conv_to", "pool_clamp"} <= {row.action.name for row in comparison.rows}
 
 
 # --- inside of fused kernels -----------------------------------------------------------------------------------------
@@ -278,15 +278,15 @@ def test_inside_of_a_fused_chain(plain: Executable) -> None:
 def test_what_is_computed_again_is_computed_once(plain: Executable) -> None:
     assert plain.origin is not None
     both = (Attachment(to_byte, name="bytes"), Attachment(lambda p: p.amax(-1), name="largest"))
-    made = attach.placed(attach.plan(plain.origin.captured, {"softmax": both}), [plain.lineage])
-    assert [choice.way for choice in made.choices] == ["recompute"] * 2
-    first, second = made.insertion.inserted
+    plan = attach.placed(attach.plan(plain.origin.captured, {"softmax": both}), [plain.lineage])
+    assert [choice.way for choice in plan.choices] == ["recompute"] * 2
+    first, second = plan.insertion.inserted
     assert first.copies == second.copies
-    ops = [str(node.target) for node in made.captured.program.graph.nodes]
+    ops = [str(node.target) for node in plan.captured.program.graph.nodes]
     assert ops.count("aten.softmax.int") == 2  # the model's, and the one for both
     assert ops.count("covan.barrier.default") == 2  # queries and keys
     q, k, v = heads(64, 16)
-    out, taps = made.captured.program.module()(q, k, v)
+    out, taps = plan.captured.program.module()(q, k, v)
     torch.testing.assert_close(out, attention(q, k, v))
     torch.testing.assert_close(taps["largest"], taps["bytes"].amax(-1) / 255, atol=0.5 / 255, rtol=0)
     # Nothing behind a replacement has a second form.
@@ -299,8 +299,8 @@ def test_what_is_computed_again_is_computed_once(plain: Executable) -> None:
 def test_merged_copies_give_way_to_a_cut(plain: Executable, caplog: pytest.LogCaptureFixture) -> None:
     """Equal dispatches are merged where nobody sees it: a copy is then said to be a view."""
     assert plain.origin is not None
-    made = attach.placed(attach.plan(plain.origin.captured, {"softmax": to_byte}), [plain.lineage])
-    actions = list(source_actions(made.captured.program.graph).values())
+    plan = attach.placed(attach.plan(plain.origin.captured, {"softmax": to_byte}), [plain.lineage])
+    actions = list(source_actions(plan.captured.program.graph).values())
 
     def lineage(kind: Any) -> Lineage:
         return Lineage(actions, fates=[Fate(kind if a.name == "softmax_matmul" else "view", (), "") for a in actions])
@@ -308,11 +308,11 @@ def test_merged_copies_give_way_to_a_cut(plain: Executable, caplog: pytest.LogCa
     views = [action.name for action in actions if action.view]
     assert "softmax_matmul" not in views
     for action in list(actions):
-        if not action.view and action.name in made.insertion.inserted[0].copies and action.name != "softmax_matmul":
+        if not action.view and action.name in plan.insertion.inserted[0].copies and action.name != "softmax_matmul":
             actions[action.id] = replace(action, view=True)
-    assert attach.undone(made, [lineage("dispatched")]) is None
+    assert attach.undone(plan, [lineage("dispatched")]) is None
     with caplog.at_level(logging.INFO, "covan_mlir.attaching.attach"):
-        other = attach.undone(made, [lineage("view")])
+        other = attach.undone(plan, [lineage("view")])
     assert other is not None
     assert "softmax_matmul was merged with what the model computes" in caplog.text
     assert [choice.way for choice in other.choices] == ["split"]
@@ -324,13 +324,13 @@ def test_what_is_expensive_to_compute_is_stored() -> None:
     arguments = heads(64, 256)
     plain = covan_mlir.compile_module(attention, arguments)
     assert plain.origin is not None
-    made = attach.placed(attach.plan(plain.origin.captured, {"softmax": to_byte}), [plain.lineage])
-    (choice,) = made.choices
+    plan = attach.placed(attach.plan(plain.origin.captured, {"softmax": to_byte}), [plain.lineage])
+    (choice,) = plan.choices
     assert choice.way == "split"
     split, again = choice.places
     assert (split.flops, again.flops) == (0, pytest.approx(2 * 4 * 64 * 64 * 256, rel=0.1))
     assert split.bytes >= 2 * 4 * 64 * 64 * 4  # probabilities in float32, written and read
-    assert not made.goals[0].again
+    assert not plan.goals[0].again
 
 
 # --- fates -----------------------------------------------------------------------------------------------------------
@@ -367,18 +367,18 @@ def fates() -> Executable:
 )
 def test_what_is_gone_has_a_fate(fates: Executable, key: str, said: str) -> None:
     assert fates.origin is not None
-    made = attach.plan(fates.origin.captured, {key: clip})
+    plan = attach.plan(fates.origin.captured, {key: clip})
     with pytest.raises(InputError, match=said):
-        attach.placed(made, [fates.lineage])
+        attach.placed(plan, [fates.lineage])
 
 
 def attached_to(exe: Executable, attachments: dict[str | int, Any]) -> tuple[Executable, tuple[Attached, ...]]:
     """As `compile_module` would, next to a program without attachments that is there already."""
     assert exe.origin is not None
-    made = attach.placed(attach.plan(exe.origin.captured, attachments), [exe.lineage])
-    new = Executable(compile_captured(made.captured, targets.parse_all("cpu"), CompileOptions()))
-    attach.tag(made, new.lineage)
-    return new, attach.records(made, exe.lineage, new.lineage)
+    plan = attach.placed(attach.plan(exe.origin.captured, attachments), [exe.lineage])
+    new = Executable(compile_captured(plan.captured, targets.parse_all("cpu"), CompileOptions()))
+    attach.tag(plan, new.lineage)
+    return new, attach.records(plan, exe.lineage, new.lineage)
 
 
 def test_views_and_merged_results_are_told(fates: Executable, caplog: pytest.LogCaptureFixture) -> None:

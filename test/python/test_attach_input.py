@@ -112,9 +112,9 @@ def test_writes_in_place_and_odd_results() -> None:
         "getitem_1": lambda t: {"both": (t * 5, t.sum())},
         "sum_1": torch.neg,
     }
-    made = attach.plan(captured, attachments).captured
+    with_taps = attach.plan(captured, attachments).captured
     want = InPlace()(x, scale=3.0)
-    got, taps = made.program.module()(x, scale=3.0)
+    got, taps = with_taps.program.module()(x, scale=3.0)
     torch.testing.assert_close(got, want)
     b = want["three"][1]
     torch.testing.assert_close(

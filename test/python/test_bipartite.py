@@ -20,19 +20,19 @@ from covan_mlir.provenance.model import Action, Site
 def graph(lineage: Lineage) -> pydot.Dot:
     parsed = pydot.graph_from_dot_data(bipartite.dot(lineage, lineage.actions))
     assert parsed is not None
-    (found,) = parsed
-    return found
+    (dot_graph,) = parsed
+    return dot_graph
 
 
 def labels(parsed: pydot.Dot) -> dict[str, str]:
     """What Graphviz shows for each node: its escapes are resolved."""
-    found = {}
+    texts = {}
     for node in parsed.get_nodes():
         label = node.get("label")
         if label is not None:
             text = label[1:-1] if label.startswith('"') else label
-            found[node.get_name()] = re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], text)
-    return found
+            texts[node.get_name()] = re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], text)
+    return texts
 
 
 def test_json_is_what_networkx_reads() -> None:

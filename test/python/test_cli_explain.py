@@ -40,17 +40,17 @@ def test_explain(stub: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "found"),
+    ("what", "actions"),
     [("tag:hot", ["linear", "view"]), ("tag:audit:pii", ["linear"]), ("group:mlp", ["linear"]),
      ("attention@0", ["linear", "view"])],
 )  # fmt: skip
-def test_explain_tags_and_groups(stub: str, capsys: pytest.CaptureFixture[str], what: str, found: list[str]) -> None:
+def test_explain_tags_and_groups(stub: str, capsys: pytest.CaptureFixture[str], what: str, actions: list[str]) -> None:
     assert cli.main(["explain", stub, what, "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
-    assert value["found"] == found
-    assert [row["action"] for row in value["fates"]] == found
+    assert value["found"] == actions
+    assert [row["action"] for row in value["fates"]] == actions
     assert value["sites"][0]["tags"] == ["audit:pii", "hot"]
-    assert [edge["source"] for edge in value["graph"]["edges"]] == [f"action:{i}" for i in range(len(found))]
+    assert [edge["source"] for edge in value["graph"]["edges"]] == [f"action:{i}" for i in range(len(actions))]
 
 
 def test_compile_with_tags(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,9 +87,9 @@ def test_explain_as_json(stub: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_explain_fusion(stub: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["explain", stub, "--fusion"]) == 0
     out = capsys.readouterr().out
-    made, refused = out.split("\n\n")[1:]
+    fused, refused = out.split("\n\n")[1:]
     assert out.startswith("2 chains of reductions found; 1 in a kernel of its own\n")
-    assert made.splitlines() == [
+    assert fused.splitlines() == [
         "a chain of 1 reduction",
         "  action linear (aten.linear)  model.py:12",
         "  kernel main_dispatch_0, site 0",

@@ -54,9 +54,9 @@ def test_what_rounding_explains_is_within_tolerance_and_nothing_else() -> None:
     assert not measure(other, eager, truth, DEFAULT).beyond
     wrong = eager.clone()
     wrong[5, 7] += a[5, 0] * b[0, 7]  # one product of 4,096 counted twice
-    found = measure(wrong, eager, truth, DEFAULT)
-    assert found.beyond
-    assert found.worst == (5, 7)
+    measured = measure(wrong, eager, truth, DEFAULT)
+    assert measured.beyond
+    assert measured.worst == (5, 7)
 
 
 def test_fills_of_masks_do_not_hide_errors() -> None:
@@ -90,8 +90,8 @@ def test_nan_and_infinity(got: float, eager: float, truth: float, beyond: bool) 
 def test_choices_are_right_where_either_precision_makes_them() -> None:
     got, eager, truth = torch.tensor([1, 2, 3]), torch.tensor([1, 2, 4]), torch.tensor([1, 9, 3])
     assert not measure(got, eager, truth, DEFAULT).beyond
-    found = measure(got + 1, eager, truth, DEFAULT)
-    assert (found.beyond, found.worst, found.error.wrong) == (True, (0,), 3)
+    measured = measure(got + 1, eager, truth, DEFAULT)
+    assert (measured.beyond, measured.worst, measured.error.wrong) == (True, (0,), 3)
 
 
 @pytest.mark.parametrize("bad", [math.nan, -1.0, math.inf])
@@ -110,11 +110,11 @@ def test_a_search_finds_the_first_wrong_value_and_what_hides_it() -> None:
                 asked.append(name)
                 return "hidden" if int(name) in hidden else "wrong" if int(name) >= first else "right"
 
-            found = first_wrong(names, ask)
+            bracket = first_wrong(names, ask)
             shown = [i for i in range(40) if i not in hidden or i == 39]
             right = [i for i in shown if i < first]
             last, least = right[-1] if right else -1, min(i for i in shown if i >= first)
-            assert found == Found(
+            assert bracket == Found(
                 str(last) if right else None, str(least), tuple(str(i) for i in range(last + 1, least))
             )
             assert len(asked) <= 6 + len(hidden)
@@ -140,9 +140,9 @@ def test_taps_return_values_as_they_were_made() -> None:
     x = torch.randn(2, 3)
     program = torch.export.export(_Wrapped(model), (x,))
     taps = tapped(program, ["add", "view", "mul_"])
-    own, *found = taps.module()(x)
+    own, *values = taps.module()(x)
     assert torch.equal(own, (x + 1) * 2 - 3)
-    for got, want in zip(found, [x + 1, (x + 1).view(-1), (x + 1).view(-1) * 2], strict=True):
+    for got, want in zip(values, [x + 1, (x + 1).view(-1), (x + 1).view(-1) * 2], strict=True):
         assert torch.equal(got, want)
     assert len(tapped(program, ["add"], keep=False).module()(x)) == 1
     assert torch.equal(tapped(program, ["add"], keep=False, strides={"add": 2}).module()(x)[0], (x + 1)[:, ::2])
@@ -208,73 +208,73 @@ def _line(text: str) -> str:
 
 def test_a_flipped_sign_among_two_hundred_operations() -> None:
     torch.manual_seed(0)
-    found = _compare(_Deep(), torch.randn(8, 32), "flip_sign", "torch-to-linalg")
-    assert not found
-    assert found.first is not None
-    assert len(found.rows) == 200
-    assert found.first.action.name == "add_25"
-    assert found.first.action.line.endswith(_line("x = torch.tanh(x * 0.5) + x"))
-    assert [site.kernel for site in found.first.sites] == ["main_dispatch_0_elementwise_256_f32"]
-    assert found.persists is True
+    comparison = _compare(_Deep(), torch.randn(8, 32), "flip_sign", "torch-to-linalg")
+    assert not comparison
+    assert comparison.first is not None
+    assert len(comparison.rows) == 200
+    assert comparison.first.action.name == "add_25"
+    assert comparison.first.action.line.endswith(_line("x = torch.tanh(x * 0.5) + x"))
+    assert [site.kernel for site in comparison.first.sites] == ["main_dispatch_0_elementwise_256_f32"]
+    assert comparison.persists is True
     # Downstream everything differs, and is right for what it was given.
-    assert {row.status for row in found.rows[: found.rows.index(found.first)]} == {"agrees"}
-    assert "beyond" not in {row.status for row in found.rows[found.rows.index(found.first) + 1 :]}
-    assert "the fault persists with add_25 alone observed, in the same sites as before" in str(found)
+    assert {row.status for row in comparison.rows[: comparison.rows.index(comparison.first)]} == {"agrees"}
+    assert "beyond" not in {row.status for row in comparison.rows[comparison.rows.index(comparison.first) + 1 :]}
+    assert "the fault persists with add_25 alone observed, in the same sites as before" in str(comparison)
 
 
 def test_a_wrong_repair_term_that_vanishes_when_it_is_looked_at() -> None:
     torch.manual_seed(0)
-    found = _compare(_Soft(), torch.randn(64, 64), "wrong_repair", "iree:embed")
-    assert not found
-    assert {row.status for row in found.rows} == {"agrees"}  # with everything observed
-    assert found.results[0].measured.beyond
-    assert found.persists is True
-    assert found.suspicion is not None
-    assert [action.name for action in found.suspicion.actions] == ["softmax", "mul"]
-    assert len(found.suspicion.sites) == 1
-    assert found.suspicion.sites[0].kernel.startswith("fred_")
-    assert "observing any of softmax hides the fault" in str(found)
+    comparison = _compare(_Soft(), torch.randn(64, 64), "wrong_repair", "iree:embed")
+    assert not comparison
+    assert {row.status for row in comparison.rows} == {"agrees"}  # with everything observed
+    assert comparison.results[0].measured.beyond
+    assert comparison.persists is True
+    assert comparison.suspicion is not None
+    assert [action.name for action in comparison.suspicion.actions] == ["softmax", "mul"]
+    assert len(comparison.suspicion.sites) == 1
+    assert comparison.suspicion.sites[0].kernel.startswith("fred_")
+    assert "observing any of softmax hides the fault" in str(comparison)
 
 
 def test_a_kernel_that_reads_past_its_row() -> None:
     torch.manual_seed(0)
-    found = _compare(_Soft(), torch.randn(64, 64), "past_the_row", "iree:embed")
-    assert found.first is not None
-    assert found.first.action.name in ("softmax", "mul")  # what the kernel computes
-    assert found.row("linear").status == "agrees"
-    assert found.first.sites[0].kernel.startswith("fred_")
-    assert found.persists is True
+    comparison = _compare(_Soft(), torch.randn(64, 64), "past_the_row", "iree:embed")
+    assert comparison.first is not None
+    assert comparison.first.action.name in ("softmax", "mul")  # what the kernel computes
+    assert comparison.row("linear").status == "agrees"
+    assert comparison.first.sites[0].kernel.startswith("fred_")
+    assert comparison.persists is True
 
 
 def test_a_program_that_crashes() -> None:
     torch.manual_seed(0)
-    found = _compare(_Soft(), torch.randn(64, 64), "far_away", "iree:embed")
-    assert found.first is not None
-    assert (found.first.action.name, found.first.status) == ("softmax", "crash")
-    assert found.row("linear").status == "agrees"
-    assert found.row("mul").status == "unobserved"
-    assert "SIGSEGV" in found.crash
-    assert found.persists is True
+    comparison = _compare(_Soft(), torch.randn(64, 64), "far_away", "iree:embed")
+    assert comparison.first is not None
+    assert (comparison.first.action.name, comparison.first.status) == ("softmax", "crash")
+    assert comparison.row("linear").status == "agrees"
+    assert comparison.row("mul").status == "unobserved"
+    assert "SIGSEGV" in comparison.crash
+    assert comparison.persists is True
 
 
 def test_a_constant_folded_wrongly() -> None:
-    found = _compare(_Folds(), torch.randn(4, 48), "wrong_constant", "iree:global-optimization")
-    assert found.first is not None
-    assert (found.first.action.name, found.first.fate) == ("mul", "folded")
-    assert found.first.measured is not None
-    assert found.first.measured.worst == (17,)
-    assert found.persists is True
+    comparison = _compare(_Folds(), torch.randn(4, 48), "wrong_constant", "iree:global-optimization")
+    assert comparison.first is not None
+    assert (comparison.first.action.name, comparison.first.fate) == ("mul", "folded")
+    assert comparison.first.measured is not None
+    assert comparison.first.measured.worst == (17,)
+    assert comparison.persists is True
 
 
 def test_a_program_that_returns_nan() -> None:
     def model(x: torch.Tensor) -> torch.Tensor:
         return torch.cos(torch.sin(x) - x)
 
-    found = _compare(_Wrapped(model), torch.randn(4, 8), "not_a_number", "torch-to-linalg")
-    assert found.first is not None
-    assert found.first.action.name == "sin"
-    assert found.first.measured is not None
-    assert found.first.measured.error.wrong > 0
+    comparison = _compare(_Wrapped(model), torch.randn(4, 8), "not_a_number", "torch-to-linalg")
+    assert comparison.first is not None
+    assert comparison.first.action.name == "sin"
+    assert comparison.first.measured is not None
+    assert comparison.first.measured.error.wrong > 0
 
 
 class _Stateful(torch.nn.Module):
@@ -299,20 +299,20 @@ class _Stateful(torch.nn.Module):
 def test_a_healthy_model_agrees_in_pieces_too() -> None:
     model, x = _Stateful(), torch.randn(32, 64)
     exe = covan_mlir.compile_module(model, (x,))
-    found = exe.compare(x, options=CompareOptions(memory=40_000))
-    assert found, str(found)
+    comparison = exe.compare(x, options=CompareOptions(memory=40_000))
+    assert comparison, str(comparison)
     assert model.calls == 0  # comparing is no call
-    states = {row.action.name: (row.status, row.sampled) for row in found.rows}
+    states = {row.action.name: (row.status, row.sampled) for row in comparison.rows}
     assert states["rand_like"] == ("unobserved", 1)
     assert states["add"] == ("unobserved", 1)
-    assert "drawn at random" in found.row("add").why
+    assert "drawn at random" in comparison.row("add").why
     assert states["linear"] == ("agrees", 1)
     assert states["repeat"] == ("agrees", 2)
     assert {state for state, _ in states.values()} == {"agrees", "unobserved"}
-    said = "\n".join(found.notes)
+    said = "\n".join(comparison.notes)
     assert "repeat takes 64.0 KiB: one in 2 of its elements was compared" in said
     assert "programs in turn" in said
-    assert [result.index for result in found.results] == [0, 1, 3, 4]
+    assert [result.index for result in comparison.results] == [0, 1, 3, 4]
 
 
 def test_an_executable_from_a_file_needs_the_model(tmp_path: Path) -> None:
@@ -323,9 +323,9 @@ def test_an_executable_from_a_file_needs_the_model(tmp_path: Path) -> None:
         exe.compare(x)
     with pytest.raises(InputError, match=r"not the model that was compiled: it calls aten.tanh.default \(tanh\) at .*"):
         exe.compare(x, model=lambda x: torch.tanh(x))
-    found = exe.compare(x.numpy(), model=model)
-    assert found, str(found)
-    assert [row.action.name for row in found.rows] == ["linear", "softmax", "mul"]
+    comparison = exe.compare(x.numpy(), model=model)
+    assert comparison, str(comparison)
+    assert [row.action.name for row in comparison.rows] == ["linear", "softmax", "mul"]
     with torch.no_grad():
         model.linear.bias[3] += 1
     other = exe.compare(x, model=model)

@@ -88,16 +88,16 @@ def close(got: np.ndarray[Any, Any], torchs: Tensor, exact: Tensor) -> None:
 
 def inputs_of(chain: Chain, seed: int = 0) -> list[Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    found = []
+    tensors = []
     for value in chain.inputs:
         shape = [chain.sizes[axis] or 0 for axis in value.axes]
         if value.dtype == "i1":
-            found.append(torch.rand(shape, generator=generator) > 0.3)
+            tensors.append(torch.rand(shape, generator=generator) > 0.3)
         elif value.dtype == "i64":
-            found.append(torch.randint(0, chain.sizes["j"] or 1, shape, generator=generator))
+            tensors.append(torch.randint(0, chain.sizes["j"] or 1, shape, generator=generator))
         else:
-            found.append(torch.randn(shape, generator=generator).to(TORCH[value.dtype]))
-    return found
+            tensors.append(torch.randn(shape, generator=generator).to(TORCH[value.dtype]))
+    return tensors
 
 
 def wider(inputs: list[Tensor]) -> list[Tensor]:
@@ -203,10 +203,10 @@ def test_a_sum_that_is_taken_in_two_precisions_is_taken_once() -> None:
 @pytest.mark.parametrize(("rows", "length"), [(1, 1), (7, 15), (33, 70), (16, 64), (100, 17)])
 def test_reductions_over_an_axis_that_is_not_contiguous(rows: int, length: int) -> None:
     chain, reference = column_softmax(rows, length)
-    made = selection(chain)
-    assert made.schedule["shape"] == "columns"
+    selected = selection(chain)
+    assert selected.schedule["shape"] == "columns"
     inputs = inputs_of(chain)
-    close(run(Standalone([made.executable]), "k", inputs), reference(*inputs), reference(*wider(inputs)))
+    close(run(Standalone([selected.executable]), "k", inputs), reference(*inputs), reference(*wider(inputs)))
 
 
 def test_two_inputs_and_a_row_result() -> None:
@@ -391,12 +391,12 @@ def _growths() -> tuple[int, int, int]:
     """What attention over 2048 keys allocates, what it may, and what the same with a matrix of scores allocates."""
     chain = attention(1, 2048, 2048, 64)
     (candidate,) = choices(chain, CpuTarget(MACHINE)).candidates
-    made = kernel(chain)
+    executable = kernel(chain)
     q, k, v = inputs_of(chain)
-    alone, other = Standalone([made]), Standalone([], code=compile_text(_SCORES))
+    alone, other = Standalone([executable]), Standalone([], code=compile_text(_SCORES))
     ours = [alone.buffer(array(x)) for x in (q, k, v)]
     plain = [other.buffer(array(x)) for x in (q[0], k[0].T.contiguous(), v[0])]
-    outputs = made.outputs[0].shape[1] * made.outputs[0].shape[2] * 4
+    outputs = executable.outputs[0].shape[1] * executable.outputs[0].shape[2] * 4
     task = contraction(chain)
     tiles = MACHINE.cores * stack(task.nominal, MACHINE, candidate.first, task.roles)
     allowed = int(outputs + 0.2 * candidate.match.cost(candidate.first).bytes + tiles + (1 << 20))

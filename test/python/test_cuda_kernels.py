@@ -49,11 +49,11 @@ Case = tuple[CudaKernel, list[Tensor], Reference]
 
 def interpreted(folder: Path, cases: Sequence[Case]) -> list[Tensor]:
     """The first output of every kernel."""
-    given, found = folder / "in.pt", folder / "out.pt"
+    given, output = folder / "in.pt", folder / "out.pt"
     torch.save([(kernel, inputs) for kernel, inputs, _ in cases], given)
-    command = [sys.executable, str(HERE / "triton_interpret.py"), str(given), str(found)]
+    command = [sys.executable, str(HERE / "triton_interpret.py"), str(given), str(output)]
     subprocess.run(command, check=True, env={**os.environ, "TRITON_INTERPRET": "1"})
-    return [outputs[0] for outputs in torch.load(found, weights_only=False)]
+    return [outputs[0] for outputs in torch.load(output, weights_only=False)]
 
 
 def agree(folder: Path, cases: Sequence[Case], loose: float = 0.0) -> None:
@@ -93,12 +93,12 @@ def plain(variant: str) -> Reference:
 
 
 def test_rows_agree_with_torch(tmp_path: Path) -> None:
-    found = []
+    cases = []
     for length in (1, 15, 17, 70):
         for name, (chain, reference) in row_cases(5, length).items():
             if name != "norm_of_normalised":  # 0/0 in rows of one, or not, as the rounding of the mean wants
-                found += [case(chain, reference, shape="whole", block_stream=128), looped(chain, reference)]
-    agree(tmp_path, found)
+                cases += [case(chain, reference, shape="whole", block_stream=128), looped(chain, reference)]
+    agree(tmp_path, cases)
 
 
 def test_rows_with_infinities_and_nan(tmp_path: Path) -> None:
@@ -111,17 +111,17 @@ def test_rows_with_infinities_and_nan(tmp_path: Path) -> None:
     rows[8] *= 1e-30
     rows[9, :20] = -math.inf  # the first block is masked throughout
     rows[10] = torch.linspace(-200, 200, 37)
-    found = []
+    cases = []
     for name in ("softmax", "log_softmax", "logsumexp", "var", "entropy"):
         chain, reference = row_cases(11, 37)[name]
-        for made, _, _ in (case(chain, reference), looped(chain, reference)):
-            found.append((made, [rows], reference))
-    for (made, inputs, reference), got in zip(found, interpreted(tmp_path, found), strict=True):
+        for kernel, _, _ in (case(chain, reference), looped(chain, reference)):
+            cases.append((kernel, [rows], reference))
+    for (kernel, inputs, reference), got in zip(cases, interpreted(tmp_path, cases), strict=True):
         torchs, exact = reference(*inputs), reference(*wider(inputs))
         for n in range(11):
             if not (n == 7 and torchs.dim() == 1):  # squares overflow in f32, or not, as the order of the sum wants
                 close(got[n : n + 1].numpy(), torchs[n : n + 1], exact[n : n + 1])
-        assert made.launches
+        assert kernel.launches
 
 
 def test_other_rows(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_other_rows(tmp_path: Path) -> None:
     def group_norm(x: Tensor, g: Tensor) -> Tensor:
         return torch.nn.functional.group_norm(x.reshape(1, 12, 50), 4).reshape(4, 3, 50) * g[None, :, None]
 
-    found = [
+    cases = [
         case(columns, by_column),
         looped(columns, by_column),
         case(pair, cosine),
@@ -153,18 +153,18 @@ def test_other_rows(tmp_path: Path) -> None:
         case(group, group_norm),
         looped(group, group_norm, 32),
     ]
-    agree(tmp_path, found)
+    agree(tmp_path, cases)
 
 
 def test_attention_agrees_with_torch(tmp_path: Path) -> None:
-    found = []
+    cases = []
     for variant in VARIANTS:
         for queries, keys, groups in ((70, 70, 1), (1, 143, 1), (3, 143, 4)):
             chain = attention(1, queries, keys, 20, variant, groups=groups)
-            found.append(case(chain, plain(variant), block_stream=32))
+            cases.append(case(chain, plain(variant), block_stream=32))
         chain = attention(1, 1, 150, 16, variant, groups=4)
-        found.append(case(chain, plain(variant), block_stream=16, parts=3))
-    agree(tmp_path, found)
+        cases.append(case(chain, plain(variant), block_stream=16, parts=3))
+    agree(tmp_path, cases)
 
 
 def test_a_query_without_an_axis_of_its_own(tmp_path: Path) -> None:
@@ -173,33 +173,33 @@ def test_a_query_without_an_axis_of_its_own(tmp_path: Path) -> None:
 
 
 def test_the_benchmarks_of_attention_in_half_precision(tmp_path: Path) -> None:
-    found = []
+    cases = []
     for queries, keys in ((48, 48), (1, 200)):
         for variant in ("global", "causal", "alibi", "softcap", "gqa"):
             groups, kind = (4, "global") if variant == "gqa" else (1, variant)
             chain = attention(2, queries, keys, 32, kind, groups=groups, dtype="f16")
-            found.append(case(chain, plain(kind), block_stream=16, parts=1 if queries > 1 else 3))
-    agree(tmp_path, found, loose=2e-3)
+            cases.append(case(chain, plain(kind), block_stream=16, parts=1 if queries > 1 else 3))
+    agree(tmp_path, cases, loose=2e-3)
 
 
 def test_attention_with_any_number_of_keys(tmp_path: Path) -> None:
-    found = [case(attention(2, queries, keys, 16), plain("global")) for queries in (1, 17) for keys in (1, 15, 16, 17)]
-    agree(tmp_path, found)
+    cases = [case(attention(2, queries, keys, 16), plain("global")) for queries in (1, 17) for keys in (1, 15, 16, 17)]
+    agree(tmp_path, cases)
 
 
 def test_attention_with_masked_rows_infinities_and_nan(tmp_path: Path) -> None:
-    found: list[Case] = []
+    cases: list[Case] = []
     for queries, changes in ((3, {}), (40, {"block_stream": 16}), (3, {"parts": 4, "block_stream": 16})):
         chain = attention(2, queries, 70, 16, "bias")
-        made, (q, k, v, bias), reference = case(chain, plain("bias"), **changes)
+        kernel, (q, k, v, bias), reference = case(chain, plain("bias"), **changes)
         bias[0, 0] = -math.inf  # nothing is seen
         bias[0, 1, :60] = -math.inf  # nothing of the first blocks is seen
         bias[0, 2, 40:] = -math.inf
         bias[1, 0, 35] = math.nan
         bias[1, 1, 35] = math.inf
         bias[1, 2] = -1e9
-        found.append((made, [q, k, v, bias], reference))
-    for (_, inputs, reference), got in zip(found, interpreted(tmp_path, found), strict=True):
+        cases.append((kernel, [q, k, v, bias], reference))
+    for (_, inputs, reference), got in zip(cases, interpreted(tmp_path, cases), strict=True):
         torchs, exact = reference(*inputs), reference(*wider(inputs))
         for head in range(2):
             for row in range(3):
@@ -268,8 +268,8 @@ def test_line_tables_name_the_model(hopper: Binary) -> None:
     assert sorted(files.values()) == ["/model/blocks.py", "fred.py"]
     where, products = ("", ""), set()
     for line in hopper.ptx.splitlines():
-        if found := re.match(r"\s*\.loc\s+(\d+) (\d+)", line):
-            where = files[found.group(1)], found.group(2)
+        if directive := re.match(r"\s*\.loc\s+(\d+) (\d+)", line):
+            where = files[directive.group(1)], directive.group(2)
         if "wgmma.mma_async" in line:
             products.add(where)
     assert products == {("/model/blocks.py", "41"), ("/model/blocks.py", "43")}
@@ -302,12 +302,12 @@ def test_other_architectures_assemble(architecture: str) -> None:
 def test_schedules_can_be_enumerated() -> None:
     chain = attention(8, 1024, 1024, 128, dtype="f16")
     match = tiles(chain, HOPPER)
-    found = match.schedules()
-    assert len(found) == len(set(found)) > 50
-    assert min(map(match.predict, found)) == match.predict(found[0])
-    assert all(match.read(schedule.to_json()) == schedule for schedule in (found[0], found[-1]))
+    schedules = match.schedules()
+    assert len(schedules) == len(set(schedules)) > 50
+    assert min(map(match.predict, schedules)) == match.predict(schedules[0])
+    assert all(match.read(schedule.to_json()) == schedule for schedule in (schedules[0], schedules[-1]))
     smaller = tiles(chain, DEVICES["sm_86"]).schedules()
-    assert max(s.block_stream * s.num_stages for s in smaller) < max(s.block_stream * s.num_stages for s in found)
+    assert max(s.block_stream * s.num_stages for s in smaller) < max(s.block_stream * s.num_stages for s in schedules)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_tanh_keeps_its_precision(tmp_path: Path) -> None:
         ("y",),
     )
     x = torch.stack([torch.full((512,), value) for value in (1e-6, 0.39, CAP / 100, -3.0)])
-    made = source(chain)
-    (got,) = interpreted(tmp_path, [(made, [x], torch.tanh)])
+    kernel = source(chain)
+    (got,) = interpreted(tmp_path, [(kernel, [x], torch.tanh)])
     exact = torch.tanh(x.double()).amax(-1)
     assert ((got.double() - exact).abs() <= 8 * exact.abs() * 2**-24).all()

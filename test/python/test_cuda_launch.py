@@ -84,11 +84,11 @@ def launched(stub: Path, folder: Path, chain: Chain) -> tuple[tuple[Binary, ...]
         text=True,
     )
     lines = [line.split() for line in log.read_text().splitlines()]
-    found = []
+    launches = []
     for name, *rest in (line[1:] for line in lines if line[0] == "launch"):
         numbers = [int(n) for n in rest[:7]]
         pairs = [pair.split(":") for pair in rest[7:]]
-        found.append(
+        launches.append(
             Launched(
                 name,
                 tuple(numbers[:3]),
@@ -98,7 +98,7 @@ def launched(stub: Path, folder: Path, chain: Chain) -> tuple[tuple[Binary, ...]
                 tuple(int(n) for _, n in pairs),
             )
         )
-    return binaries, lines, found, int(done.stdout)
+    return binaries, lines, launches, int(done.stdout)
 
 
 def test_one_launch(stub: Path, tmp_path: Path) -> None:

@@ -78,9 +78,9 @@ def test_a_device_that_fails(stub: Path) -> None:
         "call MEMORY=15000": "DeviceError .*the device is out of memory: .*OUT_OF_MEMORY.*Use smaller inputs",
         "call FAIL=cuLaunchKernel:719": "DeviceError .*failed while it ran the program: .*LAUNCH_FAILED.*new one",
     }
-    found = said(stub, list(cases))
-    assert len(found) == len(cases)
-    for (line, pattern), answer in zip(cases.items(), found, strict=True):
+    answers = said(stub, list(cases))
+    assert len(answers) == len(cases)
+    for (line, pattern), answer in zip(cases.items(), answers, strict=True):
         assert re.search(pattern, answer), (line, answer)
         assert "while invoking" not in answer  # the virtual machine's own words are nobody's business
 

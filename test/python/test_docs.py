@@ -29,7 +29,9 @@ def test_readme_example_prints_what_readme_says() -> None:
 
 EXAMPLE = re.compile(r"```sh\n(covan-opt [^\n]*)\n```\n\n```(?:mlir|text)\n(.*?)```", re.DOTALL)
 EXAMPLES = [
-    (page.name, *found) for page in sorted((ROOT / "docs").glob("*.md")) for found in EXAMPLE.findall(page.read_text())
+    (page.name, *example)
+    for page in sorted((ROOT / "docs").glob("*.md"))
+    for example in EXAMPLE.findall(page.read_text())
 ]
 
 
@@ -46,9 +48,9 @@ def test_examples_print_what_the_page_says(command: str, shown: str, capfd: pyte
     at = 0
     for line in shown.splitlines():
         pattern = ".*".join(re.escape(piece.strip()) for piece in line.strip().split("..."))
-        found = re.compile(pattern.replace("\\ ", r"\s+")).search(printed, at)
-        assert found is not None, line
-        at = found.end()
+        occurrence = re.compile(pattern.replace("\\ ", r"\s+")).search(printed, at)
+        assert occurrence is not None, line
+        at = occurrence.end()
 
 
 def test_the_template_that_is_shown_is_the_one_that_is_tested() -> None:

@@ -25,12 +25,12 @@ def test_a_module_and_its_lineage() -> None:
     x = torch.randn(3, 8)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), model(x))
-        made = covan_mlir.last_compiled()
-        exe = made[-1]
+        executables = covan_mlir.last_compiled()
+        exe = executables[-1]
         assert exe.lineage.where("relu")
         assert exe.verify()
         torch.testing.assert_close(compiled(torch.ones(3, 8)), model(torch.ones(3, 8)))
-        assert covan_mlir.last_compiled() == made  # the same program
+        assert covan_mlir.last_compiled() == executables  # the same program
 
 
 def test_other_shapes() -> None:

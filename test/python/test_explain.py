@@ -75,8 +75,8 @@ def test_files_of_one_name_are_told_apart() -> None:
     files = ["/a/net/model.py", "/b/net/model.py", "/b/other/model.py", "model.py", "/x/alone.py"]
     actions = [action(i, f"n{i}", f"op{i}", "", i, file) for i, file in enumerate(files)]
     text = table(Lineage(actions, [Site(0, "k", "call", tuple(range(5)))]), [Site(0, "k", "call", tuple(range(5)))])
-    found = [line.split()[-1] for line in text.splitlines() if line.startswith("  ")]
-    assert found == ["a/net/model.py:0", "b/net/model.py:1", "other/model.py:2", "model.py:3", "alone.py:4"]
+    places = [line.split()[-1] for line in text.splitlines() if line.startswith("  ")]
+    assert places == ["a/net/model.py:0", "b/net/model.py:1", "other/model.py:2", "model.py:3", "alone.py:4"]
 
 
 def test_json_gives_whole_paths() -> None:

@@ -150,15 +150,15 @@ def linalg(model: nn.Module, args: tuple[Tensor, ...], dynamic: Any = None) -> i
 
 
 def chains(module: ir.Module) -> list[ir.Operation]:
-    found: list[ir.Operation] = []
+    chain_ops: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "fred.chain":
-            found.append(op)
+            chain_ops.append(op)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    return found
+    return chain_ops
 
 
 def run_iree(module: ir.Module, args: tuple[Tensor, ...]) -> np.ndarray[Any, Any]:

@@ -83,9 +83,11 @@ def uncertified(fusion: Fusion) -> str:
 def test_passes_write_what_is_fused(name: str) -> None:
     make: Callable[[], Chain] = getattr(chains, name)
     plain, module = in_ir(make(), f"{PASSES},fred-certify{{report=false}}")
-    found, fusion = read_fusion(fred_op(module)), fuse(plain)
-    assert uncertified(found) == uncertified(fusion)
-    proved = {r.target: r.certificate for s in found.stages if s.rolling for r in s.rolling.repairs if r.kind != "none"}
+    fusion_in_ir, fusion = read_fusion(fred_op(module)), fuse(plain)
+    assert uncertified(fusion_in_ir) == uncertified(fusion)
+    proved = {
+        r.target: r.certificate for s in fusion_in_ir.stages if s.rolling for r in s.rolling.repairs if r.kind != "none"
+    }
     assert {certificate.result for certificate in proved.values()} <= {"proved"}
     assert all(certificate.proofs for certificate in proved.values())
     refusals = data(fred_op(module).attributes["refusals"])

@@ -48,18 +48,18 @@ def rows(length: int, seed: int) -> Array:
     """Rows that go wrong where a repair or a guard is wrong."""
     rng = np.random.default_rng(seed)
     normal = rng.normal(size=length)
-    made = [normal, normal * 30, normal + 1000.0, np.sort(normal) * 50, -np.sort(-normal) * 50, np.full(length, 3.0)]
-    made += [np.full(length, -math.inf), np.full(length, math.inf), normal * 1e30, normal * 1e-30, normal * 1e-40]
-    made += [np.full(length, 2.0**100), np.zeros(length), np.full(length, 1e-42)]
+    vectors = [normal, normal * 30, normal + 1000.0, np.sort(normal) * 50, -np.sort(-normal) * 50, np.full(length, 3.0)]
+    vectors += [np.full(length, -math.inf), np.full(length, math.inf), normal * 1e30, normal * 1e-30, normal * 1e-40]
+    vectors += [np.full(length, 2.0**100), np.zeros(length), np.full(length, 1e-42)]
     for special in (-math.inf, math.inf, math.nan):
         for where in (slice(0, 1), slice(length - 1, None), slice(0, length // 2), slice(length // 2, None)):
             row = normal.copy()
             row[where] = special
-            made.append(row)
+            vectors.append(row)
     mixed = normal.copy()
     mixed[::3], mixed[1::3] = -math.inf, 40.0
-    made.append(mixed)
-    return np.asarray(made).astype(np.float32)
+    vectors.append(mixed)
+    return np.asarray(vectors).astype(np.float32)
 
 
 def inputs(chain: Chain, length: int, source: str, seed: int = 3) -> dict[str, Array]:

@@ -137,11 +137,11 @@ def test_sequences_of_any_length() -> None:
 
     def inputs(n: int) -> list[Tensor]:
         shapes = [(1, 4, n, 8), (1, 2, n, 8), (1, 2, n, 8), (1, 4, 1, 8), (1, 2, n, 8), (1, 1, n, n), (1, 1, n, n)]
-        made = [normal(1, *shape)[0] + k / 8 for k, shape in enumerate(shapes)]
-        made[4] = made[4].to(torch.bfloat16)
-        made[5] = made[5] > -0.5
-        made[5][..., -1:, :] = False
-        return made
+        tensors = [normal(1, *shape)[0] + k / 8 for k, shape in enumerate(shapes)]
+        tensors[4] = tensors[4].to(torch.bfloat16)
+        tensors[5] = tensors[5] > -0.5
+        tensors[5][..., -1:, :] = False
+        return tensors
 
     n, m = Dim("n", max=8192), Dim("m", max=8192)
     dynamic = [{2: n}, {2: n}, {2: n}, {}, {2: m}, {2: n, 3: n}, {2: n, 3: n}]

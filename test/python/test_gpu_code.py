@@ -46,8 +46,8 @@ def named(ptx: str) -> set[tuple[str, int, str]]:
         name: bytes(int(byte) for byte in re.findall(r"\.b8 (\d+)", rows))[:-1].decode()
         for name, rows in re.findall(r"^(\$covan_action\d+):\n((?:\.b8 \d+\n)+)", ptx, re.M)
     }
-    found = re.findall(r"^\s*\.loc\s+(\d+) (\d+) \d+, function_name (\$\w+),", ptx, re.M)
-    return {(files[file], int(line), labels[label]) for file, line, label in found}
+    directives = re.findall(r"^\s*\.loc\s+(\d+) (\d+) \d+, function_name (\$\w+),", ptx, re.M)
+    return {(files[file], int(line), labels[label]) for file, line, label in directives}
 
 
 @needs_triton

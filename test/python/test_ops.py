@@ -64,7 +64,7 @@ def problem(programs: Group) -> str:
 @pytest.mark.parametrize("programs", BATCHES)
 def test_operations(programs: Group) -> None:
     together = problem(programs)
-    alone = [found for name in programs if together and (found := problem({name: programs[name]}))]
+    alone = [failure for name in programs if together and (failure := problem({name: programs[name]}))]
     assert not together, "\n".join(alone or [together])
 
 
@@ -187,8 +187,8 @@ def test_what_is_lowered_well_is_left_alone(name: str) -> None:
             return function(x)
 
     graph = decompose(torch.export.export(Model(), (r(4, 8),))).graph
-    found = [str(node.target) for node in graph.nodes if f"aten.{operation}" in str(node.target)]
-    assert len(found) == count, [str(node.target) for node in graph.nodes]
+    targets = [str(node.target) for node in graph.nodes if f"aten.{operation}" in str(node.target)]
+    assert len(targets) == count, [str(node.target) for node in graph.nodes]
 
 
 @pytest.mark.parametrize("function", [torch.erfc, torch.lgamma, lambda x: x.cummax(1), lambda x: x.sort(1)])

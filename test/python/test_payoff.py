@@ -43,9 +43,9 @@ def test_few_rows_leave_most_of_a_gpu_idle() -> None:
 def test_what_pays_on_cuda() -> None:
     single, _ = row_cases(64, 100)["rms_norm"]
     target = CudaTarget(DEVICES["sm_80"])
-    made = select(single, "fred_x", target)
-    assert isinstance(made, Refusal)
-    assert "it does not pay" in made.reason
+    refusal = select(single, "fred_x", target)
+    assert isinstance(refusal, Refusal)
+    assert "it does not pay" in refusal.reason
     assert isinstance(select(single, "fred_x", target, always=True), Selection)
     attend = attention(2, 64, 64, 16, "causal", dtype="f16")
     assert isinstance(select(attend, "fred_y", target), Selection)

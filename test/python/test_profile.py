@@ -268,9 +268,9 @@ def lineage(sites: Sequence[tuple[str, tuple[int, ...]]], commands: Any = None) 
         Action(i, f"a{i}", it.op, f"m{i // 2}", (Frame("/src/net.py", 10 + i, "forward"),), it.types, (it,))
         for i, it in enumerate(parts)
     ]
-    made = [Site(i, kernel, "call", trace, trace) for i, (kernel, trace) in enumerate(sites)]
-    rows = commands if commands is not None else [[site.id for site in made]]
-    return Lineage(actions, made, rows, results=[("p", 2)])
+    lineage_sites = [Site(i, kernel, "call", trace, trace) for i, (kernel, trace) in enumerate(sites)]
+    rows = commands if commands is not None else [[site.id for site in lineage_sites]]
+    return Lineage(actions, lineage_sites, rows, results=[("p", 2)])
 
 
 def call(*kernels: str, start: int = 0, length: int = 100) -> Call:
@@ -349,10 +349,10 @@ def test_what_ran_must_be_what_the_lineage_lists() -> None:
 
 def test_devices_that_record_no_commands() -> None:
     """local-sync tells dispatches only, in the order in which they ran: that of the commands."""
-    found = [row for row in rows(3) if row["record_type"] != "command_operation"]
-    for row in found:
+    records = [row for row in rows(3) if row["record_type"] != "command_operation"]
+    for row in records:
         row["command_index"] = 0xFFFFFFFF
-    (one, _) = profile_events.calls(map(json.dumps, found), 3)
+    (one, _) = profile_events.calls(map(json.dumps, records), 3)
     assert one.submissions == (Submission((Command("dispatch", "k"),), (TimedDispatch(0, "k", 5, 20),), whole=False),)
     it = lineage([("k", (0, 1))], [[None, 0, None]])
     assert join(it, [one]) == [[Event(0, 5, 20)]]
@@ -377,23 +377,23 @@ def test_like_command_buffers() -> None:
 
 def rows(count: int) -> list[dict[str, Any]]:
     """A recording of calls of one kernel."""
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     for i in range(count):
         ids = {"submission_id": i, "command_buffer_id": i + 7, "command_index": 0}
-        found += [
+        records += [
             {"record_type": "command_operation", "op": "dispatch", "key": "k", **ids},
             {"record_type": "queue_event", "op": "execute", "host_time_ns": 100 * i, **ids},
             {"record_type": "host_execution_event", "op": "dispatch", "key": "k", "valid": True,
              "start_host_time_ns": 100 * i + 5, "duration_ns": 20, **ids},
         ]  # fmt: skip
-    return found
+    return records
 
 
 def test_events_of_a_recording() -> None:
-    found = profile_events.calls(map(json.dumps, rows(4)), 4)
+    calls = profile_events.calls(map(json.dumps, rows(4)), 4)
     one = Submission((Command("dispatch", "k"),), (TimedDispatch(0, "k", 105, 20),))
-    assert found[1] == Call(100, 100, (one,))
-    assert len(found) == 3
+    assert calls[1] == Call(100, 100, (one,))
+    assert len(calls) == 3
 
     def without_time(it: list[dict[str, Any]]) -> None:
         it[2]["valid"] = False

@@ -15,15 +15,15 @@ Edge = tuple[str, object, str]
 
 
 def _executions(module: ir.Module) -> list[ir.Operation]:
-    found: list[ir.Operation] = []
+    executions: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "prov.perform":
-            found.append(op)
+            executions.append(op)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return executions
 
 
 def _reflected(module: ir.Module) -> list[Edge]:

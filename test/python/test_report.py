@@ -84,9 +84,9 @@ def small(file: str) -> Lineage:
 
 def content(page: str) -> Any:
     """What a page holds."""
-    found = re.search(r'<script type="application/json" id="content">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    return json.loads(found[1])
+    script = re.search(r'<script type="application/json" id="content">(.*?)</script>', page, re.DOTALL)
+    assert script is not None
+    return json.loads(script[1])
 
 
 # --- layout
@@ -96,18 +96,18 @@ def content(page: str) -> Any:
 @given(st.lists(st.lists(st.integers(0, 1 << 16), max_size=4), max_size=60))
 def test_edges_point_down_and_nodes_are_apart(rows: list[list[int]]) -> None:
     inputs = [[i % node for i in row] if node else [] for node, row in enumerate(rows)]
-    found = layered(inputs)
-    assert all(found.layer[i] < found.layer[node] for node, row in enumerate(inputs) for i in row)
-    for layer in set(found.layer):
-        places = sorted(x for x, at in zip(found.x, found.layer, strict=True) if at == layer)
+    layout = layered(inputs)
+    assert all(layout.layer[i] < layout.layer[node] for node, row in enumerate(inputs) for i in row)
+    for layer in set(layout.layer):
+        places = sorted(x for x, at in zip(layout.x, layout.layer, strict=True) if at == layer)
         assert all(b - a > 0.999 for a, b in pairwise(places))
 
 
 def test_a_chain_is_straight_and_what_skips_it_runs_beside() -> None:
-    found = layered([[], [0], [1], [2], [3, 0]])
-    assert max(found.x) - min(found.x) < 0.1  # widths of a node
-    assert found.layer == (0, 1, 2, 3, 4)
-    assert all(abs(x - found.x[0]) > 0.5 for x in found.lanes[0])  # half of a node's width
+    layout = layered([[], [0], [1], [2], [3, 0]])
+    assert max(layout.x) - min(layout.x) < 0.1  # widths of a node
+    assert layout.layer == (0, 1, 2, 3, 4)
+    assert all(abs(x - layout.x[0]) > 0.5 for x in layout.lanes[0])  # half of a node's width
 
 
 def test_a_cycle_is_laid_out() -> None:
@@ -119,9 +119,9 @@ def test_a_cycle_is_laid_out() -> None:
 
 def test_lines_are_shown_with_some_around(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(SOURCE)
-    found = listing(small(str(tmp_path / "model.py")).actions)
-    assert [row.line for row in found.rows] == [0, -1, *range(2, 14)]
-    row = found.rows[found.index[str(tmp_path / "model.py"), 6]]
+    source_listing = listing(small(str(tmp_path / "model.py")).actions)
+    assert [row.line for row in source_listing.rows] == [0, -1, *range(2, 14)]
+    row = source_listing.rows[source_listing.index[str(tmp_path / "model.py"), 6]]
     assert row.text == "    y = y.softmax(-1)"
 
 
@@ -137,9 +137,9 @@ def test_lines_are_shown_with_some_around(tmp_path: Path) -> None:
 def test_lines_that_cannot_be_shown_are_stubs(tmp_path: Path, name: str, text: str | None, why: str) -> None:
     if text is not None:
         (tmp_path / name).write_text(text)
-    found = listing(small(str(tmp_path / name)).actions)
-    assert why in found.files[0].note
-    assert {row.text for row in found.rows if row.line > 0} == {"in block", "in forward"}
+    source_listing = listing(small(str(tmp_path / name)).actions)
+    assert why in source_listing.files[0].note
+    assert {row.text for row in source_listing.rows if row.line > 0} == {"in block", "in forward"}
 
 
 def test_files_changed_since_are_marked(tmp_path: Path) -> None:
@@ -232,27 +232,27 @@ def test_saved_comparisons_colour_by_what_is_allowed(
 
 def test_model_explorer_graphs() -> None:
     """The fields are those of ``GraphCollection`` in ai-edge-model-explorer's graph_builder, ids and edges agree."""
-    found = json.loads(json.dumps(small("/m.py").to_model_explorer()))
-    assert set(found) == {"label", "graphs", "graphSorting"}
-    assert [graph["id"] for graph in found["graphs"]] == ["source", "program"]
+    collection = json.loads(json.dumps(small("/m.py").to_model_explorer()))
+    assert set(collection) == {"label", "graphs", "graphSorting"}
+    assert [graph["id"] for graph in collection["graphs"]] == ["source", "program"]
     fields = {"id", "label", "namespace", "attrs", "incomingEdges", "outputsMetadata", "style"}
-    for graph in found["graphs"]:
+    for graph in collection["graphs"]:
         ids = [node["id"] for node in graph["nodes"]]
         assert len(set(ids)) == len(ids)
         for node in graph["nodes"]:
             assert set(node) <= fields
             assert all(set(row) == {"key", "value"} and isinstance(row["value"], str) for row in node["attrs"])
             assert all(edge["sourceNodeId"] in ids for edge in node["incomingEdges"])
-    softmax = found["graphs"][0]["nodes"][1]
+    softmax = collection["graphs"][0]["nodes"][1]
     assert (softmax["namespace"], softmax["incomingEdges"][0]["sourceNodeId"]) == ("block", "action:0")
     assert {"key": "sites", "value": "1 (main_dispatch_1_softmax)"} in softmax["attrs"]
-    assert {"key": "indexes by", "value": "view"} in found["graphs"][1]["nodes"][1]["attrs"]
+    assert {"key": "indexes by", "value": "view"} in collection["graphs"][1]["nodes"][1]["attrs"]
 
 
 def test_model_explorer_reads_the_graphs() -> None:
     """Into Model Explorer's own classes: a field that it does not know is an error."""
-    found = dacite.from_dict(graph_builder.GraphCollection, lineage().to_model_explorer(), dacite.Config(strict=True))
-    assert [len(graph.nodes) for graph in found.graphs] == [2, 1]
+    graphs = dacite.from_dict(graph_builder.GraphCollection, lineage().to_model_explorer(), dacite.Config(strict=True))
+    assert [len(graph.nodes) for graph in graphs.graphs] == [2, 1]
 
 
 # --- in a browser

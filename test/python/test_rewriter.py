@@ -345,8 +345,8 @@ def test_expansion_of_any_part(graph: tuple[list[list[int]], int, int], data: st
                     read = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=3)) if values else []
                     # A location may be forgotten, and an op may be read by nobody.
                     where = ir.Location.unknown() if data.draw(st.booleans()) else new.location
-                    made = ir.Operation.create("test.new", [f32], [values[i] for i in read], loc=where)
-                    values.append(made.results[0])
+                    new_op = ir.Operation.create("test.new", [f32], [values[i] for i in read], loc=where)
+                    values.append(new_op.results[0])
                 new.results(values[-1], of=op)
 
     run(as_pass(expand), module)

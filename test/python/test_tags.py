@@ -231,8 +231,8 @@ def test_the_stub_artifact_has_some() -> None:
 
 def test_blocks_and_functions(exe: Executable) -> None:
     lineage = exe.lineage
-    found = {group.name: (group.kind, names(lineage.actions[i] for i in group.actions)) for group in lineage.groups}
-    assert found == {
+    groups = {group.name: (group.kind, names(lineage.actions[i] for i in group.actions)) for group in lineage.groups}
+    assert groups == {
         "rotate@0": ("function", ["relu", "mul"]),
         "attention@0": ("block", ["linear", "softmax"]),
         "scores@0": ("block", ["linear"]),
@@ -277,10 +277,10 @@ def test_a_decorated_function_tells_iterations_apart() -> None:
         return x
 
     lineage = compiled(model, (torch.rand(4),))
-    found = {group.name: len(group.actions) for group in lineage.groups}
+    sizes = {group.name: len(group.actions) for group in lineage.groups}
     # calls of a plain function from one line, with nothing between them, look like one
-    assert found.pop("plain@0") == 2
-    assert found == {"model@0": 7, "step@0": 1, "step@1": 1, "step@2": 1, "odd one@0": 1, "odd one@1": 1, "other@0": 2}
+    assert sizes.pop("plain@0") == 2
+    assert sizes == {"model@0": 7, "step@0": 1, "step@1": 1, "step@2": 1, "odd one@0": 1, "odd one@1": 1, "other@0": 2}
     assert names(lineage.tagged("loop")) == ["cos", "cos_1"]
 
 

@@ -71,8 +71,8 @@ WANTED = {"driver": "vulkan", "subgroup_size": 64, "types": ["fp16"], "shared_me
     ],
 )
 def test_requirements(requires: dict[str, Any], facts: dict[str, Any], words: str | None) -> None:
-    found = "; ".join(missing(requires, facts))
-    assert re.search(words, found) if words else found == ""
+    unmet = "; ".join(missing(requires, facts))
+    assert re.search(words, unmet) if words else unmet == ""
 
 
 def _model(x: Tensor) -> Tensor:
@@ -165,12 +165,12 @@ def test_vulkan_takes_all_that_programs_do(tmp_path: Path) -> None:
 
     x, table = torch.randn(3, 5), torch.arange(5, dtype=torch.int32)
     exe = covan_mlir.compile_module(program, (x, 2.5, table), target="vulkan")
-    for found, expected in zip(exe(x, 2.5, table), program(x, 2.5, table), strict=True):
-        torch.testing.assert_close(found, expected)
+    for result, expected in zip(exe(x, 2.5, table), program(x, 2.5, table), strict=True):
+        torch.testing.assert_close(result, expected)
     exe.save(tmp_path / "v.covan")
     back = covan_mlir.load(tmp_path / "v.covan")
-    found = back(x.numpy(), 2.5, table.numpy())  # arrays in, arrays out
-    np.testing.assert_allclose(found[0], program(x, 2.5, table)[0].numpy(), rtol=1e-6)
+    outputs = back(x.numpy(), 2.5, table.numpy())  # arrays in, arrays out
+    np.testing.assert_allclose(outputs[0], program(x, 2.5, table)[0].numpy(), rtol=1e-6)
 
 
 @needs_vulkan

@@ -90,8 +90,8 @@ def test_the_pipeline_reports_each_fault_at_its_op() -> None:
             _forgets(root)
         _drops(root)
 
-    made = as_pass(many)
-    pipeline = Pipeline("builtin.module", (Step(("func.func",), made),))
+    faulty_pass = as_pass(many)
+    pipeline = Pipeline("builtin.module", (Step(("func.func",), faulty_pass),))
     with pytest.raises(PassError) as caught:
         pipeline.run(module)
     text = str(caught.value)

@@ -45,16 +45,16 @@ def computed(cases: list[tuple[Chain, list[Tensor]]]) -> list[np.ndarray]:
     """The first output of each chain, of one program for all."""
     kernels = []
     for n, (chain, _) in enumerate(cases):
-        made = chosen(LAVAPIPE, True, chain, f"k{n}")
-        assert isinstance(made, Selection), made
-        kernels.append(made.executable)
+        choice = chosen(LAVAPIPE, True, chain, f"k{n}")
+        assert isinstance(choice, Selection), choice
+        kernels.append(choice.executable)
     alone = Standalone(kernels, "vulkan", target=parse("vulkan"))
-    found = []
-    for n, ((_, inputs), made) in enumerate(zip(cases, kernels, strict=True)):
+    outputs = []
+    for n, ((_, inputs), kernel) in enumerate(zip(cases, kernels, strict=True)):
         result = alone[f"k{n}"](*(alone.buffer(array(x)) for x in inputs))
         names = {"f32": "float32", "f16": "float16", "i1": "bool"}
-        found.append(remote.to_numpy(alone.device, result._buffer_view, names[made.outputs[0].dtype]))
-    return found
+        outputs.append(remote.to_numpy(alone.device, result._buffer_view, names[kernel.outputs[0].dtype]))
+    return outputs
 
 
 def agree(cases: list[tuple[Chain, Reference]]) -> None:
@@ -199,15 +199,15 @@ def test_sizes_that_are_known_at_run_time_only() -> None:
 # Which chains
 
 
-def longest(made: Callable[[int], Chain]) -> Chain:
+def longest(chain_of: Callable[[int], Chain]) -> Chain:
     """About the longest chain that lavapipe takes."""
 
     def iterations(chain: Chain) -> int:
         count = iterations_of_rows(chain) if chain.single_domain else iterations_of_contractions(contraction(chain))
         return count or 0
 
-    few, many = (iterations(made(n)) for n in (64, 128))
-    chain = made(64 + 64 * (LAVAPIPE.speed.iterations - few) // (many - few) - 1)
+    few, many = (iterations(chain_of(n)) for n in (64, 128))
+    chain = chain_of(64 + 64 * (LAVAPIPE.speed.iterations - few) // (many - few) - 1)
     assert isinstance(chosen(LAVAPIPE, True, chain, "k"), Selection)
     return chain
 
@@ -220,22 +220,22 @@ def test_loops_end_before_the_driver_ends_them() -> None:
         (lambda n: attention(1, 2, n, 64), lambda *x: plain_attention("global", *x)),
         (lambda n: one_query(2, n, 64), plain_one_query),
     ]
-    cases = [(longest(made), reference) for made, reference in shapes]
+    cases = [(longest(chain_of), reference) for chain_of, reference in shapes]
     assert min(max(axis.size or 0 for axis in chain.axes) for chain, _ in cases) > 100
     given = [(chain, inputs_of(chain)) for chain, _ in cases]
     for (_, inputs), (_, reference), got in zip(given, cases, computed(given), strict=True):
         # Sums of thousands of terms, one after the other.
         np.testing.assert_allclose(got, reference(*wider(inputs)).numpy(), rtol=2e-4, atol=1e-6)
-    made = chosen(LAVAPIPE, True, row_cases(2, 40_000)["softmax"][0], "k")
-    assert isinstance(made, Refusal)
-    assert "leaves loops after 65535" in made.reason
+    refusal = chosen(LAVAPIPE, True, row_cases(2, 40_000)["softmax"][0], "k")
+    assert isinstance(refusal, Refusal)
+    assert "leaves loops after 65535" in refusal.reason
     assert isinstance(chosen(NVIDIA, True, row_cases(2, 40_000)["softmax"][0], "k"), Selection)
 
 
 def test_what_pays() -> None:
     def reason(chain: Chain) -> str:
-        made = chosen(NVIDIA, False, chain, "k")
-        return made.reason if isinstance(made, Refusal) else ""
+        choice = chosen(NVIDIA, False, chain, "k")
+        return choice.reason if isinstance(choice, Refusal) else ""
 
     assert reason(column_softmax(4096, 4096)[0]) == ""
     # Invocations side by side are rows side by side, far apart in memory.
@@ -258,16 +258,16 @@ def test_what_pays() -> None:
     ],
 )  # fmt: skip
 def test_refusals(chain: Chain, words: str) -> None:
-    made = chosen(LAVAPIPE, True, chain, "k")
-    assert isinstance(made, Refusal)
-    assert words in made.reason
+    refusal = chosen(LAVAPIPE, True, chain, "k")
+    assert isinstance(refusal, Refusal)
+    assert words in refusal.reason
 
 
 def test_types_that_a_device_does_not_have() -> None:
     bare = dataclasses.replace(LAVAPIPE, types=frozenset({"fp32", "int32"}))
-    made = chosen(bare, True, attention(1, 8, 8, 8, dtype="f16"), "k")
-    assert isinstance(made, Refusal)
-    assert "in f16" in made.reason
+    refusal = chosen(bare, True, attention(1, 8, 8, 8, dtype="f16"), "k")
+    assert isinstance(refusal, Refusal)
+    assert "in f16" in refusal.reason
 
 
 def test_variances_in_double_become_single() -> None:
@@ -276,9 +276,9 @@ def test_variances_in_double_become_single() -> None:
     total = d.reduce("s", "i", "j", "add", d.op("mulf", Apply("arith.extf", (f.x,), "f64"), d.c(2.0)))
     steps = (total, f.map("y", "i", Apply("arith.truncf", (d.s,), "f32")))
     chain = Chain((Axis("i", 2), Axis("j", 4)), (Input("x", ("i", "j"), "f32"),), steps, ("y",))
-    made = demoted(chain)
-    assert "f64" not in repr(made)
-    assert "extf" not in repr(made)
-    assert "truncf" not in repr(made)
+    demoted_chain = demoted(chain)
+    assert "f64" not in repr(demoted_chain)
+    assert "extf" not in repr(demoted_chain)
+    assert "truncf" not in repr(demoted_chain)
     given = dataclasses.replace(chain, outputs=("s",))
     assert demoted(given) is given
