@@ -268,42 +268,42 @@ def explain(
     if not lineage.actions:
         raise CliError(f"{file} has no lineage", "compile the model again without --no-provenance")
     try:
-        found = lineage.actions if what is None else lineage.find(what)
+        actions = lineage.actions if what is None else lineage.find(what)
     except KeyError as error:
         message, _, near = str(error.args[0]).partition("; ")
         raise CliError(message, near or "'covan explain FILE.covan' lists all that there is") from error
     if fusion:
         from covan_mlir.provenance.explain_fusion import fusions, fusions_json, fusions_text
 
-        records = lineage.fusions if what is None else fusions(lineage, found)
+        records = lineage.fusions if what is None else fusions(lineage, actions)
         if as_json:
             print(json.dumps(fusions_json(lineage, records, times), indent=1))
         else:
             print(fusions_text(lineage, records, times), end="")
         return
     sites = lineage.sites if what is None else lineage.where(what)
-    lost = set(unperformed(lineage)).intersection(found)
+    lost = set(unperformed(lineage)).intersection(actions)
     if as_json:
         value = table_json(lineage, sites)
-        value["found"] = [action.name for action in found]
+        value["found"] = [action.name for action in actions]
         value["unperformed"] = [name for name in value["unperformed"] if name in {action.name for action in lost}]
-        value["fates"] = fates_json(lineage, found)
-        value["graph"] = bipartite.graph_json(lineage, found)
+        value["fates"] = fates_json(lineage, actions)
+        value["graph"] = bipartite.graph_json(lineage, actions)
         value["attachments"] = [attached.to_json() for attached in variant.attachments]
         print(json.dumps(value, indent=1))
         return
     if as_dot:
-        print(bipartite.dot(lineage, found), end="")
+        print(bipartite.dot(lineage, actions), end="")
         return
     if sites or what is None:
         print(table(lineage, sites), end="")
     if what is None and variant.attachments:
         print(f"\n{attachment.text(variant.attachments)}", end="")
     if what is not None:
-        told = found if len(found) == 1 else [action for action in found if action in lost]
+        told = actions if len(actions) == 1 else [action for action in actions if action in lost]
         print("\n" if sites and told else "", fates_text(lineage, told), sep="", end="")
-    if what is not None and len(found) == 1:
-        print(f"\n{trail.of_action(lineage, found[0])}", end="")
+    if what is not None and len(actions) == 1:
+        print(f"\n{trail.of_action(lineage, actions[0])}", end="")
 
 
 @app.command("verify")
@@ -368,14 +368,14 @@ app.command("compare")(cli_compare.compare)
 app.command("report")(cli_report.report)
 
 
-def _tags(rows: Sequence[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        what, _, text = row.partition("=")
+def _tags(values: Sequence[str]) -> dict[str, list[str]]:
+    tags: dict[str, list[str]] = {}
+    for value in values:
+        what, _, text = value.partition("=")
         if not what or not text:
-            raise CliError(f"{row!r} tags nothing", "write --tag blocks.0=audit:pii", code=2)
-        found.setdefault(what, []).append(text)
-    return found
+            raise CliError(f"{value!r} tags nothing", "write --tag blocks.0=audit:pii", code=2)
+        tags.setdefault(what, []).append(text)
+    return tags
 
 
 def _check_target(target: str) -> None:

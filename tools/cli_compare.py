@@ -72,7 +72,7 @@ def compare(
         if parsed or not (args or kwargs):
             args, kwargs = cli_inputs.arguments(executable.signature, parsed, np.random.default_rng(seed))
         with torch_is_quiet(context.ensure_object(Session).debug):
-            found = executable.compare(
+            comparison = executable.compare(
                 *args,
                 model=example.model,
                 options=CompareOptions(
@@ -84,7 +84,7 @@ def compare(
                 **kwargs,
             )
     if as_json:
-        print(json.dumps(found.to_json(), indent=1))
+        print(json.dumps(comparison.to_json(), indent=1))
     else:
-        print(found, end="")
-    raise typer.Exit(0 if found else 1)
+        print(comparison, end="")
+    raise typer.Exit(0 if comparison else 1)

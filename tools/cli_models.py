@@ -102,7 +102,7 @@ def dynamic_shapes(example: Example, dynamic: Sequence[str]) -> dict[str, Any] |
     return shapes
 
 
-def attached(rows: Sequence[str]) -> dict[str | int, Any]:
+def attached(values: Sequence[str]) -> dict[str | int, Any]:
     """What ``--attach WHAT=FILE.py:FUNCTION[:MODE]`` means, for ``CompileOptions.attach``.
 
     Raises:
@@ -110,9 +110,9 @@ def attached(rows: Sequence[str]) -> dict[str | int, Any]:
     """
     from covan_mlir import Attachment, MlirFunction
 
-    found: dict[str | int, list[Any]] = {}
-    for row in rows:
-        what, _, text = row.partition("=")
+    by_key: dict[str | int, list[Any]] = {}
+    for value in values:
+        what, _, text = value.partition("=")
         where, colon, mode = text.rpartition(":")
         if not colon or mode not in ("tap", "replace"):
             where, mode = text, "tap"
@@ -120,7 +120,7 @@ def attached(rows: Sequence[str]) -> dict[str | int, Any]:
         path, function = (Path(where), "") if Path(where).suffix == ".mlir" else (Path(before), function)
         if not what or path.suffix not in (".py", ".mlir"):
             hint = "write --attach features.3.conv=post.py:quantise, with :replace at its end to replace the tensor"
-            raise CliError(f"--attach {row!r} is not understood", hint, code=2)
+            raise CliError(f"--attach {value!r} is not understood", hint, code=2)
         if not path.is_file():
             raise CliError(f"{path}: no such file", "check the path of the attached function")
         if path.suffix == ".mlir":
@@ -128,17 +128,17 @@ def attached(rows: Sequence[str]) -> dict[str | int, Any]:
         else:
             fn = _function(path, function)
         key: str | int = int(what) if what.isdecimal() else what
-        made = found.setdefault(key, [])
-        name = f"{what}:{function or path.stem}" if made else ""  # the first is called as what it is attached to
-        made.append(Attachment(fn, "replace" if mode == "replace" else "tap", name or what))
-    return {key: tuple(made) for key, made in found.items()}
+        attachments = by_key.setdefault(key, [])
+        name = f"{what}:{function or path.stem}" if attachments else ""  # the first is called as what it is attached to
+        attachments.append(Attachment(fn, "replace" if mode == "replace" else "tap", name or what))
+    return {key: tuple(attachments) for key, attachments in by_key.items()}
 
 
 def _function(path: Path, name: str) -> Any:
     fn = _attribute(path, _imported(path), name, "function")
     if isinstance(fn, type) and issubclass(fn, _torch().nn.Module):
-        made: Any = fn
-        fn = _user_code(path, f"{name}()", made).eval()
+        module_class: Any = fn
+        fn = _user_code(path, f"{name}()", module_class).eval()
     if not callable(fn):
         raise CliError(f"{path}:{name} is a {type(fn).__name__}, not a function", "name a function")
     return fn
@@ -174,21 +174,21 @@ def _tensors(inputs: Sequence[Input], seed: int) -> tuple[Any, ...]:
 
 
 def _made(path: Path, factory: str) -> Example:
-    made = _attribute(path, _imported(path), factory, "model")
-    if not isinstance(made, _torch().nn.Module):
-        if not callable(made):
+    value = _attribute(path, _imported(path), factory, "model")
+    if not isinstance(value, _torch().nn.Module):
+        if not callable(value):
             raise CliError(
-                f"{path}:{factory} is a {type(made).__name__}, not a model", "name a function or an nn.Module"
+                f"{path}:{factory} is a {type(value).__name__}, not a model", "name a function or an nn.Module"
             )
         try:
-            inspect.signature(made).bind()
+            inspect.signature(value).bind()
         except TypeError as error:
             hint = "a factory takes no arguments: it returns the model, or (model, args)"
             raise CliError(f"{path}:{factory} cannot be called: {error}", hint) from error
         except ValueError:
             pass  # a builtin without a signature
-        made = _user_code(path, f"{factory}()", made)
-    return _unpacked(f"{path}:{factory}", made)
+        value = _user_code(path, f"{factory}()", value)
+    return _unpacked(f"{path}:{factory}", value)
 
 
 def _attribute(path: Path, module: ModuleType, name: str, what: str) -> Any:
@@ -205,15 +205,15 @@ def _attribute(path: Path, module: ModuleType, name: str, what: str) -> Any:
     return getattr(module, name)
 
 
-def _unpacked(name: str, made: Any) -> Example:
+def _unpacked(name: str, returned: Any) -> Example:
     hint = "return the model, (model, args) or (model, args, kwargs)"
-    model: Any = made
+    model: Any = returned
     args: Any = ()
     kwargs: Any = {}
-    if isinstance(made, tuple | list):
-        if not 2 <= len(made) <= 3:
-            raise CliError(f"{name} gave a {type(made).__name__} of {len(made)}", hint)
-        model, args, *rest = made
+    if isinstance(returned, tuple | list):
+        if not 2 <= len(returned) <= 3:
+            raise CliError(f"{name} gave a {type(returned).__name__} of {len(returned)}", hint)
+        model, args, *rest = returned
         kwargs = rest[0] if rest else {}
         if not isinstance(args, tuple | list):
             args = (args,)

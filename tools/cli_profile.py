@@ -55,22 +55,22 @@ def profile(
     exports = [("--perfetto", perfetto), ("--speedscope", speedscope), ("--collapsed", collapsed), ("--save", save)]
     for option, path in exports:
         _check(option, path)
-    found = _saved(file, source) if source is not None else _measured(file, inputs or [], repeat, seed)
+    measured = _saved(file, source) if source is not None else _measured(file, inputs or [], repeat, seed)
     writers: dict[str, Any] = {
-        "--perfetto": lambda: json.dumps(found.to_chrome_trace()),
-        "--speedscope": lambda: json.dumps(found.to_speedscope()),
-        "--collapsed": found.to_collapsed,
-        "--save": lambda: json.dumps(found.to_json()),
+        "--perfetto": lambda: json.dumps(measured.to_chrome_trace()),
+        "--speedscope": lambda: json.dumps(measured.to_speedscope()),
+        "--collapsed": measured.to_collapsed,
+        "--save": lambda: json.dumps(measured.to_json()),
     }
     for option, path in exports:
         if path is not None:
             _write(option, path, writers[option]())
     if as_json:
-        print(json.dumps(found.to_json(), indent=1))
+        print(json.dumps(measured.to_json(), indent=1))
     elif as_csv:
-        print(found.to_csv(by), end="")
+        print(measured.to_csv(by), end="")
     else:
-        print(found.table(by), end="")
+        print(measured.table(by), end="")
 
 
 def _measured(file: str, inputs: list[str], repeat: int, seed: int) -> Any:

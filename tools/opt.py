@@ -171,14 +171,14 @@ def process(source: str | bytes, name: str, pipeline: Pipeline | None, options: 
             module.operation.verify()
             output = _print(module.operation, options)
     except ir.MLIRError:
-        if not any(d.severity == "error" for d in collector.found):
-            collector.found.append(Diagnostic("error", fallback))
+        if not any(d.severity == "error" for d in collector.diagnostics):
+            collector.diagnostics.append(Diagnostic("error", fallback))
     finally:
         collector.detach()
     if options.verify_diagnostics:
-        errors = check(collector.found, source if isinstance(source, str) else "", name)
+        errors = check(collector.diagnostics, source if isinstance(source, str) else "", name)
         return Result(None if errors else output or "", tuple(errors))
-    return Result(output, tuple(collector.found))
+    return Result(output, tuple(collector.diagnostics))
 
 
 def _run(pipeline: Pipeline, module: ir.Module, options: argparse.Namespace) -> None:

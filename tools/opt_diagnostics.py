@@ -113,7 +113,7 @@ def _counts(text: str | None) -> tuple[int, float]:
 
 def parse_expectations(text: str, name: str) -> tuple[list[Expectation], list[Diagnostic]]:
     """The expectations written in ``text``, and errors about those that are malformed."""
-    found: list[Expectation] = []
+    expectations: list[Expectation] = []
     errors: list[Diagnostic] = []
     last_plain = 0
     for_next: list[Expectation] = []
@@ -142,10 +142,10 @@ def parse_expectations(text: str, name: str) -> tuple[list[Expectation], list[Di
         except re.error as error:
             errors.append(Diagnostic("error", f"the expected regex is malformed: {error}", name, number, 1))
             continue
-        found.append(expectation)
+        expectations.append(expectation)
         if where == "below":
             for_next.append(expectation)
-    return found, errors
+    return expectations, errors
 
 
 def check(diagnostics: list[Diagnostic], text: str, name: str) -> list[Diagnostic]:
@@ -192,12 +192,12 @@ class Collector:
     """Collects the diagnostics of a context, from attachment until ``detach``."""
 
     def __init__(self, context: ir.Context, name: str) -> None:
-        self.found: list[Diagnostic] = []
+        self.diagnostics: list[Diagnostic] = []
         # Errors would otherwise go into the text of exceptions only.
         context.emit_error_diagnostics = True
 
         def collect(diagnostic: Any) -> bool:
-            self.found.append(copy_diagnostic(diagnostic, name))
+            self.diagnostics.append(copy_diagnostic(diagnostic, name))
             return True
 
         self._handler = context.attach_diagnostic_handler(collect)

@@ -80,9 +80,9 @@ class Contents:
         Raises:
             TargetError: there is none.
         """
-        for it in self.variants:
-            if target in (None, it.target):
-                return it
+        for variant in self.variants:
+            if target in (None, variant.target):
+                return variant
         raise TargetError(
             f"there is no program for {target!r}; there is one for " + ", ".join(v.target for v in self.variants)
         )
@@ -98,7 +98,7 @@ def write(path: str | os.PathLike[str], contents: Contents) -> None:
     with _artifact_errors(name, "cannot be written", "Choose another path, or free space."):
         destination = _destination(name)
         manifest, jsons = _describe(contents)
-        binaries = {members_of(index)[0]: _array(it.program) for index, it in enumerate(contents.variants)}
+        binaries = {members_of(index)[0]: _array(variant.program) for index, variant in enumerate(contents.variants)}
         for folder, blobs in (("weights", contents.weights), ("states", contents.states)):
             binaries |= {f"{folder}/{index}.bin": _array(blob.data) for index, blob in enumerate(blobs.values())}
         # In the same folder, or the final rename could not be atomic.
@@ -226,7 +226,10 @@ def _describe(contents: Contents) -> tuple[Manifest, dict[str, bytes]]:
         versions=contents.versions,
         inputs=tuple(map(_readable, contents.signature.inputs)),
         outputs=tuple(map(_readable, contents.signature.outputs)),
-        variants=tuple(StoredVariant(it.target, it.requires, it.info, it.attachments) for it in contents.variants),
+        variants=tuple(
+            StoredVariant(variant.target, variant.requires, variant.info, variant.attachments)
+            for variant in contents.variants
+        ),
         weights=_blobs("weights", contents.weights),
         states=_blobs("states", contents.states),
         members={},
@@ -236,17 +239,18 @@ def _describe(contents: Contents) -> tuple[Manifest, dict[str, bytes]]:
 
 def _check_attachments(variant: Variant, signature: Signature) -> None:
     """Attached operators are what they were when they were compiled."""
-    taps = [it.name for it in variant.attachments if it.mode == "tap"]
+    taps = [attached.name for attached in variant.attachments if attached.mode == "tap"]
     if taps != [tap.name for tap in signature.taps]:
         raise ArchiveError("refused: the attachments and the program's taps differ", "Compile the model again.")
-    for it in variant.attachments:
+    for attached in variant.attachments:
         try:
-            same = digest(it, variant.lineage) == it.sha256
+            same = digest(attached, variant.lineage) == attached.sha256
         except KeyError:
             same = False
         if not same:
             raise ArchiveError(
-                f"refused: the attached operator {it.name!r} is not the one that was compiled: its SHA-256 differs",
+                f"refused: the attached operator {attached.name!r} is not the one that was compiled: "
+                "its SHA-256 differs",
                 "Compile the model again.",
             )
 

@@ -70,12 +70,12 @@ def attachments(attach: Attach) -> list[tuple[str | int, Attachment]]:
     named: list[tuple[str | int, Attachment]] = []
     for key, given in attach.items():
         several = given if isinstance(given, Sequence) else [given]
-        for it in several:
-            attachment = it if isinstance(it, Attachment) else Attachment(it)
+        for operator in several:
+            attachment = operator if isinstance(operator, Attachment) else Attachment(operator)
             if not attachment.name and len(several) > 1:
                 raise ValueError(f"{key!r} has several attachments: name them, Attachment(fn, name='encoded')")
             named.append((key, attachment if attachment.name else replace(attachment, name=str(key))))
-    names = [plain_name(it.name) for _, it in named]
+    names = [plain_name(attachment.name) for _, attachment in named]
     for index, name in enumerate(names):
         if name in names[:index]:
             raise ValueError(f"two attachments are called {named[index][1].name!r}: give them other names")
@@ -173,15 +173,23 @@ class Attached(JsonObject, frozen=True):
         return f"{FOLDER}.{plain_name(self.name)}"
 
 
-def digest(it: Attached, lineage: LineageData) -> str:
+def digest(attached: Attached, lineage: LineageData) -> str:
     """SHA-256 of an attached operator as the lineage has it.
 
     Raises:
         KeyError: the lineage does not have its actions.
     """
     by_name = {action.name: action for action in lineage.actions}
-    calls = [_call(by_name[name]) for name in it.actions]
-    whole = [it.name, it.mode, it.target, list(it.types), it.source, dict(it.constants), calls]
+    calls = [_call(by_name[name]) for name in attached.actions]
+    whole = [
+        attached.name,
+        attached.mode,
+        attached.target,
+        list(attached.types),
+        attached.source,
+        dict(attached.constants),
+        calls,
+    ]
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
@@ -193,12 +201,13 @@ def _call(action: Action) -> list[Any]:
 def text(them: Iterable[Attached]) -> str:
     """What `covan explain` says of attachments."""
     lines = []
-    for it in them:
-        sites = ", ".join(map(str, it.sites)) or "none"
+    for attached in them:
+        sites = ", ".join(map(str, attached.sites)) or "none"
         lines += [
-            f"attached {it.name!r} to {it.target}: {it.mode}, {it.fate}, sites {sites}, gives {', '.join(it.types)}",
-            f"  actions  {', '.join(it.actions)}",
-            f"  cost     {it.cost}",
-            f"  sha256   {it.sha256}",
+            f"attached {attached.name!r} to {attached.target}: {attached.mode}, {attached.fate}, "
+            f"sites {sites}, gives {', '.join(attached.types)}",
+            f"  actions  {', '.join(attached.actions)}",
+            f"  cost     {attached.cost}",
+            f"  sha256   {attached.sha256}",
         ]
     return "".join(f"{line}\n" for line in lines)

@@ -163,20 +163,20 @@ def builder(tree: Tree) -> Build:
     keys = tree.keys
     match tree.kind:
         case "tuple":
-            return lambda it: tuple([build(it) for build in children])
+            return lambda leaves: tuple([build(leaves) for build in children])
         case "list":
-            return lambda it: [build(it) for build in children]
+            return lambda leaves: [build(leaves) for build in children]
         case "dict":
-            return lambda it: {key: build(it) for key, build in zip(keys, children, strict=True)}
+            return lambda leaves: {key: build(leaves) for key, build in zip(keys, children, strict=True)}
         case "defaultdict":
             factory = _FACTORIES.get(tree.name)
-            return lambda it: defaultdict(
-                factory, ((key, build(it)) for key, build in zip(keys, children, strict=True))
+            return lambda leaves: defaultdict(
+                factory, ((key, build(leaves)) for key, build in zip(keys, children, strict=True))
             )
         case "OrderedDict":
-            return lambda it: OrderedDict((key, build(it)) for key, build in zip(keys, children, strict=True))
+            return lambda leaves: OrderedDict((key, build(leaves)) for key, build in zip(keys, children, strict=True))
         case "deque":
-            return lambda it: deque((build(it) for build in children), maxlen=keys[0])
+            return lambda leaves: deque((build(leaves) for build in children), maxlen=keys[0])
         case "namedtuple":
             return _namedtuple_builder(tree, children)
         case "custom":
@@ -195,7 +195,7 @@ def _namedtuple_builder(tree: Tree, children: list[Build]) -> Build:
         named = getattr(named, part, None)
     known = isinstance(named, type) and getattr(named, "_fields", None) == tree.keys
     make = named if known else collections.namedtuple(path.rsplit(".", 1)[-1], tree.keys)
-    return lambda it: make(*[build(it) for build in children])
+    return lambda leaves: make(*[build(leaves) for build in children])
 
 
 def _registered_name(registry: Any, kind: type) -> str:
@@ -220,7 +220,7 @@ def _custom_builder(tree: Tree, children: list[Build]) -> Build:
             context = json.loads(tree.context)
             context = load(context) if load else context
             unflatten_fn = registry.SUPPORTED_NODES[kind].unflatten_fn  # type: ignore[union-attr]
-            return lambda it: unflatten_fn([build(it) for build in children], context)
+            return lambda leaves: unflatten_fn([build(leaves) for build in children], context)
     log.warning(
         "outputs of type %s are returned as a dict or list, because that type is not registered with torch's pytree "
         "here: import the library that defines it before loading",
@@ -228,5 +228,5 @@ def _custom_builder(tree: Tree, children: list[Build]) -> Build:
     )
     keys = json.loads(tree.context) if tree.context else None
     if isinstance(keys, list) and len(keys) == len(children) and all(isinstance(key, str) for key in keys):
-        return lambda it: {key: build(it) for key, build in zip(keys, children, strict=True)}
-    return lambda it: [build(it) for build in children]
+        return lambda leaves: {key: build(leaves) for key, build in zip(keys, children, strict=True)}
+    return lambda leaves: [build(leaves) for build in children]

@@ -99,11 +99,11 @@ def plan(captured: Capture, attach: Attach) -> Plan:
         InputError: a key names no tensor or several, or a function does not fit.
     """
     graph = captured.program.graph
-    goals = tuple(Goal(key, it, locate.named(graph, key).name) for key, it in attachments(attach))
+    goals = tuple(Goal(key, attachment, locate.named(graph, key).name) for key, attachment in attachments(attach))
     return Plan(captured, goals, insert(captured, goals))
 
 
-def placed(it: Plan, lineages: Sequence[LineageData], machine: Machine = TYPICAL) -> Plan:
+def placed(planned: Plan, lineages: Sequence[LineageData], machine: Machine = TYPICAL) -> Plan:
     """Decide where each operator gets its tensor from.
 
     Args:
@@ -113,17 +113,17 @@ def placed(it: Plan, lineages: Sequence[LineageData], machine: Machine = TYPICAL
     Raises:
         InputError: a tensor is in no form in the compiled program: its fate.
     """
-    for goal in it.goals:
+    for goal in planned.goals:
         for lineage in lineages:
             _exists(goal, lineage)
-    planner = AccessPlanner(it.source.program, lineages[0], it.symbols, machine)
-    choices = planner.choose([(goal.node, goal.attachment.mode == "tap") for goal in it.goals])
-    goals = tuple(replace(goal, again=choice.again) for goal, choice in zip(it.goals, choices, strict=True))
-    insertion = insert(it.source, goals) if any(goal.again for goal in goals) else it.insertion
-    return Plan(it.source, goals, insertion, choices, machine)
+    planner = AccessPlanner(planned.source.program, lineages[0], planned.symbols, machine)
+    choices = planner.choose([(goal.node, goal.attachment.mode == "tap") for goal in planned.goals])
+    goals = tuple(replace(goal, again=choice.again) for goal, choice in zip(planned.goals, choices, strict=True))
+    insertion = insert(planned.source, goals) if any(goal.again for goal in goals) else planned.insertion
+    return Plan(planned.source, goals, insertion, choices, machine)
 
 
-def undone(it: Plan, lineages: Sequence[LineageData]) -> Plan | None:
+def undone(planned: Plan, lineages: Sequence[LineageData]) -> Plan | None:
     """The plan with sites cut wherever something was to be computed again, if the compiler found out that it is the
     same as what the model computes; None if it did not.
 
@@ -132,18 +132,18 @@ def undone(it: Plan, lineages: Sequence[LineageData]) -> Plan | None:
     lost = [
         action
         for lineage in lineages
-        for inserted in it.insertion.inserted
+        for inserted in planned.insertion.inserted
         for action in lineage.actions
         if action.name in inserted.copies and not action.view and lineage.fates[action.id].kind == "view"
     ]
     if not lost:
         return None
     log.info("%s was merged with what the model computes: the sites are cut instead", lost[0].name)
-    goals = tuple(replace(goal, again=frozenset()) for goal in it.goals)
+    goals = tuple(replace(goal, again=frozenset()) for goal in planned.goals)
     choices = tuple(
-        ChosenAccess("split" if choice.way == "recompute" else choice.way, choice.places) for choice in it.choices
+        ChosenAccess("split" if choice.way == "recompute" else choice.way, choice.places) for choice in planned.choices
     )
-    return Plan(it.source, goals, insert(it.source, goals), choices, it.machine)
+    return Plan(planned.source, goals, insert(planned.source, goals), choices, planned.machine)
 
 
 def restored(captured: Capture, attach: Attach, them: Sequence[Attached]) -> Capture:
@@ -157,18 +157,18 @@ def restored(captured: Capture, attach: Attach, them: Sequence[Attached]) -> Cap
         InputError: ``attach`` is not what the program was compiled with.
     """
     planned = plan(captured, attach)
-    if [it.attachment.name for it in planned.goals] != [it.name for it in them]:
+    if [goal.attachment.name for goal in planned.goals] != [attached.name for attached in them]:
         raise InputError(
-            f"attach: the program was compiled with {', '.join(it.name for it in them)}, not with "
-            f"{', '.join(it.attachment.name for it in planned.goals) or 'nothing'}: give the same functions"
+            f"attach: the program was compiled with {', '.join(attached.name for attached in them)}, not with "
+            f"{', '.join(goal.attachment.name for goal in planned.goals) or 'nothing'}: give the same functions"
         )
     insertion = insert(
-        captured, [replace(g, again=frozenset(it.again)) for g, it in zip(planned.goals, them, strict=True)]
+        captured, [replace(g, again=frozenset(attached.again)) for g, attached in zip(planned.goals, them, strict=True)]
     )
-    for it, now, goal in zip(them, insertion.inserted, planned.goals, strict=True):
+    for attached, now, goal in zip(them, insertion.inserted, planned.goals, strict=True):
         same = (now.nodes, now.source, dict(now.constants), goal.node, goal.attachment.mode)
-        if same != (it.actions, it.source, dict(it.constants), it.target, it.mode):
-            raise InputError(f"attach: {it.name!r} is not the function that the program was compiled with")
+        if same != (attached.actions, attached.source, dict(attached.constants), attached.target, attached.mode):
+            raise InputError(f"attach: {attached.name!r} is not the function that the program was compiled with")
     return insertion.captured
 
 
@@ -193,24 +193,24 @@ def _shown(key: str | int, action: Action) -> str:
     return what if key == action.name else f"{key!r}, which is {what},"
 
 
-def tag(it: Plan, lineage: LineageData) -> None:
+def tag(planned: Plan, lineage: LineageData) -> None:
     """Tag the actions of attached operators."""
-    for inserted in it.insertion.inserted:
+    for inserted in planned.insertion.inserted:
         for name in inserted.nodes:
             lineage.tag(name, TAG)
 
 
-def records(it: Plan, without: LineageData, lineage: LineageData) -> tuple[Attached, ...]:
+def records(planned: Plan, without: LineageData, lineage: LineageData) -> tuple[Attached, ...]:
     """What became of the attached operators in a compiled program.
 
     Raises:
         InputError: one does not depend on its tensor at run time, or the results do not need it.
     """
-    symbols = it.symbols
-    before, after = (place.totals(each, symbols, it.machine) for each in (without, lineage))
+    symbols = planned.symbols
+    before, after = (place.totals(each, symbols, planned.machine) for each in (without, lineage))
     moved, flops, time = (b - a for a, b in zip(before, after, strict=True))
     attached = []
-    for goal, inserted, choice in zip(it.goals, it.insertion.inserted, it.choices, strict=True):
+    for goal, inserted, choice in zip(planned.goals, planned.insertion.inserted, planned.choices, strict=True):
         actions = [next(a for a in lineage.actions if a.name == name) for name in inserted.nodes]
         old = without.where(goal.node)
         names = {without.actions[i].name for site in old for i in site.trace} | set(inserted.nodes)

@@ -121,23 +121,23 @@ class _Inserter:
 
     def _one(self, goal: Goal) -> tuple[Inserted, Any, list[Node]]:
         """-> (what was inserted, structure of the results, their nodes)."""
-        it, node = goal.attachment, self._nodes[goal.node]
-        at = _Cursor(self._graph, node, it.name, self._attached)
+        attachment, node = goal.attachment, self._nodes[goal.node]
+        at = _Cursor(self._graph, node, attachment.name, self._attached)
         tensor = self._tensor(goal, node, at)
         held: dict[str, str] = {}
         results: list[Any]
-        if isinstance(it.fn, MlirFunction):
-            results, spec = self._call(at, mlir.operator(it.fn, node.meta["val"], it.name), tensor)
-            source = it.fn.text
+        if isinstance(attachment.fn, MlirFunction):
+            results, spec = self._call(at, mlir.operator(attachment.fn, node.meta["val"], attachment.name), tensor)
+            source = attachment.fn.text
         else:
             results, spec, held = self._traced(goal, tensor, at)
-            source = _source(it.fn)
+            source = _source(attachment.fn)
         for result in results:
             if not (isinstance(result, Node) and observable(result)):
-                raise InputError(f"attach: {it.name!r} gives {result}, which is no tensor it computes")
+                raise InputError(f"attach: {attachment.name!r} gives {result}, which is no tensor it computes")
         if not any(tensor in _behind(result) for result in results):
-            raise InputError(f"attach: what {it.name!r} gives does not depend on {goal.node}")
-        if it.mode == "replace":
+            raise InputError(f"attach: what {attachment.name!r} gives does not depend on {goal.node}")
+        if attachment.mode == "replace":
             self._check_replacement(goal, node, results)
         types = tuple(text for result in results for text in type_strings(result.meta["val"]))
         copies = frozenset(new.name for old, new in self._copies.items() if old.name in goal.again)
@@ -179,8 +179,8 @@ class _Inserter:
 
     def _traced(self, goal: Goal, tensor: Node, at: _Cursor) -> tuple[list[Any], Any, dict[str, str]]:
         """The function's own exported graph, node by node, on the program's tensor."""
-        it = goal.attachment
-        traced = _exported(it, tensor.meta["val"])
+        attachment = goal.attachment
+        traced = _exported(attachment, tensor.meta["val"])
         new: dict[Node, Any] = {}
         held: dict[str, str] = {}
         specs = {getattr(spec.arg, "name", ""): spec for spec in traced.graph_signature.input_specs}
@@ -196,11 +196,13 @@ class _Inserter:
                     continue
                 value = traced.state_dict.get(spec.target, traced.constants.get(spec.target))
                 if not isinstance(value, torch.Tensor):
-                    raise InputError(f"attach: {it.name!r} holds {spec.target!r}, a {type(value).__name__}, no tensor")
+                    raise InputError(
+                        f"attach: {attachment.name!r} holds {spec.target!r}, a {type(value).__name__}, no tensor"
+                    )
                 held[str(spec.target)] = _digest(value)
-                new[old] = self._constant(it, str(spec.target), value.detach())
+                new[old] = self._constant(attachment, str(spec.target), value.detach())
             elif old.op == "get_attr":
-                name = f"{FOLDER}_{plain_name(it.name)}_{plain_name(str(old.target))}"
+                name = f"{FOLDER}_{plain_name(attachment.name)}_{plain_name(str(old.target))}"
                 setattr(self._module, name, getattr(traced.graph_module, str(old.target)))
                 with self._graph.inserting_before(at.next):
                     new[old] = self._graph.get_attr(name)
@@ -212,9 +214,9 @@ class _Inserter:
                 new[old] = at.call(old.target, args, kwargs, like=old)
         return results, traced.call_spec.out_spec, held
 
-    def _constant(self, it: Attachment, name: str, value: torch.Tensor) -> Node:
+    def _constant(self, attachment: Attachment, name: str, value: torch.Tensor) -> Node:
         """A placeholder for a tensor that the function holds, before the user's own arguments."""
-        target = f"{FOLDER}.{plain_name(it.name)}.{name}"
+        target = f"{FOLDER}.{plain_name(attachment.name)}.{name}"
         kinds = [spec.kind for spec in self._inputs]
         index = kinds.index(InputKind.USER_INPUT) if InputKind.USER_INPUT in kinds else len(kinds)
         places = [node for node in self._graph.nodes if node.op == "placeholder"]
@@ -265,11 +267,16 @@ class _Inserter:
         own = self._captured.program.call_spec.out_spec
         spec = own
         if taps:
-            blank = {name: pytree.tree_unflatten([0] * it.num_leaves, it) for name, (it, _) in taps.items()}
+            blank = {
+                name: pytree.tree_unflatten([0] * structure.num_leaves, structure)
+                for name, (structure, _) in taps.items()
+            }
             leaves = pytree.tree_structure(blank)
             spec = pytree.TreeSpec(tuple, None, [own, leaves])
         program = program_of(self._program, self._module, specs, spec, inputs=self._inputs, constants=self._constants)
-        return replace(self._captured, program=program, taps=tuple((name, it) for name, (it, _) in taps.items()))
+        return replace(
+            self._captured, program=program, taps=tuple((name, structure) for name, (structure, _) in taps.items())
+        )
 
 
 class _Cursor:
@@ -310,7 +317,7 @@ def _value(node: Node, like: Node | None) -> Any:
     mode = _fake_mode(node.graph)
     if isinstance(node.target, torch._ops.HigherOrderOperator):
         assert like is not None
-        return pytree.tree_map_only(torch.Tensor, lambda it: _in_mode(it, mode), like.meta.get("val"))
+        return pytree.tree_map_only(torch.Tensor, lambda tensor: _in_mode(tensor, mode), like.meta.get("val"))
     assert callable(node.target)
     with torch.no_grad():
         if mode is None:
@@ -336,17 +343,17 @@ def _fake_mode(graph: torch.fx.Graph) -> Any:
     return None
 
 
-def _exported(it: Attachment, value: torch.Tensor) -> torch.export.ExportedProgram:
+def _exported(attachment: Attachment, value: torch.Tensor) -> torch.export.ExportedProgram:
     """The function, exported for a tensor of this type; a size that is open stays open."""
     sizes = [size if isinstance(size, int) else max(2, _hint(size)) for size in value.shape]
     example = torch.zeros(sizes, dtype=value.dtype)
     dynamic = {axis: torch.export.Dim.DYNAMIC for axis, size in enumerate(value.shape) if not isinstance(size, int)}
-    fn: Any = it.fn
+    fn: Any = attachment.fn
     shapes: Any = (dynamic,) if dynamic else None
     if shapes and not _has_signature(fn):  # exported as a function of any arguments
         shapes = (shapes,)
     if isinstance(fn, torch.nn.Module) and fn.training:
-        raise InputError(f"attach: {it.name!r} is a module in training mode: call eval() on it")
+        raise InputError(f"attach: {attachment.name!r} is a module in training mode: call eval() on it")
     try:
         with torch.no_grad(), warnings.catch_warnings():
             program = capture(fn, (example,), None, shapes).program
@@ -356,10 +363,10 @@ def _exported(it: Attachment, value: torch.Tensor) -> torch.export.ExportedProgr
             plain: torch.export.ExportedProgram = program.run_decompositions({})
     except ExportError as error:
         kind = type_strings(value)[0]
-        raise InputError(f"attach: {it.name!r} cannot be traced on {kind}: {error}") from error
+        raise InputError(f"attach: {attachment.name!r} cannot be traced on {kind}: {error}") from error
     if any(spec.kind in _STATEFUL for spec in plain.graph_signature.output_specs):
         raise InputError(
-            f"attach: {it.name!r} writes to its tensor or to its own buffers: an attached function only returns"
+            f"attach: {attachment.name!r} writes to its tensor or to its own buffers: an attached function only returns"
         )
     return plain
 

@@ -102,7 +102,7 @@ class AccessPlanner:
         if again is None or any(replaced & {n, *(r.name for r in self._nodes[n].all_input_nodes)} for n in again):
             return ChosenAccess("split", (split,))
         new = self._recompute(again)
-        places = tuple(sorted((split, new), key=lambda it: it.seconds))
+        places = tuple(sorted((split, new), key=lambda access: access.seconds))
         return ChosenAccess(places[0].way, places, again if places[0] is new else frozenset())
 
     def _result(self, name: str) -> Part | None:

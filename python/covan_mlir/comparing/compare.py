@@ -166,9 +166,9 @@ class _Search:
         judged = self._eager.outputs([output.read() if output else None for output in outputs])
         nodes = self._eager.output_nodes()
         return [
-            Result(index, node.name, it.measured)
-            for index, (node, it) in enumerate(zip(nodes, judged, strict=True))
-            if it is not None
+            Result(index, node.name, judgement.measured)
+            for index, (node, judgement) in enumerate(zip(nodes, judged, strict=True))
+            if judgement is not None
         ], ""
 
     def _why_not(self, name: str) -> str | None:
@@ -206,7 +206,7 @@ class _Search:
                 break
         self._prober.tell("comparing")
         judged = self._eager.judge(observed, self._prober.strides)
-        narrow = [name for name, it in judged.items() if not it.measured.exact]
+        narrow = [name for name, judgement in judged.items() if not judgement.measured.exact]
         if narrow:
             self._notes.append(f"without a float64 reference, for eager does not run there: {_listed(narrow)}")
         return judged
@@ -304,8 +304,8 @@ class _Search:
         outputs = self._eager.outputs([output.read() if output else None for output in seen.outputs])
         nodes = self._eager.output_nodes()
         return any(
-            it is not None and it.beyond and self._comparable(node.name)
-            for node, it in zip(nodes, outputs, strict=True)
+            judgement is not None and judgement.beyond and self._comparable(node.name)
+            for node, judgement in zip(nodes, outputs, strict=True)
         )
 
     def _alone(self, name: str) -> tuple[Answer, bool]:
@@ -323,11 +323,11 @@ class _Search:
         if not seen.outputs:
             return "right", same
         outputs = self._eager.outputs([output.read() if output else None for output in seen.outputs])
-        return ("right" if any(it is not None and it.beyond for it in outputs) else "hidden"), same
+        return ("right" if any(judgement is not None and judgement.beyond for judgement in outputs) else "hidden"), same
 
     def _hidden(self, wrong: str, crash: bool) -> tuple[Row | None, Suspicion | None]:
         """Search for a fault that vanishes when everything is observed."""
-        nodes = [it for it in self._eager.output_nodes() if isinstance(it, Node)]
+        nodes = [node for node in self._eager.output_nodes() if isinstance(node, Node)]
         ends = [self._nodes[wrong]] if wrong else nodes
         before = _ancestors(ends)
         values = [name for name in self._sizes if self._nodes[name] in before and self._why_not(name) is None]

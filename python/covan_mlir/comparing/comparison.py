@@ -157,9 +157,9 @@ class Comparison:
             lines.append(f"the fault is in what is computed for {names}")
             lines += [f"  site {site.id}, kernel {site.kernel}" for site in self.suspicion.sites]
         for result in self.results:
-            it = result.measured
-            state = "beyond tolerance" if it.beyond else "within tolerance"
-            lines.append(f"result {result.index} ({result.name}) of the program as it is: {state}, {_errors(it)}")
+            measured = result.measured
+            state = "beyond tolerance" if measured.beyond else "within tolerance"
+            lines.append(f"result {result.index} ({result.name}) of the program as it is: {state}, {_errors(measured)}")
         if self.crash:
             lines.append(f"the program as it is gives no results: {self.crash}")
         return [*lines, *self.notes]
@@ -191,36 +191,43 @@ def _told(row: Row) -> list[str]:
     what = "crashes the program" if row.status == "crash" else "is the first that is beyond tolerance"
     lines = [f"{action.name} ({action.op}){where}{module} {what}{f': {row.why}' if row.why else ''}"]
     if row.measured is not None:
-        it = row.measured
-        got, eager, truth = it.values
-        lines.append(f"  {_errors(it)}")
+        measured = row.measured
+        got, eager, truth = measured.values
+        lines.append(f"  {_errors(measured)}")
         lines.append(
-            f"  worst at {list(it.worst)}: {got:.9g}; eager gives {eager:.9g}, "
-            + (f"in float64 {truth:.17g}" if it.exact else "and does not run in float64")
+            f"  worst at {list(measured.worst)}: {got:.9g}; eager gives {eager:.9g}, "
+            + (f"in float64 {truth:.17g}" if measured.exact else "and does not run in float64")
         )
     how = _FATES.get(row.fate, "")
     return [*lines, *(f"  {how}site {site.id}, kernel {site.kernel}" for site in row.sites)]
 
 
-def _errors(it: Measured) -> str:
-    odd = f", {it.error.wrong} elements wrong altogether" if it.error.wrong else ""
+def _errors(measured: Measured) -> str:
+    odd = f", {measured.error.wrong} elements wrong altogether" if measured.error.wrong else ""
     return (
-        f"error {_number(it.error.abs)} (relative {_number(it.error.rel)}, {_number(it.error.ulp)} ulp{odd}), "
-        f"{_number(it.excess)} of what is allowed; eager's own {_number(it.eager.abs)}"
+        f"error {_number(measured.error.abs)} (relative {_number(measured.error.rel)}, "
+        f"{_number(measured.error.ulp)} ulp{odd}), "
+        f"{_number(measured.excess)} of what is allowed; eager's own {_number(measured.eager.abs)}"
     )
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    action, it = row.action, row.measured
+    action, measured = row.action, row.measured
     line = action.line.rpartition("/")[2]
     sites = ",".join(str(site.id) for site in row.sites)
-    if it is None:
+    if measured is None:
         return (action.name, action.op, line, "", "", "", "", "", sites, f"{row.status}: {row.why}")
     mark: str = "" if row.status == "agrees" else row.status
     if row.sampled > 1:
         mark = f"{mark} sampled 1:{row.sampled}".strip()
-    error = it.error
-    numbers = (_number(error.abs), _number(error.rel), _number(error.ulp), _number(it.eager.abs), _number(it.excess))
+    error = measured.error
+    numbers = (
+        _number(error.abs),
+        _number(error.rel),
+        _number(error.ulp),
+        _number(measured.eager.abs),
+        _number(measured.excess),
+    )
     return (action.name, action.op, line, *numbers, sites, mark)
 
 

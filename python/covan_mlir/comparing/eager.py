@@ -161,15 +161,15 @@ class Eager:
             return None  # a value may have been written to since
         known: dict[Node, Any] = {}
 
-        def compiled(it: Node) -> Any:
-            if it not in known:
-                if it.name in observed and it.name not in strides and it is not node:
-                    known[it] = observed[it.name]()
-                elif it.op != "call_function":
-                    known[it] = eager.env[it]
+        def compiled(operand: Node) -> Any:
+            if operand not in known:
+                if operand.name in observed and operand.name not in strides and operand is not node:
+                    known[operand] = observed[operand.name]()
+                elif operand.op != "call_function":
+                    known[operand] = eager.env[operand]
                 else:
-                    known[it] = eager.call(it, {n: compiled(n) for n in it.all_input_nodes})
-            return known[it]
+                    known[operand] = eager.call(operand, {n: compiled(n) for n in operand.all_input_nodes})
+            return known[operand]
 
         try:
             inputs = {n: compiled(n) for n in node.all_input_nodes}

@@ -106,7 +106,7 @@ class Prober:
 def same_sites(one: LineageData, other: LineageData) -> bool:
     """Whether two programs of one model are cut into the same sites."""
 
-    def cut(it: LineageData) -> list[tuple[str, ...]]:
-        return sorted(tuple(it.actions[i].name for i in site.trace) for site in it.sites)
+    def cut(lineage: LineageData) -> list[tuple[str, ...]]:
+        return sorted(tuple(lineage.actions[i].name for i in site.trace) for site in lineage.sites)
 
     return cut(one) == cut(other)

@@ -43,7 +43,7 @@ def captured_of(
     captured = capture(model, *arguments, None)
     if attached or compiled.attachments:
         if not attached:
-            names = ", ".join(it.name for it in compiled.attachments)
+            names = ", ".join(attachment.name for attachment in compiled.attachments)
             raise InputError(
                 f"the program has attachments ({names}), which a file does not hold: give the same functions, "
                 "CompareOptions(attach={...}), or 'covan compare --attach NAME=FILE.py:FUNCTION'"
@@ -62,10 +62,10 @@ def captured_of(
         raise InputError(f"this is not the model that was compiled: it has {len(mine)} actions, not {len(theirs)}")
     if origin is not None:
         return captured, origin.options
-    row = compiled.info.get("options")
-    if not isinstance(row, dict):
+    options = compiled.info.get("options")
+    if not isinstance(options, dict):
         raise InputError("the artifact does not say with which options it was compiled: compile it again")
     try:
-        return captured, CompileOptions.from_json(row)
+        return captured, CompileOptions.from_json(options)
     except (TypeError, ValueError) as error:
         raise InputError(f"the artifact was compiled with options that are not known here: {error}") from error

@@ -91,12 +91,12 @@ class CompileOptions:
         Attached operators are no option that a file can hold: the executable lists them (`Executable.attachments`).
         """
         left_out = ("timeout", "reproducer", "attach")
-        return {it.name: getattr(self, it.name) for it in fields(self) if it.name not in left_out}
+        return {option.name: getattr(self, option.name) for option in fields(self) if option.name not in left_out}
 
     @staticmethod
-    def from_json(row: Mapping[str, Any]) -> CompileOptions:
+    def from_json(options: Mapping[str, Any]) -> CompileOptions:
         """Raises TypeError or ValueError for what `to_json` did not write."""
-        return CompileOptions(**row)
+        return CompileOptions(**options)
 
 
 def _absolute(what: str) -> str:

@@ -72,16 +72,16 @@ def source_actions(graph: torch.fx.Graph) -> dict[str, Action]:
 
 def _needed(graph: torch.fx.Graph) -> set[Node]:
     """Nodes that the results need. One that writes to its input is needed as far as that input is."""
-    found: set[Node] = set()
+    needed: set[Node] = set()
     stack = [graph.output_node()]
     while stack:
         node = stack.pop()
-        if node in found:
+        if node in needed:
             continue
-        found.add(node)
+        needed.add(node)
         stack += node.all_input_nodes
         stack += [user for user in node.users if writes(user, node)]
-    return found
+    return needed
 
 
 def writes(node: Node, to: Node) -> bool:

@@ -34,8 +34,8 @@ def in_order(stack_trace: str | None) -> list[Frame]:
 
 def parse(stack_trace: str | None) -> tuple[Frame, ...]:
     """Frames of ``node.meta["stack_trace"]``: user's, innermost first, then torch's own, innermost first."""
-    found = in_order(stack_trace)[::-1]
-    return tuple([f for f in found if not f.internal] + [f for f in found if f.internal])
+    frames = in_order(stack_trace)[::-1]
+    return tuple([f for f in frames if not f.internal] + [f for f in frames if f.internal])
 
 
 def is_users(file: str) -> bool:

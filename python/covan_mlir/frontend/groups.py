@@ -29,28 +29,28 @@ def groups(exported: torch.fx.Graph) -> tuple[tuple[Group, ...], Mapping[int, fr
     known = {name for name, _ in marked}
     # Attached operators stand between the model's own, and do not end the calls of its functions.
     owners = dict.fromkeys(node.meta.get(ATTACHED, "") for node in nodes)
-    seen = [row for owner in owners for row in _functions(nodes, owner) if row[0] not in known]
+    seen = [span for owner in owners for span in _functions(nodes, owner) if span[0] not in known]
     counts: dict[str, int] = {}
-    found = []
+    numbered = []
     for (name, actions), kind in sorted(
-        [*((row, "block") for row in marked), *((row, "function") for row in seen)],
+        [*((span, "block") for span in marked), *((span, "function") for span in seen)],
         key=lambda item: (item[0][1][0], -len(item[0][1])),
     ):
         number = counts[name] = counts.get(name, -1) + 1
-        found.append(Group(f"{name}@{number}", "block" if kind == "block" else "function", tuple(actions)))
-    return tuple(found), tags
+        numbered.append(Group(f"{name}@{number}", "block" if kind == "block" else "function", tuple(actions)))
+    return tuple(numbered), tags
 
 
 def _marked(nodes: Iterable[Node]) -> tuple[list[tuple[str, list[int]]], dict[int, frozenset[str]]]:
-    found: dict[str, tuple[str, list[int]]] = {}
+    marked: dict[str, tuple[str, list[int]]] = {}
     tags: dict[int, frozenset[str]] = {}
     for index, node in enumerate(nodes):
         for key, words in (node.meta.get("custom") or {}).items():
             if isinstance(key, str) and key.startswith(PREFIX):
-                found.setdefault(key, (words[0], []))[1].append(index)
+                marked.setdefault(key, (words[0], []))[1].append(index)
                 if words[1:]:
                     tags[index] = tags.get(index, frozenset()) | set(words[1:])
-    return list(found.values()), tags
+    return list(marked.values()), tags
 
 
 def _functions(nodes: Iterable[Node], owner: str) -> list[tuple[str, list[int]]]:
@@ -59,7 +59,7 @@ def _functions(nodes: Iterable[Node], owner: str) -> list[tuple[str, list[int]]]
     Actions of one call follow each other in the graph, as export runs the model once from top to bottom. Two calls
     from the same line of the same call, with no other action between them, look like one.
     """
-    found: list[tuple[str, list[int]]] = []
+    spans: list[tuple[str, list[int]]] = []
     running: dict[_Call, list[int]] = {}
     for index, node in enumerate(nodes):
         if node.meta.get(ATTACHED, "") != owner:
@@ -73,10 +73,10 @@ def _functions(nodes: Iterable[Node], owner: str) -> list[tuple[str, list[int]]]
                 continue  # recursion from one line
             if key not in left:
                 left[key] = []
-                found.append((key[3], left[key]))
+                spans.append((key[3], left[key]))
             left[key].append(index)
             running[key] = left[key]
-    return found
+    return spans
 
 
 def _calls(node: Node) -> Iterator[_Call]:

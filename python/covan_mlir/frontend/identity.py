@@ -42,8 +42,8 @@ class Identities:
 
     def constant(self, part: int) -> str | None:
         """The fingerprint of the constant that a part without operands makes; see `fingerprint`."""
-        it = self._parts[part]
-        return fingerprint(it.op, it.args)
+        producer = self._parts[part]
+        return fingerprint(producer.op, producer.args)
 
     def _find(self, part: Part) -> int | None:
         operator = _operator(part.op)
@@ -68,16 +68,16 @@ class Identities:
         part: Part, operator: Any, kinds: Mapping[Operand, str], same: list[int], operands: list[Operand], seed: int
     ) -> list[int]:
         generator = torch.Generator().manual_seed(seed)
-        made = {operand: _example(kind, generator) for operand, kind in kinds.items()}
+        examples = {operand: _example(kind, generator) for operand, kind in kinds.items()}
         try:
-            args, kwargs = arguments.decode(part.args, made)
+            args, kwargs = arguments.decode(part.args, examples)
             with torch.no_grad():
                 result = operator(*args, **kwargs)
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):  # it wants what was not drawn
             return []
         if not isinstance(result, torch.Tensor):
             return []
-        return [index for index in same if torch.equal(result, made[operands[index]])]
+        return [index for index in same if torch.equal(result, examples[operands[index]])]
 
 
 def fingerprint(op: str, args: str) -> str | None:
@@ -95,21 +95,21 @@ def fingerprint(op: str, args: str) -> str | None:
         shape = operator(*values, **named | {"device": "meta"}) if "device" in named else None
         if shape is not None and shape.numel() > _LARGE:
             return None
-        made = operator(*values, **named)
+        constant = operator(*values, **named)
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError):
         return None
-    if not isinstance(made, torch.Tensor) or made.numel() > _LARGE:
+    if not isinstance(constant, torch.Tensor) or constant.numel() > _LARGE:
         return None
-    held = made.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-    return f"{made.dtype}{list(made.shape)}{hashlib.sha256(held).hexdigest()}"
+    held = constant.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return f"{constant.dtype}{list(constant.shape)}{hashlib.sha256(held).hexdigest()}"
 
 
 def _operator(name: str) -> torch._ops.OpOverload | None:
     """``aten.mul.Tensor`` as torch's operator."""
-    found: Any = torch.ops
+    resolved: Any = torch.ops
     for word in name.split("."):
-        found = getattr(found, word, None)
-    return found if isinstance(found, torch._ops.OpOverload) else None
+        resolved = getattr(resolved, word, None)
+    return resolved if isinstance(resolved, torch._ops.OpOverload) else None
 
 
 def _example(kind: str, generator: torch.Generator) -> Any:

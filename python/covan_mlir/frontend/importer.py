@@ -115,10 +115,12 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
     )
 
 
-def _tell_arguments(module: ir.Module, it: Description, external: Mapping[Node, tuple[str, torch.Tensor]]) -> None:
+def _tell_arguments(
+    module: ir.Module, description: Description, external: Mapping[Node, tuple[str, torch.Tensor]]
+) -> None:
     """What the arguments of the program are, for passes."""
-    sizes = it.signature.size_names
-    rows = [Argument(sizes=sizes[i] if i < len(sizes) else ()) for i in range(len(it.parameters))]
+    sizes = description.signature.size_names
+    rows = [Argument(sizes=sizes[i] if i < len(sizes) else ()) for i in range(len(description.parameters))]
     rows += [Argument(weight=name) for name, _ in external.values()]
     (main,) = functions(module.operation)
     write_arguments(main, rows)
@@ -131,13 +133,15 @@ def _outside(node: Node, description: Description) -> Operand:
     return "w", description.weights[node][0] if node in description.weights else node.name
 
 
-def _build(importer: fx.FxImporter, graph: torch.fx.Graph, it: Description, external: Mapping[Node, Any]) -> None:
+def _build(
+    importer: fx.FxImporter, graph: torch.fx.Graph, description: Description, external: Mapping[Node, Any]
+) -> None:
     """One function: parameters, then external weights, to results."""
     cache = importer._cc
-    arguments = [*it.parameters, *external]
+    arguments = [*description.parameters, *external]
     with importer._c, cache.named("main"):
         types = [cache.node_val_to_type(node) for node in arguments]
-        results = [cache.node_val_to_type(node) for node in it.results]
+        results = [cache.node_val_to_type(node) for node in description.results]
         function = func.FuncOp("main", ir.FunctionType.get(types, results), ip=importer._m_ip)
         # What torch.export guarantees about symbolic shapes lets broadcasts stay broadcasts.
         function.attributes["torch.assume_strict_symbolic_shapes"] = ir.UnitAttr.get()
@@ -146,7 +150,7 @@ def _build(importer: fx.FxImporter, graph: torch.fx.Graph, it: Description, exte
         nodes = importer._graph_node_importer_cls(importer, importer._c, cache, block)
         for node, argument in zip(arguments, block.arguments, strict=True):
             nodes.bind_node_value(node, argument)
-        for node, (name, tensor) in it.weights.items():
+        for node, (name, tensor) in description.weights.items():
             if node not in external:
                 nodes.lazy_import_parameter(cache.named(f"weight:{name}"), node, tensor, _info(node))
         for node in graph.nodes:
@@ -155,7 +159,7 @@ def _build(importer: fx.FxImporter, graph: torch.fx.Graph, it: Description, exte
         importer._import_all_child_modules(graph.owning_module, "main")
         calls = [node for node in graph.nodes if node.op == "call_function"]
         nodes.import_nodes(calls, skip_placeholders_outputs=True)
-        nodes.return_node_values(cache.named("main"), list(it.results), {})
+        nodes.return_node_values(cache.named("main"), list(description.results), {})
         importer.symbol_table.insert(function)
 
 
@@ -164,10 +168,10 @@ def _info(node: Node) -> fx.InputInfo:
     return fx.InputInfo(program=None, input_spec=None, node=node, ir_type=None)
 
 
-def _external(it: Description, threshold: int) -> dict[Node, tuple[str, torch.Tensor]]:
+def _external(description: Description, threshold: int) -> dict[Node, tuple[str, torch.Tensor]]:
     """Weights that stay outside the program, tied ones under one name. bool is excluded: its bytes are not its bits."""
     chosen: dict[Node, tuple[str, torch.Tensor]] = {}
-    for node, (name, tensor) in it.weights.items():
+    for node, (name, tensor) in description.weights.items():
         if node.users and tensor.nbytes >= max(threshold, 1) and tensor.dtype is not torch.bool:
             chosen[node] = (name, tensor.contiguous())
     return chosen

@@ -26,7 +26,7 @@ def type_numbers(graph: Graph) -> None:
 
 def _typed(graph: Graph, node: Node, number: float, like: torch.Tensor) -> Node:
     with graph.inserting_before(node):
-        made = graph.call_function(_scalar_tensor, (number,), {"dtype": like.dtype})
-    made.meta = {key: node.meta[key] for key in ("from_node", "nn_module_stack", "stack_trace") if key in node.meta}
-    made.meta["val"] = like.new_empty(())
-    return made
+        scalar = graph.call_function(_scalar_tensor, (number,), {"dtype": like.dtype})
+    scalar.meta = {key: node.meta[key] for key in ("from_node", "nn_module_stack", "stack_trace") if key in node.meta}
+    scalar.meta["val"] = like.new_empty(())
+    return scalar

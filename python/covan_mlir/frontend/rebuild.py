@@ -29,15 +29,15 @@ def varying(program: ExportedProgram) -> set[str]:
     """Names of the nodes whose values depend on the arguments of a call, or on random numbers."""
     inputs = program.graph_signature.input_specs
     given = {getattr(spec.arg, "name", "") for spec in inputs if spec.kind is InputKind.USER_INPUT}
-    found: set[str] = set()
+    dependent: set[str] = set()
     for node in program.graph.nodes:
         if (
             node.name in given
-            or any(read.name in found for read in node.all_input_nodes)
+            or any(read.name in dependent for read in node.all_input_nodes)
             or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
         ):
-            found.add(node.name)
-    return found
+            dependent.add(node.name)
+    return dependent
 
 
 def observable(node: Node) -> bool:

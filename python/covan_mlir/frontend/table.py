@@ -43,23 +43,23 @@ _SHARED = (
 @functools.cache
 def table() -> Mapping[OpOverload, Rule]:
     """Decomposition by operation, for `torch.export.ExportedProgram.run_decompositions`."""
-    found: dict[OpOverload, Rule] = dict(get_decomposition_table())
+    rules: dict[OpOverload, Rule] = dict(get_decomposition_table())
     context = ir.Context()
     dialects.load(context)
     for op, decomposition in decomposition_table.items():
-        if isinstance(op, OpOverload) and op not in found and _wanted(op, context):
-            found[op] = decomposition
+        if isinstance(op, OpOverload) and op not in rules and _wanted(op, context):
+            rules[op] = decomposition
     core = core_aten_decompositions()
-    found.update({op: decomposition_table[op] for op in _SHARED})
+    rules.update({op: decomposition_table[op] for op in _SHARED})
     for packet in _UNLOWERED:
-        found.update({op: core[op] for op in core if getattr(op, "overloadpacket", None) is packet})
+        rules.update({op: core[op] for op in core if getattr(op, "overloadpacket", None) is packet})
     for op, ours in RULES.items():
-        found[op] = _either(ours, found[op]) if op in found else ours
+        rules[op] = _either(ours, rules[op]) if op in rules else ours
     for op in ALONG_AN_AXIS:
-        found[op] = with_an_axis(op, found.get(op))
+        rules[op] = with_an_axis(op, rules.get(op))
     for op, axes in POOLING.items():
-        found[op] = with_a_batch(op, axes, found.get(op))
-    return found
+        rules[op] = with_a_batch(op, axes, rules.get(op))
+    return rules
 
 
 def _either(first: Rule, second: Rule) -> Rule:

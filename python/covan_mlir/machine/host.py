@@ -98,7 +98,7 @@ def given(name: str) -> Machine:
         ) from error
     try:
         machine = msgspec.json.decode(text, type=Machine)
-        unknown = msgspec.json.decode(text, type=dict[str, object]).keys() - {it.name for it in fields(Machine)}
+        unknown = msgspec.json.decode(text, type=dict[str, object]).keys() - {field.name for field in fields(Machine)}
     except msgspec.MsgspecError as error:
         raise TargetError(f"{VARIABLE}={name}: {error}; 'covan machine --json' prints a valid one") from error
     if unknown:

@@ -39,7 +39,7 @@ class Speeds:
 
     def higher(self, other: Speeds) -> Speeds:
         """Of each figure the higher: a busy machine makes it low, and nothing makes it high."""
-        return Speeds(*(max(getattr(self, it.name), getattr(other, it.name)) for it in fields(self)))
+        return Speeds(*(max(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)))
 
     def of(self, machine: Machine) -> Machine:
         """A machine, as it was read, with these speeds.

@@ -37,50 +37,54 @@ def join(lineage: LineageData, calls: Sequence[Call]) -> list[list[Event]]:
         ProfileError: what ran is not what the lineage lists: number, kind and entry point of the commands of each
             command buffer, and a time for each dispatch.
     """
-    rows = [row for row in lineage.commands if _of_calls(lineage, row)]
+    rows = [buffer for buffer in lineage.commands if _of_calls(lineage, buffer)]
     return [_call(lineage, rows, call) for call in calls]
 
 
-def _of_calls(lineage: LineageData, row: Row) -> bool:
-    return all(lineage.sites[i].phase == "call" for i in row if i is not None)
+def _of_calls(lineage: LineageData, buffer: Row) -> bool:
+    return all(lineage.sites[i].phase == "call" for i in buffer if i is not None)
 
 
 def _call(lineage: LineageData, rows: Sequence[Row], call: Call) -> list[Event]:
     fitting = [
-        [k for k, row in enumerate(rows) if not _difference(lineage, _seen(lineage, row, it), it.commands)]
-        for it in call.submissions
+        [
+            k
+            for k, buffer in enumerate(rows)
+            if not _difference(lineage, _seen(lineage, buffer, submission), submission.commands)
+        ]
+        for submission in call.submissions
     ]
-    for it, buffers in zip(call.submissions, fitting, strict=True):
+    for submission, buffers in zip(call.submissions, fitting, strict=True):
         if not buffers:
-            raise ProfileError(_explain(lineage, rows, it))
+            raise ProfileError(_explain(lineage, rows, submission))
     # Like buffers are told apart by their order, if each runs once.
     often = Counter(tuple(buffers) for buffers in fitting)
     met: Counter[tuple[int, ...]] = Counter()
     events: list[Event] = []
-    for it, buffers in zip(call.submissions, fitting, strict=True):
+    for submission, buffers in zip(call.submissions, fitting, strict=True):
         key = tuple(buffers)
-        if it.dispatches and len(buffers) > 1 and often[key] != len(buffers):
+        if submission.dispatches and len(buffers) > 1 and often[key] != len(buffers):
             raise ProfileError(
                 f"{len(buffers)} command buffers of the program run the same kernels, and {often[key]} such ran: "
                 "which ones cannot be told"
             )
-        row = rows[buffers[met[key] % len(buffers)]]
+        buffer = rows[buffers[met[key] % len(buffers)]]
         met[key] += 1
-        events += _events(lineage, _seen(lineage, row, it), it, call.start)
+        events += _events(lineage, _seen(lineage, buffer, submission), submission, call.start)
     return sorted(events, key=lambda event: event.start)
 
 
-def _seen(lineage: LineageData, row: Row, it: Submission) -> Row:
+def _seen(lineage: LineageData, buffer: Row, submission: Submission) -> Row:
     """What of a command buffer the device tells: all commands, or the dispatches only."""
-    return row if it.whole else [i for i in row if i is not None and lineage.sites[i].kind == "dispatch"]
+    return buffer if submission.whole else [i for i in buffer if i is not None and lineage.sites[i].kind == "dispatch"]
 
 
-def _events(lineage: LineageData, row: Row, it: Submission, origin: int) -> list[Event]:
-    expected = {k: site for k, site in enumerate(row) if site is not None and lineage.sites[site].kind == "dispatch"}
-    if [d.index for d in it.dispatches] != sorted(expected):
-        raise ProfileError(f"{len(expected)} dispatches were submitted, and {len(it.dispatches)} have a time")
+def _events(lineage: LineageData, buffer: Row, submission: Submission, origin: int) -> list[Event]:
+    expected = {k: site for k, site in enumerate(buffer) if site is not None and lineage.sites[site].kind == "dispatch"}
+    if [d.index for d in submission.dispatches] != sorted(expected):
+        raise ProfileError(f"{len(expected)} dispatches were submitted, and {len(submission.dispatches)} have a time")
     events = []
-    for dispatch in it.dispatches:
+    for dispatch in submission.dispatches:
         site = expected[dispatch.index]
         if dispatch.kernel != lineage.sites[site].kernel:
             raise ProfileError(f"site {site} runs {lineage.sites[site].kernel}; {dispatch.kernel} ran in its place")
@@ -88,10 +92,10 @@ def _events(lineage: LineageData, row: Row, it: Submission, origin: int) -> list
     return events
 
 
-def _difference(lineage: LineageData, row: Row, commands: Sequence[Command]) -> str:
-    """Where commands are not those of a row, in words; empty: they are."""
+def _difference(lineage: LineageData, buffer: Row, commands: Sequence[Command]) -> str:
+    """Where commands are not those of a buffer, in words; empty: they are."""
     recorded = [command.kernel or command.kind for command in commands]
-    for k, (index, command) in enumerate(zip(row, commands, strict=False)):
+    for k, (index, command) in enumerate(zip(buffer, commands, strict=False)):
         if index is None:  # a barrier, or work that no site stands for: never a kernel
             if command.kind == "dispatch":
                 return f"command {k} is no dispatch in the lineage; {recorded[k]} ran"
@@ -101,13 +105,16 @@ def _difference(lineage: LineageData, row: Row, commands: Sequence[Command]) -> 
             return f"command {k} is {site.kernel} (site {index}) in the lineage; {recorded[k]} ran"
         if site.kind == "transfer" and command.kind not in ("fill", "copy", "update"):
             return f"command {k} is a {site.kernel} (site {index}) in the lineage; {recorded[k]} ran"
-    if len(row) != len(commands):
-        return f"the lineage lists {len(row)} commands; {len(commands)} were recorded"
+    if len(buffer) != len(commands):
+        return f"the lineage lists {len(buffer)} commands; {len(commands)} were recorded"
     return ""
 
 
-def _explain(lineage: LineageData, rows: Sequence[Row], it: Submission) -> str:
+def _explain(lineage: LineageData, rows: Sequence[Row], submission: Submission) -> str:
     if not rows:
-        return f"the lineage lists no command buffer; one of {len(it.commands)} commands ran\n{_OTHER_COPY}"
-    near = min((_seen(lineage, row, it) for row in rows), key=lambda row: abs(len(row) - len(it.commands)))
-    return f"what ran is not what the lineage lists: {_difference(lineage, near, it.commands)}\n{_OTHER_COPY}"
+        return f"the lineage lists no command buffer; one of {len(submission.commands)} commands ran\n{_OTHER_COPY}"
+    near = min(
+        (_seen(lineage, buffer, submission) for buffer in rows),
+        key=lambda buffer: abs(len(buffer) - len(submission.commands)),
+    )
+    return f"what ran is not what the lineage lists: {_difference(lineage, near, submission.commands)}\n{_OTHER_COPY}"

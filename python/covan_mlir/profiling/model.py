@@ -128,15 +128,15 @@ class ProfileData:
 
     def roofline(self, site: Site | int) -> Roofline | None:
         """None for a site without a time."""
-        it = self.lineage.site(site)
-        time = self.time(it)
+        timed = self.lineage.site(site)
+        time = self.time(timed)
         if not time:
             return None
-        parts = [self.lineage.parts[i] for i in it.parts]
-        runs = self.runs[it.id]
+        parts = [self.lineage.parts[i] for i in timed.parts]
+        runs = self.runs[timed.id]
         divided = [part for part in parts if len(self._timed_sites[part.id]) > 1]
-        flops = runs * sum(self._costs.flops(part) * self._part_share(part.id, it.id) for part in parts)
-        moved = runs * sum(self._costs.traffic(it).values())
+        flops = runs * sum(self._costs.flops(part) * self._part_share(part.id, timed.id) for part in parts)
+        moved = runs * sum(self._costs.traffic(timed).values())
         machine = self.machine
         return Roofline(
             flops,
@@ -153,13 +153,13 @@ class ProfileData:
         An estimate: in proportion to the least time in which the machine could compute each action's FLOPs and move
         what it reads and writes across the site's border. Empty for a site without actions.
         """
-        it = self.lineage.site(site)
-        weights = dict.fromkeys(it.trace, 0.0)
-        moved = self._costs.traffic(it)
-        for i in it.parts:
+        timed = self.lineage.site(site)
+        weights = dict.fromkeys(timed.trace, 0.0)
+        moved = self._costs.traffic(timed)
+        for i in timed.parts:
             part = self.lineage.parts[i]
             if part.action in weights:
-                weights[part.action] += self._weight(self._costs.flops(part), moved[i]) * self._part_share(i, it.id)
+                weights[part.action] += self._weight(self._costs.flops(part), moved[i]) * self._part_share(i, timed.id)
         whole = sum(weights.values())
         if not whole:
             return dict.fromkeys(weights, 1.0 / len(weights)) if weights else {}

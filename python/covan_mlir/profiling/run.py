@@ -117,7 +117,7 @@ def measure(
 
 
 def _beyond(profile: Profile) -> bool:
-    return any((it.peak or 0.0) > 1.0 for it in map(profile.roofline, profile.times) if it)
+    return any((roofline.peak or 0.0) > 1.0 for roofline in map(profile.roofline, profile.times) if roofline)
 
 
 def profile_of(
@@ -136,10 +136,10 @@ def profile_of(
     Raises:
         ProfileError: calls differ in which sites run, or kernels ran longer than the calls took.
     """
-    runs = [Counter(event.site for event in row) for row in events]
-    if any(row != runs[0] for row in runs):
+    runs = [Counter(event.site for event in dispatches) for dispatches in events]
+    if any(counts != runs[0] for counts in runs):
         raise ProfileError("calls with the same arguments ran different sites")
-    spent = [divided(row) for row in events]
+    spent = [divided(dispatches) for dispatches in events]
     totals = tuple(float(call.total) for call in calls)
     order = sorted(range(len(totals)), key=totals.__getitem__)
     profile = Profile(
@@ -148,7 +148,7 @@ def profile_of(
         target=variant.target,
         driver=driver,
         totals=totals,
-        times={site: tuple(row[site] for row in spent) for site in sorted(runs[0])},
+        times={site: tuple(durations[site] for durations in spent) for site in sorted(runs[0])},
         runs=dict(runs[0]),
         timeline=tuple(events[order[len(order) // 2]]),
         unprofiled=unprofiled,

@@ -103,11 +103,11 @@ def _modules(profile: ProfileData) -> list[Row]:
 
 def _sites(profile: ProfileData) -> list[Row]:
     sites = []
-    for site in profile.times:
-        it = profile.lineage.sites[site]
-        time = profile.time(site)
-        row = Row(f"site {site}", time, time, actions=list(it.trace), sites=[site], kernel=it.kernel)
-        row.statistics, row.roofline = profile.statistics(site), profile.roofline(site)
+    for index in profile.times:
+        site = profile.lineage.sites[index]
+        time = profile.time(index)
+        row = Row(f"site {index}", time, time, actions=list(site.trace), sites=[index], kernel=site.kernel)
+        row.statistics, row.roofline = profile.statistics(index), profile.roofline(index)
         sites.append(row)
     return sorted(sites, key=lambda row: -row.time)
 

@@ -78,8 +78,8 @@ def dump(phases: Iterable[Phase], pool: Callable[[Any], int]) -> list[Any]:
 def load(rows: Iterable[Any], pool: Sequence[Any]) -> list[Phase]:
     """The inverse of `dump`."""
     phases: list[Phase] = []
-    for step, row in rows:
-        phases.append(Phase(pool[step], phases[-1].graph if row is None else _graph(row, pool)))
+    for step, encoded in rows:
+        phases.append(Phase(pool[step], phases[-1].graph if encoded is None else _graph(encoded, pool)))
     return phases
 
 
@@ -103,8 +103,8 @@ def _graph_row(graph: ProgramGraph, pool: Callable[[Any], int]) -> list[Any]:
     ]
 
 
-def _graph(row: Any, pool: Sequence[Any]) -> ProgramGraph:
-    nodes, results = row
+def _graph(encoded: Any, pool: Sequence[Any]) -> ProgramGraph:
+    nodes, results = encoded
     return ProgramGraph(
         tuple(
             ProgramNode(
@@ -136,9 +136,9 @@ def _value_row(value: Value) -> int | list[int] | None:
     return None
 
 
-def _value(row: int | list[int] | None) -> Value:
-    if row is None:
+def _value(encoded: int | list[int] | None) -> Value:
+    if encoded is None:
         return Unknown()
-    if isinstance(row, int):
-        return NodeResult(row) if row >= 0 else Argument(-1 - row)
-    return NodeResult(*row) if row else Constant()
+    if isinstance(encoded, int):
+        return NodeResult(encoded) if encoded >= 0 else Argument(-1 - encoded)
+    return NodeResult(*encoded) if encoded else Constant()

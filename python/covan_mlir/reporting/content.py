@@ -62,11 +62,11 @@ class _Pool:
         self.rows: list[Any] = []
         self._index: dict[tuple[str, str], int] = {}
 
-    def __call__(self, row: tuple[str, str]) -> int:
-        if row not in self._index:
-            self._index[row] = len(self.rows)
-            self.rows.append(row)
-        return self._index[row]
+    def __call__(self, link: tuple[str, str]) -> int:
+        if link not in self._index:
+            self._index[link] = len(self.rows)
+            self.rows.append(link)
+        return self._index[link]
 
 
 def _action(

@@ -41,19 +41,20 @@ def layered(inputs: Sequence[Iterable[int]]) -> Layout:
     Args:
         inputs: of each node, the nodes whose edges point to it. Edges that close a cycle bound no layer.
     """
-    before = [sorted({i for i in row if i != node}) for node, row in enumerate(inputs)]
+    before = [sorted({i for i in sources if i != node}) for node, sources in enumerate(inputs)]
     layer = _layers(before)
     depth = max(layer, default=-1) + 1
     lanes = _lanes(before, layer)
-    rows: list[list[int]] = [[] for _ in range(depth)]  # of nodes, then of lanes' points, which are numbered after them
+    # Of nodes, then of lanes' points, which are numbered after them.
+    layers: list[list[int]] = [[] for _ in range(depth)]
     points: list[range] = []
     size = len(before)
     for node in range(size):
-        rows[layer[node]].append(node)
+        layers[layer[node]].append(node)
     for node, length in enumerate(lanes):
         points.append(range(size, size + length))
         for step in range(length):
-            rows[layer[node] + 1 + step].append(size + step)
+            layers[layer[node] + 1 + step].append(size + step)
         size += length
     above: list[list[int]] = [[] for _ in range(size)]
     below: list[list[int]] = [[] for _ in range(size)]
@@ -65,13 +66,13 @@ def layered(inputs: Sequence[Iterable[int]]) -> Layout:
     for node, lane in enumerate(points):
         for upper, lower in zip((node, *lane), lane, strict=False):
             join(upper, lower)
-    for node, row in enumerate(before):
-        for source in row:
+    for node, sources in enumerate(before):
+        for source in sources:
             span = layer[node] - layer[source]
             if 1 <= span <= len(points[source]) + 1:
                 join(points[source][span - 2] if span > 1 else source, node)
-    _order(rows, above, below)
-    x = _places(rows, above, below, len(before))
+    _order(layers, above, below)
+    x = _places(layers, above, below, len(before))
     left = min(x, default=0.0)
     x = [round(value - left, 3) for value in x]
     return Layout(tuple(x[: len(before)]), tuple(layer), tuple(tuple(x[lane.start : lane.stop]) for lane in points))
@@ -102,12 +103,12 @@ def _layers(before: Sequence[Sequence[int]]) -> list[int]:
             free[at] = at + 1
     # What reads nothing stands right above its first reader.
     first = [len(before)] * len(before)
-    for node, row in enumerate(before):
-        for i in row:
+    for node, sources in enumerate(before):
+        for i in sources:
             first[i] = min(first[i], layer[node])
-    for node, row in enumerate(before):
+    for node, sources in enumerate(before):
         at = first[node] - 1
-        if not row and layer[node] < at < len(before) and filled[at] < widest:
+        if not sources and layer[node] < at < len(before) and filled[at] < widest:
             layer[node] = at
             filled[at] += 1
     used = {value: index for index, value in enumerate(sorted(set(layer)))}
@@ -136,8 +137,8 @@ def _topological(before: Sequence[Sequence[int]]) -> list[int]:
 def _lanes(before: Sequence[Sequence[int]], layer: Sequence[int]) -> list[int]:
     """How many layers the lane of each node passes: to its farthest reader that is near enough, short ones first."""
     longest = [0] * len(before)
-    for node, row in enumerate(before):
-        for source in row:
+    for node, sources in enumerate(before):
+        for source in sources:
             passed = layer[node] - layer[source] - 1
             if longest[source] < passed <= _LONGEST_LANE:
                 longest[source] = passed
@@ -149,53 +150,53 @@ def _lanes(before: Sequence[Sequence[int]], layer: Sequence[int]) -> list[int]:
     return longest
 
 
-def _order(rows: list[list[int]], above: list[list[int]], below: list[list[int]]) -> None:
+def _order(layers: list[list[int]], above: list[list[int]], below: list[list[int]]) -> None:
     """Order each layer by the barycentres of the one above, then of the one below, some times."""
     place = [0] * len(above)
 
-    def put(row: list[int]) -> None:
-        for index, node in enumerate(row):
+    def put(layer: list[int]) -> None:
+        for index, node in enumerate(layer):
             place[node] = index
 
-    for row in rows:
-        put(row)
+    for layer in layers:
+        put(layer)
     for sweep in range(2 * _SWEEPS):
         joined = below if sweep % 2 else above
-        for row in reversed(rows) if sweep % 2 else rows:
-            centre = {n: sum(place[i] for i in joined[n]) / len(joined[n]) if joined[n] else place[n] for n in row}
-            row.sort(key=lambda node: (centre[node], place[node]))
-            put(row)
+        for layer in reversed(layers) if sweep % 2 else layers:
+            centre = {n: sum(place[i] for i in joined[n]) / len(joined[n]) if joined[n] else place[n] for n in layer}
+            layer.sort(key=lambda node: (centre[node], place[node]))
+            put(layer)
 
 
-def _places(rows: list[list[int]], above: list[list[int]], below: list[list[int]], nodes: int) -> list[float]:
+def _places(layers: list[list[int]], above: list[list[int]], below: list[list[int]], nodes: int) -> list[float]:
     """Places along each layer: as near to the neighbours' as minimum distances let them."""
     x = [0.0] * len(above)
-    for row in rows:
-        for index, offset in enumerate(_offsets(row, nodes)):
-            x[row[index]] = offset
-        middle = (x[row[0]] + x[row[-1]]) / 2
-        for node in row:
+    for layer in layers:
+        for index, offset in enumerate(_offsets(layer, nodes)):
+            x[layer[index]] = offset
+        middle = (x[layer[0]] + x[layer[-1]]) / 2
+        for node in layer:
             x[node] -= middle
     for sweep in range(2 * _SWEEPS + 1):
         last = sweep == 2 * _SWEEPS
-        for row in reversed(rows) if sweep % 2 else rows:
+        for layer in reversed(layers) if sweep % 2 else layers:
             wanted, weights = [], []
-            for node in row:
+            for node in layer:
                 joined = above[node] + below[node] if last else below[node] if sweep % 2 else above[node]
                 ends = [i for i in joined if i < nodes]
                 joined = ends or joined  # where lanes end they give way: a chain of nodes stays straight
                 wanted.append(sum(x[i] for i in joined) / len(joined) if joined else x[node])
                 weights.append(1.0 if not joined or node < nodes else 0.05 if ends else 4.0)
-            for node, place in zip(row, _apart(wanted, weights, _offsets(row, nodes)), strict=True):
+            for node, place in zip(layer, _apart(wanted, weights, _offsets(layer, nodes)), strict=True):
                 x[node] = place
     return x
 
 
-def _offsets(row: Sequence[int], nodes: int) -> list[float]:
+def _offsets(layer: Sequence[int], nodes: int) -> list[float]:
     """The narrowest places of a layer's nodes and lanes."""
     centres: list[float] = []
     at, half = 0.0, 0.0
-    for node in row:
+    for node in layer:
         mine = (_NODE if node < nodes else _LANE) / 2
         at += half + mine if centres else 0.0
         centres.append(at)

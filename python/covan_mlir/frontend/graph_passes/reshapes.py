@@ -52,7 +52,7 @@ def _rewrite(graph: Graph, node: Node, groups: Sequence[tuple[range, range]]) ->
 
 def _groups(before: Sequence[Size], after: Sequence[Size]) -> list[tuple[range, range]] | None:
     """The finest cut of both shapes into runs of dimensions with equal products; None if torch cannot tell one."""
-    found: list[tuple[range, range]] = []
+    groups: list[tuple[range, range]] = []
     i = j = 0
     while i < len(before) and j < len(after):
         ends = [
@@ -64,14 +64,14 @@ def _groups(before: Sequence[Size], after: Sequence[Size]) -> list[tuple[range, 
         if not ends:
             return None
         a, b = min(ends, key=sum)
-        found.append((range(i, a), range(j, b)))
+        groups.append((range(i, a), range(j, b)))
         i, j = a, b
     rest = (*before[i:], *after[j:])
-    if not found or any(not isinstance(size, int) or size != 1 for size in rest):
+    if not groups or any(not isinstance(size, int) or size != 1 for size in rest):
         return None
-    merged, split = found[-1]  # dimensions of one at the end
-    found[-1] = (range(merged.start, len(before)), range(split.start, len(after)))
-    return found
+    merged, split = groups[-1]  # dimensions of one at the end
+    groups[-1] = (range(merged.start, len(before)), range(split.start, len(after)))
+    return groups
 
 
 def _product(sizes: Sequence[Size]) -> Size:

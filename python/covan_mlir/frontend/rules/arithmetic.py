@@ -142,8 +142,8 @@ def hypot(a: Tensor, b: Tensor) -> Tensor:
     p, q = wide(a.to(dtype)).abs(), wide(b.to(dtype)).abs()
     big, small = torch.maximum(p, q), torch.minimum(p, q)
     ratio = small / torch.where(big == 0, 1.0, big)
-    found = big * torch.sqrt(1 + ratio * ratio)
-    return torch.where((p == math.inf) | (q == math.inf), math.inf, found).to(dtype)
+    hypotenuse = big * torch.sqrt(1 + ratio * ratio)
+    return torch.where((p == math.inf) | (q == math.inf), math.inf, hypotenuse).to(dtype)
 
 
 @rule(aten.angle.default)
@@ -198,13 +198,13 @@ def pow_scalar(x: Tensor, exponent: Number) -> Any:
         return torch.pow(x.to(dtype), exponent)
     if not isinstance(exponent, int) or exponent < 0:
         return NotImplemented  # torch refuses negative powers of integers
-    x, found = x.to(dtype), torch.ones_like(x, dtype=dtype)
+    x, power = x.to(dtype), torch.ones_like(x, dtype=dtype)
     while exponent:
         if exponent & 1:
-            found = found * x
+            power = power * x
         exponent >>= 1
         x = x * x if exponent else x
-    return found
+    return power
 
 
 @rule(aten.pow.Tensor_Tensor)
@@ -216,14 +216,14 @@ def pow_tensor(x: Tensor, exponent: Tensor) -> Any:
         return torch.pow(x.to(dtype), exponent.to(dtype))
     # By squaring; integers wrap as they do in eager. A negative power of an integer is the whole part of the fraction.
     base, n = x.to(dtype), exponent.to(torch.int64)
-    found = torch.ones_like(base)
+    power = torch.ones_like(base)
     for bit in range(torch.iinfo(exponent.dtype).bits if exponent.dtype is not torch.bool else 1):
-        found = torch.where((n >> bit) & 1 != 0, found * base, found)
+        power = torch.where((n >> bit) & 1 != 0, power * base, power)
         base = base * base
-    one = torch.ones_like(found)
+    one = torch.ones_like(power)
     minus = torch.where((n & 1) != 0, -one, one)
     fraction = torch.where(x == 1, one, torch.where(x == -1, minus, torch.zeros_like(one)))
-    return torch.where(n < 0, fraction, found)
+    return torch.where(n < 0, fraction, power)
 
 
 @rule(aten.pow.Scalar)

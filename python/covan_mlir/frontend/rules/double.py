@@ -23,10 +23,10 @@ aten = torch.ops.aten
 
 def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     """Horner's rule; the constant term comes last."""
-    found = torch.full_like(x, coefficients[0])
+    value = torch.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
-        found = found * x + coefficient
-    return found
+        value = value * x + coefficient
+    return value
 
 
 def _for_doubles(*ops: OpOverload) -> Callable[[Callable[[Tensor], Tensor]], Callable[[Tensor], Tensor]]:
@@ -54,14 +54,14 @@ _PI = Fraction(0x3243F6A8885A308D313198A2E03707344A409382, 1 << 156)
 
 
 def _parts(value: Fraction, bits: int, count: int) -> list[float]:
-    found = []
+    parts = []
     scale = Fraction(1 << (bits - 1))
     for _ in range(count):
         part = Fraction(math.floor(value * scale), 1) / scale
-        found.append(float(part))
+        parts.append(float(part))
         value -= part
         scale *= 1 << bits
-    return found
+    return parts
 
 
 _HALF_PI = _parts(_PI / 2, 26, 5)
@@ -133,8 +133,8 @@ def atan(x: Tensor) -> Tensor:
     for condition, offset, argument in reversed(cases):
         base, t = torch.where(condition, offset, base), torch.where(condition, argument, t)
     z = t * t
-    found = base + (t - t * z * polynomial(z, _ATAN))
-    return torch.where(x < 0, -found, torch.where(x == 0, x, found))
+    angle = base + (t - t * z * polynomial(z, _ATAN))
+    return torch.where(x < 0, -angle, torch.where(x == 0, x, angle))
 
 
 @rule(aten.atan2.default)
@@ -150,8 +150,8 @@ def atan2(y: Tensor, x: Tensor) -> Tensor:
     left = (x < 0) | ((x == 0) & (1 / x < 0))
     angle = torch.where(left, math.pi - angle, angle)
     below = (y < 0) | ((y == 0) & (1 / y < 0))
-    found = torch.where(below, -angle, angle)
-    return torch.where(torch.isnan(x) | torch.isnan(y), math.nan, found).to(dtype)
+    signed = torch.where(below, -angle, angle)
+    return torch.where(torch.isnan(x) | torch.isnan(y), math.nan, signed).to(dtype)
 
 
 @_for_doubles(aten.asin.default)
@@ -167,8 +167,8 @@ def acos(x: Tensor) -> Tensor:
 @_for_doubles(aten.tanh.default)
 def tanh(x: Tensor) -> Tensor:
     e = torch.expm1(-2 * x.abs())
-    found = -e / (2 + e)
-    return torch.where(x < 0, -found, torch.where(x == 0, x, found))
+    magnitude = -e / (2 + e)
+    return torch.where(x < 0, -magnitude, torch.where(x == 0, x, magnitude))
 
 
 @_for_doubles(aten.log2.default)

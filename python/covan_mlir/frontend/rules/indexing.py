@@ -197,15 +197,15 @@ def embedding_bag_padded(
     if mode == 2:
         places = bag.unsqueeze(1).expand(count, width)
         low = torch.full((bags, width), -torch.inf, dtype=weight.dtype)
-        found = torch.scatter_reduce(low, 0, places, torch.where(here, rows, -torch.inf), "amax")
-        found = torch.where(counts.unsqueeze(1) > 0, found, 0.0)
+        pooled = torch.scatter_reduce(low, 0, places, torch.where(here, rows, -torch.inf), "amax")
+        pooled = torch.where(counts.unsqueeze(1) > 0, pooled, 0.0)
     else:
         if per_sample_weights is not None:
             rows = rows * per_sample_weights.unsqueeze(1)
         total = torch.zeros((bags, width), dtype=wide(weight).dtype)
-        found = total.index_add(0, bag, wide(torch.where(here, rows, 0.0)))
+        pooled = total.index_add(0, bag, wide(torch.where(here, rows, 0.0)))
         if mode == 1:
-            found = found / counts.clamp(min=1).unsqueeze(1)
-        found = found.to(weight.dtype)
+            pooled = pooled / counts.clamp(min=1).unsqueeze(1)
+        pooled = pooled.to(weight.dtype)
     # The other results are for the backward pass, which is not compiled.
-    return found, bag, counts, torch.zeros_like(counts)
+    return pooled, bag, counts, torch.zeros_like(counts)

@@ -147,12 +147,12 @@ def topk(x: Tensor, k: Any, dim: int = -1, largest: bool = True, sorted: bool = 
 
 def _pick(x: Tensor, dim: int, at: Any, keepdim: bool) -> tuple[Tensor, Tensor]:
     """The element at rank ``at`` along ``dim``; a tensor of ranks keeps ``dim``."""
-    found, places = aten.sort.default(x, dim)
+    values, places = aten.sort.default(x, dim)
     if not isinstance(at, Tensor):
-        found, places = found.narrow(dim, at, 1), places.narrow(dim, at, 1)
+        values, places = values.narrow(dim, at, 1), places.narrow(dim, at, 1)
     else:
-        found, places = torch.gather(found, dim, at), torch.gather(places, dim, at)
-    return (found, places) if keepdim else (found.squeeze(dim), places.squeeze(dim))
+        values, places = torch.gather(values, dim, at), torch.gather(places, dim, at)
+    return (values, places) if keepdim else (values.squeeze(dim), places.squeeze(dim))
 
 
 @rule(aten.kthvalue.default)
@@ -208,10 +208,10 @@ def searchsorted(
     """By counting the boundaries before each number."""
     if sorter is not None:
         boundaries = torch.gather(boundaries, -1, sorter)
-    edges, found = boundaries.unsqueeze(-2), x.unsqueeze(-1)
+    edges, sought = boundaries.unsqueeze(-2), x.unsqueeze(-1)
     if boundaries.dim() == 1:
         edges = boundaries.reshape([1] * x.dim() + [-1])
-    before = ~(edges > found) if right or side == "right" else ~(edges >= found)
+    before = ~(edges > sought) if right or side == "right" else ~(edges >= sought)
     return before.sum(-1).to(torch.int32 if out_int32 else torch.int64)
 
 

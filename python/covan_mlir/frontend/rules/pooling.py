@@ -45,13 +45,13 @@ def max_pool_with_indices(
         more.append(max((places - 1) * s + span - 2 * p - size, 0))
     widths = [width for extra in reversed(more) for width in (0, extra)]
     larger = aten.constant_pad_nd.default(x, widths, -torch.inf)
-    found, places_ = plain(op, larger, kernel, steps, pads, gaps, False)
+    pooled, places_ = plain(op, larger, kernel, steps, pads, gaps, False)
     index = torch.zeros_like(places_)
     factor, rest = 1, places_
     for size, extra in reversed(list(zip(sizes, more, strict=True))):
         index = index + (rest % (size + extra)) * factor
         rest, factor = rest // (size + extra), factor * size
-    return found, index
+    return pooled, index
 
 
 def _windows(size: int, places: int) -> Tensor:
@@ -74,10 +74,10 @@ def adaptive_max_pool2d(x: Tensor, output_size: list[int]) -> Any:
     y, z = _windows(high, rows), _windows(wide, columns)
     picked = x.index_select(2, y.reshape(-1)).index_select(3, z.reshape(-1))
     picked = picked.reshape(*x.shape[:2], rows, y.shape[1], columns, z.shape[1]).transpose(3, 4)
-    found, best = picked.reshape(*x.shape[:2], rows, columns, -1).max(-1)
+    pooled, best = picked.reshape(*x.shape[:2], rows, columns, -1).max(-1)
     place = y.reshape(rows, 1, -1, 1) * wide + z.reshape(1, columns, 1, -1)
     flat = place.reshape(1, 1, rows, columns, -1).expand(*best.shape, -1)
-    return found, flat.gather(-1, best.unsqueeze(-1)).squeeze(-1)
+    return pooled, flat.gather(-1, best.unsqueeze(-1)).squeeze(-1)
 
 
 @rule(aten.upsample_nearest2d.vec)

@@ -64,10 +64,10 @@ def with_an_axis(op: OpOverload, otherwise: Rule | None) -> Rule:
         args, kwargs = torch.utils._pytree.tree_map_only(
             Tensor, lambda t: t.reshape(1) if t.dim() == 0 else t, (args, kwargs)
         )
-        found = op(x.reshape(1), *args, **kwargs)
+        result = op(x.reshape(1), *args, **kwargs)
         if op is aten.nonzero.default:
-            return found[:, :0]
-        return torch.utils._pytree.tree_map_only(Tensor, lambda t: t.reshape(()), found)
+            return result[:, :0]
+        return torch.utils._pytree.tree_map_only(Tensor, lambda t: t.reshape(()), result)
 
     return decomposition
 
@@ -78,7 +78,7 @@ def with_a_batch(op: OpOverload, axes: int, otherwise: Rule | None) -> Rule:
     def decomposition(x: Tensor, *args: Any, **kwargs: Any) -> Any:
         if x.dim() != axes + 1:
             return otherwise(x, *args, **kwargs) if otherwise else NotImplemented
-        found = op(x.unsqueeze(0), *args, **kwargs)
-        return torch.utils._pytree.tree_map_only(Tensor, lambda t: t.squeeze(0), found)
+        result = op(x.unsqueeze(0), *args, **kwargs)
+        return torch.utils._pytree.tree_map_only(Tensor, lambda t: t.squeeze(0), result)
 
     return decomposition

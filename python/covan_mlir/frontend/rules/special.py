@@ -64,18 +64,18 @@ def erfinv(x: Tensor) -> Tensor:
     z = torch.sqrt(-torch.log((1 - size) / 2))
     outer = polynomial(z, (1.641345311, 3.429567803, -1.624906493, -1.970840454))
     outer = outer / polynomial(z, (1.6370678, 3.5438892, 1.0))
-    found = torch.where(size <= 0.7, inner, torch.where(y < 0, -outer, outer))
+    root = torch.where(size <= 0.7, inner, torch.where(y < 0, -outer, outer))
     for _ in range(2):
-        # erf(found) - y without cancellation where erf is close to one
-        tail = torch.where(found.abs() > 0.7, _erfc_minus(found, y, size), torch.erf(found) - y)
-        found = found - tail / (2 / math.sqrt(math.pi) * torch.exp(-found * found))
-    found = torch.where(size == 1, torch.where(y < 0, -math.inf, math.inf), found)
-    return torch.where((size > 1) | torch.isnan(y), math.nan, found).to(float_type(x))
+        # erf(root) - y without cancellation where erf is close to one
+        tail = torch.where(root.abs() > 0.7, _erfc_minus(root, y, size), torch.erf(root) - y)
+        root = root - tail / (2 / math.sqrt(math.pi) * torch.exp(-root * root))
+    root = torch.where(size == 1, torch.where(y < 0, -math.inf, math.inf), root)
+    return torch.where((size > 1) | torch.isnan(y), math.nan, root).to(float_type(x))
 
 
-def _erfc_minus(found: Tensor, y: Tensor, size: Tensor) -> Tensor:
-    t, log = _log_erfcx(found.abs())
-    error = (1 - size) - t * torch.exp(log - found * found)
+def _erfc_minus(root: Tensor, y: Tensor, size: Tensor) -> Tensor:
+    t, log = _log_erfcx(root.abs())
+    error = (1 - size) - t * torch.exp(log - root * root)
     return torch.where(y < 0, -error, error)
 
 
@@ -106,10 +106,10 @@ def lgamma(x: Tensor) -> Tensor:
     t = a + 7.5
     right = 0.5 * math.log(2 * math.pi) + (a + 0.5) * torch.log(t) - t + torch.log(series)
     fraction = y.abs() - torch.floor(y.abs())
-    found = torch.where(left, math.log(math.pi) - torch.log(_half_turn(fraction)[0]) - right, right)
-    found = torch.where((y <= 0) & (fraction == 0), math.inf, found)
-    found = torch.where((y == 1) | (y == 2), 0.0, found)
-    return torch.where(torch.isinf(y), math.inf, found).to(float_type(x))
+    value = torch.where(left, math.log(math.pi) - torch.log(_half_turn(fraction)[0]) - right, right)
+    value = torch.where((y <= 0) & (fraction == 0), math.inf, value)
+    value = torch.where((y == 1) | (y == 2), 0.0, value)
+    return torch.where(torch.isinf(y), math.inf, value).to(float_type(x))
 
 
 @rule(aten.digamma.default, aten.special_psi.default)
@@ -128,7 +128,7 @@ def digamma(x: Tensor) -> Tensor:
     right = shift + torch.log(a) - 0.5 / a - tail
     fraction = y.abs() - torch.floor(y.abs())
     sine, cosine = _half_turn(fraction)
-    found = torch.where(left, right + math.pi * cosine / sine, right)
-    found = torch.where(left & (fraction == 0), math.nan, found)
-    found = torch.where(y == 0, torch.where(torch.signbit(y), math.inf, -math.inf), found)
-    return torch.where(y == math.inf, math.inf, torch.where(y == -math.inf, math.nan, found)).to(float_type(x))
+    value = torch.where(left, right + math.pi * cosine / sine, right)
+    value = torch.where(left & (fraction == 0), math.nan, value)
+    value = torch.where(y == 0, torch.where(torch.signbit(y), math.inf, -math.inf), value)
+    return torch.where(y == math.inf, math.inf, torch.where(y == -math.inf, math.nan, value)).to(float_type(x))
