@@ -157,8 +157,8 @@ def _row(kind: str, rows: int, length: int) -> Case:
     inputs = []
     for value in chain.inputs:
         shape = [chain.sizes[axis] or 0 for axis in value.axes]
-        made = torch.randn(shape, generator=generator)
-        inputs.append(torch.randint(0, length, shape, generator=generator) if value.dtype == "i64" else made)
+        normal = torch.randn(shape, generator=generator)
+        inputs.append(torch.randint(0, length, shape, generator=generator) if value.dtype == "i64" else normal)
 
     def compiled() -> Callable[[], Tensor]:
         torch._dynamo.reset()
@@ -187,14 +187,14 @@ def measure(case: Case, without: list[str], seconds: float, peaks: Ceilings) -> 
         if name in without:
             continue
         try:
-            made = build()
-            result = made()
+            baseline = build()
+            result = baseline()
         except Exception as failure:  # whatever it raises is the finding
             unable[name] = common.short(failure)
             continue
         if name == "eager":
             error = float((result.float().reshape(got.shape) - got).abs().max())
-        contenders[name] = made
+        contenders[name] = baseline
     contenders |= {"fma": lambda: peaks.run_fma(), "copy": lambda: peaks.run_copy()}
     times = common.interleave(contenders, rounds=7, seconds=seconds, warmup=2, settle=1)
     best = min((n for n in contenders if n not in ("ours", "fma", "copy")), key=lambda n: times[n].median)

@@ -165,7 +165,7 @@ def _functions(case: Case, folder: Path) -> list[Callable[[list[Tensor]], Tensor
     """A call for each schedule."""
     calls: list[Callable[[list[Tensor]], Tensor]] = []
     for number, launches in enumerate(case.schedules):
-        made = []
+        kernels = []
         for launch in launches:
             stem = f"{launch['name']}_{abs(hash((case.name, number)))}"
             file = folder / f"{stem}.py"
@@ -175,22 +175,22 @@ def _functions(case: Case, folder: Path) -> list[Callable[[list[Tensor]], Tensor
             assert spec.loader is not None
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
-            made.append((getattr(module, launch["name"]), launch))
-        names = list(made[0][1]["inputs"])
+            kernels.append((getattr(module, launch["name"]), launch))
+        names = list(kernels[0][1]["inputs"])
         buffers: dict[str, Tensor] = {}
-        for _, launch in made:
+        for _, launch in kernels:
             for name in launch["outputs"]:
                 shape, dtype = launch["operands"][name]
                 buffers[name] = torch.empty(shape, dtype=DTYPES[dtype], device="cuda")
 
-        def call(inputs: list[Tensor], made: Any = made, buffers: Any = buffers, names: Any = names) -> Tensor:
+        def call(inputs: list[Tensor], kernels: Any = kernels, buffers: Any = buffers, names: Any = names) -> Tensor:
             known = dict(zip(names, inputs, strict=True)) | buffers
-            for function, launch in made:
+            for function, launch in kernels:
                 arguments = [known[name] for name in (*launch["inputs"], *launch["outputs"])]
                 function[(launch["grid"],)](
                     *arguments, num_warps=launch["num_warps"], num_stages=launch["num_stages"], enable_fp_fusion=True
                 )
-            result: Tensor = known[made[-1][1]["outputs"][0]]
+            result: Tensor = known[kernels[-1][1]["outputs"][0]]
             return result
 
         calls.append(call)
@@ -199,14 +199,14 @@ def _functions(case: Case, folder: Path) -> list[Callable[[list[Tensor]], Tensor
 
 def _inputs(case: Case) -> list[Tensor]:
     generator = torch.Generator("cuda").manual_seed(0)
-    found = []
+    inputs = []
     for shape, dtype in case.shapes:
         if dtype == "i64":
             length = case.shapes[0][0][-1]
-            found.append(torch.randint(0, length, shape, generator=generator, device="cuda"))
+            inputs.append(torch.randint(0, length, shape, generator=generator, device="cuda"))
         else:
-            found.append(torch.randn(shape, generator=generator, device="cuda").to(DTYPES[dtype]))
-    return found
+            inputs.append(torch.randn(shape, generator=generator, device="cuda").to(DTYPES[dtype]))
+    return inputs
 
 
 def _plain(case: Case) -> Callable[..., Tensor]:
@@ -378,37 +378,37 @@ def run(path: Path, out: Path, minutes: float) -> None:
     }
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         for case in cases:
-            row: dict[str, Any] = {"case": case.name, **case.facts}
-            report["cases"].append(row)
+            record: dict[str, Any] = {"case": case.name, **case.facts}
+            report["cases"].append(record)
             try:
                 inputs = _inputs(case)
                 calls = _functions(case, Path(folder))
                 got = calls[0](inputs)
-                row["difference"], row["allowed"] = _difference(got, case, inputs)
-                row["right"] = row["difference"] <= row["allowed"]
+                record["difference"], record["allowed"] = _difference(got, case, inputs)
+                record["right"] = record["difference"] <= record["allowed"]
             except Exception as error:  # whatever it raises is the finding
-                row["right"], row["error"] = False, repr(error)[:300]
-            print(case.name, "right" if row["right"] else f"WRONG {row}", flush=True)
+                record["right"], record["error"] = False, repr(error)[:300]
+            print(case.name, "right" if record["right"] else f"WRONG {record}", flush=True)
             out.write_text(json.dumps(report, indent=1))
             torch.cuda.empty_cache()
             if time.monotonic() > stop - 30 * minutes:
                 break  # half of the time is for measuring
         report["launch_overhead_us"] = _overhead(cases)
         ratios: list[float] = []
-        for case, row in zip(cases, report["cases"], strict=False):
+        for case, record in zip(cases, report["cases"], strict=False):
             if time.monotonic() > stop:
-                row["skipped"] = "out of time"
+                record["skipped"] = "out of time"
                 continue
-            if row["right"]:
-                _measure(case, row, clock, Path(folder), flops, bandwidth)
-                ratios += [row["ratio"]] if row.get("ratio") else []
+            if record["right"]:
+                _measure(case, record, clock, Path(folder), flops, bandwidth)
+                ratios += [record["ratio"]] if record.get("ratio") else []
             out.write_text(json.dumps(report, indent=1))
             torch.cuda.empty_cache()
     report["geometric_mean_ratio"] = geometric_mean(ratios) if ratios else None
     out.write_text(json.dumps(report, indent=1))
 
 
-def _measure(case: Case, row: dict[str, Any], clock: Clock, folder: Path, flops: float, bandwidth: float) -> None:
+def _measure(case: Case, record: dict[str, Any], clock: Clock, folder: Path, flops: float, bandwidth: float) -> None:
     inputs = _inputs(case)
     times = []
     for call in _functions(case, folder):
@@ -416,21 +416,21 @@ def _measure(case: Case, row: dict[str, Any], clock: Clock, folder: Path, flops:
             times.append(clock.median(partial(call, inputs)))
         except Exception as error:  # a schedule that does not fit after all
             times.append(math.inf)
-            row.setdefault("schedule_errors", []).append(repr(error)[:200])
+            record.setdefault("schedule_errors", []).append(repr(error)[:200])
     ours = min(times)
-    row |= {"ours_ms": ours * 1e3, "default_ms": times[0] * 1e3, "schedule": times.index(ours)}
-    row |= {"of_peak": case.flops / ours / flops, "of_copy": case.traffic / ours / bandwidth, "baselines_ms": {}}
+    record |= {"ours_ms": ours * 1e3, "default_ms": times[0] * 1e3, "schedule": times.index(ours)}
+    record |= {"of_peak": case.flops / ours / flops, "of_copy": case.traffic / ours / bandwidth, "baselines_ms": {}}
     for name, build in _baselines(case, inputs):
         try:
-            row["baselines_ms"][name] = clock.median(build()) * 1e3
+            record["baselines_ms"][name] = clock.median(build()) * 1e3
         except Exception as error:  # cannot express it, or has not the memory
-            row.setdefault("unable", {})[name] = repr(error)[:200]
-    compilers = [t for name, t in row["baselines_ms"].items() if not name.startswith("sdpa") and name != "eager"]
-    vendors = [t for name, t in row["baselines_ms"].items() if name in ("sdpa flash", "sdpa cudnn")]
-    row["ratio"] = min(compilers) / row["ours_ms"] if compilers else None
-    row["vendor_ratio"] = min(vendors) / row["ours_ms"] if vendors else None
+            record.setdefault("unable", {})[name] = repr(error)[:200]
+    compilers = [t for name, t in record["baselines_ms"].items() if not name.startswith("sdpa") and name != "eager"]
+    vendors = [t for name, t in record["baselines_ms"].items() if name in ("sdpa flash", "sdpa cudnn")]
+    record["ratio"] = min(compilers) / record["ours_ms"] if compilers else None
+    record["vendor_ratio"] = min(vendors) / record["ours_ms"] if vendors else None
     print(
-        {k: v for k, v in row.items() if k in ("case", "ours_ms", "ratio", "vendor_ratio", "of_peak", "of_copy")},
+        {k: v for k, v in record.items() if k in ("case", "ours_ms", "ratio", "vendor_ratio", "of_peak", "of_copy")},
         flush=True,
     )
 

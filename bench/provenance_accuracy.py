@@ -42,27 +42,27 @@ MODELS = (
 
 def classes(verdict: Verdict, lineage: Lineage) -> list[str]:
     """Which kinds of disagreement a verdict shows; none if trace and truth agree."""
-    found = ["missed"] if verdict.truth - verdict.claimed else []
+    kinds = ["missed"] if verdict.truth - verdict.claimed else []
     extra = verdict.claimed - verdict.truth
     if extra and verdict.truth & verdict.claimed and verdict.fate == "dispatched":
-        found.append("split")
+        kinds.append("split")
     elif extra:
         transfers = all(lineage.sites[site].kind == "transfer" for site in extra)
-        found.append("transfer" if transfers else "extra")
-    return found
+        kinds.append("transfer" if transfers else "extra")
+    return kinds
 
 
-def summary(name: str, mutants: int, found: list[Verdict | LeftOut], lineage: Lineage) -> dict[str, Any]:
-    judged = [v for v in found if isinstance(v, Verdict)]
+def summary(name: str, mutants: int, verdicts: list[Verdict | LeftOut], lineage: Lineage) -> dict[str, Any]:
+    judged = [v for v in verdicts if isinstance(v, Verdict)]
     right = sum(len(v.truth & v.claimed) for v in judged)
-    rows = [asdict(v) | ({"classes": classes(v, lineage)} if isinstance(v, Verdict) else {}) for v in found]
+    rows = [asdict(v) | ({"classes": classes(v, lineage)} if isinstance(v, Verdict) else {}) for v in verdicts]
     return {
         "model": name,
         "mutants": mutants,
-        "built": len(found),
+        "built": len(verdicts),
         "judged": len(judged),
         "kinds": dict(Counter(v.kind for v in judged)),
-        "left_out": dict(Counter(v.why.split(":")[0] for v in found if isinstance(v, LeftOut))),
+        "left_out": dict(Counter(v.why.split(":")[0] for v in verdicts if isinstance(v, LeftOut))),
         "right": right,
         "claimed": sum(len(v.claimed) for v in judged),
         "true": sum(len(v.truth) for v in judged),
@@ -109,36 +109,37 @@ def main() -> int:
         module, args, kwargs = zoo.build(name)
         oracle = Oracle(torch.export.export(settle(module), args, kwargs, strict=False), options.fuse)
         count = min(options.limit or len(oracle), len(oracle))
-        found: list[Verdict | LeftOut] = []
+        verdicts: list[Verdict | LeftOut] = []
         for verdict in judged(oracle, [i * len(oracle) // count for i in range(count)], options.together):
-            found.append(verdict)
+            verdicts.append(verdict)
             if isinstance(verdict, Verdict) and (kinds := classes(verdict, oracle.base.lineage)):
                 console.print(
                     f"{name}: {verdict.node} ({verdict.what}): {', '.join(kinds)}: "
                     f"changed {sorted(verdict.truth)}, trace says {sorted(verdict.claimed)}"
                 )
-        summaries.append(summary(name, len(oracle), found, oracle.base.lineage))
+        summaries.append(summary(name, len(oracle), verdicts, oracle.base.lineage))
         _add(table, summaries[-1])
         if options.json:  # after each model: a run takes long
             options.json.write_text(json.dumps(summaries, indent=1, default=sorted))
     total = {
-        key: sum(row[key] for row in summaries) for key in ("mutants", "built", "judged", "right", "claimed", "true")
+        key: sum(entry[key] for entry in summaries)
+        for key in ("mutants", "built", "judged", "right", "claimed", "true")
     }
-    _add(table, total | {"model": "all", "classes": sum((Counter(row["classes"]) for row in summaries), Counter())})
+    _add(table, total | {"model": "all", "classes": sum((Counter(entry["classes"]) for entry in summaries), Counter())})
     console.print(table)
-    left_out: Counter[str] = sum((Counter(row["left_out"]) for row in summaries), Counter())
+    left_out: Counter[str] = sum((Counter(entry["left_out"]) for entry in summaries), Counter())
     for why, count in left_out.most_common():
         console.print(f"left out: {why}: {count}")
     return 0
 
 
-def _add(table: Table, row: dict[str, Any]) -> None:
+def _add(table: Table, entry: dict[str, Any]) -> None:
     table.add_row(
-        row["model"],
-        *(str(row[key]) for key in ("mutants", "built", "judged")),
-        share(row["right"], row["claimed"]),
-        share(row["right"], row["true"]),
-        ", ".join(f"{name} {count}" for name, count in row["classes"].items()) or "none",
+        entry["model"],
+        *(str(entry[key]) for key in ("mutants", "built", "judged")),
+        share(entry["right"], entry["claimed"]),
+        share(entry["right"], entry["true"]),
+        ", ".join(f"{name} {count}" for name, count in entry["classes"].items()) or "none",
     )
 
 

@@ -44,18 +44,18 @@ class _Enough(Exception):
 @contextmanager
 def _mappings() -> Iterator[dict[str, dict[str, list[str]]]]:
     """What TorchInductor would write to inductor_provenance_tracking_node_mappings.json."""
-    found: dict[str, dict[str, list[str]]] = {}
+    mappings: dict[str, dict[str, list[str]]] = {}
     own = graph.GraphLowering.compile_to_module
 
     def stop(lowering: Any) -> Any:
         lowering.codegen()
-        found.update({k: v for k, v in debug.dump_inductor_provenance_info().items() if isinstance(v, dict)})
+        mappings.update({k: v for k, v in debug.dump_inductor_provenance_info().items() if isinstance(v, dict)})
         raise _Enough
 
     graph.GraphLowering.compile_to_module = stop  # type: ignore[assignment,method-assign]
     try:
         with config.patch({"trace.provenance_tracking_level": 1, "force_disable_caches": True}), torch.no_grad():
-            yield found
+            yield mappings
     finally:
         graph.GraphLowering.compile_to_module = own  # type: ignore[method-assign]
 
@@ -70,14 +70,14 @@ def inductor(program: ExportedProgram) -> set[str]:
     results = module.graph.output_node().args[0]
     module.graph.output_node().args = (tuple(r for r in results if isinstance(r, torch.fx.Node)),)  # type: ignore[union-attr]
     module.recompile()
-    with _mappings() as found:
+    with _mappings() as mappings:
         try:
             compile_fx.compile_fx(module, flat)
         except Exception as error:
-            if not found:
+            if not mappings:
                 raise RuntimeError(f"TorchInductor refuses the model: {error}") from error
-    kernels = found.get("postToCppCode", {})
-    return {name for name, posts in found.get("preToPost", {}).items() if any(kernels.get(post) for post in posts)}
+    kernels = mappings.get("postToCppCode", {})
+    return {name for name, posts in mappings.get("preToPost", {}).items() if any(kernels.get(post) for post in posts)}
 
 
 def count(name: str) -> dict[str, Any]:

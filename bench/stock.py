@@ -134,11 +134,11 @@ class RawProgram:
     def invoke(self, inputs: runtime.VmVariantList) -> list[Tensor]:
         """One invocation, results as torch tensors that share the device's memory."""
         results = self.run(inputs)
-        found = []
+        tensors = []
         for i in range(len(results)):
             view = results.get_as_object(i, runtime.HalBufferView)
-            found.append(torch.from_numpy(runtime.DeviceArray(self.device, view).to_host()))
-        return found
+            tensors.append(torch.from_numpy(runtime.DeviceArray(self.device, view).to_host()))
+        return tensors
 
 
 def compile_stock(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> StockProgram:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from covan_mlir.lowering.pipeline import State, Step, StepError
+from covan_mlir.lowering.pipeline import LoweringStep, State, StepError
 
 ExtraStep = tuple[str, str]
 """The name of the step that it follows, and ``FILE.py:function``."""
 
 
-def insert(steps: Sequence[Step], extra: Sequence[ExtraStep]) -> list[Step]:
+def insert(steps: Sequence[LoweringStep], extra: Sequence[ExtraStep]) -> list[LoweringStep]:
     """The pipeline with the extra steps in it; those after the same step run in the order given.
 
     Raises:
@@ -32,8 +32,8 @@ def insert(steps: Sequence[Step], extra: Sequence[ExtraStep]) -> list[Step]:
     return [inserted for step in steps for inserted in (step, *added[step.name])]
 
 
-def _step(what: str) -> Step:
-    return Step(f"extra:{what.rpartition(':')[2]}", partial(_run, what, _function(what)))
+def _step(what: str) -> LoweringStep:
+    return LoweringStep(f"extra:{what.rpartition(':')[2]}", partial(_run, what, _function(what)))
 
 
 def _run(what: str, function: Callable[[State], None], state: State) -> None:

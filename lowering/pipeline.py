@@ -42,7 +42,7 @@ Run = Callable[[State], None]
 
 
 @dataclass(frozen=True)
-class Step:
+class LoweringStep:
     """One step: a name for people, and what it does."""
 
     name: str
@@ -63,10 +63,10 @@ class StepError(Exception):
         self.diagnostics = tuple(diagnostics)
 
 
-def instrument(pipeline: Iterable[Step], observers: Sequence[Observer]) -> tuple[Step, ...]:
+def instrument(pipeline: Iterable[LoweringStep], observers: Sequence[Observer]) -> tuple[LoweringStep, ...]:
     """The same pipeline, observed after each step."""
 
-    def observed(step: Step) -> Step:
+    def observed(step: LoweringStep) -> LoweringStep:
         def run(state: State) -> None:
             step.run(state)
             start = time.perf_counter()
@@ -74,12 +74,12 @@ def instrument(pipeline: Iterable[Step], observers: Sequence[Observer]) -> tuple
                 observer(step.name, state)
             state.seconds[OBSERVING] = state.seconds.get(OBSERVING, 0.0) + time.perf_counter() - start
 
-        return Step(step.name, run)
+        return LoweringStep(step.name, run)
 
     return tuple(observed(step) for step in pipeline) if observers else tuple(pipeline)
 
 
-def run(pipeline: Iterable[Step], state: State, before: Callable[[str, State], None]) -> None:
+def run(pipeline: Iterable[LoweringStep], state: State, before: Callable[[str, State], None]) -> None:
     """Run the steps in order. ``before`` is told each step's name first: when a compiler crashes, it was that one."""
     for step in pipeline:
         before(step.name, state)

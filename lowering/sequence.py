@@ -30,7 +30,7 @@ from typing import Literal
 
 from covan_mlir.lowering import extra_steps, inlined, iree_phases, parameters, stages
 from covan_mlir.lowering.kernels.cpu import team
-from covan_mlir.lowering.pipeline import Run, Step
+from covan_mlir.lowering.pipeline import LoweringStep, Run
 from covan_mlir.lowering.request import Job
 
 
@@ -118,13 +118,13 @@ SEQUENCE: tuple[Entry, ...] = (
 )
 
 
-def pipeline(setting: Setting) -> tuple[Step, ...]:
+def pipeline(setting: Setting) -> tuple[LoweringStep, ...]:
     """The steps of one compilation, the user's own among them.
 
     Raises:
         StepError: an extra step has no place in it, or cannot be read.
     """
-    steps = [Step(entry.name, entry.run(setting)) for entry in SEQUENCE if entry.when(setting)]
+    steps = [LoweringStep(entry.name, entry.run(setting)) for entry in SEQUENCE if entry.when(setting)]
     return tuple(extra_steps.insert(steps, setting.job.extra))
 
 

@@ -10,7 +10,7 @@ from covan_mlir.fred.chain import Chain
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLine:
     """A line of the user's source.
 
     Attributes:
@@ -25,8 +25,8 @@ class Place:
 Actions = Mapping[int, ActionLine]
 """The action of each id, be it that of an action or of a part."""
 
-Places = tuple[tuple[str, Place], ...]
-"""Place of each step of a chain that has one, in the chain's order: part of what a kernel is told apart by."""
+SourceLines = tuple[tuple[str, SourceLine], ...]
+"""Source line of each step of a chain that has one, in the chain's order: part of what a kernel is told apart by."""
 
 
 def actions(lines: Iterable[ActionLine]) -> Actions:
@@ -34,24 +34,24 @@ def actions(lines: Iterable[ActionLine]) -> Actions:
     return {number: line for line in lines for number in line.ids}
 
 
-def places(chain: Chain, known: Actions) -> Places:
-    """Places of a chain's steps. A step that performs several actions is where the last of them is."""
-    placed = []
+def source_lines_of(chain: Chain, known: Actions) -> SourceLines:
+    """Source lines of a chain's steps. A step that performs several actions is where the last of them is."""
+    located = []
     for step in chain.steps:
         performed = dict.fromkeys(known[number] for number in sorted(step.trace) if number in known)
-        if (place := _place(performed)) is not None:
-            placed.append((step.name, place))
-    return tuple(placed)
+        if (line := _source_line(performed)) is not None:
+            located.append((step.name, line))
+    return tuple(located)
 
 
-def _place(performed: Iterable[ActionLine]) -> Place | None:
+def _source_line(performed: Iterable[ActionLine]) -> SourceLine | None:
     actions = list(performed)
     last = next((action for action in reversed(actions) if action.file), None)
-    return None if last is None else Place(last.file, last.line, "+".join(action.name for action in actions))
+    return None if last is None else SourceLine(last.file, last.line, "+".join(action.name for action in actions))
 
 
-def united(found: Iterable[Place]) -> Place:
-    """One place for code that performs several steps: the last one's, with all their actions."""
-    found = list(found)
-    names = dict.fromkeys(name for place in found for name in place.action.split("+") if name)
-    return Place(found[-1].file, found[-1].line, "+".join(names))
+def combined(lines: Iterable[SourceLine]) -> SourceLine:
+    """One line for code that performs several steps: the last one's, with all their actions."""
+    lines = list(lines)
+    names = dict.fromkeys(name for line in lines for name in line.action.split("+") if name)
+    return SourceLine(lines[-1].file, lines[-1].line, "+".join(names))

@@ -40,8 +40,8 @@ class FredCertify:
     report: bool = True
 
     def run(self, op: ir.Operation) -> None:
-        for found in chains(op, "fred.fused"):
-            for certificate in certify_op(found):
+        for fused_op in chains(op, "fred.fused"):
+            for certificate in certify_op(fused_op):
                 if self.report:  # the bindings can emit no remark
                     print(certificate, file=sys.stderr)
 
@@ -63,14 +63,14 @@ def certify_op(op: ir.Operation) -> tuple[Certificate, ...]:
 
 def _line(op: ir.Operation, name: str) -> ir.Location | None:
     """Where the sweeps define a value, or claim its repair."""
-    found: list[ir.Location] = []
+    locations: list[ir.Location] = []
 
     def visit(nested: ir.Operation) -> ir.WalkResult:
         value = nested.attributes.get("value")
         if isinstance(value, ir.StringAttr) and value.value == name:
-            found.append(nested.location)
+            locations.append(nested.location)
         return ir.WalkResult.ADVANCE
 
     for view in op.regions[1].blocks[0]:
         view.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found[0] if found else None
+    return locations[0] if locations else None

@@ -63,10 +63,10 @@ class FredRollingUpdate:
 
     def run(self, op: ir.Operation) -> None:
         rewriter = Rewriter(op)
-        for found in list(chains(op, "fred.chain")):
-            chain = read_chain(found)
+        for chain_op in list(chains(op, "fred.chain")):
+            chain = read_chain(chain_op)
             if self.rows or not is_rows(chain):
-                fuse_op(found, fuse(chain, self.repairs), rewriter)
+                fuse_op(chain_op, fuse(chain, self.repairs), rewriter)
 
 
 def is_rows(chain: Chain) -> bool:
@@ -82,11 +82,11 @@ def fuse_op(op: ir.Operation, fusion: Fusion, rewriter: Rewriter) -> ir.Operatio
     """
     try:
         with rewriter.replacing(op) as new:
-            made = write_fusion(fusion, list(op.operands))
+            fused_op = write_fusion(fusion, list(op.operands))
             rewrites = [{**asdict(r), "certificate": r.certificate.to_json()} for r in fusion.rewrites]
-            made.attributes["rewrites"] = attribute(rewrites, op.context)
-            made.attributes["refusals"] = attribute([asdict(r) for r in fusion.refusals], op.context)
-            new.results(made)
+            fused_op.attributes["rewrites"] = attribute(rewrites, op.context)
+            fused_op.attributes["refusals"] = attribute([asdict(r) for r in fusion.refusals], op.context)
+            new.results(fused_op)
     except ChainError as error:
         raise PassFailure(str(error), op.location) from error
-    return made
+    return fused_op

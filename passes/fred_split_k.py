@@ -48,10 +48,10 @@ def write_merges(op: ir.Operation, wanted: Callable[[Rolling], bool]) -> None:
     Raises:
         PassFailure: a loop is not what follows from its repairs, so that nobody knows how its states merge.
     """
-    for found in chains(op, "fred.fused"):
-        fusion = read_fusion(found)
+    for fused_op in chains(op, "fred.fused"):
+        fusion = read_fusion(fused_op)
         loops = [stage for stage in fusion.stages if stage.rolling is not None]
-        for loop, stage in zip(rolling_ops(found), loops, strict=True):
+        for loop, stage in zip(rolling_ops(fused_op), loops, strict=True):
             assert stage.rolling is not None
             if stage.split is not None or not wanted(stage.rolling):
                 continue

@@ -62,18 +62,18 @@ _DIFFERS = "cannot be what the table's parts are"
 
 def _parts(rows: Iterable[PartRow]) -> dict[int, Part]:
     """The table's parts; equal ones are twins."""
-    found: dict[int, Part] = {}
+    parts: dict[int, Part] = {}
     first: dict[Any, int] = {}
     waiting = sorted(rows, key=lambda row: row.id)
     for row in waiting:
         args = row.args or json.dumps([[{"p": i} for i in row.inputs], []])
-        read = [(kind, found[name].twin if kind == "p" and name in found else name) for kind, name in _read(args)]
+        read = [(kind, parts[name].twin if kind == "p" and name in parts else name) for kind, name in _read(args)]
         twin = first.setdefault((row.op, arguments.signature(args), tuple(read)), row.id)
         positions = tuple(sorted({int(name) for kind, name in _read(args) if kind == "a"}))
-        found[row.id] = Part(
+        parts[row.id] = Part(
             row.id, row.action, row.name, row.op, row.inputs, row.types, positions, row.view, twin, args
         )
-    return found
+    return parts
 
 
 def _read(args: str) -> list[Operand]:

@@ -66,7 +66,7 @@ class ProvReflect:
 
 def _body_ops(module: ir.Operation) -> list[ir.Operation]:
     """The ops that stand directly in functions, but for terminators."""
-    found: list[ir.Operation] = []
+    body_ops: list[ir.Operation] = []
     functions: set[int] = set()
 
     def visit(op: ir.Operation) -> ir.WalkResult:
@@ -77,11 +77,11 @@ def _body_ops(module: ir.Operation) -> list[ir.Operation]:
             return ir.WalkResult.ADVANCE
         parent = op.parent
         if parent is not None and address(parent) in functions and not op.has_trait(ir.IsTerminatorTrait):
-            found.append(op)
+            body_ops.append(op)
         return ir.WalkResult.SKIP
 
     module.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return body_ops
 
 
 def _reflect(action: ir.Operation, trace: list[int], location: ir.Location) -> list[ir.Operation]:
@@ -139,11 +139,11 @@ def _captures(action: ir.Operation) -> list[tuple[ir.Value, ir.Operation, int]]:
         return ir.WalkResult.ADVANCE
 
     action.walk(visit)
-    found: list[tuple[ir.Value, ir.Operation, int]] = []
+    captures: list[tuple[ir.Value, ir.Operation, int]] = []
     for op in inside:
         if op != action:
             for index, value in enumerate(op.operands):
                 owner = value.owner
                 if owner not in blocks if isinstance(owner, ir.Block) else address(owner) not in ops:
-                    found.append((value, op, index))
-    return found
+                    captures.append((value, op, index))
+    return captures

@@ -85,11 +85,11 @@ def lacking(requires: Mapping[str, Any]) -> str:
     driver = str(requires.get("driver", "local"))
     if driver == "local":
         return "; ".join(missing(requires, {}))
-    found = discover(driver)
-    if not found:
+    discovered = discover(driver)
+    if not discovered:
         return f"a {driver} device ({trouble(driver)})"
     # The runtime opens the driver's default device, which is its first.
-    return "; ".join(missing(requires, found[0].facts))
+    return "; ".join(missing(requires, discovered[0].facts))
 
 
 def trouble(driver: str) -> str:
@@ -100,14 +100,18 @@ def trouble(driver: str) -> str:
 @functools.cache
 def _discover(driver: str) -> tuple[list[Device], str]:
     try:
-        it = rt.get_driver(driver)
-        rows = [(row, it.dump_device_info(row["device_id"])) for row in it.query_available_devices()]
+        hal_driver = rt.get_driver(driver)
+        infos = [
+            (info, hal_driver.dump_device_info(info["device_id"])) for info in hal_driver.query_available_devices()
+        ]
     except (RuntimeError, ValueError) as error:
         return [], _why(driver, error)
-    if not rows:
+    if not infos:
         return [], f"the driver lists no device; {_ADVICE.get(driver, '')}".rstrip("; ")
     read: Callable[[str], dict[str, Any]] = {"vulkan": _vulkan_facts, "cuda": _cuda_facts}.get(driver, lambda _: {})
-    return [Device(driver, row["name"].partition(" (")[0] or driver, row["path"], read(text)) for row, text in rows], ""
+    return [
+        Device(driver, info["name"].partition(" (")[0] or driver, info["path"], read(text)) for info, text in infos
+    ], ""
 
 
 _STATUS = re.compile(r"[A-Z_]{5,}; ")
@@ -133,8 +137,8 @@ def _vulkan_facts(text: str) -> dict[str, Any]:
         match = re.search(rf"\b{key}=(\d+)", text)
         return int(match[1]) if match else 0
 
-    found = re.search(r"^name: (.*)$", text, re.MULTILINE)
-    name = found[1].strip() if found else ""
+    name_line = re.search(r"^name: (.*)$", text, re.MULTILINE)
+    name = name_line[1].strip() if name_line else ""
     on = set(re.findall(r"(\w+)=yes", text))
     size = number("size")
     facts: dict[str, Any] = {
@@ -152,16 +156,16 @@ def _vulkan_facts(text: str) -> dict[str, Any]:
         "workgroup_counts": [65535, 65535, 65535],
     }
     types = [t for t, needs in (("fp16", "shaderFloat16"), ("int8", "shaderInt8")) if needs in on]
-    same = [it for it in vulkan_limits.limits() if it.name == name]
+    same = [limits for limits in vulkan_limits.limits() if limits.name == name]
     if same:
-        it = same[0]
+        limits = same[0]
         facts |= {
-            "shared_memory": it.shared_memory,
-            "workgroup_invocations": it.workgroup_invocations,
-            "workgroup_size": list(it.workgroup_size),
-            "workgroup_counts": list(it.workgroup_counts),
+            "shared_memory": limits.shared_memory,
+            "workgroup_invocations": limits.workgroup_invocations,
+            "workgroup_size": list(limits.workgroup_size),
+            "workgroup_counts": list(limits.workgroup_counts),
         }
-        types += [t for t, has in (("int16", it.int16), ("int64", it.int64), ("fp64", it.float64)) if has]
+        types += [t for t, has in (("int16", limits.int16), ("int64", limits.int64), ("fp64", limits.float64)) if has]
     if "storageBuffer16BitAccess" not in on:
         types = [t for t in types if not t.endswith("16")]
     if "storageBuffer8BitAccess" not in on:

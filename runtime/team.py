@@ -34,8 +34,8 @@ def address() -> int:
     None is loaded for this: only threads that work for others as well are likely to be awake.
     """
     for path in _libraries():
-        if found := _start(path):
-            return found
+        if entry_point := _start(path):
+            return entry_point
     return 0
 
 

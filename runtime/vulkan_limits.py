@@ -66,10 +66,10 @@ def limits() -> list[Limits]:
         count = ctypes.c_uint32()
         if vk.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), None):
             return []
-        found = (handle * count.value)()
-        if vk.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), found):
+        physical_devices = (handle * count.value)()
+        if vk.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), physical_devices):
             return []
-        return [_limits(vk, device) for device in found[: count.value]]
+        return [_limits(vk, device) for device in physical_devices[: count.value]]
     finally:
         vk.vkDestroyInstance(instance, None)
 

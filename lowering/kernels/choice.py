@@ -18,7 +18,7 @@ from covan_mlir.lowering.kernels.reductions.demote import demoted
 from covan_mlir.lowering.kernels.reductions.record import record
 from covan_mlir.lowering.kernels.select import Selection, select
 from covan_mlir.lowering.kernels.target import KernelTarget
-from covan_mlir.lowering.source_lines import Actions, Places, actions, places
+from covan_mlir.lowering.source_lines import Actions, SourceLines, actions, source_lines_of
 from covan_mlir.provenance.fusion import FusionRecord
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Chooser:
 
     def kernel(self, chain: Chain) -> Selection | Refusal:
         """The kernel of a chain, the same for all chains that compute the same; where lines matter: there."""
-        plain, lines = self.plain(chain), places(chain, self.actions)
+        plain, lines = self.plain(chain), source_lines_of(chain, self.actions)
         return select(plain, symbol(plain, lines), self.target, always=self.always, lines=lines)
 
     def decisions(self) -> Decisions:
@@ -119,7 +119,7 @@ def describe(chain: Chain) -> str:
     return f"a chain of {len(chain.reductions)} reductions in {len(chain.steps)} steps ({sizes})"
 
 
-def symbol(chain: Chain, lines: Places = ()) -> str:
+def symbol(chain: Chain, lines: SourceLines = ()) -> str:
     """The name of a chain's kernel: its reductions, its sizes, and what tells it from all others:
     ``fred_max_add_8x128_f32_b5001c2f90d1e3a4``.
 

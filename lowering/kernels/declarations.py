@@ -38,9 +38,9 @@ class Declared:
         return {"executable": self.executable.to_json(), "cost": asdict(self.cost)}
 
     @staticmethod
-    def from_json(row: dict[str, Any]) -> Declared:
+    def from_json(fields: dict[str, Any]) -> Declared:
         """The inverse of `to_json`."""
-        return Declared(Executable.from_json(row["executable"]), Cost(**row["cost"]))
+        return Declared(Executable.from_json(fields["executable"]), Cost(**fields["cost"]))
 
 
 def declare(module: ir.Operation, selection: Selection, kind: ir.FunctionType) -> ir.Operation:

@@ -24,9 +24,9 @@ class Operand:
     extents: tuple[str, ...] = ()
 
     @staticmethod
-    def from_json(row: Mapping[str, Any]) -> Operand:
+    def from_json(fields: Mapping[str, Any]) -> Operand:
         """The inverse of `Executable.to_json`, for an operand."""
-        return Operand(row["name"], tuple(row["shape"]), row["dtype"], tuple(row["extents"]))
+        return Operand(fields["name"], tuple(fields["shape"]), fields["dtype"], tuple(fields["extents"]))
 
     @property
     def tensor(self) -> str:
@@ -50,9 +50,11 @@ class Dispatch:
     outputs: tuple[Operand, ...]
 
     @staticmethod
-    def from_json(row: Mapping[str, Any]) -> Dispatch:
+    def from_json(fields: Mapping[str, Any]) -> Dispatch:
         """The inverse of `Executable.to_json`, for a dispatch."""
-        return Dispatch(row["name"], *(tuple(map(Operand.from_json, row[side])) for side in ("inputs", "outputs")))
+        return Dispatch(
+            fields["name"], *(tuple(map(Operand.from_json, fields[side])) for side in ("inputs", "outputs"))
+        )
 
 
 @dataclass(frozen=True)
@@ -93,15 +95,17 @@ class Executable:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        row: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        return row
+        fields: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return fields
 
     @staticmethod
-    def from_json(row: Mapping[str, Any]) -> Executable:
+    def from_json(fields: Mapping[str, Any]) -> Executable:
         """The inverse of `to_json`."""
-        inputs, outputs = (tuple(map(Operand.from_json, row[side])) for side in ("inputs", "outputs"))
-        dispatches = tuple(map(Dispatch.from_json, row["dispatches"]))
-        return Executable(row["name"], row["text"], inputs, outputs, dispatches, tuple(row["sizes"]), row["team"])
+        inputs, outputs = (tuple(map(Operand.from_json, fields[side])) for side in ("inputs", "outputs"))
+        dispatches = tuple(map(Dispatch.from_json, fields["dispatches"]))
+        return Executable(
+            fields["name"], fields["text"], inputs, outputs, dispatches, tuple(fields["sizes"]), fields["team"]
+        )
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from covan_mlir.lowering.kernels.reductions.operands import refused
 from covan_mlir.lowering.kernels.reductions.profitability import does_not_pay
 from covan_mlir.lowering.kernels.target import KernelTarget
 from covan_mlir.lowering.kernels.template import Cost, IllegalScheduleError, Match, Schedule, Template
-from covan_mlir.lowering.source_lines import Places
+from covan_mlir.lowering.source_lines import SourceLines
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Candidate:
     first: Schedule
     seconds: float
 
-    def write(self, schedule: Schedule, name: str, lines: Places = ()) -> Selection | Refusal:
+    def write(self, schedule: Schedule, name: str, lines: SourceLines = ()) -> Selection | Refusal:
         """The kernel with a schedule, or why there is none."""
         try:
             executable = self.match.emit(schedule, name, lines)
@@ -90,9 +90,9 @@ class Choices:
         candidate, schedule = legal[number]
         if not override:
             return candidate, schedule
-        row = schedule.to_json()
+        fields = schedule.to_json()
         try:
-            return candidate, candidate.match.read({**row, **changes(row, override, "a schedule")})
+            return candidate, candidate.match.read({**fields, **changes(fields, override, "a schedule")})
         except IllegalScheduleError as error:
             changed = ", ".join(f"{key}={value}" for key, value in override.items())
             raise IllegalError(f"{changed} is not legal on {self.target.name} (list=true lists what is)") from error
@@ -160,7 +160,7 @@ def _united(refusals: Mapping[str, Refusal]) -> Refusal:
 
 
 def select(
-    chain: Chain, name: str, target: KernelTarget, *, always: bool = False, lines: Places = ()
+    chain: Chain, name: str, target: KernelTarget, *, always: bool = False, lines: SourceLines = ()
 ) -> Selection | Refusal:
     """The kernel of a chain under a name, or why there is none. What was selected is remembered.
 
@@ -175,7 +175,12 @@ def select(
 
 @lru_cache(256)
 def _selected(
-    chain: Chain, name: str, target: KernelTarget, always: bool, lines: Places, asked: tuple[Template[Any, Any], ...]
+    chain: Chain,
+    name: str,
+    target: KernelTarget,
+    always: bool,
+    lines: SourceLines,
+    asked: tuple[Template[Any, Any], ...],
 ) -> Selection | Refusal:
     choice = _choices(chain, target, asked)
     if isinstance(choice, Refusal):

@@ -18,7 +18,7 @@ from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.overrides import IllegalError
 from covan_mlir.lowering.kernels.target import KernelTarget
-from covan_mlir.lowering.source_lines import Places
+from covan_mlir.lowering.source_lines import SourceLines
 
 ChainKind = Literal["rows", "contractions"]
 """Whether all reductions of a chain run over the same axes, or some are contractions under others."""
@@ -30,8 +30,8 @@ class Schedule:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        row: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        return row
+        fields: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return fields
 
 
 class IllegalScheduleError(IllegalError):
@@ -70,7 +70,7 @@ class Match(ABC, Generic[S]):
         """Seconds that the kernel takes, besides what its dispatches take."""
 
     @abstractmethod
-    def emit(self, schedule: S, name: str, lines: Places) -> Executable | Refusal:
+    def emit(self, schedule: S, name: str, lines: SourceLines) -> Executable | Refusal:
         """The kernel.
 
         Args:
@@ -85,16 +85,16 @@ class Match(ABC, Generic[S]):
         """What the kernel costs, for records and reports."""
         return Cost(self.predict(schedule))
 
-    def read(self, row: Mapping[str, Any]) -> S:
+    def read(self, fields: Mapping[str, Any]) -> S:
         """The schedule that `Schedule.to_json` wrote.
 
         Raises:
             IllegalScheduleError: it is none that is legal here.
         """
         for schedule in self.schedules():
-            if schedule.to_json() == row:
+            if schedule.to_json() == fields:
                 return schedule
-        raise IllegalScheduleError(f"the target cannot hold the schedule {json.dumps(row)}")
+        raise IllegalScheduleError(f"the target cannot hold the schedule {json.dumps(fields)}")
 
 
 class Template(ABC, Generic[T, S]):

@@ -17,10 +17,10 @@ def rows() -> list[dict[str, Any]]:
     return [_cpu(), *_others("vulkan"), *_others("cuda")]
 
 
-def text(found: list[dict[str, Any]]) -> str:
+def text(device_rows: list[dict[str, Any]]) -> str:
     """The rows for people."""
     lines = []
-    for row in found:
+    for row in device_rows:
         if row["trouble"]:
             lines.append(f"{row['kind']}: none: {row['trouble']}")
             continue
@@ -45,12 +45,18 @@ def _cpu() -> dict[str, Any]:
 
 
 def _others(kind: str) -> list[dict[str, Any]]:
-    found = devices.discover(kind)
-    if not found:
+    discovered = devices.discover(kind)
+    if not discovered:
         return [{"kind": kind, "name": "", "trouble": devices.trouble(kind), "facts": {}, "targets": []}]
     return [
-        {"kind": kind, "name": it.name, "trouble": "", "facts": dict(it.facts), "targets": _fitting(kind, it)}
-        for it in found
+        {
+            "kind": kind,
+            "name": device.name,
+            "trouble": "",
+            "facts": dict(device.facts),
+            "targets": _fitting(kind, device),
+        }
+        for device in discovered
     ]
 
 

@@ -26,11 +26,11 @@ def parse(name: str) -> Target:
     if kind == "cpu":
         return cpu(rest)
     if kind == "vulkan":
-        found = devices.discover("vulkan") if not rest else []
-        return of_profile("vulkan", derived(found[0].name, found[0].facts)) if found else vulkan(rest)
+        discovered = devices.discover("vulkan") if not rest else []
+        return of_profile("vulkan", derived(discovered[0].name, discovered[0].facts)) if discovered else vulkan(rest)
     if kind == "cuda":
-        if not rest and (found := devices.discover("cuda")):
-            rest = _architecture(found[0].facts.get("capability"))
+        if not rest and (discovered := devices.discover("cuda")):
+            rest = _architecture(discovered[0].facts.get("capability"))
         return cuda(rest)
     near = difflib.get_close_matches(kind, KINDS, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
@@ -43,15 +43,15 @@ def parse_all(names: str | Sequence[str]) -> tuple[Target, ...]:
     Raises:
         TargetError: one of them is unknown, two are the same, or there is none.
     """
-    found = tuple(parse(name) for name in ([names] if isinstance(names, str) else names))
-    if not found:
+    targets = tuple(parse(name) for name in ([names] if isinstance(names, str) else names))
+    if not targets:
         raise TargetError("no target is given; known: " + ", ".join(KINDS))
     seen: set[str] = set()
-    for target in found:
+    for target in targets:
         if target.name in seen:
             raise TargetError(f"target {target.name!r} is given twice")
         seen.add(target.name)
-    return found
+    return targets
 
 
 def _architecture(capability: Sequence[int] | None) -> str:

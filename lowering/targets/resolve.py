@@ -68,14 +68,14 @@ def executable_target(flags: tuple[str, ...]) -> ExecutableTarget:
         execute(session, module, "start", "executable-sources")
         # The bindings have no class for this attribute.
         text = str(module)
-    found = {
+    attributes = {
         key: (re.search(rf'\b{key} = "?([^",}}:]*)', text) or ["", ""])[1].strip()
         for key in ("cpu", "target_triple", "native_vector_size")
     }
     features = re.search(r'\bcpu_features = "([^"]*)"', text)
     return ExecutableTarget(
-        found["cpu"],
-        found["target_triple"],
+        attributes["cpu"],
+        attributes["target_triple"],
         tuple(features[1].split(",")) if features else (),
-        int(found["native_vector_size"] or 16),
+        int(attributes["native_vector_size"] or 16),
     )

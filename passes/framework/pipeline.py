@@ -54,7 +54,7 @@ UPSTREAM_PASSES: tuple[str, ...] = (
 
 
 @dataclass(frozen=True)
-class Step:
+class PassStep:
     """One thing to run: ``action`` is a covan pass, or the text of upstream passes.
 
     It runs on the ops that ``path`` leads to: ``("func.func",)`` is every
@@ -81,7 +81,7 @@ class Pipeline:
     """
 
     anchor: str
-    steps: tuple[Step, ...]
+    steps: tuple[PassStep, ...]
 
     def __str__(self) -> str:
         return f"{self.anchor}({','.join(map(str, self.steps))})"
@@ -186,16 +186,16 @@ class _Resolver:
         self._reader = reader
         self._context = context
 
-    def steps(self, group: Element, path: tuple[str, ...]) -> Iterator[Step]:
+    def steps(self, group: Element, path: tuple[str, ...]) -> Iterator[PassStep]:
         """The steps of a group, whose path ``path`` is."""
         for element in group.children or ():
             if element.children is not None:
                 yield from self.steps(element, (*path, element.name))
             elif (pass_class := registry.lookup(element.name)) is None:
                 self._check_upstream(element, group.name)
-                yield Step(path, element.text)
+                yield PassStep(path, element.text)
             else:
-                yield Step(path, self._own(element, pass_class, group.name))
+                yield PassStep(path, self._own(element, pass_class, group.name))
 
     def _own(self, element: Element, pass_class: type[Pass], anchor: str) -> Pass:
         """A pass of covan's with its options."""
@@ -228,12 +228,12 @@ class _Resolver:
             self._reader.fail(f"pass '{element.name}': {reason}", element.offset)
 
 
-def _joined(steps: Iterable[Step]) -> Iterator[Step]:
+def _joined(steps: Iterable[PassStep]) -> Iterator[PassStep]:
     """Neighbouring upstream passes on the same ops become one step, as one nested pass manager runs them."""
-    held: Step | None = None
+    held: PassStep | None = None
     for step in steps:
         if held is not None and isinstance(step.action, str) and step.path == held.path:
-            held = Step(held.path, f"{held.action},{step.action}")
+            held = PassStep(held.path, f"{held.action},{step.action}")
             continue
         if held is not None:
             yield held

@@ -126,11 +126,11 @@ class Rewriter:
         """The canonical location with the traces of ``ops`` and of all ops in them."""
         locations = [location for op in ops for location in self._locations(op.operation)]
         key = tuple([location.attr for location in locations])
-        found = self._fused.get(key)
-        if found is None:
-            found = self._fused[key] = fuse(locations, self.context, self.reader)
-            self._given.add(found.attr)
-        return found
+        fused = self._fused.get(key)
+        if fused is None:
+            fused = self._fused[key] = fuse(locations, self.context, self.reader)
+            self._given.add(fused.attr)
+        return fused
 
     def trace(self, op: Op) -> frozenset[int]:
         """The ids that ``op`` and the ops in it carry."""
@@ -223,9 +223,9 @@ class Rewriter:
         reason: str | None,
     ) -> None:
         whole = self.reader.ids(new.location)
-        found = self._between(new, replaced)
+        new_ops = self._between(new, replaced)
         carried: set[int] = set()
-        for op in found:
+        for op in new_ops:
             carried |= self._settle(op, new.location, whole)
         lost = whole - carried
         for op in copied:
@@ -259,7 +259,7 @@ class Rewriter:
         waiting += new.roots
         gone = {address(op) for op in replaced}
         seen: set[int] = set()
-        found: list[ir.Operation] = []
+        new_ops: list[ir.Operation] = []
 
         def visit(op: ir.Operation) -> ir.WalkResult:
             for value in op.operands:
@@ -282,9 +282,9 @@ class Rewriter:
             # Built here for an earlier replacement, without a way to its results.
             if op.location.attr in self._given and not self.reader.ids(op.location) <= self.reader.ids(new.location):
                 continue
-            found.append(op)
+            new_ops.append(op)
             op.walk(visit)
-        return found
+        return new_ops
 
     def _settle(self, new: ir.Operation, trace: ir.Location, whole: frozenset[int]) -> set[int]:
         """Gives ``trace`` to the new op and those in it that have none; returns the ids they carry then."""

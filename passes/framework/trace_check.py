@@ -143,16 +143,16 @@ def _recording() -> Iterator[Journal]:
 
 def _child(parent: ir.Operation, number: int) -> ir.Operation | None:
     """The op directly in ``parent`` at the address ``number``, if it is still there."""
-    found: list[ir.Operation] = []
+    matches: list[ir.Operation] = []
 
     def visit(nested: ir.Operation) -> ir.WalkResult:
         if address(nested) == number:
-            found.append(nested)
+            matches.append(nested)
             return ir.WalkResult.INTERRUPT
         return ir.WalkResult.ADVANCE if nested == parent else ir.WalkResult.SKIP
 
     parent.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found[0] if found else None
+    return matches[0] if matches else None
 
 
 def _faults(

@@ -63,7 +63,7 @@ def read_gather(op: Any, inputs: int, loops: int, scalar: Any) -> Gather | None:
         argument: Read(f"#{k}", str(argument.type)) if k < inputs else None
         for k, argument in enumerate(block.arguments)
     }
-    found: tuple[Any, Dims, Expr] | None = None
+    extract: tuple[Any, Dims, Expr] | None = None
 
     def known(value: Any) -> Expr | None:
         return scalars[value] if value in scalars else scalar(value)
@@ -75,26 +75,26 @@ def read_gather(op: Any, inputs: int, loops: int, scalar: Any) -> Gather | None:
         if inner.name == "linalg.yield":
             values = list(inner.operands)
             expr = known(values[0]) if len(values) == 1 else None
-            return None if found is None or expr is None else Gather(found[0], found[1], loops, found[2], expr)
+            return None if extract is None or expr is None else Gather(extract[0], extract[1], loops, extract[2], expr)
         if inner.name == "linalg.index":
             scalars[inner.results[0]] = Index(f"@{inner.attributes['dim'].value}")
             continue
         if inner.name == "tensor.extract":
             place = _place([known(value) for value in list(inner.operands)[1:]], loops)
-            if found is not None or place is None:
+            if extract is not None or place is None:
                 return None
-            found = (inner.operands[0], *place)
+            extract = (inner.operands[0], *place)
             scalars[inner.results[0]] = Read(SOURCE, str(inner.results[0].type))
             continue
         args = [known(value) for value in inner.operands]
         some = [arg for arg in args if arg is not None]
         try:
-            made = read_op(inner, tuple(some)) if len(some) == len(args) else None
+            computed = read_op(inner, tuple(some)) if len(some) == len(args) else None
         except UnreadableError:
-            made = None
-        if made is None:
+            computed = None
+        if computed is None:
             return None
-        scalars[inner.results[0]] = made
+        scalars[inner.results[0]] = computed
     return None
 
 

@@ -46,26 +46,26 @@ class Joined:
                 self._runs[axis] += self._runs.pop(behind)
 
     def _names(self) -> list[str]:
-        return list(dict.fromkeys(axis for row in self._rows() for axis in row))
+        return list(dict.fromkeys(axis for axes in self._axis_lists() for axis in axes))
 
-    def _rows(self) -> list[tuple[str, ...]]:
-        rows = [value.axes for value in (*self._inputs, *self._steps)]
-        return rows + [step.over for step in self._steps if isinstance(step, Reduce)]
+    def _axis_lists(self) -> list[tuple[str, ...]]:
+        axis_lists = [value.axes for value in (*self._inputs, *self._steps)]
+        return axis_lists + [step.over for step in self._steps if isinstance(step, Reduce)]
 
     def _behind(self, axis: str) -> str | None:
         """The axis that stands right behind this one, wherever either stands."""
-        found: set[str | None] = set()
-        rows = self._rows()
-        for row in rows:
-            if axis in row:
-                at = row.index(axis) + 1
-                found.add(row[at] if at < len(row) else None)
-        if len(found) != 1:
+        followers: set[str | None] = set()
+        axis_lists = self._axis_lists()
+        for axes in axis_lists:
+            if axis in axes:
+                at = axes.index(axis) + 1
+                followers.add(axes[at] if at < len(axes) else None)
+        if len(followers) != 1:
             return None
-        (behind,) = found
+        (behind,) = followers
         if behind is None or behind not in self._runs:
             return None
-        return behind if all(axis in row for row in rows if behind in row) else None
+        return behind if all(axis in axes for axes in axis_lists if behind in axes) else None
 
     def _join(self, axes: Sequence[str]) -> tuple[str, ...]:
         hidden = {axis for run in self._runs.values() for axis in run[1:]}

@@ -89,9 +89,9 @@ class _BlockReader:
         self._sizes.read(op)
         if name == "arith.constant":
             number = self._value(op.results[0])
-            found = constant(op.attributes["value"])
-            if found is not None:
-                graph.constants[number] = found
+            literal = constant(op.attributes["value"])
+            if literal is not None:
+                graph.constants[number] = literal
             else:
                 graph.weights.add(number)
         elif name == "linalg.fill":
@@ -146,12 +146,12 @@ class _BlockReader:
         elif name == "tensor.reshape":
             groups = regroup(self._sizes.of(op.operands[0]), self._sizes.of(op.results[0]))
         else:
-            rows = [tuple(position.value for position in row) for row in op.attributes["reassociation"]]
+            reassociation = [tuple(position.value for position in dims) for dims in op.attributes["reassociation"]]
             if name == "tensor.expand_shape":
-                groups = [((i,), row) for i, row in enumerate(rows)]
+                groups = [((i,), dims) for i, dims in enumerate(reassociation)]
             else:
-                groups = [(row, (i,)) for i, row in enumerate(rows)]
-            if not rows:  # to or from a single element
+                groups = [(dims, (i,)) for i, dims in enumerate(reassociation)]
+            if not reassociation:  # to or from a single element
                 groups = [((), tuple(range(ranks[1])))] if ranks[1] else [(tuple(range(ranks[0])), ())]
         return LinalgNode(index, op, "view", groups=tuple(groups), source=source, result=result)
 
@@ -205,24 +205,26 @@ class _BlockReader:
         first = len(numbers) - 1
         if len(op.results) != 1 or {dim for dim in maps[first] if dim is not None} != set(range(len(sizes))):
             return None
-        found = read_gather(op, first, len(sizes), self._number)
-        source = None if found is None else self._numbers.get(found.source)
-        if found is None or source is None:
+        gather = read_gather(op, first, len(sizes), self._number)
+        source = None if gather is None else self._numbers.get(gather.source)
+        if gather is None or source is None:
             return None
         shape, dtype = self.graph.shapes[source], self.graph.dtypes[source]
-        for dim, size in zip(found.dims, shape, strict=True):
-            if size != 1 if dim is None else dim != found.picked and size != sizes[dim]:
+        for dim, size in zip(gather.dims, shape, strict=True):
+            if size != 1 if dim is None else dim != gather.picked and size != sizes[dim]:
                 return None
-        length = shape[found.dims.index(found.picked)]
+        length = shape[gather.dims.index(gather.picked)]
         if length == 1:
             return None
         # A dimension of one position is indexed by a loop of one round.
-        dims = tuple(None if dim is not None and dim != found.picked and sizes[dim] == 1 else dim for dim in found.dims)
+        dims = tuple(
+            None if dim is not None and dim != gather.picked and sizes[dim] == 1 else dim for dim in gather.dims
+        )
         combine, nothing = picking(dtype)
-        expr = substitute(found.expr, {SOURCE: Read(f"#{first}", dtype)})
+        expr = substitute(gather.expr, {SOURCE: Read(f"#{first}", dtype)})
         operands = (*(NodeOperand(numbers[k], maps[k]) for k in range(first)), NodeOperand(source, dims))
         value = self._value(op.results[0])
-        part = NodeResult(value, maps[first], expr, combine, "", nothing, found.at)
+        part = NodeResult(value, maps[first], expr, combine, "", nothing, gather.at)
         return LinalgNode(index, op, "compute", (*sizes, length), operands, (part,))
 
     def _number(self, value: Any) -> Expr | None:
@@ -238,7 +240,7 @@ class _BlockReader:
             return list(_NAMED[op.name])
         if "indexing_maps" not in op.attributes:
             return None
-        found: list[Dims] = []
+        maps: list[Dims] = []
         for attribute in op.attributes["indexing_maps"]:
             dims: list[int | None] = []
             for result in attribute.value.results:
@@ -251,8 +253,8 @@ class _BlockReader:
             loops = [dim for dim in dims if dim is not None]
             if len(set(loops)) != len(loops):  # a diagonal
                 return None
-            found.append(tuple(dims))
-        return found
+            maps.append(tuple(dims))
+        return maps
 
     def _body(self, op: Any, first: int) -> list[Expr | None] | None:
         """What the region yields; None for what is no expression."""

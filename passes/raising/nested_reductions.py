@@ -34,7 +34,7 @@ def unnested(
     Returns:
         The steps, and their sources.
     """
-    result, made = list(steps), dict(sources)
+    result, merged_sources = list(steps), dict(sources)
     for inner in [step for step in steps if isinstance(step, Reduce)]:
         readers = [step for step in result if inner.name in reads(step.expr)]
         if len(readers) != 1 or inner.name in outputs or not neutral(inner.combine, inner.initial):
@@ -47,8 +47,8 @@ def unnested(
         over = sorted({*outer.over, *inner.over}, key=order.index)
         result[result.index(outer)] = replace(outer, over=tuple(over), expr=inner.expr)
         result.remove(inner)
-        made[outer.name] |= made.pop(inner.name)
-    return result, made
+        merged_sources[outer.name] |= merged_sources.pop(inner.name)
+    return result, merged_sources
 
 
 def neutral(combine: Combine, initial: Const) -> bool:

@@ -95,7 +95,7 @@ def regroup(source: Sequence[Expr], result: Sequence[Expr]) -> Groups:
 
 def _matched(left: Sequence[Product | None], right: Sequence[Product | None]) -> Groups:
     # From the first dimensions on: the shortest runs on both sides whose products are the same.
-    found: Groups = []
+    groups: Groups = []
     at = [0, 0]
     while at[0] < len(left) and at[1] < len(right):
         ends = [at[0] + 1, at[1] + 1]
@@ -103,16 +103,16 @@ def _matched(left: Sequence[Product | None], right: Sequence[Product | None]) ->
             runs = left[at[0] : ends[0]], right[at[1] : ends[1]]
             totals = [_total(run) for run in runs]
             if totals[0] is None or totals[1] is None:
-                return found
+                return groups
             if totals[0] == totals[1]:
                 break
             side = 0 if _quotient(totals[1], totals[0]) is not None else 1
             if (side and _quotient(totals[0], totals[1]) is None) or ends[side] == len((left, right)[side]):
-                return found
+                return groups
             ends[side] += 1
-        found.append((tuple(range(at[0], ends[0])), tuple(range(at[1], ends[1]))))
+        groups.append((tuple(range(at[0], ends[0])), tuple(range(at[1], ends[1]))))
         at = ends
-    return found
+    return groups
 
 
 def _total(run: Sequence[Product | None]) -> Product | None:
@@ -186,9 +186,9 @@ class SizeReader:
         if op.name == "affine.apply":
             affine = op.attributes["map"].value
             operands = [self._scalar(operand) for operand in op.operands]
-            found = _affine(affine.results[0], operands, affine.n_dims)
-            if found is not None:
-                self.scalars[self._number(op.results[0])] = found
+            size = _affine(affine.results[0], operands, affine.n_dims)
+            if size is not None:
+                self.scalars[self._number(op.results[0])] = size
             return
         for k, result in enumerate(op.results):
             if not isinstance(result.type, ir.RankedTensorType):
@@ -210,11 +210,11 @@ class SizeReader:
         if len(known) != len(args):
             return
         try:
-            found = read_op(op, known)
+            expr = read_op(op, known)
         except UnreadableError:
             return
-        if sum(1 for _ in walk(found)) <= _LARGEST:
-            self.scalars[self._number(op.results[0])] = found
+        if sum(1 for _ in walk(expr)) <= _LARGEST:
+            self.scalars[self._number(op.results[0])] = expr
 
     def _said(self, op: Any, k: int) -> Sequence[Expr | None] | None:
         """What an op says about the sizes of its k-th result; None for what it does not."""
@@ -224,8 +224,8 @@ class SizeReader:
             return self.of(op.operands[0])
         if op.name == "tensor.collapse_shape":
             before = self.of(op.operands[0])
-            rows = [[position.value for position in row] for row in op.attributes["reassociation"]]
-            return [_times([before[i] for i in row]) for row in rows]
+            reassociation = [[position.value for position in dims] for dims in op.attributes["reassociation"]]
+            return [_times([before[i] for i in dims]) for dims in reassociation]
         if op.name == "tensor.extract_slice":
             dynamic = list(op.operands)
             count = op.attributes["operandSegmentSizes"][2]
@@ -255,20 +255,20 @@ class SizeReader:
         return [Const(size, "index") if size >= 0 else self._size(next(given)) for size in shape]
 
     def _size(self, value: Any) -> Expr | None:
-        found = self._scalar(value)
-        return None if found is None else self._named(found)  # as an index, whatever integers it was computed in
+        size = self._scalar(value)
+        return None if size is None else self._named(size)  # as an index, whatever integers it was computed in
 
-    def _named(self, found: Expr) -> Expr:
-        factors = product(found)
+    def _named(self, expr: Expr) -> Expr:
+        factors = product(expr)
         if factors is None:
-            if (total := linear(found)) is not None:
+            if (total := linear(expr)) is not None:
                 if not total[0] and [*total[1].values()] == [1]:
                     return next(iter(total[1]))
                 key = (total[0], frozenset(total[1].items()))
                 size = self._computed.setdefault(key, Extent(f"%computed{len(self._computed)}"))
                 self.sums[size] = total
                 return size
-            bare = rebuild(found, lambda node: node.args[0] if isinstance(node, Apply) and node.op in _SAME else node)
+            bare = rebuild(expr, lambda node: node.args[0] if isinstance(node, Apply) and node.op in _SAME else node)
             return self._computed.setdefault(bare, Extent(f"%computed{len(self._computed)}"))
         number, names = factors
         return _times(

@@ -12,7 +12,7 @@ from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.reductions.operands import operands, traffic
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import Match, Schedule, Template
-from covan_mlir.lowering.source_lines import Places
+from covan_mlir.lowering.source_lines import SourceLines
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class SumMatch(Match[SumSchedule]):
     def predict(self, schedule: SumSchedule) -> float:
         return traffic(self.chain) / (self.target.machine.bandwidth * self.target.machine.cores)
 
-    def emit(self, schedule: SumSchedule, name: str, lines: Places) -> Executable:
+    def emit(self, schedule: SumSchedule, name: str, lines: SourceLines) -> Executable:
         (x,), (y,) = operands(self.chain)
         code = KernelBuilder(name, [x], [y], schedule.lanes)
 

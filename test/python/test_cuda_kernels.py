@@ -31,13 +31,13 @@ from torch import Tensor
 
 from covan_mlir.fred.chain import Axis, Chain, Input
 from covan_mlir.lowering.kernels.cuda.compile import assemble, available, compile_kernel, without_hidden
-from covan_mlir.lowering.kernels.cuda.device import DEVICES, Device
+from covan_mlir.lowering.kernels.cuda.device import DEVICES, CudaDevice
 from covan_mlir.lowering.kernels.cuda.kernel import Binary, CudaKernel
-from covan_mlir.lowering.kernels.cuda.lines import placed
+from covan_mlir.lowering.kernels.cuda.lines import with_source_lines
 from covan_mlir.lowering.kernels.cuda.target import CudaTarget
 from covan_mlir.lowering.kernels.cuda.templates.tiles import Tiles, TilesMatch
 from covan_mlir.lowering.kernels.errors import UnsupportedError
-from covan_mlir.lowering.source_lines import Place
+from covan_mlir.lowering.source_lines import SourceLine
 
 pytestmark = pytest.mark.skipif(not available(), reason="Triton is not installed (pip install covan-mlir[cuda])")
 
@@ -66,13 +66,13 @@ def agree(folder: Path, cases: Sequence[Case], loose: float = 0.0) -> None:
             close(got.float().numpy() if got.dtype == torch.bfloat16 else got.numpy(), reference(*inputs), exact)
 
 
-def tiles(chain: Chain, device: Device) -> TilesMatch:
+def tiles(chain: Chain, device: CudaDevice) -> TilesMatch:
     match = Tiles().match(chain, CudaTarget(device))
     assert isinstance(match, TilesMatch), match
     return match
 
 
-def source(chain: Chain, device: Device = HOPPER, **changes: Any) -> CudaKernel:
+def source(chain: Chain, device: CudaDevice = HOPPER, **changes: Any) -> CudaKernel:
     """A kernel with its default schedule, changed."""
     match = tiles(chain, device)
     return match.write(dataclasses.replace(match.schedules()[0], **changes), "fred")
@@ -238,7 +238,9 @@ def test_statements_say_what_they_do() -> None:
 def hopper() -> Binary:
     chain = attention(16, 1024, 1024, 64, "causal", dtype="f16")
     (binary,) = compile_kernel(source(chain))
-    return placed(binary, {"s": Place("/model/blocks.py", 41, "scores"), "o": Place("/model/blocks.py", 43)})
+    return with_source_lines(
+        binary, {"s": SourceLine("/model/blocks.py", 41, "scores"), "o": SourceLine("/model/blocks.py", 43)}
+    )
 
 
 def spills(binary: Binary, architecture: str) -> int:

@@ -10,7 +10,7 @@ from rewriting import CHAIN, TABLE, as_pass, find, parse, run, traces
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from covan_mlir.passes.framework.pipeline import PassError, Pipeline, Step
+from covan_mlir.passes.framework.pipeline import PassError, PassStep, Pipeline
 from covan_mlir.passes.framework.rewriter import Rewriter
 from covan_mlir.passes.framework.trace_check import TraceError, run_checked
 
@@ -91,7 +91,7 @@ def test_the_pipeline_reports_each_fault_at_its_op() -> None:
         _drops(root)
 
     faulty_pass = as_pass(many)
-    pipeline = Pipeline("builtin.module", (Step(("func.func",), faulty_pass),))
+    pipeline = Pipeline("builtin.module", (PassStep(("func.func",), faulty_pass),))
     with pytest.raises(PassError) as caught:
         pipeline.run(module)
     text = str(caught.value)

@@ -22,7 +22,7 @@ from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.reductions.demote import demoted
 from covan_mlir.lowering.kernels.select import Selection, select
 from covan_mlir.lowering.kernels.standalone import Standalone
-from covan_mlir.lowering.kernels.vulkan.device import Device, device
+from covan_mlir.lowering.kernels.vulkan.device import VulkanDevice, device
 from covan_mlir.lowering.kernels.vulkan.invocation import INVOCATIONS, MOST
 from covan_mlir.lowering.kernels.vulkan.limits import iterations_of_contractions, iterations_of_rows
 from covan_mlir.lowering.kernels.vulkan.target import VulkanTarget
@@ -37,7 +37,7 @@ NVIDIA = device(parse("vulkan:nvidia").devices)
 Reference = Callable[..., Tensor]
 
 
-def chosen(gpu: Device, always: bool, chain: Chain, name: str) -> Selection | Refusal:
+def chosen(gpu: VulkanDevice, always: bool, chain: Chain, name: str) -> Selection | Refusal:
     return select(chain, name, VulkanTarget(gpu), always=always)
 
 

@@ -117,8 +117,12 @@ class Accumulators:
     def finish(self, rows: Sequence[Sequence[Value]], across_lanes: bool) -> list[Value]:
         """Results of several rows: of each its accumulators, combined; and across lanes, where asked for."""
         code, start = self.code, self.step.initial.value
-        final = [tree(self.combine, row[: self.copies]) for row in rows]
-        nans = [functions.compare(code, "uno", row[-1], row[-1]) for row in rows] if self.poisoned else []
+        final = [tree(self.combine, accumulators[: self.copies]) for accumulators in rows]
+        nans = (
+            [functions.compare(code, "uno", accumulators[-1], accumulators[-1]) for accumulators in rows]
+            if self.poisoned
+            else []
+        )
         if across_lanes:
             final = across(code, self.combine, final)
             nans = [code.any(nan) for nan in nans]

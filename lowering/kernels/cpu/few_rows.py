@@ -56,11 +56,11 @@ from covan_mlir.lowering.kernels.cpu.evaluator import (
 from covan_mlir.lowering.kernels.cpu.loop_range import loop_range
 from covan_mlir.lowering.kernels.cpu.merge import PART, part_dtype, part_name
 from covan_mlir.lowering.kernels.cpu.schedule import VectorSchedule
-from covan_mlir.lowering.kernels.cpu.shared_rows import Block, Known, RowScratch, SharedRows
+from covan_mlir.lowering.kernels.cpu.shared_rows import Known, LoopBlock, RowScratch, SharedRows
 from covan_mlir.lowering.kernels.cpu.tiles import padded
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.masks import span
-from covan_mlir.lowering.kernels.reductions.plan import Pass, counted, plan, row_steps
+from covan_mlir.lowering.kernels.reductions.plan import LoopPass, counted, plan, row_steps
 from covan_mlir.lowering.kernels.reductions.roles import LoopRoles
 from covan_mlir.machine.elements import bits
 
@@ -157,7 +157,7 @@ class FewRowsWriter:
                 whole = code.cast("index_cast", code.add(number), "i64")
                 for known_here in known:
                     known_here[f"count.{moment}"] = Uniform(code.cast("sitofp", whole, self.dtype))
-            self._block(rows, scratch, Block(start, count, known))
+            self._block(rows, scratch, LoopBlock(start, count, known))
             return [scalar(known_here[f"{state.name}.new"]) for state in self.row_states for known_here in known]
 
         if isinstance(low, int) and isinstance(high, int):
@@ -168,7 +168,7 @@ class FewRowsWriter:
 
         return named(code.loop(low, high, self.block, initial, body), "new")
 
-    def _block(self, rows: SharedRows, scratch: RowScratch, block: Block) -> None:
+    def _block(self, rows: SharedRows, scratch: RowScratch, block: LoopBlock) -> None:
         for number, loop_pass in enumerate(self.plan.passes):
             self._row_pass(rows, scratch, block, loop_pass, first=number == 0)
             for update in loop_pass.row_updates:
@@ -179,7 +179,9 @@ class FewRowsWriter:
                 for r in range(0, len(numbers), self.schedule.unroll):
                     self._features(rows, scratch, block, loop_pass, numbers[r : r + self.schedule.unroll])
 
-    def _row_pass(self, rows: SharedRows, scratch: RowScratch, block: Block, loop_pass: Pass, *, first: bool) -> None:
+    def _row_pass(
+        self, rows: SharedRows, scratch: RowScratch, block: LoopBlock, loop_pass: LoopPass, *, first: bool
+    ) -> None:
         code, lanes = self.code, self.code.lanes
         reductions, count = loop_pass.row_reductions, block.count
         kinds = [combining(line.local.reduce) for line in reductions]
@@ -253,7 +255,7 @@ class FewRowsWriter:
         return total
 
     def _features(
-        self, rows: SharedRows, scratch: RowScratch, block: Block, loop_pass: Pass, numbers: list[int]
+        self, rows: SharedRows, scratch: RowScratch, block: LoopBlock, loop_pass: LoopPass, numbers: list[int]
     ) -> None:
         code, feature_axis, reductions = self.code, self.feature_axis or "", loop_pass.feature_reductions
         width = self.schedule.vectors * code.lanes

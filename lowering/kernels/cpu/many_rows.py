@@ -59,7 +59,7 @@ from covan_mlir.lowering.kernels.cpu.tiles import ScratchTile, padded
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.hoist import Parts
 from covan_mlir.lowering.kernels.reductions.masks import span
-from covan_mlir.lowering.kernels.reductions.plan import Pass, counted, plan, transposed
+from covan_mlir.lowering.kernels.reductions.plan import LoopPass, counted, plan, transposed
 from covan_mlir.lowering.kernels.reductions.roles import LoopRoles
 
 Reader = Callable[[Value, Value, Value | None], Value]
@@ -267,20 +267,20 @@ class ManyRowsWriter:
             values = code.loop(whole, count, 1, values, lambda n, v: body(n, v, 1))
         return values
 
-    def _start(self, loop_pass: Pass) -> list[Value]:
+    def _start(self, loop_pass: LoopPass) -> list[Value]:
         return [
             self.code.splat(line.local.reduce.initial.value, accumulated(line.local.reduce.dtype))
             for line in loop_pass.row_reductions
             for _ in range(self.vectors)
         ]
 
-    def _learn(self, loop_pass: Pass, final: list[Value], known: Known) -> None:
+    def _learn(self, loop_pass: LoopPass, final: list[Value], known: Known) -> None:
         for n, line in enumerate(loop_pass.row_reductions):
             for u in range(self.vectors):
                 known[u][line.local.name] = Lanes(final[n * self.vectors + u])
 
     def _accumulate(
-        self, evaluator: VectorEvaluator, loop_pass: Pass, values: list[Value], u: int, position: Position
+        self, evaluator: VectorEvaluator, loop_pass: LoopPass, values: list[Value], u: int, position: Position
     ) -> None:
         for n, line in enumerate(loop_pass.row_reductions):
             slot = n * self.vectors + u
@@ -294,7 +294,7 @@ class ManyRowsWriter:
         tiles: GroupTiles,
         start: Value,
         count: Value | int,
-        loop_pass: Pass,
+        loop_pass: LoopPass,
         known: Known,
     ) -> None:
         code = self.code
@@ -361,7 +361,7 @@ class ManyRowsWriter:
         return [final[k * self.vectors : (k + 1) * self.vectors] for k in range(len(keys))]
 
     def _further_pass(
-        self, group: RowGroup, tiles: GroupTiles, start: Value, count: Value | int, loop_pass: Pass, known: Known
+        self, group: RowGroup, tiles: GroupTiles, start: Value, count: Value | int, loop_pass: LoopPass, known: Known
     ) -> None:
         code = self.code
 
@@ -384,7 +384,7 @@ class ManyRowsWriter:
         tiles: GroupTiles,
         start: Value,
         count: Value | int,
-        loop_pass: Pass,
+        loop_pass: LoopPass,
         known: Known,
     ) -> None:
         code, feature_axis = self.code, self.feature_axis or ""

@@ -33,12 +33,12 @@ class SharedRows:
         self, r: int, lane: str | None, known: Mapping[str, Result], valid: Value | None = None, **index: Value
     ) -> Position:
         """The row ``r``, at positions on further axes."""
-        row = {axis: self.code.index(n) for axis, n in self.free[r].items()}
-        return Position({**self.position, **row, **index}, lane, valid, known)
+        row_index = {axis: self.code.index(n) for axis, n in self.free[r].items()}
+        return Position({**self.position, **row_index, **index}, lane, valid, known)
 
 
 @dataclass(frozen=True)
-class Block:
+class LoopBlock:
     """Consecutive positions of the loop, and what is known of each row there."""
 
     start: Value

@@ -22,7 +22,7 @@ from typing import Any
 import iree.compiler.ir as ir
 
 from covan_mlir.lowering.kernels.cpu.executable import MARK
-from covan_mlir.lowering.kernels.cpu.team_functions import ARCHITECTURES, Architecture, functions
+from covan_mlir.lowering.kernels.cpu.team_functions import INSTRUCTION_SETS, InstructionSet, functions
 from covan_mlir.lowering.kernels.team import WORDS
 from covan_mlir.lowering.pipeline import State
 
@@ -32,8 +32,8 @@ def share(module: Any) -> None:
     for inner, function, target in list(_marked(module)):
         del function.attributes[MARK]
         triple = re.search(r'target_triple = "(\w+)-', str(target))
-        if triple and triple.group(1) in ARCHITECTURES:
-            _share(inner, function, ARCHITECTURES[triple.group(1)])
+        if triple and triple.group(1) in INSTRUCTION_SETS:
+            _share(inner, function, INSTRUCTION_SETS[triple.group(1)])
 
 
 def run(state: State) -> None:
@@ -66,7 +66,7 @@ _MEMORY, _NUMBER, _PLACE, _COUNT = (
 )
 
 
-def _share(module: Any, function: Any, architecture: Architecture) -> None:
+def _share(module: Any, function: Any, instruction_set: InstructionSet) -> None:
     """Splits a function: it still asks for what it is given; what it does with that goes to a function of its own."""
     block = function.regions[0].blocks[0]
     *ops, end = (view.operation for view in block)
@@ -75,7 +75,7 @@ def _share(module: Any, function: Any, architecture: Architecture) -> None:
         return  # there is one workgroup, and nothing to share
     given = [*places, *numbers, *memories]
     name = _symbol(function)
-    parsed = ir.Module.parse(functions(name, len(numbers), [str(op.result.type) for op in memories], architecture))
+    parsed = ir.Module.parse(functions(name, len(numbers), [str(op.result.type) for op in memories], instruction_set))
     helpers = [view.operation for view in parsed.body.operations]
     part = next(op for op in helpers if _symbol(op) == f"{name}_part").regions[0].blocks[0]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Architecture:
+class InstructionSet:
     """What is said in other words on each architecture; `{at}` is a pointer to a word.
 
     Attributes:
@@ -20,13 +20,13 @@ class Architecture:
     set: str
 
 
-ARCHITECTURES = {
-    "x86_64": Architecture(
+INSTRUCTION_SETS = {
+    "x86_64": InstructionSet(
         "jmp *%r8",
         'llvm.call_intrinsic "llvm.x86.sse.stmxcsr"({at}) : (!llvm.ptr) -> ()',
         'llvm.call_intrinsic "llvm.x86.sse.ldmxcsr"({at}) : (!llvm.ptr) -> ()',
     ),
-    "aarch64": Architecture(
+    "aarch64": InstructionSet(
         "br x4",
         '{at}_got = llvm.call_intrinsic "llvm.aarch64.get.fpcr"() : () -> i64\n'
         "llvm.store {at}_got, {at} : i64, !llvm.ptr",
@@ -36,7 +36,7 @@ ARCHITECTURES = {
 }
 
 
-def functions(name: str, numbers: int, memories: list[str], architecture: Architecture) -> str:
+def functions(name: str, numbers: int, memories: list[str], instruction_set: InstructionSet) -> str:
     """A module of functions that the kernel's own calls: ``_enter``, which has a team call ``_team``, which calls
     ``_part`` (here without a body) for one share after the other.
 
@@ -82,7 +82,7 @@ def functions(name: str, numbers: int, memories: list[str], architecture: Archit
     return f"""
       llvm.func internal @{name}_call(%task: !llvm.ptr, %ctx: !llvm.ptr, %threads: i32, %flags: i32, %start: !llvm.ptr)
           attributes {{no_inline, passthrough = ["naked"]}} {{
-        llvm.inline_asm has_side_effects "{architecture.jump}", "" : () -> ()
+        llvm.inline_asm has_side_effects "{instruction_set.jump}", "" : () -> ()
         llvm.unreachable
       }}
       func.func private @{name}_part({declared}) attributes {{no_inline}} {{
@@ -96,8 +96,8 @@ def functions(name: str, numbers: int, memories: list[str], architecture: Archit
         {_get(4, "%divisor")}
         {_word(5, "%theirs")}
         %own = llvm.alloca %one x i64 : (i64) -> !llvm.ptr
-        {architecture.get.format(at="%own")}
-        {architecture.set.format(at="%theirs_at")}
+        {instruction_set.get.format(at="%own")}
+        {instruction_set.set.format(at="%theirs_at")}
         {lines(team)}
         {_word(1, "%come")}
         %bits = llvm.mlir.constant(32 : i64) : i64
@@ -143,7 +143,7 @@ def functions(name: str, numbers: int, memories: list[str], architecture: Archit
           }}
           scf.yield %now : i64
         }}
-        {architecture.set.format(at="%own")}
+        {instruction_set.set.format(at="%own")}
         return
       }}
       func.func private @{name}_enter(%count: index, %low: i32, %high: i32, %threads: i32, {declared}) {{
@@ -174,7 +174,7 @@ def functions(name: str, numbers: int, memories: list[str], architecture: Archit
           {_put(3, "%shares")}
           {_put(4, "%divisor")}
           {_word(5, "%control")}
-          {architecture.get.format(at="%control_at")}
+          {instruction_set.get.format(at="%control_at")}
           {lines(enter)}
           scf.if %alone {{
             func.call @{name}_team(%ctx) : (!llvm.ptr) -> ()

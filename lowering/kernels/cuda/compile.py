@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from covan_mlir.lowering.kernels.cuda.device import Device
+from covan_mlir.lowering.kernels.cuda.device import CudaDevice
 from covan_mlir.lowering.kernels.cuda.kernel import Binary, CudaKernel, Launch
 from covan_mlir.lowering.kernels.cuda.lines import flattened
 from covan_mlir.lowering.kernels.cuda.run import function
@@ -47,7 +47,7 @@ def compile_kernel(kernel: CudaKernel) -> tuple[Binary, ...]:
     return tuple(compile_launch(launch, kernel.device) for launch in kernel.launches)
 
 
-def compile_launch(launch: Launch, device: Device) -> Binary:
+def compile_launch(launch: Launch, device: CudaDevice) -> Binary:
     """PTX of one launch; see `compile_kernel`."""
     try:
         import triton
@@ -70,15 +70,15 @@ def compile_launch(launch: Launch, device: Device) -> Binary:
     )
 
 
-def _translate(launch: Launch, device: Device, folder: Path) -> tuple[str, dict[str, Any]]:
+def _translate(launch: Launch, device: CudaDevice, folder: Path) -> tuple[str, dict[str, Any]]:
     from triton._C.libtriton import ir
     from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import ASTSource, make_backend
 
     # Stage by stage: `triton.compile` would go on to a cubin, and keep all of it in the user's home.
-    made = function(launch, folder)
+    jit_function = function(launch, folder)
     operands = (*launch.inputs, *launch.outputs)
-    signature = {name: _TYPES[operand.dtype] for name, operand in zip(made.arg_names, operands, strict=True)}
+    signature = {name: _TYPES[operand.dtype] for name, operand in zip(jit_function.arg_names, operands, strict=True)}
     aligned = {(n,): [["tt.divisibility", ALIGNMENT]] for n in range(len(operands))}
     # For 90 Triton writes sm_90a, which no later device runs. For sm_90 its passes take the device for the one before,
     # so that no instruction needs the ``a``; only LLVM, which makes PTX of the result, is told of the device.
@@ -94,7 +94,7 @@ def _translate(launch: Launch, device: Device, folder: Path) -> tuple[str, dict[
             "sanitize_overflow": False,
         }
     )
-    source = ASTSource(made, signature, {}, aligned)
+    source = ASTSource(jit_function, signature, {}, aligned)
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
@@ -135,7 +135,7 @@ def without_hidden(text: str, count: int) -> str:
     return text[: match.start(2)] + kept + text[match.end(2) :]
 
 
-def assemble(binary: Binary, device: Device) -> str:
+def assemble(binary: Binary, device: CudaDevice) -> str:
     """What Triton's own ptxas says of a launch; see `assembled`."""
     return assembled(binary.ptx, device.name)
 

@@ -9,7 +9,7 @@ from covan_mlir.lowering.targets.cuda import ARCHITECTURES, Architecture
 
 
 @dataclass(frozen=True)
-class Device:
+class CudaDevice:
     """A GPU of an architecture.
 
     Attributes:
@@ -53,4 +53,4 @@ _PRODUCTS = {
     "sm_90a": (132, 989e12, 4.8e12, 67e12),
 }
 
-DEVICES: dict[str, Device] = {name: Device(ARCHITECTURES[name], *facts) for name, facts in _PRODUCTS.items()}
+DEVICES: dict[str, CudaDevice] = {name: CudaDevice(ARCHITECTURES[name], *facts) for name, facts in _PRODUCTS.items()}

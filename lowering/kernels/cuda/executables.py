@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from covan_mlir.lowering.kernels.cuda.device import Device
+from covan_mlir.lowering.kernels.cuda.device import CudaDevice
 from covan_mlir.lowering.kernels.cuda.kernel import Binary
 from covan_mlir.lowering.targets.cuda import attribute
 
 
-def module_text(binaries: Sequence[Binary], device: Device) -> str:
+def module_text(binaries: Sequence[Binary], device: CudaDevice) -> str:
     """A module with one ``hal.executable.source`` per launch, each called like its only export."""
     return "module {\n" + "".join(executable(binary, device) for binary in binaries) + "}\n"
 
 
-def executable(binary: Binary, device: Device) -> str:
+def executable(binary: Binary, device: CudaDevice) -> str:
     """One executable, PTX included."""
     launch = binary.launch
     bindings = [*["#hal.pipeline.binding<storage_buffer, ReadOnly>"] * len(launch.inputs)]
@@ -39,7 +39,7 @@ def executable(binary: Binary, device: Device) -> str:
     )
 
 
-def _target(device: Device) -> str:
+def _target(device: CudaDevice) -> str:
     """The executable target, out of the device's attribute."""
     text = attribute(device.architecture)
     start = text.index("#hal.executable.target<")

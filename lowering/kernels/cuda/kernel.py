@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from covan_mlir.lowering.kernels.cuda.device import Device
+from covan_mlir.lowering.kernels.cuda.device import CudaDevice
 from covan_mlir.lowering.kernels.kernel import Operand
 
 
@@ -45,7 +45,7 @@ class CudaKernel:
     launches: tuple[Launch, ...]
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
-    device: Device
+    device: CudaDevice
 
 
 @dataclass(frozen=True)

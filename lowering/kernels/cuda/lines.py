@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from covan_mlir.lowering.kernels.cuda.kernel import Binary
-from covan_mlir.lowering.source_lines import Place, united
+from covan_mlir.lowering.source_lines import SourceLine, combined
 
 _CALL = re.compile(r"loc\(callsite\((#?\w+) at (#?\w+)\)\)")
 _LABEL = "$covan_action"
@@ -22,14 +22,14 @@ def flattened(text: str, path: str, name: str) -> str:
     return _CALL.sub(r"loc(\2)", text).replace(f'loc("{path}":', f'loc("{name}":')
 
 
-def placed(binary: Binary, places: Mapping[str, Place]) -> Binary:
+def with_source_lines(binary: Binary, source_lines: Mapping[str, SourceLine]) -> Binary:
     """A launch whose line tables name the user's lines, where they are known, instead of the generated ones.
 
     Actions are named as functions that are inlined there (PTX ISA 7.2, ``.loc``), so that profilers and disassemblers
     show both. It is done in PTX, because Triton's passes take every line for one of the function's own file.
 
     Args:
-        places: of the steps of the chain, in its order.
+        source_lines: of the steps of the chain, in its order.
     """
     launch, text = binary.launch, binary.ptx
     (number,) = re.findall(rf'^\s*\.file\s+(\d+) "{launch.name}\.py"', text, re.M)
@@ -45,17 +45,17 @@ def placed(binary: Binary, places: Mapping[str, Place]) -> Binary:
         if not anchor:
             anchor, before = f"{number} {match.group(2)} {match.group(3)}", match.group(0)
         steps = launch.lines.get(int(match.group(2)), ())
-        performed = [place for step, place in places.items() if step in steps]
+        performed = [source_line for step, source_line in source_lines.items() if step in steps]
         if not performed:
             return match.group(0)
         before += "\n" if before else ""
-        place = united(performed)
-        file = files.setdefault(place.file, first + len(files))
-        at, called = f"{file} {place.line} {match.group(3)}", ""
-        if place.action:
-            label = labels.setdefault(place.action, len(labels))
+        source_line = combined(performed)
+        file = files.setdefault(source_line.file, first + len(files))
+        at, called = f"{file} {source_line.line} {match.group(3)}", ""
+        if source_line.action:
+            label = labels.setdefault(source_line.action, len(labels))
             called = f", function_name {_LABEL}{label}, inlined_at {anchor}"
-        note = f"{os.path.basename(place.file)}:{place.line} {place.action}".rstrip()
+        note = f"{os.path.basename(source_line.file)}:{source_line.line} {source_line.action}".rstrip()
         return f"{before}{match.group(1)}{at}{called}\t// {note}"
 
     text = re.sub(rf"^(\s*\.loc\s+){number} (\d+) (\d+).*$", replaced, text, flags=re.M)

@@ -45,13 +45,13 @@ def run(kernel: CudaKernel, inputs: Sequence[Tensor]) -> list[Tensor]:
     device = inputs[0].device
     with tempfile.TemporaryDirectory() as folder:
         for launch in kernel.launches:
-            made = function(launch, Path(folder))
+            jit_function = function(launch, Path(folder))
             for operand in launch.outputs:
                 known[operand.name] = torch.empty(operand.shape, dtype=dtypes[operand.dtype], device=device)
             arguments = [known[operand.name] for operand in (*launch.inputs, *launch.outputs)]
-            made[(launch.grid,)](*arguments, **options(launch))
-    found = [known[operand.name] for operand in kernel.outputs]
-    return [x.bool() if o.dtype == "i1" else x for x, o in zip(found, kernel.outputs, strict=True)]
+            jit_function[(launch.grid,)](*arguments, **options(launch))
+    outputs = [known[operand.name] for operand in kernel.outputs]
+    return [x.bool() if o.dtype == "i1" else x for x, o in zip(outputs, kernel.outputs, strict=True)]
 
 
 def options(launch: Launch) -> Mapping[str, int]:

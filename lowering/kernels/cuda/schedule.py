@@ -10,7 +10,7 @@ from math import prod
 from typing import Literal
 
 from covan_mlir.fred.chain import Chain
-from covan_mlir.lowering.kernels.cuda.device import Device
+from covan_mlir.lowering.kernels.cuda.device import CudaDevice
 from covan_mlir.lowering.kernels.cuda.layout import SweepRoles, power_of_two
 from covan_mlir.lowering.kernels.template import Schedule
 from covan_mlir.machine.elements import bits
@@ -125,7 +125,7 @@ def shared_memory(task: Problem, schedule: TileSchedule) -> int:
     return streamed * (stages + (words > 1)) + schedule.block_rows * task.depth * task.bytes + weights
 
 
-def registers(task: Problem, device: Device, schedule: TileSchedule) -> float:
+def registers(task: Problem, device: CudaDevice, schedule: TileSchedule) -> float:
     """Registers of a thread that tiles take, about."""
     threads = 32 * schedule.num_warps
     if not task.products:
@@ -143,7 +143,7 @@ def registers(task: Problem, device: Device, schedule: TileSchedule) -> float:
     return held / threads
 
 
-def seconds(task: Problem, device: Device, schedule: TileSchedule) -> float:
+def seconds(task: Problem, device: CudaDevice, schedule: TileSchedule) -> float:
     """Predicted time: the longest of products, exponentials and what moves, as far as programs fill the device."""
     sizes = task.chain.known_sizes
     moved: float = sum(
@@ -203,7 +203,7 @@ def _sweeps(task: Problem) -> int:
     return sum(bool(stage.axes) for stage in task.roles.stages)
 
 
-def legal(task: Problem, device: Device, schedule: TileSchedule) -> bool:
+def legal(task: Problem, device: CudaDevice, schedule: TileSchedule) -> bool:
     """Whether a schedule fits the device."""
     most = min(255, device.architecture.registers // (32 * schedule.num_warps)) - (87 if task.products else 28)
     return (
@@ -214,13 +214,13 @@ def legal(task: Problem, device: Device, schedule: TileSchedule) -> bool:
     )
 
 
-def configs(task: Problem, device: Device) -> list[TileSchedule]:
+def configs(task: Problem, device: CudaDevice) -> list[TileSchedule]:
     """Every schedule that fits, by predicted time."""
-    found = [made for made in _candidates(task, device) if legal(task, device, made)]
-    return sorted(found, key=lambda made: seconds(task, device, made))
+    schedules = [schedule for schedule in _candidates(task, device) if legal(task, device, schedule)]
+    return sorted(schedules, key=lambda schedule: seconds(task, device, schedule))
 
 
-def _candidates(task: Problem, device: Device) -> Iterator[TileSchedule]:
+def _candidates(task: Problem, device: CudaDevice) -> Iterator[TileSchedule]:
     if not task.products:
         yield from _rows(task, device)
         return
@@ -250,7 +250,7 @@ def _candidates(task: Problem, device: Device) -> Iterator[TileSchedule]:
         )  # fmt: skip
 
 
-def _parts(task: Problem, device: Device) -> list[int]:
+def _parts(task: Problem, device: CudaDevice) -> list[int]:
     """Numbers of parts that are worth a try: up to some programs for each multiprocessor, of some blocks each."""
     if not task.splits:
         return [1]
@@ -259,7 +259,7 @@ def _parts(task: Problem, device: Device) -> list[int]:
     return [1, *(n for n in (2, 4, 8, 16, 32, 64, 128) if n <= most)]
 
 
-def _rows(task: Problem, device: Device) -> Iterator[TileSchedule]:
+def _rows(task: Problem, device: CudaDevice) -> Iterator[TileSchedule]:
     sizes = task.chain.known_sizes
     widest = max(task.chain.inputs, key=lambda v: len(v.axes))
     strided = widest.axes[-1] not in task.roles.reduction_axes

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.cuda.compile import available
-from covan_mlir.lowering.kernels.cuda.device import DEVICES, Device
+from covan_mlir.lowering.kernels.cuda.device import DEVICES, CudaDevice
 from covan_mlir.lowering.kernels.overrides import IllegalError, changes
 from covan_mlir.lowering.kernels.reductions.profitability import Rates
 from covan_mlir.lowering.kernels.target import KernelTarget
@@ -20,7 +20,7 @@ class CudaTarget(KernelTarget):
 
     kind: ClassVar[str] = "cuda"
 
-    device: Device
+    device: CudaDevice
 
     @property
     def name(self) -> str:

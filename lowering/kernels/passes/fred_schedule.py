@@ -85,13 +85,13 @@ class FredSchedule:
 
 
 def _pairs(items: Sequence[str]) -> dict[str, str]:
-    found = {}
+    overrides = {}
     for item in items:
         key, equals, value = item.partition("=")
         if not equals:
             raise PassFailure(f"{item!r} changes nothing: write key=value")
-        found[key.strip().replace("-", "_")] = value.strip()
-    return found
+        overrides[key.strip().replace("-", "_")] = value.strip()
+    return overrides
 
 
 def _text(schedule: dict[str, Any]) -> str:

@@ -25,10 +25,10 @@ def demoted(chain: Chain) -> Chain:
 
 
 def _step(step: Step) -> Step:
-    made = replace(step, expr=rebuild(step.expr, _node), dtype=_dtype(step.dtype))
-    if isinstance(made, Reduce):
-        return replace(made, initial=replace(made.initial, dtype=_dtype(made.initial.dtype)))
-    return made
+    narrowed = replace(step, expr=rebuild(step.expr, _node), dtype=_dtype(step.dtype))
+    if isinstance(narrowed, Reduce):
+        return replace(narrowed, initial=replace(narrowed.initial, dtype=_dtype(narrowed.initial.dtype)))
+    return narrowed
 
 
 def _dtype(dtype: str) -> str:
@@ -37,7 +37,7 @@ def _dtype(dtype: str) -> str:
 
 def _node(node: Expr) -> Expr:
     if isinstance(node, Apply):
-        made = replace(node, dtype=_dtype(node.dtype))
-        same = made.op in ("arith.extf", "arith.truncf") and made.args[0].dtype == made.dtype
-        return made.args[0] if same else made
+        narrowed = replace(node, dtype=_dtype(node.dtype))
+        same = narrowed.op in ("arith.extf", "arith.truncf") and narrowed.args[0].dtype == narrowed.dtype
+        return narrowed.args[0] if same else narrowed
     return replace(node, dtype=_dtype(node.dtype)) if isinstance(node, Const | Read) else node

@@ -21,7 +21,7 @@ class BlockReduction:
 
 
 @dataclass
-class Pass:
+class LoopPass:
     """One pass over a block of the loop.
 
     Attributes:
@@ -59,7 +59,7 @@ class Plan:
     roles: LoopRoles
     scope: Scope
     elements: dict[str, Expr]
-    passes: tuple[Pass, ...]
+    passes: tuple[LoopPass, ...]
 
     def per_feature(self, axes: tuple[str, ...]) -> bool:
         """Whether something has a position on the features."""
@@ -82,7 +82,7 @@ def plan(fusion: Fusion, loop: LoopRoles, rows: Iterable[str]) -> Plan:
     extra |= {f"count.{moment}": () for moment in ("old", "local", "new")}
     scope = Scope(fusion.chain, extra)
     level = {name: 0 for name in extra if name.endswith(".old") or name.startswith("count.")}
-    passes = [Pass()]
+    passes = [LoopPass()]
     elements, parts = Parts("element."), Parts("part.")
     position = {*rows, loop.reduction_axis}
 
@@ -105,7 +105,7 @@ def plan(fusion: Fusion, loop: LoopRoles, rows: Iterable[str]) -> Plan:
         per_feature = features in line.reduce.axes
         number = max(before, 1) if per_feature else before
         level[line.name] = number + 1
-        passes += [Pass() for _ in range(number + 1 - len(passes))]
+        passes += [LoopPass() for _ in range(number + 1 - len(passes))]
         taken = elements.take(scope.inlined(expr), element)
         if per_feature:
             taken = parts.take(taken, part)

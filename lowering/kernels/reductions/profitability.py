@@ -81,7 +81,7 @@ def compiled(chain: Chain, rates: Rates) -> float:
 
 def _alone(chain: Chain, step: Map | Reduce) -> tuple[int, set[str]]:
     """-> (instructions per element, values that are read), with the element-wise steps before it computed along."""
-    work, found, stack, seen = cost(step.expr) + 1, set[str](), list(reads(step.expr)), set[str]()
+    work, values_read, stack, seen = cost(step.expr) + 1, set[str](), list(reads(step.expr)), set[str]()
     while stack:
         name = stack.pop()
         value = chain.values[name]
@@ -92,5 +92,5 @@ def _alone(chain: Chain, step: Map | Reduce) -> tuple[int, set[str]]:
             work += cost(value.expr)
             stack += reads(value.expr)
         else:
-            found.add(name)
-    return work, found
+            values_read.add(name)
+    return work, values_read

@@ -21,20 +21,20 @@ _AGAIN = "the rows are in cache: sweeping them again costs less than repairs do"
 
 def record(what: str, ids: Iterable[int], chain: Chain, kernel: Selection | Refusal) -> FusionRecord:
     """The record of a chain for which there is a kernel, or a reason why there is none."""
-    made = FusionRecord(what, tuple(ids), chain=tuple(map(line, chain.steps)))
+    fusion_record = FusionRecord(what, tuple(ids), chain=tuple(map(line, chain.steps)))
     if isinstance(kernel, Refusal):
-        made = replace(made, reason=kernel.reason)
+        fusion_record = replace(fusion_record, reason=kernel.reason)
     else:
         name, seconds = kernel.executable.name, kernel.cost.seconds
-        made = replace(made, kernel=name, seconds=seconds, schedule=kernel.schedule)
-    if made.kernel and chain.single_domain:
-        return replace(made, sweeps=_rows(chain))
+        fusion_record = replace(fusion_record, kernel=name, seconds=seconds, schedule=kernel.schedule)
+    if fusion_record.kernel and chain.single_domain:
+        return replace(fusion_record, sweeps=_rows(chain))
     fusion = known(chain)
     if fusion is None:
-        return made  # refused before anything was derived
+        return fusion_record  # refused before anything was derived
     guards = [guard for stage in fusion.stages if stage.rolling for guard in stage.rolling.guards]
     return replace(
-        made,
+        fusion_record,
         sweeps=tuple(map(_sweep, fusion.stages)),
         certificates=fusion.certificates,
         refusals=tuple(f"{r.target} cannot follow {', '.join(r.statistics)}: {r.reason}" for r in fusion.refusals),
@@ -48,8 +48,10 @@ def _sweep(stage: Stage) -> Sweep:
 
 def _rows(chain: Chain) -> tuple[Sweep, ...]:
     sweeps = Sweeps(chain)
-    found: dict[int, list[str]] = {}
+    lines_by_sweep: dict[int, list[str]] = {}
     for step in chain.reductions:
-        found.setdefault(sweeps.level[step.name], []).append(line(step))
+        lines_by_sweep.setdefault(sweeps.level[step.name], []).append(line(step))
     axes = tuple(axis.name for axis in chain.axes if axis.name in sweeps.over)
-    return tuple(Sweep(axes, _AGAIN if n else "", tuple(lines)) for n, (_, lines) in enumerate(sorted(found.items())))
+    return tuple(
+        Sweep(axes, _AGAIN if n else "", tuple(lines)) for n, (_, lines) in enumerate(sorted(lines_by_sweep.items()))
+    )

@@ -52,7 +52,7 @@ STACK = 8 << 10
 
 
 @dataclass(frozen=True)
-class Device:
+class VulkanDevice:
     """A device.
 
     Attributes:
@@ -86,14 +86,14 @@ class Device:
         )
 
 
-def device(attribute: str) -> Device:
+def device(attribute: str) -> VulkanDevice:
     """The device of a target's attribute (`covan_mlir.lowering.targets.vulkan.attribute`)."""
 
     def said(key: str, pattern: str) -> str:
-        found = re.search(rf"\b{key} = {pattern}", attribute)
-        assert found is not None, attribute
-        return found.group(1)
+        match = re.search(rf"\b{key} = {pattern}", attribute)
+        assert match is not None, attribute
+        return match.group(1)
 
     name = said("arch", '"([^"]*)"')
     family = "lavapipe" if "llvmpipe" in name else name
-    return Device(name, frozenset(said("compute", "([^,]*)").split("|")), _FAMILIES.get(family, _UNKNOWN))
+    return VulkanDevice(name, frozenset(said("compute", "([^,]*)").split("|")), _FAMILIES.get(family, _UNKNOWN))

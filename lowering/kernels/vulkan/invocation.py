@@ -40,8 +40,8 @@ class Invocation(KernelBuilder):
         self._block.owner.attributes["translation_info"] = ir.Attribute.parse(_TRANSLATION)
         with ir.InsertionPoint(self._terminator()):
             self._one = self.min(_interface("hal.interface.workgroup.count", 0), 1)
-            row = _interface("hal.interface.workgroup.id", 1)
-            group = self.add(self.mul(row, MOST), self.workgroup)
+            grid_row = _interface("hal.interface.workgroup.id", 1)
+            group = self.add(self.mul(grid_row, MOST), self.workgroup)
             self.workgroup = self.add(self.mul(group, INVOCATIONS), gpu.thread_id(gpu.Dimension.x))
 
     def write(self, body: Callable[[], None], workgroups: Callable[[Mapping[str, Value]], Size]) -> str:

@@ -9,7 +9,7 @@ from covan_mlir.fred.expression import Apply, walk
 from covan_mlir.lowering.kernels.cpu.contraction import Contraction
 from covan_mlir.lowering.kernels.cpu.schedule import VectorSchedule
 from covan_mlir.lowering.kernels.reductions.plan import plan
-from covan_mlir.lowering.kernels.vulkan.device import Device, Speed
+from covan_mlir.lowering.kernels.vulkan.device import Speed, VulkanDevice
 from covan_mlir.machine.elements import bits
 
 BLOCK = 1
@@ -23,7 +23,7 @@ _WITHOUT = {
 }
 
 
-def unsupported(chain: Chain, device: Device) -> str | None:
+def unsupported(chain: Chain, device: VulkanDevice) -> str | None:
     """Why a device cannot compute a chain, whatever the code, or None."""
     for value in chain.values.values():
         if value.dtype == "f64":
@@ -38,7 +38,7 @@ def unsupported(chain: Chain, device: Device) -> str | None:
     return None
 
 
-def endless(count: int | None, device: Device) -> str | None:
+def endless(count: int | None, device: VulkanDevice) -> str | None:
     """Why a device would not run an invocation to its end, or None.
 
     Args:

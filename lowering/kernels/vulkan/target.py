@@ -10,7 +10,7 @@ from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.overrides import IllegalError, changes
 from covan_mlir.lowering.kernels.reductions.profitability import Rates
 from covan_mlir.lowering.kernels.target import KernelTarget
-from covan_mlir.lowering.kernels.vulkan.device import Device, device
+from covan_mlir.lowering.kernels.vulkan.device import VulkanDevice, device
 from covan_mlir.lowering.targets.vulkan import PROFILES, attribute
 
 
@@ -20,7 +20,7 @@ class VulkanTarget(KernelTarget):
 
     kind: ClassVar[str] = "vulkan"
 
-    device: Device
+    device: VulkanDevice
 
     @property
     def name(self) -> str:

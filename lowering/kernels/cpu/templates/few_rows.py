@@ -36,7 +36,7 @@ from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Template
-from covan_mlir.lowering.source_lines import Places
+from covan_mlir.lowering.source_lines import SourceLines
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class FewRowsMatch(Match[VectorSchedule]):
         """See `Match`."""
         return self.task.cost(self.predict(schedule))
 
-    def emit(self, schedule: VectorSchedule, name: str, lines: Places) -> Executable:
+    def emit(self, schedule: VectorSchedule, name: str, lines: SourceLines) -> Executable:
         """See `Match`."""
         return Emitter(self.target.machine, team=self.target.team).few_rows(self.task, schedule, name)
 

@@ -28,7 +28,7 @@ from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Template
-from covan_mlir.lowering.source_lines import Places
+from covan_mlir.lowering.source_lines import SourceLines
 
 ROW_GROUP = 32
 """Rows that are computed together, if registers are few or wide enough."""
@@ -88,7 +88,7 @@ class ManyRowsMatch(Match[VectorSchedule]):
         """See `Match`."""
         return self.task.cost(self.predict(schedule))
 
-    def emit(self, schedule: VectorSchedule, name: str, lines: Places) -> Executable:
+    def emit(self, schedule: VectorSchedule, name: str, lines: SourceLines) -> Executable:
         """See `Match`."""
         return Emitter(self.target.machine, team=self.target.team).many_rows(self.task, schedule, name)
 

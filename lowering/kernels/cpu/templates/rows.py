@@ -36,7 +36,7 @@ from covan_mlir.lowering.kernels.reductions.redundant_precision import without_r
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Template
-from covan_mlir.lowering.source_lines import Places
+from covan_mlir.lowering.source_lines import SourceLines
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class RowsMatch(Match[VectorSchedule]):
         """See `Match`."""
         return Cost(self.predict(schedule), 0, traffic(self.chain), elements(self.chain))
 
-    def emit(self, schedule: VectorSchedule, name: str, lines: Places) -> Executable:
+    def emit(self, schedule: VectorSchedule, name: str, lines: SourceLines) -> Executable:
         """See `Match`."""
         return Emitter(self.target.machine, team=self.target.team).rows(self.chain, schedule, name)
 

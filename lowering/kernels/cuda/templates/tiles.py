@@ -36,7 +36,7 @@ from covan_mlir.lowering.kernels.cuda.compile import compile_kernel
 from covan_mlir.lowering.kernels.cuda.executables import module_text
 from covan_mlir.lowering.kernels.cuda.kernel import Binary, CudaKernel
 from covan_mlir.lowering.kernels.cuda.layout import SweepRoles, sweep_roles
-from covan_mlir.lowering.kernels.cuda.lines import placed, renamed
+from covan_mlir.lowering.kernels.cuda.lines import renamed, with_source_lines
 from covan_mlir.lowering.kernels.cuda.ranges import BlockRanges, block_ranges
 from covan_mlir.lowering.kernels.cuda.schedule import Problem, TileSchedule, configs, problem, seconds
 from covan_mlir.lowering.kernels.cuda.target import CudaTarget
@@ -48,7 +48,7 @@ from covan_mlir.lowering.kernels.reductions.operands import elements, operands, 
 from covan_mlir.lowering.kernels.reductions.redundant_precision import without_redundant_precision
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import Cost, Match, Template
-from covan_mlir.lowering.source_lines import Places
+from covan_mlir.lowering.source_lines import SourceLines
 
 _NAME = "fred_kernel_"
 """Stands for the name of a kernel where it is only known later."""
@@ -114,11 +114,11 @@ class TilesMatch(Match[TileSchedule]):
         launches = LaunchWriter(name, self.fusion, self.roles, schedule, self.chain.known_sizes, called).launches()
         return CudaKernel(name, launches, inputs, outputs, self.target.device)
 
-    def emit(self, schedule: TileSchedule, name: str, lines: Places) -> Executable:
+    def emit(self, schedule: TileSchedule, name: str, lines: SourceLines) -> Executable:
         """See `Match`. What Triton compiled is remembered, whatever it is called."""
         kernel, compiled = _compiled(self, schedule)
         where = dict(lines)
-        binaries = [renamed(placed(binary, where), _NAME, name) for binary in compiled]
+        binaries = [renamed(with_source_lines(binary, where), _NAME, name) for binary in compiled]
         launches = [binary.launch for binary in binaries]
         dispatches = tuple(Dispatch(launch.name, launch.inputs, launch.outputs) for launch in launches)
         text = module_text(binaries, kernel.device)

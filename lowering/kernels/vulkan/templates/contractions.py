@@ -36,7 +36,7 @@ from covan_mlir.lowering.kernels.vulkan.limits import (
     unsupported,
 )
 from covan_mlir.lowering.kernels.vulkan.target import VulkanTarget
-from covan_mlir.lowering.source_lines import Places
+from covan_mlir.lowering.source_lines import SourceLines
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class ContractionsMatch(Match[VectorSchedule]):
         """See `Match`; of the time, what memory takes besides that is read out of order is left out."""
         return self.task.cost(self._computing(schedule))
 
-    def emit(self, schedule: VectorSchedule, name: str, lines: Places) -> Executable:
+    def emit(self, schedule: VectorSchedule, name: str, lines: SourceLines) -> Executable:
         """See `Match`."""
         emitter = Emitter(self.target.device.invocation, Invocation)
         return (emitter.many_rows if self.task.roles.free else emitter.few_rows)(self.task, schedule, name)

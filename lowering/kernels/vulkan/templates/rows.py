@@ -29,7 +29,7 @@ from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Templat
 from covan_mlir.lowering.kernels.vulkan.invocation import Invocation
 from covan_mlir.lowering.kernels.vulkan.limits import endless, iterations_of_rows, seconds, unsupported
 from covan_mlir.lowering.kernels.vulkan.target import VulkanTarget
-from covan_mlir.lowering.source_lines import Places
+from covan_mlir.lowering.source_lines import SourceLines
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class RowsMatch(Match[VectorSchedule]):
         """See `Match`; of the time, what memory takes besides that is read out of order is left out."""
         return Cost(self._computing(schedule), 0, traffic(self.chain), elements(self.chain))
 
-    def emit(self, schedule: VectorSchedule, name: str, lines: Places) -> Executable:
+    def emit(self, schedule: VectorSchedule, name: str, lines: SourceLines) -> Executable:
         """See `Match`."""
         return Emitter(self.target.device.invocation, Invocation).rows(self.chain, schedule, name)
 
