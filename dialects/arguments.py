@@ -20,7 +20,7 @@ _ATTRIBUTES = "arg_attrs"  # of func.func
 
 
 @dataclass(frozen=True)
-class Argument:
+class ArgumentFacts:
     """What is known of one argument.
 
     Attributes:
@@ -32,22 +32,22 @@ class Argument:
     sizes: tuple[str, ...] = ()
 
 
-def read_arguments(function: ir.Operation) -> tuple[Argument, ...]:
+def read_arguments(function: ir.Operation) -> tuple[ArgumentFacts, ...]:
     """What is known of each argument of a ``func.func`` with a body."""
     count = len(function.regions[0].blocks[0].arguments)
     if _ATTRIBUTES not in function.attributes:
-        return (Argument(),) * count
+        return (ArgumentFacts(),) * count
     return tuple(map(_read, function.attributes[_ATTRIBUTES]))
 
 
-def _read(attributes: ir.DictAttr) -> Argument:
-    return Argument(
+def _read(attributes: ir.DictAttr) -> ArgumentFacts:
+    return ArgumentFacts(
         attributes[WEIGHT].value if WEIGHT in attributes else "",
         tuple([size.value for size in attributes[SIZES]]) if SIZES in attributes else (),
     )
 
 
-def write_arguments(function: ir.Operation, arguments: Sequence[Argument]) -> None:
+def write_arguments(function: ir.Operation, arguments: Sequence[ArgumentFacts]) -> None:
     """Gives a ``func.func`` what is known of each of its arguments; other attributes of theirs stay."""
     context = function.context
     dictionaries = [_others(attributes) for attributes in _attributes(function, len(arguments))]

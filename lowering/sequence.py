@@ -128,7 +128,7 @@ def pipeline(setting: Setting) -> tuple[LoweringStep, ...]:
     return tuple(extra_steps.insert(steps, setting.job.extra))
 
 
-_OWN: dict[str, Callable[[Job], stages.Stage]] = {
+_OWN: dict[str, Callable[[Job], stages.PassStage]] = {
     "torch-backend": lambda job: stages.BACKEND,
     "torch-to-linalg": lambda job: stages.LINALG,
     "fred-raise": stages.raising,

@@ -16,7 +16,7 @@ from torch_mlir import ir
 # By its package, which makes fred-raise and fred-kernels known.
 import covan_mlir.lowering.kernels.passes  # noqa: F401
 from covan_mlir.dialects import prov_locations
-from covan_mlir.dialects.arguments import Argument, read_arguments, write_arguments
+from covan_mlir.dialects.arguments import ArgumentFacts, read_arguments, write_arguments
 from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.dialects.prov_lines import LINES
 from covan_mlir.lowering import iree_phases
@@ -32,7 +32,7 @@ from covan_mlir.provenance.fusion import FusionRecord
 
 
 @dataclass(frozen=True)
-class Stage:
+class PassStage:
     """Passes that run one after the other without an observer between them.
 
     Attributes:
@@ -51,7 +51,7 @@ class Stage:
         return f"builtin.module({','.join(self.passes)})"
 
 
-BACKEND = Stage(
+BACKEND = PassStage(
     "torch-backend",
     (
         "func.func(torch-match-quantized-custom-ops)",
@@ -61,7 +61,7 @@ BACKEND = Stage(
 )
 """Torch dialect to its backend contract, by torch-mlir's own pipeline."""
 
-LINALG = Stage(
+LINALG = PassStage(
     "torch-to-linalg",
     ("torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}",),
     watched=True,
@@ -69,20 +69,20 @@ LINALG = Stage(
 """The backend contract to linalg on tensors, by torch-mlir's own pipeline."""
 
 
-def prepared(job: Job) -> Stage:
+def prepared(job: Job) -> PassStage:
     """What comes before all else, and is not observed."""
     drop = "prov-drop-table{lines=true}" if targets.names_lines(job.target) else "prov-drop-table"
-    return Stage("prepare", (drop,))
+    return PassStage("prepare", (drop,))
 
 
-def raising(job: Job) -> Stage:
+def raising(job: Job) -> PassStage:
     """Linalg to chains of reductions."""
-    return Stage("fred-raise", (f"func.func(fred-raise{_options(job)})",))
+    return PassStage("fred-raise", (f"func.func(fred-raise{_options(job)})",))
 
 
-def kernels(job: Job) -> Stage:
+def kernels(job: Job) -> PassStage:
     """Chains to calls of kernels; traces as names, which every context understands."""
-    return Stage("fred-kernels", (f"fred-kernels{_options(job)}", "prov-lower-locations"))
+    return PassStage("fred-kernels", (f"fred-kernels{_options(job)}", "prov-lower-locations"))
 
 
 def _options(job: Job) -> str:
@@ -92,17 +92,17 @@ def _options(job: Job) -> str:
     return f"{{{' '.join(options)}}}"
 
 
-def text(all_stages: Sequence[Stage]) -> str:
+def text(all_stages: Sequence[PassStage]) -> str:
     """The pipeline that stages are together, one pass on a line."""
     return "builtin.module(\n  " + ",\n  ".join(element for stage in all_stages for element in stage.passes) + "\n)"
 
 
-def step(stage: Stage) -> Run:
+def step(stage: PassStage) -> Run:
     """What a stage does as a step of the compiler."""
     return lambda state: run(stage, state)
 
 
-def run(stage: Stage, state: State) -> None:
+def run(stage: PassStage, state: State) -> None:
     """Runs a stage on the module of torch-mlir's.
 
     Raises:
@@ -199,5 +199,5 @@ def take_off(module: ir.Module) -> list[FusionRecord]:
         if DECISIONS in function.attributes:
             decisions += map(FusionRecord.from_json, json.loads(function.attributes[DECISIONS].value))
             del function.attributes[DECISIONS]
-        write_arguments(function, [Argument()] * len(read_arguments(function)))
+        write_arguments(function, [ArgumentFacts()] * len(read_arguments(function)))
     return decisions

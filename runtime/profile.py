@@ -32,7 +32,7 @@ _DEVICE = "queue-events,dispatch-events,executable-metadata"
 
 
 @dataclass(frozen=True)
-class Argument:
+class ProfiledArgument:
     """One argument of the program.
 
     Attributes:
@@ -60,7 +60,7 @@ def record(
     program: bytes | memoryview,
     function: str,
     driver: str,
-    arguments: Sequence[Argument],
+    arguments: Sequence[ProfiledArgument],
     weights: Mapping[str, np.ndarray[Any, Any]],
     *,
     repeat: int,
@@ -115,7 +115,7 @@ def _tool(name: str) -> str:
     raise ProfileError(f"this installation of iree-base-runtime has no {name}: install the package from PyPI")
 
 
-def _write(folder: Path, index: int, argument: Argument) -> str:
+def _write(folder: Path, index: int, argument: ProfiledArgument) -> str:
     """The tool's spelling of an argument; an array goes through a file."""
     value = argument.value
     if not isinstance(value, np.ndarray):

@@ -13,7 +13,7 @@ from covan_mlir.passes.raising.axis_groups import Dim
 from covan_mlir.passes.raising.cluster import Cluster
 from covan_mlir.passes.raising.gathers import picking
 from covan_mlir.passes.raising.joined_axes import ChainTensor, Joined
-from covan_mlir.passes.raising.linalg_graph import LinalgNode, NodeResult
+from covan_mlir.passes.raising.linalg_graph import LinalgNode, LinalgResult
 from covan_mlir.passes.raising.nested_reductions import unnested
 
 _LETTERS = "ijklmnopqrstuvwxyz"
@@ -174,7 +174,7 @@ class _Builder:
             return  # its readers have the expression
         self.origins[result] = self._origin(node, number, value)
 
-    def _step(self, node: LinalgNode, part: NodeResult) -> None:
+    def _step(self, node: LinalgNode, part: LinalgResult) -> None:
         cluster = self.cluster
         loops = cluster.loops[node.index]
         sources = {node.index}

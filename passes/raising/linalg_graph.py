@@ -20,7 +20,7 @@ _EXPENSIVE = frozenset({"arith.divf", "arith.remf"})
 
 
 @dataclass(frozen=True)
-class NodeResult:
+class LinalgResult:
     """What one result of a node is: an expression, combined over the loops that do not index it.
 
     Expressions read operand ``k`` of the node as ``Read("#k")``, the position of loop ``l`` as ``Index("@l")``, and
@@ -65,7 +65,7 @@ class LinalgNode:
     kind: str
     loops: tuple[int | None, ...] = ()
     operands: tuple[NodeOperand, ...] = ()
-    parts: tuple[NodeResult | None, ...] = ()
+    parts: tuple[LinalgResult | None, ...] = ()
     groups: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
     source: int = -1
     result: int = -1

@@ -7,12 +7,12 @@ from typing import Any
 
 from torch_mlir import ir
 
-from covan_mlir.dialects.arguments import Argument
+from covan_mlir.dialects.arguments import ArgumentFacts
 from covan_mlir.dialects.fred_scalars import UnreadableError, constant, read_op
 from covan_mlir.fred.chain import Combine
 from covan_mlir.fred.expression import Apply, Const, Expr, Index, Read, rebuild, substitute, walk
 from covan_mlir.passes.raising.gathers import SOURCE, picking, read_gather
-from covan_mlir.passes.raising.linalg_graph import Dims, LinalgGraph, LinalgNode, NodeOperand, NodeResult, is_cheap
+from covan_mlir.passes.raising.linalg_graph import Dims, LinalgGraph, LinalgNode, LinalgResult, NodeOperand, is_cheap
 from covan_mlir.passes.raising.sizes import SizeReader, regroup
 
 _COMBINES: dict[str, Combine] = {
@@ -39,7 +39,7 @@ _NAMED: dict[str, tuple[Dims, ...]] = {
 }
 
 
-def read_block(block: ir.Block, arguments: Sequence[Argument]) -> LinalgGraph:
+def read_block(block: ir.Block, arguments: Sequence[ArgumentFacts]) -> LinalgGraph:
     """The block as data.
 
     Args:
@@ -49,7 +49,7 @@ def read_block(block: ir.Block, arguments: Sequence[Argument]) -> LinalgGraph:
 
 
 class _BlockReader:
-    def __init__(self, block: ir.Block, arguments: Sequence[Argument]) -> None:
+    def __init__(self, block: ir.Block, arguments: Sequence[ArgumentFacts]) -> None:
         self.graph = LinalgGraph()
         self._numbers: dict[ir.Value, int] = {}
         self._sizes = SizeReader(self._value)
@@ -184,7 +184,7 @@ class _BlockReader:
                 return gather
         if yielded is None:
             return None
-        parts: list[NodeResult | None] = []
+        parts: list[LinalgResult | None] = []
         for k, expr in enumerate(yielded):
             part = None
             if expr is not None:
@@ -224,7 +224,7 @@ class _BlockReader:
         expr = substitute(gather.expr, {SOURCE: Read(f"#{first}", dtype)})
         operands = (*(NodeOperand(numbers[k], maps[k]) for k in range(first)), NodeOperand(source, dims))
         value = self._value(op.results[0])
-        part = NodeResult(value, maps[first], expr, combine, "", nothing, gather.at)
+        part = LinalgResult(value, maps[first], expr, combine, "", nothing, gather.at)
         return LinalgNode(index, op, "compute", (*sizes, length), operands, (part,))
 
     def _number(self, value: Any) -> Expr | None:
@@ -289,12 +289,12 @@ class _BlockReader:
 
     def _part(
         self, expr: Expr, out: int, dims: Dims, sizes: tuple[int | None, ...], numbers: list[int], value: int
-    ) -> NodeResult | None:
+    ) -> LinalgResult | None:
         kept = {dim for dim in dims if dim is not None}
         over = [i for i in range(len(sizes)) if i not in kept]
         own = f"#{out}"
         if not over:
-            return NodeResult(value, dims, expr)
+            return LinalgResult(value, dims, expr)
         if not isinstance(expr, Apply) or expr.op not in _COMBINES or len(expr.args) != 2:
             return None
         left, right = expr.args
@@ -308,8 +308,8 @@ class _BlockReader:
         if initial is None:
             return None
         if all(sizes[i] == 1 for i in over):
-            return NodeResult(value, dims, Apply(expr.op, (left, initial), expr.dtype))
-        return NodeResult(value, dims, left, _COMBINES[expr.op], expr.op, initial)
+            return LinalgResult(value, dims, Apply(expr.op, (left, initial), expr.dtype))
+        return LinalgResult(value, dims, left, _COMBINES[expr.op], expr.op, initial)
 
     def _classify(self, node: LinalgNode) -> None:
         graph = self.graph

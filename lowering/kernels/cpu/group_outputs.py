@@ -22,14 +22,19 @@ from covan_mlir.lowering.kernels.cpu.evaluator import Lanes, Position, VectorEva
 from covan_mlir.lowering.kernels.cpu.row_group import GroupTiles, Known, RowGroup
 from covan_mlir.lowering.kernels.cpu.tiles import ScratchTile, padded
 from covan_mlir.lowering.kernels.errors import UnsupportedError
-from covan_mlir.lowering.kernels.reductions.plan import Plan, row_steps
+from covan_mlir.lowering.kernels.reductions.plan import LoopPlan, row_steps
 
 
 class GroupOutputs:
     """Writes the outputs of a group of rows."""
 
     def __init__(
-        self, code: KernelBuilder, plan: Plan, sizes: Mapping[str, Size], evaluator: VectorEvaluator, group: RowGroup
+        self,
+        code: KernelBuilder,
+        plan: LoopPlan,
+        sizes: Mapping[str, Size],
+        evaluator: VectorEvaluator,
+        group: RowGroup,
     ) -> None:
         self.code, self.plan, self.sizes, self.evaluator, self.group = code, plan, sizes, evaluator, group
         self.values, self.outputs = plan.fusion.chain.values, plan.fusion.chain.outputs

@@ -13,7 +13,7 @@ from covan_mlir.lowering.kernels.cuda.kernel import Launch
 from covan_mlir.lowering.kernels.cuda.layout import Layout
 from covan_mlir.lowering.kernels.cuda.operations import HELPERS, NEUTRAL, literal
 from covan_mlir.lowering.kernels.cuda.origins import origins
-from covan_mlir.lowering.kernels.cuda.ranges import BlockRanges, Program
+from covan_mlir.lowering.kernels.cuda.ranges import BlockRanges, TileProgram
 from covan_mlir.lowering.kernels.cuda.schedule import TileSchedule
 from covan_mlir.lowering.kernels.cuda.tiles import Block, FreshNames, Text, Tile, computed
 from covan_mlir.lowering.kernels.errors import UnsupportedError
@@ -75,7 +75,7 @@ class FunctionBuilder:
         """Statements outside of loops."""
         return self.evaluator.blocks[0]
 
-    def begin(self, parts: int = 1) -> Program:
+    def begin(self, parts: int = 1) -> TileProgram:
         """Statements that compute where the program is.
 
         Args:
@@ -119,7 +119,7 @@ class FunctionBuilder:
                 emit(f"{self.text.dims[dim.name]} = tl.arange(0, {dim.block})")
             if dim.name != layout.stream and dim.ragged:
                 self._limit(dim.name, -1)
-        return Program(programs, self.grid, tile, part)
+        return TileProgram(programs, self.grid, tile, part)
 
     def _limit(self, name: str, depth: int) -> None:
         dim = self.layout.dim(name)
@@ -180,7 +180,7 @@ class FunctionBuilder:
         ]
 
     def sweep(
-        self, rolling: Rolling | None, writes: Iterable[str], ranges: BlockRanges, program: Program
+        self, rolling: Rolling | None, writes: Iterable[str], ranges: BlockRanges, program: TileProgram
     ) -> dict[str, Tile]:
         """A loop over blocks -> the variables of its states afterwards."""
         evaluator, layout = self.evaluator, self.layout
@@ -213,7 +213,7 @@ class FunctionBuilder:
 
     # The text
 
-    def launch(self, program: Program) -> Launch:
+    def launch(self, program: TileProgram) -> Launch:
         """The module's text."""
         helpers = self.evaluator.helpers
         head = ['"""Generated."""', "", "import triton", "import triton.language as tl"]

@@ -28,7 +28,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Program:
+class TileProgram:
     """Where a program is.
 
     Attributes:
@@ -56,7 +56,7 @@ class BlockRanges:
     span: Span | None = None
     true: frozenset[Expr] = frozenset()
 
-    def segments(self, layout: Layout, program: Program) -> tuple[list[str], list[Segment]]:
+    def segments(self, layout: Layout, program: TileProgram) -> tuple[list[str], list[Segment]]:
         """-> (statements that compute the ends, segments in order)."""
         dim = layout.dim(layout.stream)
         assert dim is not None
@@ -131,7 +131,7 @@ def block_ranges(
     return BlockRanges(left, frozenset(true))
 
 
-def _extreme(factors: Mapping[str, int], constant: int, layout: Layout, program: Program, *, largest: bool) -> str:
+def _extreme(factors: Mapping[str, int], constant: int, layout: Layout, program: TileProgram, *, largest: bool) -> str:
     """The least or largest value of a bound's other side on a tile of rows."""
     terms = []
     for axis, factor in factors.items():

@@ -46,7 +46,7 @@ class LoopPass:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LoopPlan:
     """A loop as passes over each of its blocks.
 
     Attributes:
@@ -74,7 +74,7 @@ class Plan:
         return any(name in reads(line.expr) for step in self.passes for line in step.feature_reductions)
 
 
-def plan(fusion: Fusion, loop: LoopRoles, rows: Iterable[str]) -> Plan:
+def plan(fusion: Fusion, loop: LoopRoles, rows: Iterable[str]) -> LoopPlan:
     """The passes of a loop."""
     rolling, features = loop.rolling, loop.feature_axis
     extra = {f"{s.name}.{moment}": s.axes for s in rolling.state for moment in ("old", "new")}
@@ -113,7 +113,7 @@ def plan(fusion: Fusion, loop: LoopRoles, rows: Iterable[str]) -> Plan:
             passes[number].feature_reductions.append(BlockReduction(line, taken))
         else:
             passes[number].row_reductions.append(BlockReduction(line, taken))
-    return Plan(fusion, loop, scope, {name: expr for expr, name in elements.named.items()}, tuple(passes))
+    return LoopPlan(fusion, loop, scope, {name: expr for expr, name in elements.named.items()}, tuple(passes))
 
 
 def _axes(expr: Expr, scope: Scope, elements: Parts, position: set[str]) -> frozenset[str]:
@@ -121,7 +121,7 @@ def _axes(expr: Expr, scope: Scope, elements: Parts, position: set[str]) -> froz
     return Scope(scope.chain, {**scope.extra, **known}).axes(expr)
 
 
-def transposed(plan: Plan, lane: str) -> tuple[Input, ...]:
+def transposed(plan: LoopPlan, lane: str) -> tuple[Input, ...]:
     """Inputs with a value per row and position whose rows are not contiguous in memory."""
     return tuple(
         value
@@ -130,7 +130,7 @@ def transposed(plan: Plan, lane: str) -> tuple[Input, ...]:
     )
 
 
-def row_steps(plan: Plan) -> tuple[Map, ...]:
+def row_steps(plan: LoopPlan) -> tuple[Map, ...]:
     """Element-wise steps after the loop."""
     return tuple(step for stage in plan.fusion.stages for step in stage.rows if isinstance(step, Map))
 

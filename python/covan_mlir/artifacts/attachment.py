@@ -106,7 +106,7 @@ class Access(JsonObject, frozen=True):
     seconds: Number
 
 
-class Cost(JsonObject, frozen=True):
+class AttachmentCost(JsonObject, frozen=True):
     """What an attachment costs, by the cost model: an estimate.
 
     Attributes:
@@ -165,7 +165,7 @@ class Attached(JsonObject, frozen=True):
     source: str
     constants: Mapping[str, Sha256]
     sha256: Sha256
-    cost: Cost
+    cost: AttachmentCost
 
     @property
     def module(self) -> str:

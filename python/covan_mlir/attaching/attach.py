@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from covan_mlir.artifacts.attachment import TAG, Attach, Attached, Cost, Outcome, attachments, digest
+from covan_mlir.artifacts.attachment import TAG, Attach, Attached, AttachmentCost, Outcome, attachments, digest
 from covan_mlir.attaching import locate, place
 from covan_mlir.attaching.insert import Goal, Inserted, Insertion, insert
 from covan_mlir.attaching.place import AccessPlanner, ChosenAccess
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Plan:
+class AttachmentPlan:
     """What is to be attached to an exported program.
 
     Attributes:
@@ -92,7 +92,7 @@ def compile_attached(
     return replace(compiled, variants=tuple(variants)), origin
 
 
-def plan(captured: Capture, attach: Attach) -> Plan:
+def plan(captured: Capture, attach: Attach) -> AttachmentPlan:
     """Find the tensors and trace the functions.
 
     Raises:
@@ -100,10 +100,10 @@ def plan(captured: Capture, attach: Attach) -> Plan:
     """
     graph = captured.program.graph
     goals = tuple(Goal(key, attachment, locate.named(graph, key).name) for key, attachment in attachments(attach))
-    return Plan(captured, goals, insert(captured, goals))
+    return AttachmentPlan(captured, goals, insert(captured, goals))
 
 
-def placed(planned: Plan, lineages: Sequence[LineageData], machine: Machine = TYPICAL) -> Plan:
+def placed(planned: AttachmentPlan, lineages: Sequence[LineageData], machine: Machine = TYPICAL) -> AttachmentPlan:
     """Decide where each operator gets its tensor from.
 
     Args:
@@ -120,10 +120,10 @@ def placed(planned: Plan, lineages: Sequence[LineageData], machine: Machine = TY
     choices = planner.choose([(goal.node, goal.attachment.mode == "tap") for goal in planned.goals])
     goals = tuple(replace(goal, again=choice.again) for goal, choice in zip(planned.goals, choices, strict=True))
     insertion = insert(planned.source, goals) if any(goal.again for goal in goals) else planned.insertion
-    return Plan(planned.source, goals, insertion, choices, machine)
+    return AttachmentPlan(planned.source, goals, insertion, choices, machine)
 
 
-def undone(planned: Plan, lineages: Sequence[LineageData]) -> Plan | None:
+def undone(planned: AttachmentPlan, lineages: Sequence[LineageData]) -> AttachmentPlan | None:
     """The plan with sites cut wherever something was to be computed again, if the compiler found out that it is the
     same as what the model computes; None if it did not.
 
@@ -143,7 +143,7 @@ def undone(planned: Plan, lineages: Sequence[LineageData]) -> Plan | None:
     choices = tuple(
         ChosenAccess("split" if choice.way == "recompute" else choice.way, choice.places) for choice in planned.choices
     )
-    return Plan(planned.source, goals, insert(planned.source, goals), choices, planned.machine)
+    return AttachmentPlan(planned.source, goals, insert(planned.source, goals), choices, planned.machine)
 
 
 def restored(captured: Capture, attach: Attach, them: Sequence[Attached]) -> Capture:
@@ -193,14 +193,14 @@ def _shown(key: str | int, action: Action) -> str:
     return what if key == action.name else f"{key!r}, which is {what},"
 
 
-def tag(planned: Plan, lineage: LineageData) -> None:
+def tag(planned: AttachmentPlan, lineage: LineageData) -> None:
     """Tag the actions of attached operators."""
     for inserted in planned.insertion.inserted:
         for name in inserted.nodes:
             lineage.tag(name, TAG)
 
 
-def records(planned: Plan, without: LineageData, lineage: LineageData) -> tuple[Attached, ...]:
+def records(planned: AttachmentPlan, without: LineageData, lineage: LineageData) -> tuple[Attached, ...]:
     """What became of the attached operators in a compiled program.
 
     Raises:
@@ -215,7 +215,7 @@ def records(planned: Plan, without: LineageData, lineage: LineageData) -> tuple[
         old = without.where(goal.node)
         names = {without.actions[i].name for site in old for i in site.trace} | set(inserted.nodes)
         new = [s for s in lineage.sites if any(lineage.actions[i].name in names for i in s.trace)]
-        cost = Cost(
+        cost = AttachmentCost(
             choice.way,
             choice.places,
             tuple(site.kernel for site in old),

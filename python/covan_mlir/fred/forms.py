@@ -113,7 +113,7 @@ class Repair:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class UnfusedReduction:
     """Why a reduction does not run in the sweep of one that it depends on."""
 
     target: str
@@ -212,5 +212,5 @@ class Fusion:
     chain: Chain
     stages: tuple[Stage, ...]
     rewrites: tuple[Rewrite, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[UnfusedReduction, ...] = ()
     certificates: tuple[Certificate, ...] = field(default=(), compare=False)

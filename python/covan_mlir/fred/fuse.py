@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from covan_mlir.fred.certificate import Certificate
 from covan_mlir.fred.chain import Chain, Map, Reduce, Step
 from covan_mlir.fred.expression import Expr, numbered, reads
-from covan_mlir.fred.forms import Fusion, Refusal, Repair, Stage
+from covan_mlir.fred.forms import Fusion, Repair, Stage, UnfusedReduction
 from covan_mlir.fred.guards import NoGuardError, guarded
 from covan_mlir.fred.repair import NoRepairError, derive
 from covan_mlir.fred.rolling import Loop, write
@@ -81,7 +81,7 @@ class _Planner:
         self.rewrites = normal.rewrites
         self.sweeps: list[_Sweep] = []
         self.place: dict[str, int] = {}
-        self.refusals: list[Refusal] = []
+        self.refusals: list[UnfusedReduction] = []
 
     def run(self) -> Fusion:
         for step in list(self.chain.steps):
@@ -151,7 +151,7 @@ class _Planner:
                 self._join(number, step)
             except (NoRepairError, NoGuardError) as error:
                 statistics = tuple(sorted(self._statistics(sweep, step)))
-                self.refusals.append(Refusal(step.name, statistics, str(error)))
+                self.refusals.append(UnfusedReduction(step.name, statistics, str(error)))
                 why = f"{step.name} cannot follow {', '.join(statistics)}: {error}"
                 continue
             return

@@ -23,7 +23,7 @@ from torch_mlir.extras.fx_as_strided import rewrite_as_strided
 from covan_mlir import dialects
 from covan_mlir.artifacts.signature import Signature
 from covan_mlir.dialects import prov, prov_locations, prov_table
-from covan_mlir.dialects.arguments import Argument, write_arguments
+from covan_mlir.dialects.arguments import ArgumentFacts, write_arguments
 from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
@@ -120,8 +120,8 @@ def _tell_arguments(
 ) -> None:
     """What the arguments of the program are, for passes."""
     sizes = description.signature.size_names
-    rows = [Argument(sizes=sizes[i] if i < len(sizes) else ()) for i in range(len(description.parameters))]
-    rows += [Argument(weight=name) for name, _ in external.values()]
+    rows = [ArgumentFacts(sizes=sizes[i] if i < len(sizes) else ()) for i in range(len(description.parameters))]
+    rows += [ArgumentFacts(weight=name) for name, _ in external.values()]
     (main,) = functions(module.operation)
     write_arguments(main, rows)
 

@@ -12,7 +12,7 @@ from covan_mlir.provenance.explain import counts, short_files
 from covan_mlir.provenance.explain_fusion import actions_of
 from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.model import Action, LineageData, Site
-from covan_mlir.reporting.layout import Layout, layered
+from covan_mlir.reporting.layout import GraphLayout, layered
 from covan_mlir.reporting.sources import Listing
 
 
@@ -126,7 +126,7 @@ def _fusion(lineage: LineageData, record: FusionRecord) -> dict[str, Any]:
     }
 
 
-def _layout(layout: Layout) -> dict[str, Any]:
+def _layout(layout: GraphLayout) -> dict[str, Any]:
     return {"x": layout.x, "layer": layout.layer, "lanes": layout.lanes}
 
 

@@ -20,7 +20,7 @@ _NODE, _LANE = 1.0, 0.25  # distances between centres, in widths of a node
 
 
 @dataclass(frozen=True)
-class Layout:
+class GraphLayout:
     """Where nodes are.
 
     Attributes:
@@ -35,7 +35,7 @@ class Layout:
     lanes: tuple[tuple[float, ...], ...]
 
 
-def layered(inputs: Sequence[Iterable[int]]) -> Layout:
+def layered(inputs: Sequence[Iterable[int]]) -> GraphLayout:
     """The layout of a graph.
 
     Args:
@@ -75,7 +75,9 @@ def layered(inputs: Sequence[Iterable[int]]) -> Layout:
     x = _places(layers, above, below, len(before))
     left = min(x, default=0.0)
     x = [round(value - left, 3) for value in x]
-    return Layout(tuple(x[: len(before)]), tuple(layer), tuple(tuple(x[lane.start : lane.stop]) for lane in points))
+    return GraphLayout(
+        tuple(x[: len(before)]), tuple(layer), tuple(tuple(x[lane.start : lane.stop]) for lane in points)
+    )
 
 
 def _layers(before: Sequence[Sequence[int]]) -> list[int]:
