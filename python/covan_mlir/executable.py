@@ -149,3 +149,6 @@ class Executable(CompiledModel):
             hint = "" if kind in ("vulkan", "cuda") else ": compile it without --iree-llvmcpu-debug-symbols=false"
             raise CovanError(f"the program does not say where the code of {kernel or 'this site'} is{hint}")
         return code
+
+    def __repr__(self) -> str:
+        return f"<Executable for {self.target}: {len(self.signature.inputs)} inputs, {self.lineage!r}>"

@@ -34,7 +34,7 @@ FORBIDDEN: Mapping[str, tuple[str, str]] = {
         "def late() -> None:\n    from covan_mlir.executable import Executable",
     ),
     "What runs a program knows no compiler": ("runtime/values.py", "from covan_mlir.passes import registry"),
-    "Passes know nothing of lowering": ("passes/patterns.py", "import covan_mlir.lowering.messages"),
+    "Passes know nothing of lowering": ("passes/framework/patterns.py", "import covan_mlir.lowering.messages"),
     "Theories stand alone": ("prov/system.py", "from covan_mlir.fred.expression import Expr"),
     "A lineage's data knows nothing of what is made of it": (
         "provenance/model.py",

@@ -60,7 +60,6 @@ JOB = Job(
     "auto",
     ("--flag",),
     weights=("fc.weight",),
-    sizes=(("s0", ""), ()),
     fuse="always",
     extra=(("iree:hal", "steps.py:look"),),
     functions=(("covan.f", "module {}", "f"),),

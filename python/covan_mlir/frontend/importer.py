@@ -122,7 +122,8 @@ def _tell_arguments(
     sizes = description.signature.size_names
     rows = [ArgumentFacts(sizes=sizes[i] if i < len(sizes) else ()) for i in range(len(description.parameters))]
     rows += [ArgumentFacts(weight=name) for name, _ in external.values()]
-    (main,) = functions(module.operation)
+    # Bodies of loops are functions beside it.
+    main = next(op for op in functions(module.operation) if op.attributes["sym_name"].value == "main")
     write_arguments(main, rows)
 
 
