@@ -9,12 +9,13 @@ from math import prod
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.fred.fuse import fuse
-from covan_mlir.lowering.kernels.cpu.schedule import VectorSchedule
+from covan_mlir.lowering.kernels.cpu.schedule import VectorSchedule, predict
+from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.masks import span
 from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
 from covan_mlir.lowering.kernels.reductions.roles import LoopRoles, loop_roles
-from covan_mlir.lowering.kernels.template import Cost
+from covan_mlir.lowering.kernels.template import Cost, Match
 from covan_mlir.machine.description import Machine
 from covan_mlir.machine.elements import bits
 
@@ -71,6 +72,22 @@ class Contraction:
     def cost(self, seconds: float) -> Cost:
         """What a kernel costs that takes this long."""
         return Cost(seconds, self.flops, traffic(self.chain), elements(self.chain))
+
+
+@dataclass(frozen=True)
+class ContractionMatch(Match[VectorSchedule]):
+    """A chain with contractions that a template takes: what it costs is the same question for all of them."""
+
+    task: Contraction
+    target: CpuTarget
+
+    def predict(self, schedule: VectorSchedule) -> float:
+        """See `Match`."""
+        return predict(self.task.chain.nominal, self.target.machine, schedule)
+
+    def cost(self, schedule: VectorSchedule) -> Cost:
+        """See `Match`."""
+        return self.task.cost(self.predict(schedule))
 
 
 def contraction(chain: Chain, fusion: Fusion | None = None) -> Contraction:

@@ -29,22 +29,19 @@ from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
-from covan_mlir.lowering.kernels.cpu.contraction import FEW_ROWS, Contraction, contraction, fits
+from covan_mlir.lowering.kernels.cpu.contraction import FEW_ROWS, ContractionMatch, contraction, fits
 from covan_mlir.lowering.kernels.cpu.emission import Emitter
-from covan_mlir.lowering.kernels.cpu.schedule import BLOCKS, UNROLLS, VECTORS, VectorSchedule, lanes, predict
+from covan_mlir.lowering.kernels.cpu.schedule import BLOCKS, UNROLLS, VECTORS, VectorSchedule, lanes
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.registry import register
-from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Template
+from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.lowering.source_lines import SourceLines
 
 
 @dataclass(frozen=True)
-class FewRowsMatch(Match[VectorSchedule]):
+class FewRowsMatch(ContractionMatch):
     """A chain with contractions and few rows."""
-
-    task: Contraction
-    target: CpuTarget
 
     def schedules(self) -> Iterator[VectorSchedule]:
         """See `Match`."""
@@ -99,14 +96,6 @@ class FewRowsMatch(Match[VectorSchedule]):
             return -(-groups * n // machine.cores) / n * seconds + (machine.barrier if n > 1 else 0.0)
 
         return min(range(1, min(longest, 4 * machine.cores) + 1), key=predicted)
-
-    def predict(self, schedule: VectorSchedule) -> float:
-        """See `Match`."""
-        return predict(self.task.chain.nominal, self.target.machine, schedule)
-
-    def cost(self, schedule: VectorSchedule) -> Cost:
-        """See `Match`."""
-        return self.task.cost(self.predict(schedule))
 
     def emit(self, schedule: VectorSchedule, name: str, lines: SourceLines) -> Executable:
         """See `Match`."""

@@ -21,13 +21,13 @@ from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
-from covan_mlir.lowering.kernels.cpu.contraction import FEW_ROWS, Contraction, contraction, fits, stack
+from covan_mlir.lowering.kernels.cpu.contraction import FEW_ROWS, ContractionMatch, contraction, fits, stack
 from covan_mlir.lowering.kernels.cpu.emission import Emitter
-from covan_mlir.lowering.kernels.cpu.schedule import BLOCKS, UNROLLS, VECTORS, VectorSchedule, lanes, predict
+from covan_mlir.lowering.kernels.cpu.schedule import BLOCKS, UNROLLS, VECTORS, VectorSchedule, lanes
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.registry import register
-from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Template
+from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.lowering.source_lines import SourceLines
 
 ROW_GROUP = 32
@@ -35,11 +35,8 @@ ROW_GROUP = 32
 
 
 @dataclass(frozen=True)
-class ManyRowsMatch(Match[VectorSchedule]):
+class ManyRowsMatch(ContractionMatch):
     """A chain with contractions and many rows."""
-
-    task: Contraction
-    target: CpuTarget
 
     def schedules(self) -> Iterator[VectorSchedule]:
         """See `Match`."""
@@ -79,14 +76,6 @@ class ManyRowsMatch(Match[VectorSchedule]):
             block = 128 if narrower else schedule.block // 2
             schedule = replace(schedule, vectors=vectors, block=block, parallel=((lane, vectors * width),))
         return schedule
-
-    def predict(self, schedule: VectorSchedule) -> float:
-        """See `Match`."""
-        return predict(self.task.chain.nominal, self.target.machine, schedule)
-
-    def cost(self, schedule: VectorSchedule) -> Cost:
-        """See `Match`."""
-        return self.task.cost(self.predict(schedule))
 
     def emit(self, schedule: VectorSchedule, name: str, lines: SourceLines) -> Executable:
         """See `Match`."""
