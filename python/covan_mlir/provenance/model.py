@@ -230,7 +230,7 @@ class LineageData:
         self.results: tuple[Operand, ...] = tuple(results)
         """What the program returns, in order."""
         self.phases: tuple[Phase, ...] = tuple(phases)
-        """The program after each step of the compiler, up to the final one: what `covan_mlir.verify` checks."""
+        """The program after each step of the compiler, up to the final one: what `Executable.verify` checks."""
         self.groups: tuple[Group, ...] = tuple(groups)
         """Calls of composite functions, in order of their first actions."""
         self.action_tags: dict[int, frozenset[str]] = dict(tags or {})
