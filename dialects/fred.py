@@ -226,6 +226,22 @@ class ReadOp(FredDialect.Operation, name="read", traits=[ext.Pure]):
         return verify_inside(self.operation)
 
 
+class WindowOp(FredDialect.Operation, name="window", traits=[ext.Pure]):
+    """In an expression: the element of an input at the positions that the affine map ``at`` gives, one per dimension;
+    ``outside`` where any of these lies outside of it. Dimension ``i`` of the map is the position on axis ``along[i]``.
+    """
+
+    tensor: ext.Operand[Any]
+    along: ir.ArrayAttr
+    at: ir.AffineMapAttr
+    outside: Any
+    element: ext.Result[Any]
+
+    def verify_invariants(self) -> bool:
+        """Checks where it stands; the chain checks the rest."""
+        return verify_inside(self.operation)
+
+
 class IndexOp(FredDialect.Operation, name="index", traits=[ext.Pure]):
     """In an expression: the current position along ``axis``."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, rebuild, walk
+from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, Window, rebuild, walk
 
 _FLOAT_PREDICATES = [
     "false",
@@ -142,7 +142,7 @@ def to_f32(value: float) -> float:
     return nearest
 
 
-Leaf = Callable[[Read | Index | Extent], ir.Value]
+Leaf = Callable[[Read | Window | Index | Extent], ir.Value]
 
 
 def write(expr: Expr, leaf: Leaf, context: ir.Context) -> ir.Value:

@@ -7,10 +7,11 @@ from typing import Any, get_args
 
 from torch_mlir import ir
 
+from covan_mlir.dialects.fred_affine import affine_map, affine_of
 from covan_mlir.dialects.fred_scalars import UnreadableError, attribute_of, constant, read_op, write
 from covan_mlir.dialects.prov_locations import TRACE, TraceReader
 from covan_mlir.fred.chain import Combine, Map, Reduce, Step
-from covan_mlir.fred.expression import Expr, Extent, Index, Read
+from covan_mlir.fred.expression import Affine, Expr, Extent, Index, Read, Window
 
 COMBINES: frozenset[str] = frozenset(get_args(Combine))
 
@@ -175,6 +176,8 @@ class StepReader:
             if str(op.results[0].type) != definition[1]:
                 raise MalformedChain(f"reads a tensor of {definition[1]} as a {op.results[0].type}", op)
             return Read(*definition)
+        if op.name == "fred.window":
+            return self._window(op)
         if op.name == "fred.index":
             return Index(op.attributes["axis"].value)
         if op.name == "fred.extent":
@@ -188,6 +191,36 @@ class StepReader:
             return read_op(op, tuple(args))
         except UnreadableError as error:
             raise MalformedChain(str(error), op) from error
+
+    def _window(self, op: ir.Operation) -> Window:
+        definition = self.known.get(op.operands[0])
+        if definition is None or not isinstance(op.operands[0].owner, ir.Block):
+            raise MalformedChain("reads through a window, which can be of an input only", op)
+        name, dtype = definition
+        if str(op.results[0].type) != dtype:
+            raise MalformedChain(f"reads a tensor of {dtype} as a {op.results[0].type}", op)
+        outside = constant(op.attributes["outside"])
+        if outside is None or outside.dtype != dtype:
+            raise MalformedChain(f"gives {op.attributes['outside']} outside of the tensor, which is no {dtype}", op)
+        return Window(name, dtype, _positions(op), outside)
+
+
+def _positions(window: ir.Operation) -> tuple[Affine, ...]:
+    """The positions of a ``fred.window``: the map's results, over the axes that ``along`` names."""
+    axes = strings_of(window.attributes["along"], "along", window)
+    attribute = window.attributes["at"]
+    if not isinstance(attribute, ir.AffineMapAttr):
+        raise MalformedChain(f"at must be an affine map, got {attribute}", window)
+    at = attribute.value
+    if at.n_symbols or at.n_dims != len(axes) or len(set(axes)) != len(axes):
+        raise MalformedChain(f"has {len(axes)} axes along, each of which must be one dimension of {at}", window)
+    kind: Any = window.operands[0].type
+    if len(at.results) != kind.rank:
+        raise MalformedChain(f"has {len(at.results)} positions in a tensor of {kind.rank} dimensions", window)
+    positions = [affine_of(result, axes) for result in at.results]
+    if None in positions:
+        raise MalformedChain(f"at must be sums of multiples of positions, got {at}", window)
+    return tuple(position for position in positions if position is not None)
 
 
 class StepWriter:
@@ -223,7 +256,9 @@ class StepWriter:
     def expression(self, op: ir.Operation, expr: Expr) -> None:
         """An expression as the region of an op that has none yet."""
 
-        def leaf(node: Read | Index | Extent) -> ir.Value:
+        def leaf(node: Read | Window | Index | Extent) -> ir.Value:
+            if isinstance(node, Window):
+                return self._window(node)
             if isinstance(node, Read):
                 element = ir.Type.parse(node.dtype)
                 return ir.Operation.create("fred.read", [element], [self.tensors[node.name]]).results[0]
@@ -233,3 +268,14 @@ class StepWriter:
 
         with ir.InsertionPoint(op.regions[0].blocks.append()):
             ir.Operation.create("fred.yield", [], [write(expr, leaf, self.context)])
+
+    def _window(self, window: Window) -> ir.Value:
+        axes = sorted(window.axes)
+        attributes = {
+            "along": strings(axes),
+            "at": ir.AffineMapAttr.get(affine_map(window.at, axes, self.context)),
+            "outside": attribute_of(window.outside, self.context),
+        }
+        element = ir.Type.parse(window.dtype)
+        op = ir.Operation.create("fred.window", [element], [self.tensors[window.name]], attributes=attributes)
+        return op.results[0]

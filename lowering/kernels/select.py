@@ -18,7 +18,7 @@ from covan_mlir.lowering.kernels.overrides import IllegalError, changes
 from covan_mlir.lowering.kernels.reductions.operands import refused
 from covan_mlir.lowering.kernels.reductions.profitability import does_not_pay
 from covan_mlir.lowering.kernels.target import KernelTarget
-from covan_mlir.lowering.kernels.template import Cost, IllegalScheduleError, Match, Schedule, Template
+from covan_mlir.lowering.kernels.template import ChainKind, Cost, IllegalScheduleError, Match, Schedule, Template
 from covan_mlir.lowering.source_lines import SourceLines
 
 log = logging.getLogger(__name__)
@@ -123,11 +123,21 @@ def _choices(
             candidates.append(candidate)
     if candidates:
         return Choices(target, tuple(sorted(candidates, key=lambda candidate: candidate.seconds)))
-    return _united(refusals) if refusals else Refusal(f"there is no template for {target.kind}")
+    if refusals:
+        return _united(refusals)
+    if chain.windowed:
+        return Refusal(f"it reads {chain.windowed[0]} through a window, which no template for {target.kind} takes")
+    return Refusal(f"there is no template for {target.kind}")
 
 
 def _asked(chain: Chain, target: KernelTarget) -> tuple[Template[Any, Any], ...]:
-    return registry.templates(target.kind, "rows" if chain.single_domain else "contractions")
+    return registry.templates(target.kind, _kind(chain))
+
+
+def _kind(chain: Chain) -> ChainKind:
+    if chain.windowed:
+        return "windows"
+    return "rows" if chain.single_domain else "contractions"
 
 
 def _candidate(

@@ -20,8 +20,9 @@ from covan_mlir.lowering.kernels.overrides import IllegalError
 from covan_mlir.lowering.kernels.target import KernelTarget
 from covan_mlir.lowering.source_lines import SourceLines
 
-ChainKind = Literal["rows", "contractions"]
-"""Whether all reductions of a chain run over the same axes, or some are contractions under others."""
+ChainKind = Literal["rows", "contractions", "windows"]
+"""Whether all reductions of a chain run over the same axes, or some are contractions under others; or whether it reads
+an input through windows, which only templates that say so are asked about."""
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 import sympy
 
 from covan_mlir.fred.chain import Chain
-from covan_mlir.fred.expression import Apply, Const, Expr, Index, Read, reads, walk
-from covan_mlir.fred.formulas import CASTS
+from covan_mlir.fred.expression import Apply, Const, Expr, Index, Read, Window, reads, walk
+from covan_mlir.fred.formulas import CASTS, text
 from covan_mlir.fred.scalars import is_float
 
 WHOLE_TO_REAL = frozenset(
@@ -40,6 +40,8 @@ def varies(expr: Expr, chain: Chain, axes: Iterable[str]) -> bool:
     swept = set(axes)
     for node in walk(expr):
         if isinstance(node, Index) and node.axis in swept:
+            return True
+        if isinstance(node, Window) and swept & node.axes:
             return True
         if isinstance(node, Read) and node.name in chain.values and swept & set(chain.values[node.name].axes):
             return True
@@ -122,6 +124,8 @@ def to_sympy(
             converted[id(node)] = number(float(node.value))
         elif isinstance(node, Read):
             converted[id(node)] = symbol(node.name, node.name in positive)
+        elif isinstance(node, Window):
+            converted[id(node)] = symbol(text(node))
         elif not isinstance(node, Apply):
             converted[id(node)] = symbol(f"{type(node).__name__}_{node.axis}")
         else:

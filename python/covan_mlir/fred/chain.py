@@ -8,7 +8,11 @@ ordered tuple of axes. A `Map` computes every element of a value from elements o
     l[i]    = reduce(add, j, exp(x - m))
     y[i, j] = exp(x - m) / l
 
-A matrix product is a `Reduce` as well: ``s[i, j] = reduce(add, d, q[i, d] * k[j, d])``.
+A matrix product is a `Reduce` as well: ``s[i, j] = reduce(add, d, q[i, d] * k[j, d])``. A convolution is one whose
+input is read through a `Window`, at affine positions; here ``x`` has the axes ``c, p, q``, of which ``p`` and ``q`` are
+its own::
+
+    y[k, h, w] = reduce(add, (c, r, s), x[c, 2h + r - 1, 2w + s - 1] * f[k, c, r, s])
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from functools import cached_property
 from math import prod
 from typing import Literal
 
-from covan_mlir.fred.expression import Const, Expr, Index, reads, walk
+from covan_mlir.fred.expression import Const, Expr, Index, Read, Window, reads, walk, windows
 
 Combine = Literal["add", "mul", "max", "min", "maxnum", "minnum", "and", "or"]
 """How a reduction combines: ``max`` and ``min`` propagate NaN (arith.maximumf), ``maxnum`` and ``minnum`` do not."""
@@ -92,7 +96,8 @@ class Chain:
     """Inputs, steps in order, and which values leave the chain.
 
     Raises:
-        ChainError: a value is defined twice, used before it is defined, or has axes that the position does not fix.
+        ChainError: a value is defined twice, used before it is defined, or has axes that the position does not fix; a
+            window is not of an input, has another rank, or positions on axes that the step has not.
     """
 
     axes: tuple[Axis, ...]
@@ -117,8 +122,7 @@ class Chain:
             if name not in shapes:
                 raise ChainError(f"the chain returns {name}, which it does not define")
 
-    @staticmethod
-    def _check_step(step: Step, shapes: Mapping[str, tuple[str, ...]]) -> None:
+    def _check_step(self, step: Step, shapes: Mapping[str, tuple[str, ...]]) -> None:
         over = step.over if isinstance(step, Reduce) else ()
         position = {*step.axes, *over}
         if len(position) != len(step.axes) + len(over):
@@ -126,11 +130,27 @@ class Chain:
         for name in reads(step.expr):
             if name not in shapes:
                 raise ChainError(f"{step.name} reads {name}, which is not defined before it")
-            if missing := set(shapes[name]) - position:
-                raise ChainError(f"{step.name} reads {name} without a position on {sorted(missing)}")
         for node in walk(step.expr):
+            if isinstance(node, Read) and (missing := set(shapes[node.name]) - position):
+                raise ChainError(f"{step.name} reads {node.name} without a position on {sorted(missing)}")
+            if isinstance(node, Window):
+                self._check_window(node, step.name, position)
             if isinstance(node, Index) and node.axis not in position:
                 raise ChainError(f"{step.name} asks for its position on {node.axis}, which it has not")
+
+    def _check_window(self, window: Window, step: str, position: set[str]) -> None:
+        name = window.name
+        source = next((value for value in self.inputs if value.name == name), None)
+        if source is None:
+            raise ChainError(f"{step} reads {name} through a window, and {name} is not an input")
+        if len(window.at) != len(source.axes):
+            raise ChainError(
+                f"{step} reads {name}, which has {len(source.axes)} dimensions, at {len(window.at)} positions"
+            )
+        if missing := window.axes - position:
+            raise ChainError(f"{step} reads {name} through a window along {sorted(missing)}, where it has no position")
+        if window.outside.dtype != window.dtype:
+            raise ChainError(f"{step} reads {name} as {window.dtype}, and {window.outside.dtype} outside of it")
 
     @cached_property
     def values(self) -> dict[str, Input | Step]:
@@ -176,7 +196,10 @@ class Chain:
         total = 0
         for step in self.reductions:
             axes = {*step.axes, *step.over}
-            if any(axes - set(self.values[name].axes) for name in reads(step.expr)):
+            leaves = [node for node in walk(step.expr) if isinstance(node, Read | Window)]
+            if any(
+                axes - set(node.axes if isinstance(node, Window) else self.values[node.name].axes) for node in leaves
+            ):
                 total += 2 * prod(self.known_sizes[axis] for axis in axes)
         return total
 
@@ -184,6 +207,12 @@ class Chain:
     def reductions(self) -> tuple[Reduce, ...]:
         """The reductions, in order."""
         return tuple(step for step in self.steps if isinstance(step, Reduce))
+
+    @cached_property
+    def windowed(self) -> tuple[str, ...]:
+        """The inputs that are read through windows, in order."""
+        names = {window.name for step in self.steps for window in windows(step.expr)}
+        return tuple(value.name for value in self.inputs if value.name in names)
 
     @cached_property
     def swept(self) -> frozenset[str]:

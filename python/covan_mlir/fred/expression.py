@@ -8,8 +8,8 @@ for itself what it knows about an operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,60 @@ class Read:
 
     name: str
     dtype: str
+
+
+@dataclass(frozen=True)
+class Affine:
+    """The sum of ``coefficient * position`` over some axes, plus an offset; `Affine.of` makes equal ones equal.
+
+    Attributes:
+        terms: axes by name in alphabetical order, each once, with a coefficient that is not zero.
+    """
+
+    terms: tuple[tuple[str, int], ...]
+    offset: int = 0
+
+    @staticmethod
+    def of(terms: Iterable[tuple[str, int]], offset: int = 0) -> Affine:
+        """The sum of terms in any order, of which several may be of one axis."""
+        totals: dict[str, int] = {}
+        for axis, coefficient in terms:
+            totals[axis] = totals.get(axis, 0) + coefficient
+        return Affine(tuple(sorted((axis, total) for axis, total in totals.items() if total)), offset)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes that it depends on."""
+        return tuple(axis for axis, _ in self.terms)
+
+    @property
+    def axis(self) -> str | None:
+        """The axis whose position it is, if it is just that."""
+        return self.terms[0][0] if self.offset == 0 and len(self.terms) == 1 and self.terms[0][1] == 1 else None
+
+    def bounds(self, sizes: Mapping[str, int]) -> tuple[int, int]:
+        """The least and the greatest position, on axes of these sizes, all of which are at least 1."""
+        ends = [coefficient * (sizes[axis] - 1) for axis, coefficient in self.terms]
+        return self.offset + sum(end for end in ends if end < 0), self.offset + sum(end for end in ends if end > 0)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The element of a named input at affine positions; ``outside`` where any of these lies outside of the input.
+
+    Attributes:
+        at: the position on each dimension of the input.
+    """
+
+    name: str
+    dtype: str
+    at: tuple[Affine, ...]
+    outside: Const
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """The axes that its positions depend on."""
+        return frozenset(axis for position in self.at for axis in position.axes)
 
 
 @dataclass(frozen=True)
@@ -53,7 +107,7 @@ class Apply:
     dtype: str
 
 
-Expr = Const | Read | Index | Extent | Apply
+Expr = Const | Read | Window | Index | Extent | Apply
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -72,8 +126,13 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def reads(expr: Expr) -> frozenset[str]:
-    """Names of the values that an expression reads."""
-    return frozenset(node.name for node in walk(expr) if isinstance(node, Read))
+    """Names of the values that an expression reads, through windows or not."""
+    return frozenset(node.name for node in walk(expr) if isinstance(node, Read | Window))
+
+
+def windows(expr: Expr) -> tuple[Window, ...]:
+    """The windows that an expression reads through, each once, in order."""
+    return tuple(dict.fromkeys(node for node in walk(expr) if isinstance(node, Window)))
 
 
 def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
@@ -89,8 +148,21 @@ def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 
 def substitute(expr: Expr, values: dict[str, Expr]) -> Expr:
-    """The expression with reads of some values replaced."""
-    return rebuild(expr, lambda node: values.get(node.name, node) if isinstance(node, Read) else node)
+    """The expression with reads of some values replaced; a window's input can but get another name.
+
+    Raises:
+        ValueError: a window is to read something else than a value.
+    """
+
+    def change(node: Expr) -> Expr:
+        if isinstance(node, Window) and node.name in values:
+            value = values[node.name]
+            if not isinstance(value, Read):
+                raise ValueError(f"{node.name} is read through a window, and is to be an expression")
+            return replace(node, name=value.name)
+        return values.get(node.name, node) if isinstance(node, Read) else node
+
+    return rebuild(expr, change)
 
 
 def numbered(expr: Expr, numbers: dict[object, int], commutative: Collection[str] = ()) -> int:

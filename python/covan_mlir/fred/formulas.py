@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from covan_mlir.fred.chain import Chain, Map, Step
-from covan_mlir.fred.expression import Apply, Const, Expr, Read
+from covan_mlir.fred.expression import Affine, Apply, Const, Expr, Read, Window
 
 CASTS = frozenset({"arith.extf", "arith.truncf"})
 """Changes of precision: the identity on the reals."""
@@ -21,6 +21,8 @@ def text(expr: Expr, level: int = 0) -> str:
         return f"{expr.value:g}" if isinstance(expr.value, float) else str(expr.value)
     if isinstance(expr, Read):
         return expr.name
+    if isinstance(expr, Window):
+        return f"{expr.name}[{', '.join(map(_affine, expr.at))} else {text(expr.outside)}]"
     if not isinstance(expr, Apply):
         return f"{type(expr).__name__.lower()}({expr.axis})"
     name = expr.op.partition(".")[2]
@@ -38,6 +40,14 @@ def text(expr: Expr, level: int = 0) -> str:
     quotient = symbol == "*" and isinstance(expr.args[1], Apply) and expr.args[1].op == "arith.divf"
     left, right = text(expr.args[0], own), text(expr.args[1], own + (symbol in "-/" or quotient))
     return f"({left} {symbol} {right})" if own < level or (level and not own) else f"{left} {symbol} {right}"
+
+
+def _affine(position: Affine) -> str:
+    signed = [(number, f"{'' if abs(number) == 1 else abs(number)}{axis}") for axis, number in position.terms]
+    if position.offset or not signed:
+        signed.append((position.offset, str(abs(position.offset))))
+    (first, lead), *rest = signed
+    return ("-" if first < 0 else "") + lead + "".join(f" {'-' if n < 0 else '+'} {term}" for n, term in rest)
 
 
 def text_of(step: Step) -> str:

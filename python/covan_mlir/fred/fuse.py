@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from covan_mlir.fred.certificate import Certificate
-from covan_mlir.fred.chain import Chain, Map, Reduce, Step
+from covan_mlir.fred.chain import Chain, ChainError, Map, Reduce, Step
 from covan_mlir.fred.expression import Expr, numbered, reads
 from covan_mlir.fred.forms import Fusion, Repair, Stage, UnfusedReduction
 from covan_mlir.fred.guards import NoGuardError, guarded
@@ -46,8 +46,11 @@ def fuse(chain: Chain, repairs: bool = True, narrow: bool = True) -> Fusion:
         narrow: as for `covan_mlir.fred.simplify.normalise`.
 
     Raises:
+        ChainError: the chain reads an input through a window, for which no sweep is known.
         NoCertificateError: a rewrite was derived that no prover accepts, which is a bug.
     """
+    if chain.windowed:
+        raise ChainError(f"the chain reads {chain.windowed[0]} through a window: it has no fused form")
     key = (*structure(chain), repairs, narrow)
     with _lock:
         if key not in _fused:

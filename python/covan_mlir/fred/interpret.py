@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from covan_mlir.fred.chain import Chain, ChainError, Map, Reduce
-from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, walk
+from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, Window, walk
 from covan_mlir.fred.scalars import DTYPES, Array, compute, fold, is_float
 
 
@@ -62,6 +62,8 @@ def evaluate(expr: Expr, env: Mapping[str, Value], position: tuple[str, ...], sp
             result = np.asarray(node.value).astype(DTYPES[dtype]).reshape((1,) * len(position))
         elif isinstance(node, Read):
             result = env[node.name].at(position).astype(DTYPES[dtype], copy=False)
+        elif isinstance(node, Window):
+            result = _window(node, env[node.name], position, space).astype(DTYPES[dtype], copy=False)
         elif isinstance(node, Extent):
             result = np.full((1,) * len(position), space.sizes[node.axis], np.int64)
         elif isinstance(node, Index):
@@ -71,6 +73,26 @@ def evaluate(expr: Expr, env: Mapping[str, Value], position: tuple[str, ...], sp
             result = compute(node.op, tuple(results[id(arg)] for arg in node.args), dtype)
         results[id(node)] = result
     return results[id(expr)]
+
+
+def _window(window: Window, value: Value, position: tuple[str, ...], space: Space) -> Array:
+    """The elements that a window reads, with dimensions of size 1 where it does not depend on the axis."""
+    if space.ranges:
+        raise ChainError(
+            f"{window.name} is read through a window, and a part of its positions does not hold all it needs"
+        )
+    outside = np.asarray(window.outside.value).astype(value.data.dtype)
+    shape = [space.sizes[axis] if axis in window.axes else 1 for axis in position]
+    if value.data.size == 0:
+        return np.full(shape, outside)
+    places, inside = [], np.ones(shape, np.bool_)
+    for at, size in zip(window.at, value.data.shape, strict=True):
+        place = np.full(shape, at.offset, np.int64)
+        for axis, coefficient in at.terms:
+            place = place + coefficient * Value(np.arange(space.sizes[axis]), (axis,)).at(position)
+        inside &= (place >= 0) & (place < size)
+        places.append(place.clip(0, size - 1))
+    return np.where(inside, value.data[tuple(places)], outside)
 
 
 def run_step(step: Map | Reduce, env: Mapping[str, Value], space: Space) -> Value:

@@ -11,7 +11,7 @@ import sympy
 import z3
 
 from covan_mlir.fred.algebra import WHOLE_TO_REAL, compare, to_sympy
-from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, walk
+from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, Window, walk
 from covan_mlir.fred.formulas import CASTS, text
 from covan_mlir.fred.obligation import Law, Obligation, Result
 from covan_mlir.fred.scalars import DTYPES, Array, compute, is_float, is_known
@@ -134,6 +134,8 @@ class _Translation:
             return z3.Q(numerator, denominator, self.context)
         if isinstance(node, Read):
             return z3.Bool(node.name, self.context) if node.dtype == "i1" else z3.Real(node.name, self.context)
+        if isinstance(node, Window):
+            return z3.Real(text(node), self.context)
         if isinstance(node, Index | Extent):
             return z3.Real(f"{type(node).__name__}_{node.axis}", self.context)
         return self._apply(node)
