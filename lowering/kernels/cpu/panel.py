@@ -56,8 +56,8 @@ class Panel:
             flat = code.add(code.mul(flat, size), place[axis])
         return code.add(code.mul(flat, self.vectors * code.lanes), u * code.lanes)
 
-    def load(self, u: int, place: Place) -> Value:
-        """A vector; positions on the first contracted axis count from the panel's first."""
+    def load(self, u: int, place: Place, tap: int = 0) -> Value:
+        """A vector; positions on the first contracted axis count from the panel's first. There is one tap."""
         return self.code.load(self.memory, self._offset(place, u))
 
     def fill(

@@ -38,7 +38,8 @@ from covan_mlir.lowering.kernels.cpu.evaluator import (
 from covan_mlir.lowering.kernels.cpu.panel import Panel
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
-from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, outer_products
+from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, Tile, outer_products
+from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
 
 
 class ProductWriter:
@@ -51,6 +52,7 @@ class ProductWriter:
         self.evaluator = VectorEvaluator(code, product.chain, inputs(code, product.chain, sizes))
         self.dtype = computed(product.step.dtype)
         self.width = schedule.vectors * code.lanes
+        self.rows = RowTiles(code, product.rows, schedule.rows, schedule.group)
         self.split, self.whole = product.contracted[0], product.contracted[1:]
 
     @cached_property
@@ -69,13 +71,10 @@ class ProductWriter:
     def _panels(self, sizes: Mapping[str, Size]) -> Size:
         return self.code.ceildiv(sizes[self.product.lane], self.width)
 
-    def _rows(self, sizes: Mapping[str, Size]) -> Size:
-        return self.code.product(sizes[axis] for axis in self.product.rows)
-
     def workgroups(self, sizes: Mapping[str, Size]) -> Size:
         """Workgroups, one per panel of columns and group of rows, of sizes that may be others than the writer's own."""
         code = self.code
-        groups = code.ceildiv(self._rows(sizes), self.schedule.group)
+        groups = self.rows.groups(sizes)
         outer = code.product(sizes[axis] for axis in self.product.outer)
         return code.mul(code.mul(outer, groups), self._panels(sizes))
 
@@ -85,8 +84,7 @@ class ProductWriter:
         panels = self._panels(self.sizes)
         rest, panel = code.divmod(code.workgroup, panels)
         outer: dict[str, Value] = {}
-        groups = code.ceildiv(self._rows(self.sizes), self.schedule.group)
-        rest, group = code.divmod(rest, groups)
+        rest, group = code.divmod(rest, self.rows.groups(self.sizes))
         for axis in reversed(product.outer):
             rest, outer[axis] = code.divmod(rest, self.sizes[axis])
         first = code.mul(panel, self.width)
@@ -125,7 +123,7 @@ class ProductWriter:
             ]
 
         def positions(row: Value) -> list[Position]:
-            index = {**outer, **self._row(row)}
+            index = {**outer, **self.rows.position(row, self.sizes)}
             return [
                 Position({**index, self.product.lane: code.add(first, u * code.lanes)}, self.product.lane, valid[u])
                 for u in range(vectors)
@@ -133,14 +131,15 @@ class ProductWriter:
 
         def block(start: Value, count: Size) -> None:
             self.panel.fill(outer, first, valid, start, count)
-            self._each_tile(first_row, lambda row, rows: self._tile(outer, first_row, row, rows, vectors, start, count))
+            self.rows.each(first_row, self.sizes, lambda row, rows: self._tile(outer, first_row, row, rows, vectors, start, count))
 
         depth = self.schedule.depth
         if self.sums is None:
             whole = self.sizes[self.split]
             self.panel.fill(outer, first, valid, code.index(0), whole)
-            self._each_tile(
+            self.rows.each(
                 first_row,
+                self.sizes,
                 lambda row, rows: self._write(
                     row, positions, self._multiplied(outer, row, self._zero(rows, vectors), code.index(0), whole)
                 ),
@@ -154,49 +153,15 @@ class ProductWriter:
             return []
 
         code.loop(0, self.sizes[self.split], depth, [], step)
-        self._each_tile(
+        self.rows.each(
             first_row,
+            self.sizes,
             lambda row, rows: self._write(row, positions, self._load(code.op("subi", row, first_row), rows, vectors)),
         )
 
-    # Rows
-
-    def _each_tile(self, first_row: Value, body: Callable[[Value, int], None]) -> None:
-        """Runs ``body`` on the first row and the number of rows of each tile of a group."""
-        code, group, height = self.code, self.schedule.group, self.schedule.rows
-        rows = self._rows(self.sizes)
-
-        def run(count: int) -> Callable[[Value, list[Value]], list[Value]]:
-            def one(row: Value, _: list[Value]) -> list[Value]:
-                body(row, count)
-                return []
-
-            return one
-
-        if isinstance(rows, int) and rows <= group:
-            code.spans(0, rows, height, [], lambda row, _, count: run(count)(row, []))
-            return
-        end = code.min(code.add(first_row, group), code.size(rows))
-        if isinstance(rows, int) and rows % height == 0:
-            code.loop(first_row, end, height, [], run(height))
-            return
-        whole = code.op("subi", end, code.divmod(code.op("subi", end, first_row), height)[1])
-        code.loop(first_row, whole, height, [], run(height))
-        if isinstance(rows, int):
-            code.branch(code.below(whole, end), lambda: body(whole, rows % height), lambda: None)
-        else:
-            code.loop(whole, end, 1, [], run(1))
-
-    def _row(self, row: Value) -> dict[str, Value]:
-        """A row's position on each of their axes."""
-        index: dict[str, Value] = {}
-        for axis in reversed(self.product.rows[1:]):
-            row, index[axis] = self.code.divmod(row, self.sizes[axis])
-        return {**index, **({self.product.rows[0]: row} if self.product.rows else {})}
-
     # Tiles
 
-    def _zero(self, rows: int, vectors: int) -> list[list[Value]]:
+    def _zero(self, rows: int, vectors: int) -> Tile:
         return [[self.code.splat(0.0, self.dtype)] * vectors for _ in range(rows)]
 
     def _tile(
@@ -210,12 +175,12 @@ class ProductWriter:
                 self.code.store(tile[i][u], self.sums, self._offset(at, i, u))
 
     def _multiplied(
-        self, outer: Mapping[str, Value], row: Value, tile: list[list[Value]], start: Value, count: Size
-    ) -> list[list[Value]]:
+        self, outer: Mapping[str, Value], row: Value, tile: Tile, start: Value, count: Size
+    ) -> Tile:
         code, product = self.code, self.product
-        indices = [{**outer, **self._row(code.add(row, i))} for i in range(len(tile))]
+        indices = [{**outer, **self.rows.position(code.add(row, i), self.sizes)} for i in range(len(tile))]
 
-        def scalar(i: int, place: Place) -> Value:
+        def scalar(i: int, place: Place, tap: int) -> Value:
             index = {**indices[i], **place, self.split: code.add(start, place[self.split])}
             return self.evaluator.scalar(product.scalars, Position(index, None))
 
@@ -225,7 +190,7 @@ class ProductWriter:
     def _offset(self, row: Value, i: int, u: int) -> Value:
         return self.code.add(self.code.mul(row, self.width), i * self.width + u * self.code.lanes)
 
-    def _load(self, row: Value, rows: int, vectors: int) -> list[list[Value]]:
+    def _load(self, row: Value, rows: int, vectors: int) -> Tile:
         """A tile of the sums."""
         return [[self.code.load(self.sums, self._offset(row, i, u)) for u in range(vectors)] for i in range(rows)]
 
@@ -239,7 +204,7 @@ class ProductWriter:
 
         self.code.loop(0, self.schedule.group, 1, [], row)
 
-    def _write(self, row: Value, positions: Callable[[Value], list[Position]], tile: list[list[Value]]) -> None:
+    def _write(self, row: Value, positions: Callable[[Value], list[Position]], tile: Tile) -> None:
         """What the chain makes of a tile's sums, into its results."""
         code, chain = self.code, self.product.chain
         for i, sums in enumerate(tile):

@@ -8,7 +8,7 @@ from functools import cached_property
 from math import prod
 
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce
-from covan_mlir.fred.expression import Apply, Expr, Index, Read, reads, substitute, walk
+from covan_mlir.fred.expression import Apply, Expr, Index, Read, Window, reads, substitute, walk
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
 from covan_mlir.lowering.kernels.template import Cost
@@ -63,7 +63,7 @@ def product_of(chain: Chain) -> Product:
     Raises:
         UnsupportedError: it is no such chain, or no axis can be that of the lanes.
     """
-    step = _sum(chain)
+    step = sum_of_products(chain)
     term = inlined(chain, step.expr)
     if not isinstance(term, Apply) or term.op != "arith.mulf":
         raise UnsupportedError("its terms are no products")
@@ -82,7 +82,12 @@ def product_of(chain: Chain) -> Product:
     return Product(chain, step, factors[scalars], factors[vectors], outer, rows, lane, contracted)
 
 
-def _sum(chain: Chain) -> Reduce:
+def sum_of_products(chain: Chain) -> Reduce:
+    """The only reduction of a chain, if that is a sum that a template for products can take.
+
+    Raises:
+        UnsupportedError: it is none.
+    """
     if len(chain.reductions) != 1:
         raise UnsupportedError("it is more than one reduction")
     (step,) = chain.reductions
@@ -110,6 +115,8 @@ def axes_of(chain: Chain, expr: Expr) -> set[str]:
     for node in walk(expr):
         if isinstance(node, Read):
             axes.update(chain.values[node.name].axes)
+        elif isinstance(node, Window):
+            axes.update(node.axes)
         elif isinstance(node, Index):
             axes.add(node.axis)
     return axes

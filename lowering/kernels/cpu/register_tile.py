@@ -4,9 +4,10 @@
 
     accumulators[rows, vectors] = initial
     for k in contracted positions:
-        columns[vectors] = vector(k)                      # loads
-        for i in rows:
-            accumulators[i, :] += scalar(i, k) * columns  # a broadcast from memory, and fused multiply-adds
+        for tap in taps:                                  # written out
+            columns[vectors] = vector(k, tap)             # loads
+            for i in rows:
+                accumulators[i, :] += scalar(i, k, tap) * columns      # broadcasts from memory, fused multiply-adds
 """
 
 from __future__ import annotations
@@ -17,34 +18,35 @@ from dataclasses import dataclass
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 
 Place = Mapping[str, Value]
-"""A position on each contracted axis."""
+"""A position on each contracted axis that is looped over."""
+
+Tile = list[list[Value]]
+"""Vectors, by row and vector of columns."""
 
 
 @dataclass(frozen=True)
 class Factors:
-    """What is multiplied, at a position on the contracted axes.
+    """What is multiplied, in the element type of the accumulators.
 
     Attributes:
-        scalar: of a row, in the element type of the accumulators.
+        scalar: of a row, at a position, of a tap.
         vector: of a vector of columns.
+        taps: positions that are written out.
     """
 
-    scalar: Callable[[int, Place], Value]
-    vector: Callable[[int, Place], Value]
+    scalar: Callable[[int, Place, int], Value]
+    vector: Callable[[int, Place, int], Value]
+    taps: int = 1
 
 
 def outer_products(
-    code: KernelBuilder,
-    ranges: Sequence[tuple[str, Value | int, Size]],
-    tile: Sequence[Sequence[Value]],
-    factors: Factors,
-) -> list[list[Value]]:
+    code: KernelBuilder, ranges: Sequence[tuple[str, Value | int, Size]], tile: Tile, factors: Factors
+) -> Tile:
     """The tile after the loop nest.
 
     Args:
-        ranges: axis, first position and end of each loop, outermost first. A range of one or a few positions that
-            are known numbers is better written out by the factors' caller than given here.
-        tile: accumulators, by row and vector.
+        ranges: axis, first position and end of each loop, outermost first.
+        tile: what is added to.
     """
     rows, vectors = len(tile), len(tile[0])
 
@@ -52,13 +54,15 @@ def outer_products(
         if level < len(ranges):
             axis, start, stop = ranges[level]
             return code.loop(start, stop, 1, held, lambda at, inner: nest(level + 1, {**place, axis: at}, inner))
-        columns = [factors.vector(u, place) for u in range(vectors)]
-        new: list[Value] = []
-        for i in range(rows):
-            scalar = code.broadcast(factors.scalar(i, place))
-            for u in range(vectors):
-                new.append(code.op("addf", held[i * vectors + u], code.op("mulf", scalar, columns[u])))
-        return new
+        for tap in range(factors.taps):
+            columns = [factors.vector(u, place, tap) for u in range(vectors)]
+            new: list[Value] = []
+            for i in range(rows):
+                scalar = code.broadcast(factors.scalar(i, place, tap))
+                for u in range(vectors):
+                    new.append(code.op("addf", held[i * vectors + u], code.op("mulf", scalar, columns[u])))
+            held = new
+        return held
 
     flat = nest(0, {}, [value for row in tile for value in row])
     return [flat[i * vectors : (i + 1) * vectors] for i in range(rows)]
