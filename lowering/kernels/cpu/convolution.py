@@ -32,6 +32,7 @@ from covan_mlir.lowering.kernels.cpu.evaluator import Lanes, Position, VectorEva
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout, Planes
 from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, outer_products
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
+from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, in_place, row_length
 from covan_mlir.lowering.kernels.template import Schedule
 
 
@@ -99,10 +100,26 @@ class Footprint:
         return self.schedule.group if self.blocks > 1 else self.schedule.rows
 
     @cached_property
+    def summed(self) -> tuple[str, ...]:
+        """All axes that are summed over, those of taps last."""
+        slides = (self.convolution.height, self.convolution.width)
+        taps = (one.tap for one in slides if one is not None and one.tap is not None)
+        return (*self.convolution.contracted, *taps)
+
+    @cached_property
+    def scalars(self) -> int:
+        """Elements of a row of the filter, where that is staged, or 0."""
+        if in_place(self.convolution.chain, self.convolution.scalars):
+            return 0
+        depth = self.schedule.depth if self.convolution.contracted else self.convolution.sizes[self.summed[0]]
+        return row_length(self.convolution.sizes, self.summed, depth, self.schedule.lanes)
+
+    @cached_property
     def elements(self) -> int:
         """All scratch."""
         planes = self.channels * self.layout.channel + self.width + self.schedule.lanes
-        return planes + self.rows * self.panels * self.width + self.schedule.lanes
+        sums = self.rows * self.panels * self.width
+        return planes + sums + self.schedule.group * self.scalars + 2 * self.schedule.lanes
 
 
 class ConvolutionWriter:
@@ -125,6 +142,16 @@ class ConvolutionWriter:
         """What the window slides over."""
         footprint = self.footprint
         return Planes.make(self.code, footprint.layout, self.sizes, footprint.channels, footprint.width)
+
+    @cached_property
+    def scalars(self) -> ScalarRows | None:
+        """The filter, where it is staged."""
+        pitch, code = self.footprint.scalars, self.code
+        if not pitch:
+            return None
+        memory = code.scratch(self.schedule.group * pitch + code.lanes, self.dtype)
+        expr = self.convolution.scalars
+        return ScalarRows(code, self.evaluator, expr, self.rows, self.footprint.summed, self.sizes, pitch, memory)
 
     @cached_property
     def sums(self) -> Value:
@@ -155,10 +182,10 @@ class ConvolutionWriter:
         top, first = code.mul(band, self.schedule.height), code.mul(group, self.schedule.group)
         if self.footprint.blocks == 1:
             whole = self.sizes[convolution.contracted[0]] if convolution.contracted else 1
-            self.planes.fill(outer, top, code.index(0), whole)
+            self._stage(outer, top, first, code.index(0), whole)
 
             def tile(row: Value, rows: int) -> None:
-                self._multiply(outer, row, code.index(0), rows, code.index(0), whole, fresh=True)
+                self._multiply(outer, first, row, code.index(0), rows, code.index(0), whole, fresh=True)
                 self._write(outer, top, row, code.index(0), rows)
 
             self.rows.each(first, self.sizes, tile)
@@ -168,11 +195,11 @@ class ConvolutionWriter:
 
         def block(start: Value, none: list[Value]) -> list[Value]:
             count = code.min(code.op("subi", channels, start), depth)
-            self.planes.fill(outer, top, start, count)
+            self._stage(outer, top, first, start, count)
             self.rows.each(
                 first,
                 self.sizes,
-                lambda row, rows: self._multiply(outer, row, code.op("subi", row, first), rows, start, count),
+                lambda row, rows: self._multiply(outer, first, row, code.op("subi", row, first), rows, start, count),
             )
             return none
 
@@ -180,6 +207,13 @@ class ConvolutionWriter:
         self.rows.each(
             first, self.sizes, lambda row, rows: self._write(outer, top, row, code.op("subi", row, first), rows)
         )
+
+    def _stage(self, outer: Mapping[str, Value], top: Value, first: Value, start: Value, count: Size) -> None:
+        self.planes.fill(outer, top, start, count)
+        if self.scalars is not None:
+            if not self.convolution.contracted:
+                count = self.sizes[self.footprint.summed[0]]
+            self.scalars.fill(outer, first, start, count)
 
     def _clear(self) -> None:
         code = self.code
@@ -193,6 +227,7 @@ class ConvolutionWriter:
     def _multiply(
         self,
         outer: Mapping[str, Value],
+        first: Value,
         row: Value,
         held: Value,
         rows: int,
@@ -204,6 +239,7 @@ class ConvolutionWriter:
         """Adds a block's products to the sums of some rows, all along the run.
 
         Args:
+            first: row of the group.
             held: number of the first row among those whose sums are held.
             fresh: nothing was added yet.
         """
@@ -214,10 +250,12 @@ class ConvolutionWriter:
 
         def scalar(i: int, place: Place, tap: int) -> Value:
             at = [n for n, slides in zip(layout.taps[tap], (convolution.height, convolution.width)) if slides]
-            index = {**indices[i], **place}
+            there = {axis: code.index(n) for axis, n in zip(taps, at, strict=True) if axis is not None}
+            if self.scalars is not None:
+                return self.scalars.load(code.add(code.op("subi", row, first), i), {**place, **there})
+            index = {**indices[i], **place, **there}
             if contracted:
                 index[contracted[0]] = code.add(start, place[contracted[0]])
-            index |= {axis: code.index(n) for axis, n in zip(taps, at, strict=True) if axis is not None}
             return self.evaluator.scalar(convolution.scalars, Position(index, None))
 
         ranges = [(axis, 0, self.sizes[axis] if n else count) for n, axis in enumerate(contracted)]
@@ -230,7 +268,9 @@ class ConvolutionWriter:
             zero = code.splat(0.0, self.dtype)
             tile = [[zero if fresh else code.load(self.sums, offset(i, u)) for u in vectors] for i in range(rows)]
             factors = Factors(
-                scalar, lambda u, place, tap: self.planes.load(code.add(at, u * code.lanes), place, tap), len(layout.taps)
+                scalar,
+                lambda u, place, tap: self.planes.load(code.add(at, u * code.lanes), place, tap),
+                len(layout.taps),
             )
             for i, vectors_of_row in enumerate(outer_products(code, ranges, tile, factors)):
                 for u, value in enumerate(vectors_of_row):

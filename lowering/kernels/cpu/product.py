@@ -40,6 +40,7 @@ from covan_mlir.lowering.kernels.cpu.product_roles import Product
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, Tile, outer_products
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
+from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, in_place, row_length
 
 
 class ProductWriter:
@@ -59,6 +60,18 @@ class ProductWriter:
     def panel(self) -> Panel:
         """What is read as vectors."""
         return Panel.make(self.code, self.product, self.evaluator, self.sizes, self.schedule)
+
+    @cached_property
+    def scalars(self) -> ScalarRows | None:
+        """What is read as scalars, where it is staged."""
+        product, code = self.product, self.code
+        if in_place(product.chain, product.scalars):
+            return None
+        pitch = row_length(product.sizes, product.contracted, self.schedule.depth, code.lanes)
+        memory = code.scratch(self.schedule.group * pitch + code.lanes, self.dtype)
+        return ScalarRows(
+            code, self.evaluator, product.scalars, self.rows, product.contracted, self.sizes, pitch, memory
+        )
 
     @cached_property
     def sums(self) -> Value | None:
@@ -129,19 +142,28 @@ class ProductWriter:
                 for u in range(vectors)
             ]
 
-        def block(start: Value, count: Size) -> None:
+        def stage(start: Value, count: Size) -> None:
             self.panel.fill(outer, first, valid, start, count)
-            self.rows.each(first_row, self.sizes, lambda row, rows: self._tile(outer, first_row, row, rows, vectors, start, count))
+            if self.scalars is not None:
+                self.scalars.fill(outer, first_row, start, count)
+
+        def block(start: Value, count: Size) -> None:
+            stage(start, count)
+            self.rows.each(
+                first_row, self.sizes, lambda row, rows: self._tile(outer, first_row, row, rows, vectors, start, count)
+            )
 
         depth = self.schedule.depth
         if self.sums is None:
             whole = self.sizes[self.split]
-            self.panel.fill(outer, first, valid, code.index(0), whole)
+            stage(code.index(0), whole)
             self.rows.each(
                 first_row,
                 self.sizes,
                 lambda row, rows: self._write(
-                    row, positions, self._multiplied(outer, row, self._zero(rows, vectors), code.index(0), whole)
+                    row,
+                    positions,
+                    self._multiplied(outer, first_row, row, self._zero(rows, vectors), code.index(0), whole),
                 ),
             )
             return
@@ -165,22 +187,33 @@ class ProductWriter:
         return [[self.code.splat(0.0, self.dtype)] * vectors for _ in range(rows)]
 
     def _tile(
-        self, outer: Mapping[str, Value], first_row: Value, row: Value, rows: int, vectors: int, start: Value, count: Size
+        self,
+        outer: Mapping[str, Value],
+        first_row: Value,
+        row: Value,
+        rows: int,
+        vectors: int,
+        start: Value,
+        count: Size,
     ) -> None:
         """Adds a block's products to the sums of a tile."""
         at = self.code.op("subi", row, first_row)
-        tile = self._multiplied(outer, row, self._load(at, rows, vectors), start, count)
+        tile = self._multiplied(outer, first_row, row, self._load(at, rows, vectors), start, count)
         for i in range(rows):
             for u in range(vectors):
                 self.code.store(tile[i][u], self.sums, self._offset(at, i, u))
 
     def _multiplied(
-        self, outer: Mapping[str, Value], row: Value, tile: Tile, start: Value, count: Size
+        self, outer: Mapping[str, Value], first_row: Value, row: Value, tile: Tile, start: Value, count: Size
     ) -> Tile:
         code, product = self.code, self.product
         indices = [{**outer, **self.rows.position(code.add(row, i), self.sizes)} for i in range(len(tile))]
 
+        held = code.op("subi", row, first_row)
+
         def scalar(i: int, place: Place, tap: int) -> Value:
+            if self.scalars is not None:
+                return self.scalars.load(code.add(held, i), place)
             index = {**indices[i], **place, self.split: code.add(start, place[self.split])}
             return self.evaluator.scalar(product.scalars, Position(index, None))
 
@@ -224,4 +257,6 @@ def scratch(product: Product, schedule: ProductSchedule) -> int:
     inner = prod(product.sizes[axis] for axis in product.contracted[1:])
     blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
     panel = (schedule.depth * inner + schedule.lanes) * width
+    if not in_place(product.chain, product.scalars):
+        panel += schedule.group * row_length(product.sizes, product.contracted, schedule.depth, schedule.lanes)
     return panel + (schedule.group * width if blocks > 1 else 0)

@@ -31,7 +31,22 @@ from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Templat
 from covan_mlir.lowering.source_lines import SourceLines
 from covan_mlir.machine.elements import bits
 
-TILES = ((8, 3), (6, 4), (12, 2), (4, 4), (4, 6), (8, 2), (8, 1), (4, 2), (4, 1), (2, 8), (2, 4), (1, 12), (1, 8), (1, 4))
+TILES = (
+    (8, 3),
+    (6, 4),
+    (12, 2),
+    (4, 4),
+    (4, 6),
+    (8, 2),
+    (8, 1),
+    (4, 2),
+    (4, 1),
+    (2, 8),
+    (2, 4),
+    (1, 12),
+    (1, 8),
+    (1, 4),
+)
 """Output channels and vectors of positions of register tiles."""
 HEIGHTS = (1, 2, 3, 4, 6, 7, 8, 12, 14, 16, 28)
 DEPTHS = (8, 16, 32, 64, 128)
