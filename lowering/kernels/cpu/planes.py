@@ -191,7 +191,7 @@ class Planes:
             return True
         sizes = self._convolution.sizes
         low, high = position.bounds(sizes)
-        return low >= 0 and (isinstance(size, int) and high < size or position.axis is not None)
+        return low >= 0 and ((isinstance(size, int) and high < size) or position.axis is not None)
 
     def _copy(self, source: Value, to: Value, phase: int) -> None:
         """A row of a phase, with what is outside of it on both sides."""

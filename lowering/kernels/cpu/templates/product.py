@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product as combinations
-from math import prod
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain

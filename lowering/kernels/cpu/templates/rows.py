@@ -40,7 +40,6 @@ from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Templat
 from covan_mlir.lowering.source_lines import SourceLines
 from covan_mlir.machine.elements import bits
 
-
 ACROSS = 12
 """Instructions that combine the lanes of a vector."""
 
