@@ -9,8 +9,9 @@ A chain starts from a reduction and grows, as long as something fits:
   of attention);
 - reductions over the same axes of the same inputs; elements picked along an axis that the chain reduces.
 
-Products with weights stay out: they are large, and the compiler packs constant operands ahead of time. A chain is
-convex: nothing outside lies between two of its ops.
+Products with weights stay out: they are large, and the compiler packs constant operands ahead of time. What reads
+through windows, a convolution or a pooling, is a chain with the element-wise ops behind it and without other
+reductions; its operands are computed outside. A chain is convex: nothing outside lies between two of its ops.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterator
 
 from covan_mlir.dialects.fred_limits import MAX_INPUTS, MAX_OUTPUTS
 from covan_mlir.fred.expression import Apply, Read, walk
-from covan_mlir.passes.raising.cluster import Cluster, results, sources
+from covan_mlir.passes.raising.cluster import Cluster, sources
 from covan_mlir.passes.raising.linalg_graph import LinalgGraph, LinalgNode, is_cheap
 from covan_mlir.passes.raising.nested_reductions import neutral
 
@@ -215,7 +216,7 @@ class _Search:
                 continue
             yield further
             if not node.reduces:
-                for result in results(node):
+                for result in node.results:
                     yield from self._down(result, further)
 
     def _with(self, path: list[int]) -> Cluster | None:
@@ -231,10 +232,12 @@ class _Search:
             return None
         if not self.reach.convex({i for i in grown.members if not is_free(i, grown)}):
             return None
+        if grown.windows and sum(self.graph.nodes[i].reduces for i in grown.loops) > 1:
+            return None
         if grown.inputs() > MAX_INPUTS or grown.outputs() > MAX_OUTPUTS:
             return None
         old = {leaf for axis in self._axes for leaf in grown.axes.leaves([axis])}
-        if any(user in self.cluster.members for value in results(nodes[0]) for user in self.graph.users.get(value, ())):
+        if any(user in self.cluster.members for value in nodes[0].results for user in self.graph.users.get(value, ())):
             fits = all(self._fits_above(node, grown) for node in nodes)
         else:
             fits = self._fits_below(nodes, grown, old)
@@ -270,13 +273,13 @@ class _Search:
 
     def _fits_above(self, node: LinalgNode, grown: Cluster) -> bool:
         """Whether a node may be computed in the chain that reads it."""
-        alone = not any(grown.outside(value) for value in results(node))
+        alone = not any(grown.outside(value) for value in node.results)
         if node.copies:
             return alone or is_free(node.index, grown)
-        if any(value in self.graph.weights for value in results(node)):
+        if any(value in self.graph.weights for value in node.results):
             return False  # the compiler evaluates it
         if not node.reduces:
-            return alone and self._cheap_enough(node, grown)
+            return alone and self._cheap_enough(node, grown) and not _feeds_windowed(node, grown)
         if node.contracts:
             return alone and self._product(node, grown, grown.over(node))
         return bool(grown.over(node) & self.cluster_reduced(grown))
@@ -288,12 +291,12 @@ class _Search:
     def _cheap_enough(self, node: LinalgNode, grown: Cluster) -> bool:
         """What a product reads is computed again for each block of rows: a scale or a conversion, but no bias, which
         the product before it adds for nothing."""
-        values = results(node)
+        values = node.results
         for value in values:  # it grows by what is made of these alone
             for user in self.graph.users.get(value, ()):
                 further = self.graph.nodes[user]
                 if user in grown.members and not further.reduces and len(self._tensors(further)) == 1:
-                    values += results(further)
+                    values += further.results
         feeds = any(
             self.graph.nodes[i].contracts and any(o.value in values for o in self.graph.nodes[i].operands)
             for i in grown.loops
@@ -411,6 +414,18 @@ class _Search:
             return False
         self.cluster = grown
         return True
+
+
+def _feeds_windowed(node: LinalgNode, grown: Cluster) -> bool:
+    """Whether what reads through windows reads a node's results, directly or through copies."""
+    waiting = node.results
+    while waiting:
+        for user in grown.graph.users.get(waiting.pop(), ()):
+            reader = grown.graph.nodes[user]
+            if user in grown.loops and reader.windowed:
+                return True
+            waiting += reader.results if user in grown.members and reader.copies else []
+    return False
 
 
 def _shares_inputs(grown: Cluster, before: Cluster, path: list[int]) -> bool:
