@@ -27,8 +27,10 @@ class AxisGroups:
 
     def new(self, size: int | None) -> Dim:
         """A dimension of that size."""
-        if size == 1:
-            return []
+        return [] if size == 1 else self.own(size)
+
+    def own(self, size: int | None) -> Dim:
+        """A dimension of that size that has an axis in any case."""
         self._size.append(size)
         self._is.append(None)
         return [len(self._size) - 1]

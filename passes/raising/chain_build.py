@@ -8,13 +8,27 @@ from math import prod
 
 from covan_mlir.dialects.fred_scalars import folded_throughout
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce, Step
-from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, reads, rebuild, substitute, walk
+from covan_mlir.fred.expression import (
+    Affine,
+    Apply,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Read,
+    Window,
+    reads,
+    rebuild,
+    substitute,
+    walk,
+)
 from covan_mlir.passes.raising.axis_groups import Dim
 from covan_mlir.passes.raising.cluster import Cluster
 from covan_mlir.passes.raising.gathers import picking
 from covan_mlir.passes.raising.joined_axes import ChainTensor, Joined
-from covan_mlir.passes.raising.linalg_graph import LinalgNode, LinalgResult
+from covan_mlir.passes.raising.linalg_graph import LinalgNode, LinalgResult, OperandWindow
 from covan_mlir.passes.raising.nested_reductions import unnested
+from covan_mlir.passes.raising.windows import loop_of
 
 _LETTERS = "ijklmnopqrstuvwxyz"
 
@@ -95,7 +109,7 @@ class _Builder:
         self.steps: list[Step] = []
         self.sources: dict[str, frozenset[int]] = {}
         self.closed: set[int] = set()
-        """Nodes that were read as an expression over positions."""
+        """Nodes that were read as an expression over positions, or through a window."""
 
     def build(self) -> Built:
         members = [self.graph.nodes[i] for i in sorted(self.cluster.members)]
@@ -180,7 +194,11 @@ class _Builder:
         sources = {node.index}
         values: dict[str, Expr] = {}
         for k, operand in enumerate(node.operands):
-            if operand.value in self.graph.constants:
+            if operand.window is not None:
+                values[f"#{k}"] = self._window(operand.window, node, k)
+                sources |= {i for i in operand.window.through if self.graph.nodes[i].kind != "view"}
+                self.closed |= operand.window.through
+            elif operand.value in self.graph.constants:
                 values[f"#{k}"] = self.graph.constants[operand.value]
             elif operand.value in self.graph.closed:
                 dims = [[] if loop is None else loops[loop] for loop in operand.dims]
@@ -212,7 +230,38 @@ class _Builder:
             over = tuple(self._axis(leaf) for leaf in cluster.flat(loops) if leaf not in kept)
             self.steps.append(Reduce(name, axes, over, part.combine, expr, part.initial, dtype))
         self.sources[name] = frozenset(sources)
+        if part.added is not None:
+            total = f"v{len(self.steps)}"
+            added = Apply(part.operation, (Read(name, dtype), filled(part.added)), dtype)
+            self.steps.append(Map(total, axes, added, dtype))
+            self.sources[total] = frozenset({node.index})
+            name = total
         self.origins[part.value] = Read(name, dtype)
+
+    def _window(self, window: OperandWindow, node: LinalgNode, operand: int) -> Window:
+        """What a node reads through a window, at positions on the chain's axes."""
+        value, dims = self.cluster.windows[node.index, operand]
+        read = self._input(value, dims)
+        at: list[Affine] = []
+        for piece in (piece for pieces in window.pieces for piece in pieces):
+            if piece.loop is not None:
+                at += [Affine.of([(axis, 1)]) for axis in self._axes([self.cluster.loops[node.index][piece.loop]])]
+            else:
+                terms = [term for loop, number in piece.at.terms for term in self._terms(node, loop_of(loop), number)]
+                at.append(Affine.of(terms, piece.at.offset))
+        return Window(read.name, read.dtype, tuple(at), window.outside)
+
+    def _terms(self, node: LinalgNode, loop: int, number: int) -> list[tuple[str, int]]:
+        """A multiple of the position on a loop as multiples of those on its axes."""
+        terms: list[tuple[str, int]] = []
+        leaves = self.cluster.axes.leaves(self.cluster.loops[node.index][loop])
+        for at, leaf in reversed(list(enumerate(leaves))):
+            terms.append((self._axis(leaf), number))
+            size = self.cluster.axes.size(leaf)
+            if size is None and at:
+                raise Unbuildable("a window runs along a size that is taken apart, and known at run time only")
+            number *= size or 1
+        return terms
 
     def _picked(self, expr: Expr, pick: _Pick, node: LinalgNode) -> tuple[Expr, frozenset[int]]:
         """-> (the expression at the picked position, whose computation it repeats). An element-wise function of what
@@ -293,8 +342,7 @@ class _Builder:
         waiting = sorted((members | self.closed) - gone, reverse=True)
         for i in waiting:  # readers first
             node = graph.nodes[i]
-            results = [node.result] if node.kind == "view" else [p.value for p in node.parts if p is not None]
-            if all(user in gone for value in results for user in graph.users.get(value, ())):
+            if all(user in gone for value in node.results for user in graph.users.get(value, ())):
                 gone.add(i)
         return gone
 
@@ -315,8 +363,7 @@ class _Builder:
         outputs: list[ChainTensor] = []
         for i in sorted(replaced & self.cluster.members):
             node = self.graph.nodes[i]
-            results = [node.result] if node.kind == "view" else [p.value for p in node.parts if p is not None]
-            for value in results:
+            for value in node.results:
                 if any(user not in replaced for user in self.graph.users.get(value, ())):
                     groups = self._groups(self.cluster.dims[value])
                     outputs.append(ChainTensor(value, self.origins[value].name, groups))

@@ -9,8 +9,9 @@ A chain starts from a reduction and grows, as long as something fits:
   of attention);
 - reductions over the same axes of the same inputs; elements picked along an axis that the chain reduces.
 
-Products with weights stay out of these: they are large. With the element-wise ops behind them, they are chains of their
-own. A chain is convex: nothing outside lies between two of its ops.
+Products with weights stay out of these, for they are large, and so does what reads through windows, a convolution or a
+pooling. With the element-wise ops behind them, they are chains of their own. A chain is convex: nothing outside lies
+between two of its ops.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterator
 
 from covan_mlir.dialects.fred_limits import MAX_INPUTS, MAX_OUTPUTS
 from covan_mlir.fred.expression import Apply, Read, walk
-from covan_mlir.passes.raising.cluster import Cluster, results, sources
+from covan_mlir.passes.raising.cluster import Cluster, sources
 from covan_mlir.passes.raising.linalg_graph import LinalgGraph, LinalgNode, is_cheap
 from covan_mlir.passes.raising.nested_reductions import neutral
 
@@ -88,9 +89,9 @@ def find_chains(graph: LinalgGraph, accept: Accept | None = None, products: bool
     read_through: set[int] = set()
     clusters = []
     reductions = [node for node in graph.nodes if node.kind == "compute" and node.reduces and not node.gathers]
-    first = [node for node in reductions if not node.contracts]
+    first = [node for node in reductions if not _is_dense(node)]
     # What is left of products then are chains of their own.
-    second = [node for node in reductions if node.contracts] if products else []
+    second = [node for node in reductions if _is_dense(node)] if products else []
     for node in (*first, *second):
         if node.index in taken | refused:
             continue
@@ -98,7 +99,7 @@ def find_chains(graph: LinalgGraph, accept: Accept | None = None, products: bool
         if all(any(operand.value in values for values in known) for operand in node.operands):
             continue  # the compiler evaluates it
         before = (taken, read_through)
-        if node.contracts:
+        if _is_dense(node):
             chain = _product(node, graph, reach, before, accept)
         else:
             chain = _grown(node, graph, reach, before, accept, products)
@@ -112,6 +113,11 @@ def find_chains(graph: LinalgGraph, accept: Accept | None = None, products: bool
         reach.contract({i for i in chain.members if not graph.nodes[i].copies})
         clusters.append(chain)
     return clusters
+
+
+def _is_dense(node: LinalgNode) -> bool:
+    """Whether a reduction is a product of matrices, or reads through windows."""
+    return node.contracts or node.windowed
 
 
 def _grown(
@@ -140,7 +146,7 @@ def _grown(
 def _product(
     seed: LinalgNode, graph: LinalgGraph, reach: Reach, taken: tuple[set[int], set[int]], accept: Accept | None
 ) -> Cluster | set[int]:
-    """A matrix product with the element-wise ops behind it, if it is taken with them, or alone; or what is not to be
+    """A matrix product or what reads through windows, with the element-wise ops behind it, if it is taken with them, or alone; or what is not to be
     tried again."""
     for search in (_Epilogue, _Alone):
         cluster = Cluster(graph)
@@ -238,7 +244,7 @@ class _Search:
                 continue
             yield further
             if not node.reduces:
-                for result in results(node):
+                for result in node.results:
                     yield from self._down(result, further)
 
     def _with(self, path: list[int]) -> Cluster | None:
@@ -254,10 +260,12 @@ class _Search:
             return None
         if not self.reach.convex({i for i in grown.members if not is_free(i, grown)}):
             return None
+        if grown.windows and sum(self.graph.nodes[i].reduces for i in grown.loops) > 1:
+            return None
         if grown.inputs() > MAX_INPUTS or grown.outputs() > MAX_OUTPUTS:
             return None
         old = {leaf for axis in self._axes for leaf in grown.axes.leaves([axis])}
-        if any(user in self.cluster.members for value in results(nodes[0]) for user in self.graph.users.get(value, ())):
+        if any(user in self.cluster.members for value in nodes[0].results for user in self.graph.users.get(value, ())):
             fits = all(self._fits_above(node, grown) for node in nodes)
         else:
             fits = self._fits_below(nodes, grown, old)
@@ -293,13 +301,13 @@ class _Search:
 
     def _fits_above(self, node: LinalgNode, grown: Cluster) -> bool:
         """Whether a node may be computed in the chain that reads it."""
-        alone = not any(grown.outside(value) for value in results(node))
+        alone = not any(grown.outside(value) for value in node.results)
         if node.copies:
             return alone or is_free(node.index, grown)
-        if any(value in self.graph.weights for value in results(node)):
+        if any(value in self.graph.weights for value in node.results):
             return False  # the compiler evaluates it
         if not node.reduces:
-            return alone and self._cheap_enough(node, grown)
+            return alone and self._cheap_enough(node, grown) and not _feeds_windowed(node, grown)
         if node.contracts:
             return alone and self._product(node, grown, grown.over(node))
         return bool(grown.over(node) & self.cluster_reduced(grown))
@@ -311,12 +319,12 @@ class _Search:
     def _cheap_enough(self, node: LinalgNode, grown: Cluster) -> bool:
         """What a product reads is computed again for each block of rows: a scale or a conversion, but no bias, which
         the product before it adds for nothing."""
-        values = results(node)
+        values = node.results
         for value in values:  # it grows by what is made of these alone
             for user in self.graph.users.get(value, ()):
                 further = self.graph.nodes[user]
                 if user in grown.members and not further.reduces and len(self._tensors(further)) == 1:
-                    values += results(further)
+                    values += further.results
         feeds = any(
             self.graph.nodes[i].contracts and any(o.value in values for o in self.graph.nodes[i].operands)
             for i in grown.loops
@@ -437,10 +445,10 @@ class _Search:
 
 
 class _Epilogue(_Search):
-    """Grows a matrix product by the element-wise ops that go over all of its result."""
+    """Grows a product by the element-wise ops that go over all of its result."""
 
     def _paths(self) -> Iterator[list[int]]:
-        (seed,) = [i for i in self.cluster.loops if self.graph.nodes[i].contracts]
+        (seed,) = [i for i in self.cluster.loops if self.graph.nodes[i].reduces]
         kept = self.cluster.position(self.graph.nodes[seed]) - self.cluster.over(self.graph.nodes[seed])
         for value in list(self.cluster.dims):
             for path in self._down(value, []):
@@ -457,10 +465,22 @@ class _Epilogue(_Search):
 
 
 class _Alone(_Search):
-    """Leaves a matrix product as it is, but for views."""
+    """Leaves a product as it is, but for views."""
 
     def _paths(self) -> Iterator[list[int]]:
         yield from ()
+
+
+def _feeds_windowed(node: LinalgNode, grown: Cluster) -> bool:
+    """Whether what reads through windows reads a node's results, directly or through copies."""
+    waiting = node.results
+    while waiting:
+        for user in grown.graph.users.get(waiting.pop(), ()):
+            reader = grown.graph.nodes[user]
+            if user in grown.loops and reader.windowed:
+                return True
+            waiting += reader.results if user in grown.members and reader.copies else []
+    return False
 
 
 def _shares_inputs(grown: Cluster, before: Cluster, path: list[int]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, walk
 from covan_mlir.passes.raising.axis_groups import AxisGroups, Dim
-from covan_mlir.passes.raising.linalg_graph import LinalgGraph, LinalgNode
+from covan_mlir.passes.raising.linalg_graph import LinalgGraph, LinalgNode, OperandWindow
 
 
 @dataclass
@@ -18,6 +18,7 @@ class Cluster:
         loops: dimensions of the loops of each compute node among the members.
         dims: of the values that members give.
         reads: of what a member reads from outside, by (member, operand).
+        windows: the same of what is read through windows, which is always from outside.
     """
 
     graph: LinalgGraph
@@ -26,6 +27,7 @@ class Cluster:
     loops: dict[int, list[Dim]] = field(default_factory=dict)
     dims: dict[int, list[Dim]] = field(default_factory=dict)
     reads: dict[tuple[int, int], tuple[int, list[Dim]]] = field(default_factory=dict)
+    windows: dict[tuple[int, int], tuple[int, list[Dim]]] = field(default_factory=dict)
 
     def copy(self) -> Cluster:
         """An independent copy."""
@@ -36,6 +38,7 @@ class Cluster:
             self.loops.copy(),
             self.dims.copy(),
             self.reads.copy(),
+            self.windows.copy(),
         )
 
     def add(self, node: LinalgNode) -> bool:
@@ -60,8 +63,11 @@ class Cluster:
             taken = [
                 (k, operand.value, [[] if loop is None else loops[loop] for loop in operand.dims])
                 for k, operand in enumerate(node.operands)
-                if operand.value not in graph.constants and operand.value not in graph.closed
+                if operand.window is None and operand.value not in graph.constants and operand.value not in graph.closed
             ]
+            for k, operand in enumerate(node.operands):
+                if operand.window is not None:
+                    self.windows[node.index, k] = (operand.window.value, self._window(operand.window, loops))
         for k, value, dims in taken:
             if value in self.dims:
                 if not self._same(self.dims[value], dims):
@@ -73,12 +79,23 @@ class Cluster:
             for use in [use for use, (read, _) in self.reads.items() if read == value]:
                 if not self._same(self.reads.pop(use)[1], dims):
                     return False
-        if not self._distinct():
+        if any(value in self.dims for value, _ in self.windows.values()) or not self._distinct():
             return False
         for k, value, dims in taken:
             if (node.index, k) in self.reads:
                 self._meet(value, dims)
         return all(self.size(size) is not None for size in _sizes(node, graph))
+
+    def _window(self, window: OperandWindow, loops: Sequence[Dim]) -> list[Dim]:
+        """The dimensions of what is read through a window: along loops where it is read at their positions."""
+        return [
+            [
+                axis
+                for piece in pieces
+                for axis in (self.axes.own(piece.size) if piece.loop is None else loops[piece.loop])
+            ]
+            for pieces in window.pieces
+        ]
 
     def size(self, size: Extent) -> Expr | None:
         """A size by those that values have: itself, or what is left of a sum; None where it is neither."""
@@ -98,7 +115,7 @@ class Cluster:
 
     def extent(self, size: Extent) -> tuple[int, ...] | None:
         """The axes that have together a size which is known at run time only; None where no value has it."""
-        known = [*((value, dims) for value, dims in self.reads.values()), *self.dims.items()]
+        known = [*self.reads.values(), *self.windows.values(), *self.dims.items()]
         for value, dims in known:
             for dim, other in zip(dims, self.graph.extents[value], strict=True):
                 if other == size:
@@ -155,7 +172,7 @@ class Cluster:
 
     def inputs(self) -> int:
         """Number of tensors that come from outside."""
-        return len({(value, self.flat(dims)) for value, dims in self.reads.values()})
+        return len({(value, self.flat(dims)) for value, dims in (*self.reads.values(), *self.windows.values())})
 
     def outputs(self) -> int:
         """Number of tensors that outside ops read; a view of one is the same tensor."""
@@ -179,11 +196,6 @@ def _sizes(node: LinalgNode, graph: LinalgGraph) -> set[Extent]:
     exprs: list[Expr] = [part.expr for part in node.parts if part is not None]
     exprs += [graph.closed[value] for value in sources(node) if value in graph.closed]
     return {size for expr in exprs for size in walk(expr) if isinstance(size, Extent)}
-
-
-def results(node: LinalgNode) -> list[int]:
-    """Values that a node gives."""
-    return [node.result] if node.kind == "view" else [part.value for part in node.parts if part is not None]
 
 
 def sources(node: LinalgNode) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from covan_mlir.fred.chain import Axis, Chain, Input, Reduce, Step
-from covan_mlir.fred.expression import Extent, Index, walk
+from covan_mlir.fred.expression import Extent, Index, Window, rebuild, walk
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Joined:
     """The inputs and steps of a chain with fewer axes.
 
     Two axes are joined where every value that has one has the other right behind it, whatever reduces over one reduces
-    over both, and no expression asks for the position on either.
+    over both, and no expression asks for the position on either, nor computes one from it in a window.
     """
 
     def __init__(self, inputs: Sequence[Input], steps: Sequence[Step], sizes: Mapping[str, int | None]) -> None:
@@ -37,10 +37,17 @@ class Joined:
         self._steps = steps
         self._sizes = sizes
         self._runs: dict[str, list[str]] = {axis: [axis] for axis in self._names()}
+        dims = {value.name: value.axes for value in inputs}
         for step in steps:
             for node in walk(step.expr):
-                if isinstance(node, Index | Extent):
-                    self._runs.pop(node.axis, None)
+                apart: set[str] = {node.axis} if isinstance(node, Index | Extent) else set()
+                if isinstance(node, Window):
+                    computed = [
+                        (at, axis) for at, axis in zip(node.at, dims[node.name], strict=True) if at.axis != axis
+                    ]
+                    apart = {axis for at, own in computed for axis in (own, *at.axes)}
+                for axis in apart:
+                    self._runs.pop(axis, None)
         for axis in list(self._runs):
             while axis in self._runs and (behind := self._behind(self._runs[axis][-1])) is not None:
                 self._runs[axis] += self._runs.pop(behind)
@@ -76,12 +83,18 @@ class Joined:
         inputs = tuple(replace(value, axes=self._join(value.axes)) for value in self._inputs)
         steps: list[Step] = []
         for step in self._steps:
+            expr = rebuild(step.expr, lambda node: self._window(node) if isinstance(node, Window) else node)
             if isinstance(step, Reduce):
-                steps.append(replace(step, axes=self._join(step.axes), over=self._join(step.over)))
+                steps.append(replace(step, axes=self._join(step.axes), over=self._join(step.over), expr=expr))
             else:
-                steps.append(replace(step, axes=self._join(step.axes)))
+                steps.append(replace(step, axes=self._join(step.axes), expr=expr))
         axes = [Axis(name, self._size(name)) for name in self._join(self._names())]
         return Chain(tuple(axes), inputs, tuple(steps), tuple(outputs))
+
+    def _window(self, window: Window) -> Window:
+        dims = next(value.axes for value in self._inputs if value.name == window.name)
+        kept = {*self._join(dims)}
+        return replace(window, at=tuple(at for at, axis in zip(window.at, dims, strict=True) if axis in kept))
 
     def _size(self, axis: str) -> int | None:
         total = 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from covan_mlir.fred.chain import Combine
-from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Read, walk
+from covan_mlir.fred.expression import Affine, Apply, Const, Expr, Extent, Read, walk
 from covan_mlir.passes.raising.sizes import Sum
 
 Dims = tuple[int | None, ...]
@@ -28,6 +28,7 @@ class LinalgResult:
 
     Attributes:
         picked: of a gather, which is a sum over the last loop: the only position on it that counts.
+        added: what is added to each sum: an operand.
     """
 
     value: int
@@ -37,14 +38,46 @@ class LinalgResult:
     operation: str = ""
     initial: Const | None = None
     picked: Expr | None = None
+    added: Read | None = None
+
+
+@dataclass(frozen=True)
+class WindowPiece:
+    """A piece of a dimension that is read at the position ``at``, over loops ``@l``.
+
+    Attributes:
+        loop: the one whose positions are just those of the piece, if there is one.
+    """
+
+    at: Affine
+    size: int | None
+    loop: int | None
+
+
+@dataclass(frozen=True)
+class OperandWindow:
+    """The window through which an operand is read.
+
+    Attributes:
+        value: what is read, without the padding and the reshapes that give the operand.
+        pieces: of each dimension of the value, outermost first; none for one of size 1.
+        outside: what is read where a position lies outside.
+        through: nodes of the padding and the reshapes.
+    """
+
+    value: int
+    pieces: tuple[tuple[WindowPiece, ...], ...]
+    outside: Const
+    through: frozenset[int]
 
 
 @dataclass(frozen=True)
 class NodeOperand:
-    """A value that a node reads, and how it is indexed."""
+    """A value that a node reads, and how it is indexed: by loops, or through a window."""
 
     value: int
     dims: Dims
+    window: OperandWindow | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +90,7 @@ class LinalgNode:
         operands: what a compute node reads.
         parts: its results; None for one that is not understood, which is then never read.
         groups: of a view, dimensions of its source and of its result that hold the same elements.
-        source, result: values of a view.
+        source, result: values of a view, and of padding.
     """
 
     index: int
@@ -69,6 +102,16 @@ class LinalgNode:
     groups: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
     source: int = -1
     result: int = -1
+
+    @property
+    def results(self) -> list[int]:
+        """Values that it gives; of an opaque node, those of padding only."""
+        return [self.result] if self.result >= 0 else [part.value for part in self.parts if part is not None]
+
+    @property
+    def windowed(self) -> bool:
+        """Whether it reads through windows: a convolution, a pooling."""
+        return any(operand.window is not None for operand in self.operands)
 
     @property
     def reduces(self) -> bool:
@@ -99,8 +142,8 @@ class LinalgNode:
     @property
     def contracts(self) -> bool:
         """Whether it combines, over loops that they have in common, values with different positions: a product of
-        matrices, or of a matrix and a vector."""
-        if not self.reduces:
+        matrices, or of a matrix and a vector. What reads through windows is not asked."""
+        if not self.reduces or self.windowed:
             return False
         summed = [frozenset(operand.dims) for operand in self.operands if self.over & frozenset(operand.dims)]
         return len(set(summed)) > 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch_mlir import ir
@@ -10,10 +11,11 @@ from torch_mlir import ir
 from covan_mlir.dialects.arguments import ArgumentFacts
 from covan_mlir.dialects.fred_scalars import UnreadableError, constant, read_op
 from covan_mlir.fred.chain import Combine
-from covan_mlir.fred.expression import Apply, Const, Expr, Index, Read, rebuild, substitute, walk
+from covan_mlir.fred.expression import Affine, Apply, Const, Expr, Index, Read, rebuild, substitute, walk
 from covan_mlir.passes.raising.gathers import SOURCE, picking, read_gather
 from covan_mlir.passes.raising.linalg_graph import Dims, LinalgGraph, LinalgNode, LinalgResult, NodeOperand, is_cheap
 from covan_mlir.passes.raising.sizes import SizeReader, regroup
+from covan_mlir.passes.raising.windows import affine_maps, projected, read_window
 
 _COMBINES: dict[str, Combine] = {
     "arith.addf": "add",
@@ -106,6 +108,10 @@ class _BlockReader:
             "linalg.transpose",
         ):
             node = self._view(index, op, name)
+        elif name == "tensor.pad":
+            node = LinalgNode(
+                index, op, "opaque", source=self._value(op.operands[0]), result=self._value(op.results[0])
+            )
         elif name.startswith("linalg."):
             node = self._compute(index, op)
         node = node or LinalgNode(index, op, "opaque")
@@ -156,14 +162,53 @@ class _BlockReader:
         return LinalgNode(index, op, "view", groups=tuple(groups), source=source, result=result)
 
     def _compute(self, index: int, op: Any) -> LinalgNode | None:
-        maps = self._maps(op)
-        if maps is None or len(op.regions) != 1:
+        positions = affine_maps(op)
+        if (positions is None and op.name not in _NAMED) or len(op.regions) != 1:
             return None
-        operands = list(op.operands)
-        numbers = [self._value(operand) for operand in operands]
+        maps = list(_NAMED[op.name]) if positions is None else [projected(at) for at in positions]
+        numbers = [self._value(operand) for operand in op.operands]
+        first = len(numbers) - len(op.results)
+        sizes = self._loops(numbers, maps)
+        if sizes is None or None in maps[first:]:
+            return None
+        yielded = self._body(op, first)
+        plain = [dims for dims in maps if dims is not None]
+        if len(plain) == len(maps) and (yielded is None or None in yielded):
+            gather = self._gather(index, op, plain, numbers, sizes)
+            if gather is not None:
+                return gather
+        if yielded is None:
+            return None
+        reads = self._operands(numbers[:first], maps, positions or [], sizes)
+        if reads is None:
+            return None
+        windowed = len(plain) < len(maps)
+        parts: list[LinalgResult | None] = []
+        for k, expr in enumerate(yielded):
+            part, dims = None, maps[first + k]
+            assert dims is not None
+            if expr is not None:
+                part = self._part(expr, first + k, dims, sizes, numbers, self._value(op.results[k]), windowed)
+            if part is None and any(True for _ in op.results[k].uses):
+                return None
+            if part is not None and part.added is not None:
+                part = replace(part, added=Read(f"#{len(reads)}", part.added.dtype))
+                reads.append(NodeOperand(numbers[first + k], dims))
+            parts.append(part)
+        used = {int(node.name[1:]) for part in parts if part for node in walk(part.expr) if isinstance(node, Read)}
+        if not any(parts) or any(k >= first for k in used):
+            return None
+        # Operands that no expression reads are dropped: numbers of the others stay.
+        node = LinalgNode(index, op, "compute", sizes, tuple(reads), tuple(parts))
+        return node if node.reduces or not windowed else None
+
+    def _loops(self, numbers: list[int], maps: Sequence[Dims | None]) -> tuple[int | None, ...] | None:
+        """The sizes of the loops that index operands; None where they do not fit, or an operand has none of its own."""
         loops: dict[int, int | None] = {}
         for number, dims in zip(numbers, maps, strict=True):
             shape = self.graph.shapes[number]
+            if dims is None:
+                continue
             if len(shape) != len(dims):
                 return None
             for dim, size in zip(dims, shape, strict=True):
@@ -173,31 +218,26 @@ class _BlockReader:
                 elif loops.get(dim) is None:
                     loops[dim] = size
         count = max(loops, default=-1) + 1
-        if set(loops) != set(range(count)):
-            return None
-        sizes = tuple(loops[i] for i in range(count))
-        first = len(operands) - len(op.results)
-        yielded = self._body(op, first)
-        if yielded is None or None in yielded:
-            gather = self._gather(index, op, maps, numbers, sizes)
-            if gather is not None:
-                return gather
-        if yielded is None:
-            return None
-        parts: list[LinalgResult | None] = []
-        for k, expr in enumerate(yielded):
-            part = None
-            if expr is not None:
-                part = self._part(expr, first + k, maps[first + k], sizes, numbers, self._value(op.results[k]))
-            if part is None and any(True for _ in op.results[k].uses):
+        return tuple(loops[i] for i in range(count)) if set(loops) == set(range(count)) else None
+
+    def _operands(
+        self,
+        numbers: list[int],
+        maps: Sequence[Dims | None],
+        positions: Sequence[tuple[Affine, ...]],
+        sizes: tuple[int | None, ...],
+    ) -> list[NodeOperand] | None:
+        operands: list[NodeOperand] = []
+        for k, number in enumerate(numbers):
+            dims = maps[k]
+            if dims is not None:
+                operands.append(NodeOperand(number, dims))
+                continue
+            window = read_window(self.graph, number, positions[k], sizes, self._value)
+            if window is None:
                 return None
-            parts.append(part)
-        used = {int(node.name[1:]) for part in parts if part for node in walk(part.expr) if isinstance(node, Read)}
-        if not any(parts) or any(k >= first for k in used):
-            return None
-        # Operands that no expression reads are dropped: numbers of the others stay.
-        reads = tuple(NodeOperand(numbers[k], maps[k]) for k in range(first))
-        return LinalgNode(index, op, "compute", sizes, reads, tuple(parts))
+            operands.append(NodeOperand(number, (), window))
+        return operands
 
     def _gather(
         self, index: int, op: Any, maps: list[Dims], numbers: list[int], sizes: tuple[int | None, ...]
@@ -234,28 +274,6 @@ class _BlockReader:
             return None
         return self.graph.constants.get(number, self._sizes.scalars.get(number))
 
-    @staticmethod
-    def _maps(op: Any) -> list[Dims] | None:
-        if op.name in _NAMED:
-            return list(_NAMED[op.name])
-        if "indexing_maps" not in op.attributes:
-            return None
-        maps: list[Dims] = []
-        for attribute in op.attributes["indexing_maps"]:
-            dims: list[int | None] = []
-            for result in attribute.value.results:
-                if isinstance(result, ir.AffineDimExpr):
-                    dims.append(result.position)
-                elif isinstance(result, ir.AffineConstantExpr) and result.value == 0:
-                    dims.append(None)
-                else:
-                    return None
-            loops = [dim for dim in dims if dim is not None]
-            if len(set(loops)) != len(loops):  # a diagonal
-                return None
-            maps.append(tuple(dims))
-        return maps
-
     def _body(self, op: Any, first: int) -> list[Expr | None] | None:
         """What the region yields; None for what is no expression."""
         block = op.regions[0].blocks[0]
@@ -288,7 +306,14 @@ class _BlockReader:
         return scalars[value] if value in scalars else self._number(value)
 
     def _part(
-        self, expr: Expr, out: int, dims: Dims, sizes: tuple[int | None, ...], numbers: list[int], value: int
+        self,
+        expr: Expr,
+        out: int,
+        dims: Dims,
+        sizes: tuple[int | None, ...],
+        numbers: list[int],
+        value: int,
+        windowed: bool,
     ) -> LinalgResult | None:
         kept = {dim for dim in dims if dim is not None}
         over = [i for i in range(len(sizes)) if i not in kept]
@@ -305,6 +330,9 @@ class _BlockReader:
         if any(isinstance(node, Read) and node.name == own for node in walk(left)):
             return None
         initial = self.graph.constants.get(numbers[out])
+        if initial is None and windowed and _COMBINES[expr.op] == "add":
+            nothing = Const(0.0 if expr.op == "arith.addf" else 0, expr.dtype)
+            return LinalgResult(value, dims, left, "add", expr.op, nothing, added=right)
         if initial is None:
             return None
         if all(sizes[i] == 1 for i in over):

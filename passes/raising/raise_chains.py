@@ -92,7 +92,7 @@ def _replace(built: Built, graph: LinalgGraph, rewriter: Rewriter) -> None:
             values[tensor.value] = from_axes(given[tensor.name], _sizes(tensor, built), tensor.counts, kind, size)
         for i in built.replaced:
             node = graph.nodes[i]
-            results = [node.result] if node.kind == "view" else [p.value if p else -1 for p in node.parts]
+            results = node.results if node.kind != "compute" else [p.value if p else -1 for p in node.parts]
             if any(value in values for value in results):
                 new.results(*(values.get(value) for value in results), of=node.op)
     for value, after in values.items():

@@ -1,4 +1,4 @@
-"""Products and convolutions on CPUs against float64: roles of axes, sizes around the tiles', element types, epilogues."""
+"""Products and convolutions on CPUs against float64: roles of axes, sizes around the tiles', element types."""
 
 from __future__ import annotations
 

@@ -246,11 +246,10 @@ class ConvolutionWriter:
         code, convolution, layout = self.code, self.convolution, self.footprint.layout
         indices = [{**outer, **self.rows.position(code.add(row, i), self.sizes)} for i in range(rows)]
         contracted = convolution.contracted
-        taps = [slides.tap for slides in (convolution.height, convolution.width) if slides is not None]
+        taps = [slides and slides.tap for slides in (convolution.height, convolution.width)]
 
         def scalar(i: int, place: Place, tap: int) -> Value:
-            at = [n for n, slides in zip(layout.taps[tap], (convolution.height, convolution.width)) if slides]
-            there = {axis: code.index(n) for axis, n in zip(taps, at, strict=True) if axis is not None}
+            there = {axis: code.index(n) for axis, n in zip(taps, layout.taps[tap], strict=True) if axis is not None}
             if self.scalars is not None:
                 return self.scalars.load(code.add(code.op("subi", row, first), i), {**place, **there})
             index = {**indices[i], **place, **there}

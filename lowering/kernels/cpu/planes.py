@@ -196,7 +196,7 @@ class Planes:
     def _copy(self, source: Value, to: Value, phase: int) -> None:
         """A row of a phase, with what is outside of it on both sides."""
         code, layout, slides, lanes = self.code, self.layout, self._convolution.width, self.code.lanes
-        left = max(0, -(-(-(phase + slides.offset)) // slides.stride))
+        left = max(0, -((phase + slides.offset) // slides.stride))
         first = slides.stride * left + phase + slides.offset
         count = max(0, min(layout.pitch - left, (slides.inside - 1 - first) // slides.stride + 1))
         if left:
@@ -227,11 +227,8 @@ class Planes:
         if stride == 2:
             last = 2 * (length - 1) + 1  # elements from the first to the last one
             low = code.load(memory, begin, None if last >= lanes else code.prefix(last))
-            if last <= lanes:
-                high = low
-            else:
-                high = code.load(memory, code.add(begin, lanes), code.prefix(last - lanes))
-            return widen(code, code.shuffle(low, high, [2 * n for n in range(lanes)]), dtype)
+            rest = None if last <= lanes else code.load(memory, code.add(begin, lanes), code.prefix(last - lanes))
+            return widen(code, code.shuffle(low, low if rest is None else rest, [2 * n for n in range(lanes)]), dtype)
         return widen(code, code.gather(memory, begin, code.offsets(stride), mask), dtype)
 
     def _blank(self, to: Value, length: int) -> None:

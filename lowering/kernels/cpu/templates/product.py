@@ -57,7 +57,8 @@ class ProductMatch(Match[ProductSchedule]):
                 continue
             # Blocks of equal lengths, and groups of equal numbers of tiles.
             blocks = -(-depth // longest)
-            even = -(-(-(-depth // blocks)) // lanes) * lanes if blocks > 1 else depth
+            each = -(-depth // blocks)
+            even = -(-each // lanes) * lanes if blocks > 1 else depth
             tiles = -(-rows // height)
             groups = -(-rows // largest)
             group = -(-tiles // groups) * height

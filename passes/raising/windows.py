@@ -1,0 +1,159 @@
+"""Operands that are read at affine positions: convolutions and pooling, through the padding before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch_mlir.dialects import linalg
+
+from covan_mlir.dialects.fred_affine import affine_of
+from covan_mlir.fred.expression import Affine, Const
+from covan_mlir.passes.raising.linalg_graph import Dims, LinalgGraph, OperandWindow, WindowPiece
+
+_NAMED = ("linalg.conv_", "linalg.depthwise_conv_", "linalg.pooling_", "linalg.broadcast")
+# Named ops whose maps are not among their attributes.
+
+
+def affine_maps(op: Any) -> list[tuple[Affine, ...]] | None:
+    """How a linalg op indexes its operands, with the position of loop ``i`` as the axis ``@i``; None where it does not
+    say, or not by sums."""
+    if "indexing_maps" in op.attributes:
+        attributes = op.attributes["indexing_maps"]
+    elif op.name.startswith(_NAMED):
+        attributes = linalg.get_indexing_maps(op)
+    else:
+        return None
+    maps: list[tuple[Affine, ...]] = []
+    for attribute in attributes:
+        loops = [f"@{i}" for i in range(attribute.value.n_dims)]
+        positions = [affine_of(result, loops) for result in attribute.value.results]
+        known = tuple(position for position in positions if position is not None)
+        if len(known) != len(positions):
+            return None
+        maps.append(known)
+    return maps
+
+
+def projected(positions: Sequence[Affine]) -> Dims | None:
+    """The loop that indexes each dimension, None for a dimension of one position; None if it is not that simple."""
+    dims: list[int | None] = []
+    for position in positions:
+        if position.axis is not None:
+            dims.append(loop_of(position.axis))
+        elif position == Affine(()):
+            dims.append(None)
+        else:
+            return None
+    loops = [dim for dim in dims if dim is not None]
+    return tuple(dims) if len(set(loops)) == len(loops) else None  # not a diagonal
+
+
+def loop_of(axis: str) -> int:
+    """The number of the loop that an axis of `affine_maps` is."""
+    return int(axis[1:])
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A piece of a dimension while padding is read through; ``padded`` if there was some along it."""
+
+    at: Affine
+    size: int | None
+    padded: bool = False
+
+
+def read_window(
+    graph: LinalgGraph,
+    value: int,
+    positions: Sequence[Affine],
+    loops: Sequence[int | None],
+    number: Callable[[Any], int],
+) -> OperandWindow | None:
+    """The window through which an operand is read, without the padding and the reshapes before the operand.
+
+    Args:
+        value: the operand.
+        positions: on its dimensions.
+        loops: their sizes.
+        number: of a value of the IR.
+    """
+    narrow = {f"@{i}" for i, size in enumerate(loops) if size == 1}
+    dims = [
+        [_Piece(Affine.of([term for term in position.terms if term[0] not in narrow], position.offset), size)]
+        for position, size in zip(positions, graph.shapes[value], strict=True)
+    ]
+    outside: Const | None = None
+    through: list[int] = []
+    while value in graph.definition:
+        node = graph.nodes[graph.definition[value]]
+        before = None
+        if node.op.name == "tensor.pad":
+            padding = pad_constant(node.op, graph, number)
+            if padding is not None and outside in (None, padding):
+                before = _before_padding(node.op, dims, graph.shapes[number(node.op.operands[0])])
+                outside = padding if before is not None else outside
+        elif node.op.name in ("tensor.expand_shape", "tensor.collapse_shape"):
+            before = _before_view(node.groups, dims, graph.shapes[node.source])
+        if before is None:
+            break
+        dims = before
+        through.append(node.index)
+        value = number(node.op.operands[0])
+    if value in graph.constants or value in graph.closed or value in graph.weights:
+        return None
+    pieces = tuple(tuple(_finished(piece, loops) for piece in _wide(dim)) for dim in dims)
+    dtype = graph.dtypes[value]
+    nothing = Const(0.0 if dtype.startswith(("f", "bf")) else False if dtype == "i1" else 0, dtype)
+    return OperandWindow(value, pieces, outside or nothing, frozenset(through))
+
+
+def pad_constant(pad: Any, graph: LinalgGraph, number: Callable[[Any], int]) -> Const | None:
+    """What a ``tensor.pad`` fills in, if that is one number."""
+    block = pad.regions[0].blocks[0]
+    (terminator,) = [view.operation for view in block][-1:]
+    if "nofold" in pad.attributes or len(list(block)) != 1:
+        return None
+    return graph.constants.get(number(terminator.operands[0]))
+
+
+def _before_padding(pad: Any, dims: list[list[_Piece]], shape: Sequence[int | None]) -> list[list[_Piece]] | None:
+    before: list[list[_Piece]] = []
+    lows, highs = pad.attributes["static_low"], pad.attributes["static_high"]
+    for dim, size, low, high in zip(dims, shape, lows, highs, strict=True):
+        if low == high == 0:
+            before.append(dim)
+            continue
+        if low < 0 or len(wide := _wide(dim) or dim) != 1:  # a negative number stands for one known at run time
+            return None
+        at = wide[0].at
+        before.append([_Piece(Affine(at.terms, at.offset - low), size, padded=True)])
+    return before
+
+
+def _before_view(
+    groups: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
+    dims: list[list[_Piece]],
+    shape: Sequence[int | None],
+) -> list[list[_Piece]] | None:
+    before: dict[int, list[_Piece]] = {}
+    for sources, results in groups:
+        pieces = [piece for i in results for piece in dims[i]]
+        holders = [i for i in sources if shape[i] != 1] or list(sources[:1])
+        if len(holders) > 1 or (not holders and _wide(pieces)):
+            return None  # which of them holds what, the position does not tell
+        before.update({i: pieces if i in holders else [] for i in sources})
+    return [before[i] for i in range(len(before))]
+
+
+def _wide(pieces: Sequence[_Piece]) -> list[_Piece]:
+    """Those but the ones of one position that is always read."""
+    return [piece for piece in pieces if piece.size != 1 or piece.at != Affine(())]
+
+
+def _finished(piece: _Piece, loops: Sequence[int | None]) -> WindowPiece:
+    loop = None if piece.at.axis is None else loop_of(piece.at.axis)
+    if loop is not None and (loops[loop] != piece.size or (piece.size is None and piece.padded)):
+        loop = None
+    return WindowPiece(piece.at, piece.size, loop)
