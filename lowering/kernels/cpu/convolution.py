@@ -15,6 +15,8 @@ For ``y[k, h, w] = f(sum over c, r, s of x[c, h + r - 1, w + s - 1] * f[k, c, r,
                 sums[k, p] = tile
     y[k, h, w] = f(sums[k, p])
 
+Pooling is the same nest without a filter: ``tile = max(tile, planes[p + r * pitch + s])``.
+
 With one block of channels, ``sums`` holds one tile's rows, and what they become is written tile by tile.
 """
 
@@ -25,6 +27,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from covan_mlir.fred.expression import Read
+from covan_mlir.lowering.kernels.cpu.accumulators import combining
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution
 from covan_mlir.lowering.kernels.cpu.elements import computed
@@ -109,7 +112,7 @@ class Footprint:
     @cached_property
     def scalars(self) -> int:
         """Elements of a row of the filter, where that is staged, or 0."""
-        if in_place(self.convolution.chain, self.convolution.scalars):
+        if self.convolution.scalars is None or in_place(self.convolution.chain, self.convolution.scalars):
             return 0
         depth = self.schedule.depth if self.convolution.contracted else self.convolution.sizes[self.summed[0]]
         return row_length(self.convolution.sizes, self.summed, depth, self.schedule.lanes)
@@ -146,11 +149,10 @@ class ConvolutionWriter:
     @cached_property
     def scalars(self) -> ScalarRows | None:
         """The filter, where it is staged."""
-        pitch, code = self.footprint.scalars, self.code
-        if not pitch:
+        pitch, code, expr = self.footprint.scalars, self.code, self.convolution.scalars
+        if not pitch or expr is None:
             return None
         memory = code.scratch(self.schedule.group * pitch + code.lanes, self.dtype)
-        expr = self.convolution.scalars
         return ScalarRows(code, self.evaluator, expr, self.rows, self.footprint.summed, self.sizes, pitch, memory)
 
     @cached_property
@@ -219,7 +221,7 @@ class ConvolutionWriter:
         code = self.code
 
         def vector(at: Value, none: list[Value]) -> list[Value]:
-            code.store(code.splat(0.0, self.dtype), self.sums, at)
+            code.store(code.splat(self.convolution.step.initial.value, self.dtype), self.sums, at)
             return none
 
         code.loop(0, self.footprint.rows * self.pitch, code.lanes, [], vector)
@@ -255,6 +257,7 @@ class ConvolutionWriter:
             index = {**indices[i], **place, **there}
             if contracted:
                 index[contracted[0]] = code.add(start, place[contracted[0]])
+            assert convolution.scalars is not None
             return self.evaluator.scalar(convolution.scalars, Position(index, None))
 
         ranges = [(axis, 0, self.sizes[axis] if n else count) for n, axis in enumerate(contracted)]
@@ -264,12 +267,13 @@ class ConvolutionWriter:
                 return code.add(code.mul(code.add(held, i), self.pitch), at, u * code.lanes)
 
             vectors = range(self.schedule.vectors)
-            zero = code.splat(0.0, self.dtype)
+            zero = code.splat(convolution.step.initial.value, self.dtype)
             tile = [[zero if fresh else code.load(self.sums, offset(i, u)) for u in vectors] for i in range(rows)]
             factors = Factors(
-                scalar,
+                scalar if convolution.scalars is not None else None,
                 lambda u, place, tap: self.planes.load(code.add(at, u * code.lanes), place, tap),
                 len(layout.taps),
+                combining(convolution.step)[0],
             )
             for i, vectors_of_row in enumerate(outer_products(code, ranges, tile, factors)):
                 for u, value in enumerate(vectors_of_row):

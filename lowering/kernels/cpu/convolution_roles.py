@@ -9,7 +9,7 @@ from math import prod
 
 from covan_mlir.fred.chain import Chain, Reduce
 from covan_mlir.fred.expression import Affine, Apply, Expr, Window, walk
-from covan_mlir.lowering.kernels.cpu.product_roles import axes_of, inlined, sum_of_products
+from covan_mlir.lowering.kernels.cpu.product_roles import axes_of, check_sum, inlined, only_reduction
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
 from covan_mlir.lowering.kernels.template import Cost
@@ -58,11 +58,11 @@ class Sliding:
 @dataclass(frozen=True)
 class Convolution:
     """``step[outer, rows, h, lane] = sum of scalars[outer, rows, contracted, taps] * window[outer, contracted, h, taps,
-    lane]``, and maps of it.
+    lane]``, and maps of it. Without a filter it is pooling: what the window shows is combined as it is.
 
     Attributes:
         chain: as it was given; sizes of outer axes may be known at run time only.
-        scalars: the filter.
+        scalars: the filter; None for pooling.
         window: what slides.
         outer: axes that are none of the others, in the order of the result.
         rows: axes of the filter alone, in the order of the result: output channels.
@@ -73,7 +73,7 @@ class Convolution:
 
     chain: Chain
     step: Reduce
-    scalars: Expr
+    scalars: Expr | None
     window: Window
     outer: tuple[str, ...]
     rows: tuple[str, ...]
@@ -106,16 +106,9 @@ def convolution_of(chain: Chain) -> Convolution:
     Raises:
         UnsupportedError: it is no such chain.
     """
-    step = sum_of_products(chain)
-    term = inlined(chain, step.expr)
-    if not isinstance(term, Apply) or term.op != "arith.mulf":
-        raise UnsupportedError("its terms are no products")
-    sliding = [factor for factor in term.args if isinstance(factor, Window)]
-    filters = [factor for factor in term.args if not isinstance(factor, Window)]
-    if len(sliding) != 1 or any(isinstance(node, Window) for node in walk(filters[0])):
-        raise UnsupportedError("not exactly one factor is an input that is read through a window")
-    window, scalars = sliding[0], filters[0]
-    own = axes_of(chain, scalars)
+    step = only_reduction(chain)
+    window, scalars = _factors(chain, step)
+    own = axes_of(chain, scalars) if scalars is not None else set()
     lanes = {chain.values[name].axes[-1:] for name in chain.outputs}
     if len(lanes) != 1 or not (lane := next(iter(lanes))):
         raise UnsupportedError("the results end in different axes")
@@ -133,13 +126,28 @@ def convolution_of(chain: Chain) -> Convolution:
     slid = {slides.axis for slides in (width, height) if slides is not None}
     outer = tuple(axis for axis in step.axes if axis not in slid and axis not in rows)
     contracted = tuple(axis for axis in step.over if axis not in taps)
-    if set(step.over) - own:
+    if scalars is not None and set(step.over) - own:
         raise UnsupportedError("its filter is the same at all positions of an axis that is summed over")
     convolution = Convolution(chain, step, scalars, window, outer, rows, width, height, contracted)
     inner = [axis for axis in chain.extents if axis not in outer and axis not in rows]
     if inner:
         raise UnsupportedError(f"the sizes of {', '.join(inner)} are only known at run time")
     return convolution
+
+
+def _factors(chain: Chain, step: Reduce) -> tuple[Window, Expr | None]:
+    """-> (what slides, the filter)."""
+    term = inlined(chain, step.expr)
+    if isinstance(term, Window):
+        return term, None
+    check_sum(step)
+    if not isinstance(term, Apply) or term.op != "arith.mulf":
+        raise UnsupportedError("its terms are no products")
+    sliding = [factor for factor in term.args if isinstance(factor, Window)]
+    filters = [factor for factor in term.args if not isinstance(factor, Window)]
+    if len(sliding) != 1 or any(isinstance(node, Window) for node in walk(filters[0])):
+        raise UnsupportedError("not exactly one factor is an input that is read through a window")
+    return sliding[0], filters[0]
 
 
 def _position(window: Window, axis: str) -> Affine:

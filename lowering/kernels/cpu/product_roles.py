@@ -63,7 +63,8 @@ def product_of(chain: Chain) -> Product:
     Raises:
         UnsupportedError: it is no such chain, or no axis can be that of the lanes.
     """
-    step = sum_of_products(chain)
+    step = only_reduction(chain)
+    check_sum(step)
     term = inlined(chain, step.expr)
     if not isinstance(term, Apply) or term.op != "arith.mulf":
         raise UnsupportedError("its terms are no products")
@@ -82,24 +83,30 @@ def product_of(chain: Chain) -> Product:
     return Product(chain, step, factors[scalars], factors[vectors], outer, rows, lane, contracted)
 
 
-def sum_of_products(chain: Chain) -> Reduce:
-    """The only reduction of a chain, if that is a sum that a template for products can take.
+def only_reduction(chain: Chain) -> Reduce:
+    """The only reduction of a chain of which every result has all axes.
 
     Raises:
-        UnsupportedError: it is none.
+        UnsupportedError: it is another chain.
     """
     if len(chain.reductions) != 1:
         raise UnsupportedError("it is more than one reduction")
     (step,) = chain.reductions
-    if step.combine != "add" or step.dtype[0] not in "fb" or step.initial.value != 0:
-        raise UnsupportedError("it is no sum of floating-point numbers from 0 on")
+    if step.dtype[0] not in "fb":
+        raise UnsupportedError("it does not reduce floating-point numbers")
     before = {name for name in chain.depends(step.name) if not isinstance(chain.values[name], Input)}
     if before & {*chain.outputs}:
-        raise UnsupportedError("it returns what is multiplied")
+        raise UnsupportedError("it returns what is reduced")
     for name in chain.outputs:
         if {*chain.values[name].axes} != {*step.axes}:
-            raise UnsupportedError(f"{name} has other axes than the sum of products")
+            raise UnsupportedError(f"{name} has other axes than the reduction")
     return step
+
+
+def check_sum(step: Reduce) -> None:
+    """Raises UnsupportedError: a reduction is no sum from 0 on."""
+    if step.combine != "add" or step.initial.value != 0:
+        raise UnsupportedError("it is no sum from 0 on")
 
 
 def inlined(chain: Chain, expr: Expr) -> Expr:

@@ -29,14 +29,16 @@ class Factors:
     """What is multiplied, in the element type of the accumulators.
 
     Attributes:
-        scalar: of a row, at a position, of a tap.
+        scalar: of a row, at a position, of a tap; None: the vectors themselves are combined.
         vector: of a vector of columns.
         taps: positions that are written out.
+        combine: operation of the arith dialect.
     """
 
-    scalar: Callable[[int, Place, int], Value]
+    scalar: Callable[[int, Place, int], Value] | None
     vector: Callable[[int, Place, int], Value]
     taps: int = 1
+    combine: str = "addf"
 
 
 def outer_products(
@@ -58,9 +60,10 @@ def outer_products(
             columns = [factors.vector(u, place, tap) for u in range(vectors)]
             new: list[Value] = []
             for i in range(rows):
-                scalar = code.broadcast(factors.scalar(i, place, tap))
+                scalar = code.broadcast(factors.scalar(i, place, tap)) if factors.scalar is not None else None
                 for u in range(vectors):
-                    new.append(code.op("addf", held[i * vectors + u], code.op("mulf", scalar, columns[u])))
+                    term = columns[u] if scalar is None else code.op("mulf", scalar, columns[u])
+                    new.append(code.op(factors.combine, held[i * vectors + u], term))
             held = new
         return held
 

@@ -1,4 +1,4 @@
-"""Direct convolutions, with what is done to their elements: strided, padded, dilated, grouped, depthwise.
+"""Direct convolutions and pooling, with what is done to their elements: strided, padded, dilated, grouped, depthwise.
 
 ::
 
@@ -138,7 +138,7 @@ class ConvolutionMatch(Match[ConvolutionSchedule]):
 
 @register
 class ConvolutionTemplate(Template[CpuTarget, ConvolutionSchedule]):
-    """A direct convolution, lanes along the positions of its results."""
+    """A direct convolution or pooling, lanes along the positions of its results."""
 
     name: ClassVar[str] = "convolution"
     target: ClassVar[str] = "cpu"
