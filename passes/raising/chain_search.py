@@ -146,8 +146,8 @@ def _grown(
 def _product(
     seed: LinalgNode, graph: LinalgGraph, reach: Reach, taken: tuple[set[int], set[int]], accept: Accept | None
 ) -> Cluster | set[int]:
-    """A matrix product or what reads through windows, with the element-wise ops behind it, if it is taken with them, or alone; or what is not to be
-    tried again."""
+    """A product of matrices, or what reads through windows, with the element-wise ops behind it if it is taken with
+    them, else alone; or what is not to be tried again."""
     for search in (_Epilogue, _Alone):
         cluster = Cluster(graph)
         if not cluster.add(seed):
