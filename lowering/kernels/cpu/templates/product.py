@@ -24,10 +24,11 @@ from covan_mlir.lowering.kernels.cpu.product import ProductWriter, scratch
 from covan_mlir.lowering.kernels.cpu.product_roles import Product, product_of
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.reductions.operands import operands, traffic
 from covan_mlir.lowering.kernels.registry import register
-from covan_mlir.lowering.kernels.template import Cost, Match, Template
+from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Template
 from covan_mlir.lowering.source_lines import SourceLines
 from covan_mlir.machine.elements import bits
 
@@ -110,11 +111,14 @@ class ProductTemplate(Template[CpuTarget, ProductSchedule]):
 
     name: ClassVar[str] = "product"
     target: ClassVar[str] = "cpu"
-    tries: ClassVar[int] = 1
+    chains: ClassVar[tuple[ChainKind, ...]] = ("rows", "products")
 
     def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> ProductMatch | Refusal:
         """See `Template`."""
-        product = product_of(chain)
+        try:
+            product = product_of(chain)
+        except UnsupportedError as error:
+            return Refusal(str(error), suits=chain.product)
         if unknown := [axis for axis in product.contracted[1:] if chain.sizes[axis] is None]:
             return Refusal(f"the sizes of {', '.join(unknown)} are only known at run time")
         match = ProductMatch(product, target)

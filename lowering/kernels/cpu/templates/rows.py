@@ -150,7 +150,7 @@ class Rows(Template[CpuTarget, VectorSchedule]):
 
     name: ClassVar[str] = "rows"
     target: ClassVar[str] = "cpu"
-    chains: ClassVar[tuple[ChainKind, ...]] = ("rows",)
+    chains: ClassVar[tuple[ChainKind, ...]] = ("rows", "products")
 
     def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> RowsMatch:
         """See `Template`."""
