@@ -259,8 +259,9 @@ def write_json(path: Path, name: str, host: Mapping[str, Any], rows: Sequence[Ro
 
 
 def short(error: BaseException | str, limit: int = 90) -> str:
-    """The first telling line of an error."""
+    """The first telling line of an error; where OpenVINO threw it is not."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith(("Exception from ", "Check '"))] or lines
     named = [line for line in lines if "error:" in line.lower()]
     text = (named or lines or [type(error).__name__])[0]
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -231,7 +231,7 @@ def line_up(contenders: Sequence[str], workload: Model) -> Lineup:
             call, seconds = common.once(lambda: prepare(contender, workload))  # noqa: B023  # called at once
             error = relative_error(call(), expected)
         except Exception as failure:  # a contender may fail in any way: that is a result
-            lineup.fails[contender] = common.short(failure)
+            lineup.fails[contender] = common.short(failure, 200)
             continue
         lineup.errors[contender] = error
         if not error <= WRONG:  # also when it is NaN
@@ -263,8 +263,8 @@ def summary(gains: Mapping[str, float | None]) -> str:
         mean = geometric_mean(list(known.values()))
         below = sum(value < 1.0 for value in known.values())
         lines.append(
-            f"best peer / covan over {len(known)}: geometric mean {mean:.2f}, "
-            f"least {known[least]:.2f} ({least}), {below} below 1.0"
+            f"best peer / covan over {len(known)}: geometric mean {common.cell(mean)}, "
+            f"least {common.cell(known[least])} ({least}), {below} below 1.0"
         )
     if missing:
         lines.append(f"without a ratio: {', '.join(missing)}")

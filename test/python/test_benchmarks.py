@@ -58,7 +58,7 @@ def test_summary() -> None:
     import peers
 
     first, second = peers.summary({"a": 0.5, "b": 8.0, "c": None}).splitlines()
-    assert "over 2: geometric mean 2.00, least 0.50 (a), 1 below 1.0" in first
+    assert "over 2: geometric mean 2.00, least 0.500 (a), 1 below 1.0" in first
     assert second == "without a ratio: c"
 
 
