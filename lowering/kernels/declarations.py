@@ -63,7 +63,8 @@ def embed_declared(module: Any) -> dict[str, int]:
     """Makes dispatches of the calls of the kernels that a module of IREE's declares, in whose context the caller is.
 
     Returns:
-        floating-point operations and elements of a call that kernels for teams of threads compute, and their dispatches.
+        floating-point operations and elements of a call that kernels for teams of threads compute, and how many
+        dispatches these take.
 
     Raises:
         StepError: two kernels that are not the same have one name.

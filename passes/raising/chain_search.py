@@ -147,16 +147,18 @@ def _product(
     seed: LinalgNode, graph: LinalgGraph, reach: Reach, taken: tuple[set[int], set[int]], accept: Accept | None
 ) -> Cluster | set[int]:
     """A product of matrices, or what reads through windows, with the element-wise ops behind it if it is taken with
-    them, else alone; or what is not to be tried again."""
-    for search in (_Epilogue, _Alone):
+    them, else without the transposition behind these, else alone; or what is not to be tried again."""
+    tried: list[set[int]] = []
+    for search in (_Epilogue, _Unturned, _Alone):
         cluster = Cluster(graph)
         if not cluster.add(seed):
             break
         cluster = search(graph, reach, taken, cluster, True).grow()
+        if cluster.members in tried:
+            continue
         if accept is None or accept(cluster):
             return cluster
-        if len(cluster.loops) == 1:
-            break
+        tried.append(cluster.members)
     return {seed.index}
 
 
@@ -464,8 +466,15 @@ class _Epilogue(_Search):
                     yield path
 
 
-class _Alone(_Search):
-    """Leaves a product as it is, but for views."""
+class _Unturned(_Epilogue):
+    """The same, with results in the order of axes in which they are computed."""
+
+    def _absorb_below(self, value: int) -> bool:
+        return False
+
+
+class _Alone(_Unturned):
+    """Leaves a product as it is, but for the views that lead to it."""
 
     def _paths(self) -> Iterator[list[int]]:
         yield from ()

@@ -8,11 +8,11 @@ For ``y[k, h, w] = f(sum over c, r, s of x[c, h + r - 1, w + s - 1] * f[k, c, r,
         planes[c, p] = x[c, p]                            # staged in scratch, with what is outside around it
         for k in group step rows:
             for p step vectors * lanes:
-                tile[rows, vectors] = sums[k, p]          # registers
+                tile[rows, vectors] = 0                   # registers
                 for c in block:
                     for r, s:                             # written out
                         tile[rows, vectors] += f[k, c, r, s] * planes[c, p + r * pitch + s]
-                sums[k, p] = tile
+                sums[k, p] += tile
     y[k, h, w] = f(sums[k, p])
 
 Pooling is the same nest without a filter: ``tile = max(tile, planes[p + r * pitch + s])``.
@@ -248,7 +248,8 @@ class ConvolutionWriter:
         code, convolution, layout = self.code, self.convolution, self.footprint.layout
         indices = [{**outer, **self.rows.position(code.add(row, i), self.sizes)} for i in range(rows)]
         contracted = convolution.contracted
-        taps = [slides and slides.tap for slides in (convolution.height, convolution.width)]
+        slides = (convolution.height, convolution.width)
+        taps = [one.tap if one is not None else None for one in slides]
 
         def scalar(i: int, place: Place, tap: int) -> Value:
             there = {axis: code.index(n) for axis, n in zip(taps, layout.taps[tap], strict=True) if axis is not None}
@@ -268,16 +269,18 @@ class ConvolutionWriter:
 
             vectors = range(self.schedule.vectors)
             zero = code.splat(convolution.step.initial.value, self.dtype)
-            tile = [[zero if fresh else code.load(self.sums, offset(i, u)) for u in vectors] for i in range(rows)]
+            tile = [[zero for _ in vectors] for _ in range(rows)]
+            combine = combining(convolution.step)[0]
             factors = Factors(
                 scalar if convolution.scalars is not None else None,
                 lambda u, place, tap: self.planes.load(code.add(at, u * code.lanes), place, tap),
                 len(layout.taps),
-                combining(convolution.step)[0],
+                combine,
             )
             for i, vectors_of_row in enumerate(outer_products(code, ranges, tile, factors)):
                 for u, value in enumerate(vectors_of_row):
-                    code.store(value, self.sums, offset(i, u))
+                    total = value if fresh else code.op(combine, code.load(self.sums, offset(i, u)), value)
+                    code.store(total, self.sums, offset(i, u))
             return none
 
         code.loop(0, self.pitch, self.footprint.width, [], panel)

@@ -8,10 +8,10 @@ For ``y[i, j] = f(sum over k of a[i, k] * b[j, k])``, a workgroup runs this nest
         panel[k, j] = b[j, k]                             # staged in scratch, transposed in registers where need be
         scalars[i, k] = a[i, k]                           # only where it is not float32 or float64 in memory
         for i in group step rows:
-            tile[rows, vectors] = sums[i, j]              # registers
+            tile[rows, vectors] = 0                       # registers
             for k in block:
                 tile[rows, vectors] += a[i, k] * panel[k, j]
-            sums[i, j] = tile
+            sums[i, j] += tile
     y[i, j] = f(sums[i, j])                               # of a single block: f(tile), at once
 
 The last columns and rows, if there are fewer, have a narrower tile of their own.
@@ -196,12 +196,13 @@ class ProductWriter:
         start: Value,
         count: Size,
     ) -> None:
-        """Adds a block's products to the sums of a tile."""
-        at = self.code.op("subi", row, first_row)
-        tile = self._multiplied(outer, first_row, row, self._load(at, rows, vectors), start, count)
-        for i in range(rows):
+        """Adds a block's products, summed by themselves first, to the sums of a tile: errors grow with the lengths of
+        the blocks and with their number, not with the product of both (Higham 1993, section 3)."""
+        code, at = self.code, self.code.op("subi", row, first_row)
+        tile = self._multiplied(outer, first_row, row, self._zero(rows, vectors), start, count)
+        for i, sums in enumerate(self._load(at, rows, vectors)):
             for u in range(vectors):
-                self.code.store(tile[i][u], self.sums, self._offset(at, i, u))
+                code.store(code.op("addf", sums[u], tile[i][u]), self.sums, self._offset(at, i, u))
 
     def _multiplied(
         self, outer: Mapping[str, Value], first_row: Value, row: Value, tile: Tile, start: Value, count: Size

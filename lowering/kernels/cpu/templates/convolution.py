@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product as combinations
+from math import prod
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
@@ -24,6 +25,7 @@ from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder
 from covan_mlir.lowering.kernels.cpu.convolution import ConvolutionSchedule, ConvolutionWriter, Footprint
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, convolution_of
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.cpu.templates.product import LONGEST_SUM
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.reductions.operands import operands, traffic
 from covan_mlir.lowering.kernels.registry import register
@@ -70,18 +72,24 @@ class ConvolutionMatch(Match[ConvolutionSchedule]):
     def _ranked(self) -> list[ConvolutionSchedule]:
         return sorted(dict.fromkeys(self._legal()), key=self.predict)
 
+    @property
+    def _taps(self) -> int:
+        slides = (self.convolution.width, self.convolution.height)
+        return prod(one.taps for one in slides if one is not None)
+
     def _legal(self) -> Iterator[ConvolutionSchedule]:
         machine, convolution = self.target.machine, self.convolution
         element = bits(convolution.step.dtype)
         lanes = machine.lanes("f64" if element == 64 else "f32")
         rows, height = convolution.count(convolution.rows), convolution.height
         channels = convolution.sizes[convolution.contracted[0]] if convolution.contracted else 1
+        most = max(1, LONGEST_SUM // (self._taps * convolution.count(convolution.contracted[1:])))
         heights = sorted({min(h, height.outside) for h in HEIGHTS}) if height is not None else [1]
         for (tall, vectors), longest, deepest, largest in combinations(TILES, heights, DEPTHS, GROUPS):
             if (tall + 1) * vectors + 1 > machine.registers:
                 continue
             # Blocks, bands and groups of equal sizes.
-            blocks = -(-channels // deepest)
+            blocks = -(-channels // min(deepest, most))
             bands = -(-(height.outside if height is not None else 1) // longest)
             tiles = -(-rows // tall)
             schedule = ConvolutionSchedule(
@@ -147,9 +155,7 @@ class ConvolutionTemplate(Template[CpuTarget, ConvolutionSchedule]):
     def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> ConvolutionMatch | Refusal:
         """See `Template`."""
         convolution = convolution_of(chain)
-        slides = [slides.taps for slides in (convolution.width, convolution.height) if slides is not None]
-        taps = slides[0] * (slides[1] if len(slides) > 1 else 1)
-        if taps > MOST_TAPS:
-            return Refusal(f"its window has {taps} taps, and more than {MOST_TAPS} are not written out")
         match = ConvolutionMatch(convolution, target)
+        if match._taps > MOST_TAPS:
+            return Refusal(f"its window has {match._taps} taps, and more than {MOST_TAPS} are not written out")
         return match if match._ranked else Refusal("no planes of it fit into a stack frame")

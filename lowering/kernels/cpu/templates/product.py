@@ -36,6 +36,8 @@ TILES = ((8, 3), (6, 4), (12, 2), (4, 4), (4, 6), (8, 2), (8, 1), (4, 2), (4, 1)
 """Rows and vectors of register tiles, those that are read least often per product first."""
 DEPTHS = (64, 128, 256, 512)
 GROUPS = (64, 128, 256)
+LONGEST_SUM = 1024
+"""Products that are summed one after the other; longer sums are sums of blocks."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,12 @@ class ProductMatch(Match[ProductSchedule]):
         machine, product = self.target.machine, self.product
         lanes = machine.lanes("f64" if bits(product.step.dtype) == 64 else "f32")
         rows, depth = product.count(product.rows), product.sizes[product.contracted[0]]
+        most = max(1, LONGEST_SUM // product.count(product.contracted[1:]))
         for (height, vectors), longest, largest in combinations(TILES, DEPTHS, GROUPS):
             if (height + 1) * vectors + 1 > machine.registers:
                 continue
             # Blocks of equal lengths, and groups of equal numbers of tiles.
-            blocks = -(-depth // longest)
+            blocks = -(-depth // min(longest, most))
             each = -(-depth // blocks)
             even = -(-each // lanes) * lanes if blocks > 1 else depth
             tiles = -(-rows // height)
