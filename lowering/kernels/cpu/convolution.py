@@ -252,16 +252,19 @@ class ConvolutionWriter:
         taps = [one.tap if one is not None else None for one in slides]
 
         def scalar(i: int, place: Place, tap: int) -> Value:
-            there = {axis: code.index(n) for axis, n in zip(taps, layout.taps[tap], strict=True) if axis is not None}
+            written = {axis: code.index(n) for axis, n in zip(taps, layout.taps[tap], strict=True) if axis is not None}
+            there = {**written, **place}
             if self.scalars is not None:
-                return self.scalars.load(code.add(code.op("subi", row, first), i), {**place, **there})
-            index = {**indices[i], **place, **there}
+                return self.scalars.load(code.add(code.op("subi", row, first), i), there)
+            index = {**indices[i], **there}
             if contracted:
                 index[contracted[0]] = code.add(start, place[contracted[0]])
             assert convolution.scalars is not None
             return self.evaluator.scalar(convolution.scalars, Position(index, None))
 
         ranges = [(axis, 0, self.sizes[axis] if n else count) for n, axis in enumerate(contracted)]
+        if layout.rolled is not None:
+            ranges.append((layout.rolled, 0, self.sizes[layout.rolled]))
 
         def panel(at: Value, none: list[Value]) -> list[Value]:
             def offset(i: int, u: int) -> Value:

@@ -125,24 +125,31 @@ class Panel:
         columns = code.size(self.sizes[product.lane])
         ragged = not isinstance(size, int) or size % lanes != 0
 
-        def body(place: dict[str, Value]) -> None:
-            def block(at: Value, _: list[Value]) -> list[Value]:
+        def vector(place: dict[str, Value], u: Value) -> None:
+            def block(at: Value, none: list[Value]) -> list[Value]:
                 mask = code.prefix(code.min(code.op("subi", code.size(size), at), lanes)) if ragged else None
-                inner = {**place, along: at}
-                for u, exists in enumerate(valid):
-                    read: list[Value] = []
-                    for c in range(lanes):
-                        column = code.add(first, u * lanes + c)
-                        if exists is not None:  # beyond the last column, that one once more: nobody reads it
-                            column = code.min(column, code.op("subi", columns, code.index(1)))
-                        index = {**outer, **self._at(inner, start), product.lane: column}
-                        read.append(self.evaluator.vector(product.vectors, Position(index, along, mask)))
-                    base = self._offset(inner, u)
-                    for r, value in enumerate(transpose(code, read)):
-                        code.store(value, self.memory, code.add(base, r * self.vectors * lanes))
-                return []
+                inner, left = {**place, along: at}, code.add(first, code.mul(u, lanes))
+                read: list[Value] = []
+                for c in range(lanes):
+                    column = code.add(left, c)
+                    if any(exists is not None for exists in valid):
+                        # Beyond the last column, that one once more: nobody reads it.
+                        column = code.min(column, code.add(columns, -1))
+                    index = {**outer, **self._at(inner, start), product.lane: column}
+                    read.append(self.evaluator.vector(product.vectors, Position(index, along, mask)))
+                base = code.add(self._offset(inner, 0), code.mul(u, lanes))
+                for r, value in enumerate(transpose(code, read)):
+                    code.store(value, self.memory, code.add(base, r * self.vectors * lanes))
+                return none
 
             code.loop(0, size, lanes, [], block)
+
+        def body(place: dict[str, Value]) -> None:
+            def one(u: Value, none: list[Value]) -> list[Value]:
+                vector(place, u)
+                return none
+
+            code.loop(0, len(valid), 1, [], one)
 
         self._nest([axis for axis in product.contracted if axis != along], count, body)
 

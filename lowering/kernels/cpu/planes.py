@@ -24,6 +24,12 @@ from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import widen
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
 
+MOST_SHUFFLED = 8
+"""Stride up to which elements are picked from whole vectors."""
+
+MOST_WRITTEN = 16
+"""Taps that are written out; of more, the rows of the filter are looped over."""
+
 
 @dataclass(frozen=True)
 class PlaneLayout:
@@ -65,13 +71,23 @@ class PlaneLayout:
         return (self.height - 1) * self.pitch + self.convolution.width.outside
 
     @cached_property
-    def taps(self) -> tuple[tuple[int, int], ...]:
-        """The positions of the filter in a plane."""
+    def rolled(self) -> str | None:
+        """The axis of the filter's rows, if they are looped over: where they are many, and lie at regular distances."""
         slides = self.convolution.height
-        return tuple(combinations(range(slides.taps if slides is not None else 1), range(self.convolution.width.taps)))
+        if slides is None or slides.tap is None or slides.taps * self.convolution.width.taps <= MOST_WRITTEN:
+            return None
+        return slides.tap if slides.phases == tuple(range(len(slides.phases))) else None
+
+    @cached_property
+    def taps(self) -> tuple[tuple[int, int], ...]:
+        """The positions of the filter in a plane that are written out."""
+        slides = self.convolution.height
+        rows = slides.taps if slides is not None and self.rolled is None else 1
+        return tuple(combinations(range(rows), range(self.convolution.width.taps)))
 
     def tap(self, number: int) -> int:
-        """Where what a tap multiplies begins, in a channel's planes."""
+        """Where what a tap multiplies begins, in a channel's planes; of a row of the filter that is looped over, beyond
+        where that begins."""
         width, slides = self.convolution.width, self.convolution.height
         r, s = self.taps[number]
         phase = self.phases.index((slides.phase(r) if slides is not None else 0, width.phase(s)))
@@ -112,8 +128,13 @@ class Planes:
 
     def load(self, at: Value, place: Place, tap: int) -> Value:
         """What a tap multiplies for a vector of the run."""
-        code = self.code
-        return code.load(self.memory, code.add(self._channel(place), at, self.layout.tap(tap)))
+        code, layout, slides = self.code, self.layout, self._convolution.height
+        begin = code.add(self._channel(place), at, layout.tap(tap))
+        if layout.rolled is not None and slides is not None:
+            shift, phase = code.divmod(code.mul(place[layout.rolled], slides.dilation), slides.stride)
+            planes = code.mul(phase, len(self._convolution.width.phases) * layout.rows * layout.pitch)
+            begin = code.add(begin, planes, code.mul(shift, layout.pitch))
+        return code.load(self.memory, begin)
 
     def fill(self, outer: Mapping[str, Value], top: Value, start: Value, count: Size) -> None:
         """Stages a block.
@@ -224,12 +245,19 @@ class Planes:
         mask = None if length == lanes else code.prefix(length)
         if stride == 1:
             return widen(code, code.load(memory, begin, mask), dtype)
-        if stride == 2:
-            last = 2 * (length - 1) + 1  # elements from the first to the last one
-            low = code.load(memory, begin, None if last >= lanes else code.prefix(last))
-            rest = None if last <= lanes else code.load(memory, code.add(begin, lanes), code.prefix(last - lanes))
-            return widen(code, code.shuffle(low, low if rest is None else rest, [2 * n for n in range(lanes)]), dtype)
-        return widen(code, code.gather(memory, begin, code.offsets(stride), mask), dtype)
+        if stride > MOST_SHUFFLED:
+            return widen(code, code.gather(memory, begin, code.offsets(stride), mask), dtype)
+        # What lies between is loaded, too: cheaper than elements one by one.
+        value: Value | None = None
+        last = stride * (length - 1) + 1  # elements from the first to the last one
+        for at in range(0, last, lanes):
+            valid = None if at + lanes <= last else code.prefix(last - at)
+            loaded = code.load(memory, code.add(begin, at), valid)
+            order = [
+                lanes + stride * n - at if at <= stride * n < at + lanes else n for n in range(lanes)
+            ]  # of lanes that are not read yet, whatever there is
+            value = code.shuffle(loaded if value is None else value, loaded, order)
+        return widen(code, value, dtype)
 
     def _blank(self, to: Value, length: int) -> None:
         """What is outside of the input, for so many positions at least."""

@@ -3,7 +3,7 @@
 For ``y[i, j] = f(sum over k of a[i, k] * b[j, k])``, a workgroup runs this nest::
 
     j = vectors * lanes columns; i = a group of rows
-    sums[i, j] = 0                                        # only where there is more than one block
+    sums[i, j] = 0                                        # only where there is more than one block, or f is long
     for block of k, of depth positions:
         panel[k, j] = b[j, k]                             # staged in scratch, transposed in registers where need be
         scalars[i, k] = a[i, k]                           # only where it is not float32 or float64 in memory
@@ -19,10 +19,12 @@ The last columns and rows, if there are fewer, have a narrower tile of their own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
+from covan_mlir.fred.chain import Map
 from covan_mlir.fred.expression import Read
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.elements import computed
@@ -41,6 +43,30 @@ from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, Tile, outer_products
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
 from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, in_place, row_length
+from covan_mlir.lowering.kernels.reductions.sweeps import cost
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a workgroup computes.
+
+    Attributes:
+        outer: position on the outer axes.
+        row: the first one of its group.
+        column: the first one of its panel.
+        vectors: of its panel, where that is known.
+        narrow: vectors of the last panel, where that has fewer.
+        whole: whether its panel is not that one; None where there is none.
+        valid: masks of the columns that exist, by vector.
+    """
+
+    outer: Mapping[str, Value]
+    row: Value
+    column: Value
+    vectors: int
+    narrow: int
+    whole: Value | None
+    valid: Sequence[Value | None]
 
 
 class ProductWriter:
@@ -54,7 +80,8 @@ class ProductWriter:
         self.dtype = computed(product.step.dtype)
         self.width = schedule.vectors * code.lanes
         self.rows = RowTiles(code, product.rows, schedule.rows, schedule.group)
-        self.split, self.whole = product.contracted[0], product.contracted[1:]
+        self.split, self.inner = product.contracted[0], product.contracted[1:]
+        self.held = rows_held(product, schedule)
 
     @cached_property
     def panel(self) -> Panel:
@@ -74,12 +101,9 @@ class ProductWriter:
         )
 
     @cached_property
-    def sums(self) -> Value | None:
-        """Scratch for the sums of a group, where there is more than one block."""
-        size = self.sizes[self.split]
-        if isinstance(size, int) and size <= self.schedule.depth:
-            return None
-        return self.code.scratch(self.schedule.group * self.width, self.dtype)
+    def sums(self) -> Value:
+        """Scratch for the sums of the rows that are held."""
+        return self.code.scratch(self.held * self.width, self.dtype)
 
     def _panels(self, sizes: Mapping[str, Size]) -> Size:
         return self.code.ceildiv(sizes[self.product.lane], self.width)
@@ -87,177 +111,162 @@ class ProductWriter:
     def workgroups(self, sizes: Mapping[str, Size]) -> Size:
         """Workgroups, one per panel of columns and group of rows, of sizes that may be others than the writer's own."""
         code = self.code
-        groups = self.rows.groups(sizes)
         outer = code.product(sizes[axis] for axis in self.product.outer)
-        return code.mul(code.mul(outer, groups), self._panels(sizes))
+        return code.mul(code.mul(outer, self.rows.groups(sizes)), self._panels(sizes))
 
     def write(self) -> None:
         """The whole function."""
-        code, product = self.code, self.product
-        panels = self._panels(self.sizes)
+        code, unit, total = self.code, self._unit(), self.sizes[self.split]
+        if isinstance(total, int) and total <= self.schedule.depth:
+            self._stage(unit, code.index(0), total)
+            self._each_tile(unit, lambda row, rows, vectors: self._whole(unit, row, rows, vectors, total))
+            return
+        self._clear()
+
+        def block(start: Value, none: list[Value]) -> list[Value]:
+            count = code.min(code.op("subi", code.size(total), start), self.schedule.depth)
+            self._stage(unit, start, count)
+            self._each_tile(unit, lambda row, rows, vectors: self._add(unit, row, rows, vectors, start, count))
+            return none
+
+        code.loop(0, total, self.schedule.depth, [], block)
+        rows = code.min(code.op("subi", code.size(self.rows.count(self.sizes)), unit.row), self.schedule.group)
+        self._by_width(unit, lambda vectors: self._write_rows(unit, unit.row, rows, vectors))
+
+    def _unit(self) -> Unit:
+        code, product, lanes = self.code, self.product, self.code.lanes
+        panels, columns = self._panels(self.sizes), self.sizes[product.lane]
         rest, panel = code.divmod(code.workgroup, panels)
-        outer: dict[str, Value] = {}
         rest, group = code.divmod(rest, self.rows.groups(self.sizes))
+        outer: dict[str, Value] = {}
         for axis in reversed(product.outer):
             rest, outer[axis] = code.divmod(rest, self.sizes[axis])
-        first = code.mul(panel, self.width)
-        unit = partial(self._unit, outer, code.mul(group, self.schedule.group), first)
-        columns = self.sizes[product.lane]
-        last = columns % self.width if isinstance(columns, int) else None
-        if last == 0:
-            unit(self.schedule.vectors, None)
-        elif last is None or panels == 1:
-            unit(self.schedule.vectors if last is None else -(-last // code.lanes), columns)
-        else:
-            narrow_vectors = -(-last // code.lanes)
-            code.branch(
-                code.below(panel, code.add(panels, -1)),
-                lambda: unit(self.schedule.vectors, None),
-                lambda: unit(narrow_vectors, columns),
-            )
-
-    def _unit(
-        self, outer: Mapping[str, Value], first_row: Value, first: Value, vectors: int, columns: Size | None
-    ) -> None:
-        """A group of rows of a panel.
-
-        Args:
-            columns: how many there are in all, where the panel may reach beyond them.
-        """
-        code = self.code
+        column, vectors = code.mul(panel, self.width), self.schedule.vectors
+        last = columns % self.width if isinstance(columns, int) else 0
+        narrow = -(-last // lanes) if last else vectors
+        if panels == 1:
+            vectors = narrow
         valid: list[Value | None] = [None] * vectors
-        if columns is not None:
-            left = code.op("subi", code.size(columns), first)
-            valid = [
-                None
-                if isinstance(columns, int) and columns % code.lanes == 0
-                else code.prefix(code.max(code.min(code.add(left, -u * code.lanes), code.lanes), 0))
-                for u in range(vectors)
-            ]
+        if not isinstance(columns, int) or columns % lanes or narrow < vectors:
+            left = code.op("subi", code.size(columns), column)
+            valid = [code.prefix(code.max(code.min(code.add(left, -u * lanes), lanes), 0)) for u in range(vectors)]
+        whole = code.below(panel, code.add(code.size(panels), -1)) if narrow < vectors else None
+        return Unit(outer, code.mul(group, self.schedule.group), column, vectors, narrow, whole, valid)
 
-        def positions(row: Value) -> list[Position]:
-            index = {**outer, **self.rows.position(row, self.sizes)}
-            return [
-                Position({**index, self.product.lane: code.add(first, u * code.lanes)}, self.product.lane, valid[u])
-                for u in range(vectors)
-            ]
+    def _stage(self, unit: Unit, start: Value, count: Size) -> None:
+        self.panel.fill(unit.outer, unit.column, unit.valid, start, count)
+        if self.scalars is not None:
+            self.scalars.fill(unit.outer, unit.row, start, count)
 
-        def stage(start: Value, count: Size) -> None:
-            self.panel.fill(outer, first, valid, start, count)
-            if self.scalars is not None:
-                self.scalars.fill(outer, first_row, start, count)
+    def _by_width(self, unit: Unit, body: Callable[[int], None]) -> None:
+        """Runs ``body`` on the number of vectors of a panel."""
+        if unit.whole is None:
+            body(unit.vectors)
+        else:
+            self.code.branch(unit.whole, lambda: body(unit.vectors), lambda: body(unit.narrow))
 
-        def block(start: Value, count: Size) -> None:
-            stage(start, count)
-            self.rows.each(
-                first_row, self.sizes, lambda row, rows: self._tile(outer, first_row, row, rows, vectors, start, count)
-            )
-
-        depth = self.schedule.depth
-        if self.sums is None:
-            whole = self.sizes[self.split]
-            stage(code.index(0), whole)
-            self.rows.each(
-                first_row,
-                self.sizes,
-                lambda row, rows: self._write(
-                    row,
-                    positions,
-                    self._multiplied(outer, first_row, row, self._zero(rows, vectors), code.index(0), whole),
-                ),
-            )
-            return
-        self._clear(vectors)
-
-        def step(start: Value, _: list[Value]) -> list[Value]:
-            left = code.op("subi", code.size(self.sizes[self.split]), start)
-            block(start, code.min(left, depth))
-            return []
-
-        code.loop(0, self.sizes[self.split], depth, [], step)
-        self.rows.each(
-            first_row,
-            self.sizes,
-            lambda row, rows: self._write(row, positions, self._load(code.op("subi", row, first_row), rows, vectors)),
+    def _each_tile(self, unit: Unit, body: Callable[[Value, int, int], None]) -> None:
+        """Runs ``body`` on the first row, the number of rows and that of vectors of each tile."""
+        self._by_width(
+            unit, lambda vectors: self.rows.each(unit.row, self.sizes, lambda row, rows: body(row, rows, vectors))
         )
 
     # Tiles
 
-    def _zero(self, rows: int, vectors: int) -> Tile:
-        return [[self.code.splat(0.0, self.dtype)] * vectors for _ in range(rows)]
+    def _whole(self, unit: Unit, row: Value, rows: int, vectors: int, total: int) -> None:
+        """All that there is to a tile."""
+        code = self.code
+        tile = self._multiplied(unit, row, rows, vectors, code.index(0), total)
+        if not self.held:
+            for i, sums in enumerate(tile):
+                self._write(unit, code.add(row, i), sums)
+            return
+        for i, sums in enumerate(tile):
+            for u, value in enumerate(sums):
+                code.store(value, self.sums, code.index(i * self.width + u * code.lanes))
+        self._write_rows(unit, row, rows, vectors)
 
-    def _tile(
-        self,
-        outer: Mapping[str, Value],
-        first_row: Value,
-        row: Value,
-        rows: int,
-        vectors: int,
-        start: Value,
-        count: Size,
-    ) -> None:
+    def _add(self, unit: Unit, row: Value, rows: int, vectors: int, start: Value, count: Size) -> None:
         """Adds a block's products, summed by themselves first, to the sums of a tile: errors grow with the lengths of
         the blocks and with their number, not with the product of both (Higham 1993, section 3)."""
-        code, at = self.code, self.code.op("subi", row, first_row)
-        tile = self._multiplied(outer, first_row, row, self._zero(rows, vectors), start, count)
-        for i, sums in enumerate(self._load(at, rows, vectors)):
-            for u in range(vectors):
-                code.store(code.op("addf", sums[u], tile[i][u]), self.sums, self._offset(at, i, u))
+        code = self.code
+        for i, sums in enumerate(self._multiplied(unit, row, rows, vectors, start, count)):
+            for u, value in enumerate(sums):
+                at = self._offset(code.add(code.op("subi", row, unit.row), i), u)
+                code.store(code.op("addf", code.load(self.sums, at), value), self.sums, at)
 
-    def _multiplied(
-        self, outer: Mapping[str, Value], first_row: Value, row: Value, tile: Tile, start: Value, count: Size
-    ) -> Tile:
+    def _multiplied(self, unit: Unit, row: Value, rows: int, vectors: int, start: Value, count: Size) -> Tile:
         code, product = self.code, self.product
-        indices = [{**outer, **self.rows.position(code.add(row, i), self.sizes)} for i in range(len(tile))]
-
-        held = code.op("subi", row, first_row)
+        indices = [{**unit.outer, **self.rows.position(code.add(row, i), self.sizes)} for i in range(rows)]
+        number = code.op("subi", row, unit.row)
 
         def scalar(i: int, place: Place, tap: int) -> Value:
             if self.scalars is not None:
-                return self.scalars.load(code.add(held, i), place)
+                return self.scalars.load(code.add(number, i), place)
             index = {**indices[i], **place, self.split: code.add(start, place[self.split])}
             return self.evaluator.scalar(product.scalars, Position(index, None))
 
-        ranges = [(self.split, 0, count), *((axis, 0, self.sizes[axis]) for axis in self.whole)]
+        ranges = [(self.split, 0, count), *((axis, 0, self.sizes[axis]) for axis in self.inner)]
+        tile = [[code.splat(0.0, self.dtype)] * vectors for _ in range(rows)]
         return outer_products(code, ranges, tile, Factors(scalar, self.panel.load))
 
-    def _offset(self, row: Value, i: int, u: int) -> Value:
-        return self.code.add(self.code.mul(row, self.width), i * self.width + u * self.code.lanes)
+    def _offset(self, row: Value, u: int) -> Value:
+        return self.code.add(self.code.mul(row, self.width), u * self.code.lanes)
 
-    def _load(self, row: Value, rows: int, vectors: int) -> Tile:
-        """A tile of the sums."""
-        return [[self.code.load(self.sums, self._offset(row, i, u)) for u in range(vectors)] for i in range(rows)]
+    def _clear(self) -> None:
+        code = self.code
 
-    def _clear(self, vectors: int) -> None:
-        zero = self.code.splat(0.0, self.dtype)
+        def vector(at: Value, none: list[Value]) -> list[Value]:
+            code.store(code.splat(0.0, self.dtype), self.sums, at)
+            return none
 
-        def row(at: Value, _: list[Value]) -> list[Value]:
-            for u in range(vectors):
-                self.code.store(zero, self.sums, self._offset(at, 0, u))
-            return []
+        code.loop(0, self.held * self.width, code.lanes, [], vector)
 
-        self.code.loop(0, self.schedule.group, 1, [], row)
+    # Results
 
-    def _write(self, row: Value, positions: Callable[[Value], list[Position]], tile: Tile) -> None:
-        """What the chain makes of a tile's sums, into its results."""
-        code, chain = self.code, self.product.chain
-        for i, sums in enumerate(tile):
-            for plain, value in zip(positions(code.add(row, i)), sums, strict=True):
-                given: dict[str, Result] = {self.product.step.name: Lanes(value)}
-                position = Position(plain.index, plain.lane, plain.valid, given)
-                for name in chain.outputs:
-                    step = chain.values[name]
-                    at, distance = address(code, step.axes, self.sizes, position)
-                    result = self.evaluator.vector(Read(name, step.dtype), position)
-                    code.scatter(narrow(code, result, step.dtype), code.memory[name], at, distance, position.valid)
+    def _write_rows(self, unit: Unit, row: Value, rows: Size, vectors: int) -> None:
+        """What the chain makes of the first of the sums that are held, into its results."""
+        code = self.code
+
+        def one(i: Value, none: list[Value]) -> list[Value]:
+            sums = [code.load(self.sums, self._offset(i, u)) for u in range(vectors)]
+            self._write(unit, code.add(row, i), sums)
+            return none
+
+        code.loop(0, rows, 1, [], one)
+
+    def _write(self, unit: Unit, row: Value, sums: Sequence[Value]) -> None:
+        code, chain, lane = self.code, self.product.chain, self.product.lane
+        index = {**unit.outer, **self.rows.position(row, self.sizes)}
+        for u, value in enumerate(sums):
+            given: dict[str, Result] = {self.product.step.name: Lanes(value)}
+            there = {**index, lane: code.add(unit.column, u * code.lanes)}
+            position = Position(there, lane, unit.valid[u], given)
+            for name in chain.outputs:
+                step = chain.values[name]
+                at, distance = address(code, step.axes, self.sizes, position)
+                result = self.evaluator.vector(Read(name, step.dtype), position)
+                code.scatter(narrow(code, result, step.dtype), code.memory[name], at, distance, position.valid)
+
+
+DIRECT = 8
+"""Operations that are done on the tile in registers, written out for each of its vectors."""
+
+
+def rows_held(product: Product, schedule: ProductSchedule) -> int:
+    """Rows whose sums are held in scratch: those of a group where these are sums of blocks, those of a tile where much
+    is made of them, else none."""
+    if product.sizes[product.contracted[0]] > schedule.depth or product.chain.sizes[product.contracted[0]] is None:
+        return schedule.group
+    work = sum(cost(step.expr) for step in product.chain.steps if isinstance(step, Map))
+    return schedule.rows if work > DIRECT else 0
 
 
 def scratch(product: Product, schedule: ProductSchedule) -> int:
     """Elements of the scratch that a workgroup has."""
     width = schedule.vectors * schedule.lanes
     inner = prod(product.sizes[axis] for axis in product.contracted[1:])
-    blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
     panel = (schedule.depth * inner + schedule.lanes) * width
     if not in_place(product.chain, product.scalars):
         panel += schedule.group * row_length(product.sizes, product.contracted, schedule.depth, schedule.lanes)
-    return panel + (schedule.group * width if blocks > 1 else 0)
+    return panel + rows_held(product, schedule) * width

@@ -107,7 +107,7 @@ class ConvolutionMatch(Match[ConvolutionSchedule]):
         """Products at the rate at which a tile is multiplied, planes at that of copies, or what memory gives."""
         machine, convolution = self.target.machine, self.convolution
         footprint = Footprint(convolution, schedule)
-        layout, taps = footprint.layout, len(footprint.layout.taps)
+        layout, taps = footprint.layout, self._taps
         rows, channels = convolution.count(convolution.rows), convolution.count(convolution.contracted)
         groups = -(-rows // schedule.group)
         tall = -(-min(rows, schedule.group) // schedule.rows) * schedule.rows
