@@ -165,23 +165,46 @@ class Planes:
     def _stage(self, index: Mapping[str, Value], begin: Value, top: Value) -> None:
         """The planes of a channel, in the order in which they lie: what is written beyond the end of one is written
         again."""
-        code, layout = self.code, self.layout
-        slides = self._convolution.height
-        for n, (down, across) in enumerate(layout.phases):
+        code, layout, slides = self.code, self.layout, self._convolution.height
+        size = layout.rows * layout.pitch
+        across = self._convolution.width.phases
+        if slides is None:
+            for n, phase in enumerate(across):
+                self._plane(index, code.add(begin, n * size), phase, None)
+            return
+        first, step = slides.phases[0], slides.phases[1] - slides.phases[0] if len(slides.phases) > 1 else 1
+        regular = slides.phases == tuple(range(first, first + step * len(slides.phases), step))
 
-            def row(i: Value, n: int = n, down: int = down, across: int = across) -> None:
-                to = code.add(begin, code.mul(i, layout.pitch), n * layout.rows * layout.pitch)
-                known = dict(index)
-                at: Value | None = None
-                if slides is not None:
-                    at = code.add(code.mul(code.add(top, i), slides.stride), down + slides.offset)
-                source, exists = self._row(known, at)
-                if exists is None:
-                    self._copy(source, to, across)
-                else:
-                    code.branch(exists, lambda: self._copy(source, to, across), lambda: self._blank(to, layout.pitch))
+        def rows(number: Value, down: Value) -> None:
+            at = code.add(code.mul(top, slides.stride), down, slides.offset)
+            for n, phase in enumerate(across):
+                to = code.add(begin, code.mul(number, len(across) * size), n * size)
+                self._plane(index, to, phase, at)
 
-            self._loop(layout.rows, row)
+        if regular:
+            self._loop(len(slides.phases), lambda n: rows(n, code.add(code.mul(n, step), first)))
+        else:
+            for n, down in enumerate(slides.phases):
+                rows(code.index(n), code.index(down))
+
+    def _plane(self, index: Mapping[str, Value], begin: Value, phase: int, top: Value | None) -> None:
+        """One of them.
+
+        Args:
+            top: row of the input, if that has rows; the others follow by strides.
+        """
+        code, layout, slides = self.code, self.layout, self._convolution.height
+
+        def row(i: Value) -> None:
+            to = code.add(begin, code.mul(i, layout.pitch))
+            at = code.add(top, code.mul(i, slides.stride)) if top is not None and slides is not None else None
+            source, exists = self._row(index, at)
+            if exists is None:
+                self._copy(source, to, phase)
+            else:
+                code.branch(exists, lambda: self._copy(source, to, phase), lambda: self._blank(to, layout.pitch))
+
+        self._loop(layout.rows, row)
 
     def _row(self, index: Mapping[str, Value], height: Value | None) -> tuple[Value, Value | None]:
         """-> (where a row of the input begins, whether it exists; None: it does)."""
