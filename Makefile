@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 FILES := $(VENV)/.files
+PEERS := $(VENV)/.peers
 ROOMS := python dialects passes lowering runtime tools examples bench test
 
 # Folders that pyproject.toml makes one package of; the tests that `make quick` runs.
@@ -46,6 +47,12 @@ $(FILES): files $(STAMP)
 		$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . 2>pip.log || { cat pip.log; exit 1; }; \
 		rm -f pip.log; $(LIST_FILES) >$(FILES); }
 
+# ONNX Runtime and OpenVINO, which are only measured against.
+$(PEERS): $(STAMP)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[bench]' 2>pip.log || { cat pip.log; exit 1; }
+	@rm -f pip.log
+	@touch $(PEERS)
+
 demo: setup
 	@$(BIN)/python examples/demo.py
 
@@ -80,9 +87,10 @@ vulkan:
 chromium:
 	@test/chromium.sh
 
-bench: setup
+bench: setup $(PEERS)
 	$(BIN)/python bench/compile_overhead.py
 	$(BIN)/python bench/models.py
+	$(BIN)/python bench/dense.py
 
 clean:
 	rm -rf $(VENV) build dist pip.log apt.log .mypy_cache .ruff_cache .pytest_cache .hypothesis

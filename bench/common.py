@@ -14,7 +14,9 @@ import argparse
 import gc
 import json
 import platform
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,6 +119,24 @@ def once(call: Callable[[], Any]) -> tuple[Any, float]:
     return result, time.perf_counter() - start
 
 
+def in_child(script: str, key: str, name: str, flags: Sequence[str]) -> Row:
+    """Measure one model in a new process: nothing meets what another one left, and a crash is only a row.
+
+    Args:
+        script: that takes a name, the flags, and `--child FILE`, to which it writes the row.
+        key: what the row calls the name.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "row.json"
+        command = [sys.executable, script, name, "--child", str(out), *flags]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 0 and out.exists():
+            row: Row = json.loads(out.read_text())
+            return row
+    last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+    return {key: name, "fails": {"process": f"exit {done.returncode}: {last}"}}
+
+
 def ceilings(size: int = 1536, megabytes: int = 256, repeats: int = 7) -> dict[str, float]:
     """What this machine gives now: f32 matmul in GFLOP/s, large copies in GB/s, read and written.
 
@@ -145,15 +165,21 @@ def cpu_model() -> str:
     return next((x.split(":", 1)[1].strip() for x in lines if x.startswith("model name")), platform.machine())
 
 
+def cores() -> int:
+    """As many as this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def machine() -> dict[str, Any]:
     """The processor, how much of it is ours, versions, and the ceilings measured now."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     packages = (
         "torch",
         "torch-mlir",
         "iree-base-compiler",
         "iree-base-runtime",
         "transformers",
+        "onnxruntime",
+        "openvino",
         "covan-mlir",
     )
     versions = {"python": platform.python_version()}
@@ -164,7 +190,7 @@ def machine() -> dict[str, Any]:
             continue
     return {
         "cpu": cpu_model(),
-        "cores": cores,
+        "cores": cores(),
         "torch_threads": torch.get_num_threads(),
         "openmp": {name: os.environ.get(name, "") for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")},
         "versions": versions,
@@ -182,32 +208,39 @@ def describe(host: Mapping[str, Any]) -> str:
     )
 
 
-def arguments(description: str, rounds: int, seconds: float) -> argparse.ArgumentParser:
-    """The options that all benchmarks share."""
+def arguments(
+    description: str, rounds: int, seconds: float, what: str = "models", chosen: str = "names of workloads"
+) -> argparse.ArgumentParser:
+    """The options that all benchmarks share.
+
+    Args:
+        what: the name of the positional arguments.
+        chosen: what they are, for people.
+    """
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("models", nargs="*", help="names of workloads (default: all)")
+    parser.add_argument(what, nargs="*", help=f"{chosen} (default: all)")
     parser.add_argument("--rounds", type=int, default=rounds, help="samples of each contender, at least")
     parser.add_argument("--seconds", type=float, default=seconds, help="time for the calls of a model")
     parser.add_argument("--json", type=Path, help="also write samples and machine to this file")
     return parser
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Row]) -> str:
-    """Some columns of the rows as text."""
+def table(title: str, columns: Sequence[str], rows: Sequence[Row], width: int = 110) -> str:
+    """Some columns of the rows as text: as wide as the terminal, or of so many characters where there is none."""
     grid = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for i, column in enumerate(columns):
         grid.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
     for row in rows:
         grid.add_row(*(cell(row.get(column)) for column in columns))
-    console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else width, highlight=False)
     with console.capture() as text:
         console.print(grid)
     return text.get()
 
 
-def report(title: str, host: Mapping[str, Any], columns: Sequence[str], rows: Sequence[Row]) -> str:
+def report(title: str, host: Mapping[str, Any], columns: Sequence[str], rows: Sequence[Row], width: int = 110) -> str:
     """The machine, and a table of what was measured on it."""
-    return f"{describe(host)}\n\n{table(title, columns, rows)}"
+    return f"{describe(host)}\n\n{table(title, columns, rows, width)}"
 
 
 def cell(value: Cell) -> str:
@@ -226,8 +259,9 @@ def write_json(path: Path, name: str, host: Mapping[str, Any], rows: Sequence[Ro
 
 
 def short(error: BaseException | str, limit: int = 90) -> str:
-    """The first telling line of an error."""
+    """The first telling line of an error; where OpenVINO threw it is not."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith(("Exception from ", "Check '"))] or lines
     named = [line for line in lines if "error:" in line.lower()]
     text = (named or lines or [type(error).__name__])[0]
     return text if len(text) <= limit else text[: limit - 1] + "…"

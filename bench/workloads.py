@@ -1,14 +1,15 @@
-"""The models that are timed: two blocks each of common architectures, milliseconds of work for a CPU."""
+"""The models that are timed: two blocks each of common architectures, and models at their real size."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers as hf
+from peers import Model
+from real_models import MODELS
 from torch import nn
 from transformers.integrations.executorch import register_dynamic_cache_export_support
 
@@ -17,8 +18,6 @@ from mobilenet_v2 import example_inputs as mobilenet_inputs
 from mobilenet_v2 import mobilenet_v2
 from transformer import example_inputs as transformer_inputs
 from transformer import transformer
-
-Model = tuple[nn.Module, tuple[Any, ...], dict[str, Any]]
 
 register_dynamic_cache_export_support()  # GPT-2 and Llama return a cache, which torch.export has to know
 
@@ -139,23 +138,26 @@ def whisper_encoder() -> Model:
     return hf.WhisperModel(config).get_encoder(), (torch.randn(1, 80, 300),), {}
 
 
-WORKLOADS: dict[str, Callable[[], Model]] = {
-    f.__name__: f
-    for f in (
-        tiny,
-        mobilenet,
-        blocks,
-        gpt2,
-        gpt2_no_cache,
-        llama,
-        bert,
-        distilbert,
-        t5_encoder,
-        vit,
-        convnext,
-        resnet,
-        whisper_encoder,
-    )
+_SMALL = (
+    tiny,
+    mobilenet,
+    blocks,
+    gpt2,
+    gpt2_no_cache,
+    llama,
+    bert,
+    distilbert,
+    t5_encoder,
+    vit,
+    convnext,
+    resnet,
+    whisper_encoder,
+)
+
+WORKLOADS: dict[str, Callable[[], Model]] = {f.__name__: f for f in (*_SMALL, *MODELS)}
+GROUPS: dict[str, tuple[str, ...]] = {
+    "small": tuple(f.__name__ for f in _SMALL),
+    "real": ("mobilenet", *(f.__name__ for f in MODELS)),  # MobileNetV2-0.25 is small as it is
 }
 
 

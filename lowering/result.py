@@ -55,7 +55,8 @@ class JobResult:
         observed: what a lineage is made of; None without provenance.
         unseen: per step, how many parts changed in passes that could not be seen.
         requires: what the machine must have; see `covan_mlir.lowering.targets.resolve`.
-        shared: floating-point operations and elements of a call that kernels for teams of threads compute.
+        shared: floating-point operations and elements of a call that kernels for teams of threads compute, and their
+            dispatches.
         fusions: what was decided about chains of reductions, in the order in which they were looked at.
         why_torch: why the program did not go through torch-mlir's lowering, if that was tried first.
     """

@@ -13,13 +13,14 @@ from covan_mlir.runtime import team
 def driver(device: str, requires: Mapping[str, Any], info: Mapping[str, Any], machine: Machine | None = None) -> str:
     """The driver for a program.
 
-    IREE's threads cost tens of microseconds a call. Programs that they would save less run on the caller's, and so do
-    those of which that holds without the kernels that the caller shares with threads of its own.
+    IREE's threads cost tens of microseconds a call, and some at each dispatch that waits for others. Programs that they
+    would save less run on the caller's, and so do those of which that holds without the kernels that the caller shares
+    with threads of its own.
 
     Args:
         device: of `covan_mlir.CompileOptions`: what runs programs for CPUs.
         requires: of the program's target, see `covan_mlir.runtime.requirements`.
-        info: ``flops`` and ``elements`` of a call, and what is ``shared`` of them.
+        info: ``flops`` and ``elements`` of a call, and what is ``shared`` of them, with the ``dispatches`` of that.
         machine: that runs it; this one as far as it is known, if not given: nothing is measured here.
 
     Raises:
@@ -32,8 +33,10 @@ def driver(device: str, requires: Mapping[str, Any], info: Mapping[str, Any], ma
         return device
     machine = machine or host(measure=False)
     saved = 1.0 - 1.0 / machine.cores  # of what one core takes
-    whole, shared = _seconds(info, machine), _seconds(info.get("shared", {}), machine)
-    if saved * shared > machine.team and saved * (whole - shared) < machine.wake and team.address():
+    together = info.get("shared", {})
+    whole, shared = _seconds(info, machine), _seconds(together, machine)
+    waits = machine.wake + together.get("dispatches", 0) * (machine.barrier - machine.team)
+    if saved * shared > machine.team and saved * (whole - shared) < waits and team.address():
         return team.DRIVER
     return "local-sync" if saved * whole < machine.wake else "local-task"
 

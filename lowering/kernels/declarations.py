@@ -63,7 +63,8 @@ def embed_declared(module: Any) -> dict[str, int]:
     """Makes dispatches of the calls of the kernels that a module of IREE's declares, in whose context the caller is.
 
     Returns:
-        floating-point operations and elements of a call that kernels for teams of threads compute.
+        floating-point operations and elements of a call that kernels for teams of threads compute, and how many
+        dispatches these take.
 
     Raises:
         StepError: two kernels that are not the same have one name.
@@ -75,4 +76,5 @@ def embed_declared(module: Any) -> dict[str, int]:
         if kernel.executable.team and (count := calls[kernel.executable.name]):
             shared["flops"] += count * kernel.cost.flops
             shared["elements"] += count * kernel.cost.elements
+            shared["dispatches"] += count * len(kernel.executable.dispatches)
     return dict(shared)

@@ -137,6 +137,8 @@ def _asked(chain: Chain, target: KernelTarget) -> tuple[Template[Any, Any], ...]
 def _kind(chain: Chain) -> ChainKind:
     if chain.windowed:
         return "windows"
+    if chain.product:
+        return "products"
     return "rows" if chain.single_domain else "contractions"
 
 

@@ -20,9 +20,10 @@ from covan_mlir.lowering.kernels.overrides import IllegalError
 from covan_mlir.lowering.kernels.target import KernelTarget
 from covan_mlir.lowering.source_lines import SourceLines
 
-ChainKind = Literal["rows", "contractions", "windows"]
-"""Whether all reductions of a chain run over the same axes, or some are contractions under others; or whether it reads
-an input through windows, which only templates that say so are asked about."""
+ChainKind = Literal["rows", "contractions", "products", "windows"]
+"""Whether all reductions of a chain run over the same axes, or some are contractions under others; whether it is one
+sum of products of which no factor has all axes; or whether it reads an input through windows. Templates are asked about
+the kinds that they say."""
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ A chain starts from a reduction and grows, as long as something fits:
   of attention);
 - reductions over the same axes of the same inputs; elements picked along an axis that the chain reduces.
 
-Products with weights stay out: they are large, and the compiler packs constant operands ahead of time. What reads
-through windows, a convolution or a pooling, is a chain with the element-wise ops behind it and without other
-reductions; its operands are computed outside. A chain is convex: nothing outside lies between two of its ops.
+Products with weights stay out of these, for they are large, and so does what reads through windows, a convolution or a
+pooling. With the element-wise ops behind them, they are chains of their own. A chain is convex: nothing outside lies
+between two of its ops.
 """
 
 from __future__ import annotations
@@ -88,15 +88,21 @@ def find_chains(graph: LinalgGraph, accept: Accept | None = None, products: bool
     refused: set[int] = set()
     read_through: set[int] = set()
     clusters = []
-    for node in graph.nodes:
-        if node.kind != "compute" or not node.reduces or node.contracts or node.gathers:
-            continue
+    reductions = [node for node in graph.nodes if node.kind == "compute" and node.reduces and not node.gathers]
+    first = [node for node in reductions if not _is_dense(node)]
+    # What is left of products then are chains of their own.
+    second = [node for node in reductions if _is_dense(node)] if products else []
+    for node in (*first, *second):
         if node.index in taken | refused:
             continue
         known = (graph.weights, graph.constants, graph.closed)
         if all(any(operand.value in values for values in known) for operand in node.operands):
             continue  # the compiler evaluates it
-        chain = _grown(node, graph, reach, (taken, read_through), accept, products)
+        before = (taken, read_through)
+        if _is_dense(node):
+            chain = _product(node, graph, reach, before, accept)
+        else:
+            chain = _grown(node, graph, reach, before, accept, products)
         if isinstance(chain, set):
             refused |= chain
             continue
@@ -107,6 +113,11 @@ def find_chains(graph: LinalgGraph, accept: Accept | None = None, products: bool
         reach.contract({i for i in chain.members if not graph.nodes[i].copies})
         clusters.append(chain)
     return clusters
+
+
+def _is_dense(node: LinalgNode) -> bool:
+    """Whether a reduction is a product of matrices, or reads through windows."""
+    return node.contracts or node.windowed
 
 
 def _grown(
@@ -126,10 +137,29 @@ def _grown(
         cluster = _Search(graph, reach, taken, cluster, with_products).grow()
         if accept is None or accept(cluster):
             return cluster
-        tried |= set(cluster.loops)
+        tried |= {i for i in cluster.loops if not graph.nodes[i].contracts}
         if not any(graph.nodes[i].contracts for i in cluster.loops):
             break
     return tried
+
+
+def _product(
+    seed: LinalgNode, graph: LinalgGraph, reach: Reach, taken: tuple[set[int], set[int]], accept: Accept | None
+) -> Cluster | set[int]:
+    """A product of matrices, or what reads through windows, with the element-wise ops behind it if it is taken with
+    them, else without the transposition behind these, else alone; or what is not to be tried again."""
+    tried: list[set[int]] = []
+    for search in (_Epilogue, _Unturned, _Alone):
+        cluster = Cluster(graph)
+        if not cluster.add(seed):
+            break
+        cluster = search(graph, reach, taken, cluster, True).grow()
+        if cluster.members in tried:
+            continue
+        if accept is None or accept(cluster):
+            return cluster
+        tried.append(cluster.members)
+    return {seed.index}
 
 
 def is_free(index: int, cluster: Cluster) -> bool:
@@ -414,6 +444,40 @@ class _Search:
             return False
         self.cluster = grown
         return True
+
+
+class _Epilogue(_Search):
+    """Grows a product by the element-wise ops that go over all of its result."""
+
+    def _paths(self) -> Iterator[list[int]]:
+        (seed,) = [i for i in self.cluster.loops if self.graph.nodes[i].reduces]
+        kept = self.cluster.position(self.graph.nodes[seed]) - self.cluster.over(self.graph.nodes[seed])
+        for value in list(self.cluster.dims):
+            for path in self._down(value, []):
+                nodes = [self.graph.nodes[i] for i in path]
+                if any(node.reduces or node.gathers for node in nodes) or nodes[-1].copies:
+                    continue
+                grown = self.cluster.copy()
+                if all(grown.add(node) for node in nodes) and all(
+                    grown.position(node) == {leaf for axis in kept for leaf in grown.axes.leaves([axis])}
+                    for node in nodes
+                    if node.kind == "compute"
+                ):
+                    yield path
+
+
+class _Unturned(_Epilogue):
+    """The same, with results in the order of axes in which they are computed."""
+
+    def _absorb_below(self, value: int) -> bool:
+        return False
+
+
+class _Alone(_Unturned):
+    """Leaves a product as it is, but for the views that lead to it."""
+
+    def _paths(self) -> Iterator[list[int]]:
+        yield from ()
 
 
 def _feeds_windowed(node: LinalgNode, grown: Cluster) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from covan_mlir.fred.chain import Axis, Chain, Input, Reduce, Step
-from covan_mlir.fred.expression import Extent, Index, Window, rebuild, walk
+from covan_mlir.fred.expression import Extent, Index, Read, Window, rebuild, walk
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,11 @@ class Joined:
         axes = [Axis(name, self._size(name)) for name in self._join(self._names())]
         return Chain(tuple(axes), inputs, tuple(steps), tuple(outputs))
 
-    def _window(self, window: Window) -> Window:
+    def _window(self, window: Window) -> Window | Read:
+        """A window over the joined axes; one that does not slide is a plain read: of a convolution by single points."""
         dims = next(value.axes for value in self._inputs if value.name == window.name)
+        if all(at.axis == axis for at, axis in zip(window.at, dims, strict=True)):
+            return Read(window.name, window.dtype)
         kept = {*self._join(dims)}
         return replace(window, at=tuple(at for at, axis in zip(window.at, dims, strict=True) if axis in kept))
 

@@ -136,6 +136,7 @@ MACHINE = replace(PRESETS["avx2"], cores=2, flops_alone=1e9 / COMPILER_SHARE, el
         ("auto", {"flops": 3e6, "shared": {"flops": 1e6}}, "local-task"),
         ("auto", {"elements": 1e6, "shared": {"elements": 1e6 - 99e3}}, "openmp"),
         ("auto", {"elements": 1e6, "shared": {"elements": 1e6 - 101e3}}, "local-task"),
+        ("auto", {"elements": 1e6, "shared": {"elements": 1e6 - 101e3, "dispatches": 10}}, "openmp"),
         ("auto", {"elements": 99e3, "shared": {}}, "local-sync"),
         ("auto", {"elements": 101e3, "shared": {}}, "local-task"),
         ("auto", {"flops": 51e3, "elements": 50e3, "shared": {}}, "local-task"),

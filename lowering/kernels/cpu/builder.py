@@ -247,6 +247,14 @@ class KernelBuilder:
             scf.YieldOp(list(body(op.induction_variable, list(op.inner_iter_args))))
         return list(op.results)
 
+    def branch(self, condition: Value, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
+        """One of two pieces of code."""
+        op = scf.IfOp(condition, has_else=True)
+        for block, body in ((op.then_block, then), (op.else_block, otherwise)):
+            with ir.InsertionPoint(block):
+                body()
+                scf.YieldOp([])
+
     def spans(
         self,
         start: int,

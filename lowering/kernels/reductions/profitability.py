@@ -23,8 +23,9 @@ class Rates:
 
     Attributes:
         bandwidth: bytes per second, reading and writing.
-        instructions: per second, on one element each, of element-wise ops and contractions.
+        instructions: per second, on one element each, of element-wise ops and contractions under other reductions.
         reducing: the same in other reductions.
+        dense: the same in products of matrices and convolutions; 0: as in element-wise ops.
         dispatch: seconds that a dispatch takes besides its work.
         units: rows that it takes to use all of the device: of a reduction, each runs in a workgroup.
     """
@@ -34,6 +35,7 @@ class Rates:
     reducing: float
     dispatch: float
     units: int = 1
+    dense: float = 0.0
 
 
 def does_not_pay(chain: Chain, rates: Rates, seconds: float) -> str | None:
@@ -74,7 +76,11 @@ def compiled(chain: Chain, rates: Rates) -> float:
         rate = rates.instructions if isinstance(step, Map) or contracts else rates.reducing
         rows = prod(sizes[a] for a in step.axes)
         used = 1.0 if isinstance(step, Map) or contracts else min(1.0, rows / rates.units)
-        total += max(moved / rates.bandwidth, prod(sizes[a] for a in axes) * work / rate) / used
+        if isinstance(step, Reduce) and rates.dense and (chain.product or chain.windowed):
+            # What it packs, pads and transposes comes on top.
+            total += moved / rates.bandwidth + prod(sizes[a] for a in axes) * work / rates.dense
+        else:
+            total += max(moved / rates.bandwidth, prod(sizes[a] for a in axes) * work / rate) / used
         total += rates.dispatch if isinstance(step, Reduce) else 0.0
     return total
 

@@ -190,6 +190,16 @@ class Chain:
         return len({frozenset(step.over) for step in self.reductions}) == 1
 
     @cached_property
+    def product(self) -> bool:
+        """Whether it is one reduction, of values of which none has all its axes: a product of matrices."""
+        if len(self.reductions) != 1:
+            return False
+        (step,) = self.reductions
+        axes = {*step.axes, *step.over}
+        wide = {name for name in (step.name, *self.depends(step.name)) if axes <= {*self.values[name].axes}}
+        return bool(reads(step.expr)) and not wide
+
+    @cached_property
     def contraction_flops(self) -> int:
         """Floating-point operations of the contractions: of sums of products over more positions than either factor
         has. A multiply-add counts as two; an axis whose size is known at run time only counts as one position."""

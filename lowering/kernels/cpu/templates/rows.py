@@ -26,6 +26,7 @@ from math import prod
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.expression import reads
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.emission import Emitter
 from covan_mlir.lowering.kernels.cpu.schedule import UNROLLS, VECTORS, VectorSchedule, lanes, predict
@@ -37,6 +38,10 @@ from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Template
 from covan_mlir.lowering.source_lines import SourceLines
+from covan_mlir.machine.elements import bits
+
+ACROSS = 12
+"""Instructions that combine the lanes of a vector."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,24 @@ class RowsMatch(Match[VectorSchedule]):
 
     def predict(self, schedule: VectorSchedule) -> float:
         """See `Match`."""
-        return predict(self.nominal, self.target.machine, schedule)
+        swept = predict(self.nominal, self.target.machine, schedule)
+        return swept + self._contracting(schedule) if self.nominal.contraction_flops else swept
+
+    def _contracting(self, schedule: VectorSchedule) -> float:
+        """Seconds that a contraction takes besides what it computes: each of its results combines the lanes of its
+        own accumulator, and what is no longer in the first cache is read again for it."""
+        chain, machine = self.nominal, self.target.machine
+        sizes, seconds = chain.known_sizes, 0.0
+        for step in chain.reductions:
+            results, terms = prod(sizes[a] for a in step.axes), prod(sizes[a] for a in step.over)
+            seconds += results * ACROSS * 2 * schedule.lanes / machine.flops / machine.cores
+            for name in reads(step.expr):
+                value = chain.values[name]
+                size = prod(sizes[a] for a in value.axes) * bits(value.dtype) // 8
+                if size > machine.l1:
+                    moved = results * terms * bits(value.dtype) // 8
+                    seconds += moved / (machine.cache_bandwidth * machine.cores)
+        return seconds
 
     def cost(self, schedule: VectorSchedule) -> Cost:
         """See `Match`."""
@@ -128,7 +150,7 @@ class Rows(Template[CpuTarget, VectorSchedule]):
 
     name: ClassVar[str] = "rows"
     target: ClassVar[str] = "cpu"
-    chains: ClassVar[tuple[ChainKind, ...]] = ("rows",)
+    chains: ClassVar[tuple[ChainKind, ...]] = ("rows", "products")
 
     def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> RowsMatch:
         """See `Template`."""

@@ -1,0 +1,181 @@
+"""A chain that is one convolution with element-wise work around it, as the CPU's template for convolutions sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from covan_mlir.fred.chain import Chain, Reduce
+from covan_mlir.fred.expression import Affine, Apply, Expr, Window, walk
+from covan_mlir.lowering.kernels.cpu.product_roles import axes_of, check_sum, inlined, only_reduction
+from covan_mlir.lowering.kernels.errors import UnsupportedError
+from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
+from covan_mlir.lowering.kernels.template import Cost
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """A dimension of the input along which a window slides: ``stride * position + dilation * tap + offset``.
+
+    Attributes:
+        axis: of the results.
+        tap: axis of the filter; None where it has one position.
+        inside: size of the input's dimension.
+        outside: size of the results' axis.
+        taps: positions of the filter.
+    """
+
+    axis: str
+    tap: str | None
+    stride: int
+    dilation: int
+    offset: int
+    inside: int
+    outside: int
+    taps: int
+
+    def phase(self, tap: int) -> int:
+        """Which of the input's ``stride`` interleaved parts a tap reads."""
+        return tap * self.dilation % self.stride
+
+    def shift(self, tap: int) -> int:
+        """How far on in that part."""
+        return tap * self.dilation // self.stride
+
+    @cached_property
+    def phases(self) -> tuple[int, ...]:
+        """The parts that are read at all."""
+        return tuple(sorted({self.phase(tap) for tap in range(self.taps)}))
+
+    @cached_property
+    def halo(self) -> int:
+        """Positions of a part that are read beyond those of the results."""
+        return max(self.shift(tap) for tap in range(self.taps))
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """``step[outer, rows, h, lane] = sum of scalars[outer, rows, contracted, taps] * window[outer, contracted, h, taps,
+    lane]``, and maps of it. Without a filter it is pooling: what the window shows is combined as it is.
+
+    Attributes:
+        chain: as it was given; sizes of outer axes may be known at run time only.
+        scalars: the filter; None for pooling.
+        window: what slides.
+        outer: axes that are none of the others, in the order of the result.
+        rows: axes of the filter alone, in the order of the result: output channels.
+        width: slides along the last axis of the results, which lanes run along.
+        height: slides along the axis before it; None where nothing does.
+        contracted: axes that are summed over, but for the taps of both: input channels.
+    """
+
+    chain: Chain
+    step: Reduce
+    scalars: Expr | None
+    window: Window
+    outer: tuple[str, ...]
+    rows: tuple[str, ...]
+    width: Sliding
+    height: Sliding | None
+    contracted: tuple[str, ...]
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """With a nominal size for every axis."""
+        return self.chain.nominal.known_sizes
+
+    @cached_property
+    def flops(self) -> int:
+        """Floating-point operations as a direct convolution has them; a multiply-add counts as two."""
+        return 2 * prod(self.sizes[axis] for axis in (*self.step.axes, *self.step.over))
+
+    def count(self, axes: Sequence[str]) -> int:
+        """Positions on some axes."""
+        return prod(self.sizes[axis] for axis in axes)
+
+    def cost(self, seconds: float) -> Cost:
+        """What a kernel costs that takes this long."""
+        return Cost(seconds, self.flops, traffic(self.chain), elements(self.chain))
+
+
+def convolution_of(chain: Chain) -> Convolution:
+    """The roles of a chain's axes.
+
+    Raises:
+        UnsupportedError: it is no such chain.
+    """
+    step = only_reduction(chain)
+    window, scalars = _factors(chain, step)
+    own = axes_of(chain, scalars) if scalars is not None else set()
+    lanes = {chain.values[name].axes[-1:] for name in chain.outputs}
+    if len(lanes) != 1 or not (lane := next(iter(lanes))):
+        raise UnsupportedError("the results end in different axes")
+    width = _sliding(chain, step, window, lane[0])
+    if width is None or width.axis in own:
+        raise UnsupportedError("its window does not slide along the last axis of the results")
+    before = step.axes[step.axes.index(lane[0]) - 1] if len(step.axes) > 1 else ""
+    height = _sliding(chain, step, window, before) if before and before not in own else None
+    if height is not None and window.at.index(_position(window, before)) != len(window.at) - 2:
+        height = None
+    if window.at.index(_position(window, lane[0])) != len(window.at) - 1:
+        raise UnsupportedError("its window does not slide along the last dimension of its input")
+    taps = {slides.tap for slides in (width, height) if slides is not None}
+    rows = tuple(axis for axis in step.axes if axis in own - window.axes)
+    slid = {slides.axis for slides in (width, height) if slides is not None}
+    outer = tuple(axis for axis in step.axes if axis not in slid and axis not in rows)
+    contracted = tuple(axis for axis in step.over if axis not in taps)
+    if scalars is not None and set(step.over) - own:
+        raise UnsupportedError("its filter is the same at all positions of an axis that is summed over")
+    convolution = Convolution(chain, step, scalars, window, outer, rows, width, height, contracted)
+    inner = [axis for axis in chain.extents if axis not in outer and axis not in rows]
+    if inner:
+        raise UnsupportedError(f"the sizes of {', '.join(inner)} are only known at run time")
+    return convolution
+
+
+def _factors(chain: Chain, step: Reduce) -> tuple[Window, Expr | None]:
+    """-> (what slides, the filter)."""
+    term = inlined(chain, step.expr)
+    if isinstance(term, Window):
+        return term, None
+    check_sum(step)
+    if not isinstance(term, Apply) or term.op != "arith.mulf":
+        raise UnsupportedError("its terms are no products")
+    sliding = [factor for factor in term.args if isinstance(factor, Window)]
+    filters = [factor for factor in term.args if not isinstance(factor, Window)]
+    if len(sliding) != 1 or any(isinstance(node, Window) for node in walk(filters[0])):
+        raise UnsupportedError("not exactly one factor is an input that is read through a window")
+    return sliding[0], filters[0]
+
+
+def _position(window: Window, axis: str) -> Affine:
+    """The only position that depends on an axis."""
+    positions = [position for position in window.at if axis in position.axes]
+    if len(positions) != 1:
+        raise UnsupportedError(f"{len(positions)} dimensions of its input depend on {axis}")
+    return positions[0]
+
+
+def _sliding(chain: Chain, step: Reduce, window: Window, axis: str) -> Sliding | None:
+    """How a window slides along an axis of the results; None where it does not."""
+    if axis not in window.axes:
+        return None
+    position = _position(window, axis)
+    terms = dict(position.terms)
+    stride = terms.pop(axis)
+    taps = [tap for tap in terms if tap in step.over]
+    if len(terms) > 1 or len(taps) != len(terms) or stride < 1 or any(value < 1 for value in terms.values()):
+        return None
+    size = chain.sizes[chain.values[window.name].axes[window.at.index(position)]]
+    results = chain.sizes[axis]
+    if size is None or results is None:
+        raise UnsupportedError(f"the size of {axis} is only known at run time")
+    tap = taps[0] if taps else None
+    if tap is None:
+        return Sliding(axis, None, stride, 1, position.offset, size, results, 1)
+    count = chain.sizes[tap]
+    if count is None:
+        raise UnsupportedError(f"the size of {tap} is only known at run time")
+    return Sliding(axis, tap, stride, terms[tap], position.offset, size, results, count)

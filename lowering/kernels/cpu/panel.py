@@ -1,0 +1,155 @@
+"""Panels: what is read as vectors in a product, staged in scratch so that the inner loop reads it in order.
+
+::
+
+    panel[k, vectors * lanes] = b[k, j]      # one vector after the other, where b has j last
+    panel[k, vectors * lanes] = b[j, k]      # blocks of lanes * lanes elements, transposed in registers, where it has k
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.expression import Expr, reads
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
+from covan_mlir.lowering.kernels.cpu.elements import computed
+from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator
+from covan_mlir.lowering.kernels.cpu.product_roles import Product
+from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
+from covan_mlir.lowering.kernels.cpu.register_tile import Place
+from covan_mlir.lowering.kernels.cpu.tiles import transpose
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel, by positions on the contracted axes and vectors."""
+
+    code: KernelBuilder
+    product: Product
+    evaluator: VectorEvaluator
+    sizes: Mapping[str, Size]
+    vectors: int
+    memory: Value
+
+    @staticmethod
+    def make(
+        code: KernelBuilder,
+        product: Product,
+        evaluator: VectorEvaluator,
+        sizes: Mapping[str, Size],
+        schedule: ProductSchedule,
+    ) -> Panel:
+        """One in the stack frame."""
+        inner = prod(product.sizes[axis] for axis in product.contracted[1:])
+        # Transposed blocks are written whole: beyond the last position there is room for one.
+        elements = (schedule.depth * inner + code.lanes) * schedule.vectors * code.lanes
+        memory = code.scratch(elements, computed(product.step.dtype))
+        return Panel(code, product, evaluator, sizes, schedule.vectors, memory)
+
+    def _offset(self, place: Place, u: int) -> Value:
+        code, flat = self.code, self.code.index(0)
+        for axis in self.product.contracted:
+            size = 1 if axis == self.product.contracted[0] else self.sizes[axis]
+            flat = code.add(code.mul(flat, size), place[axis])
+        return code.add(code.mul(flat, self.vectors * code.lanes), u * code.lanes)
+
+    def load(self, u: int, place: Place, tap: int = 0) -> Value:
+        """A vector; positions on the first contracted axis count from the panel's first. There is one tap."""
+        return self.code.load(self.memory, self._offset(place, u))
+
+    def fill(
+        self, outer: Mapping[str, Value], first: Value, valid: Sequence[Value | None], start: Value, count: Size
+    ) -> None:
+        """Stages a block.
+
+        Args:
+            first: column.
+            valid: masks of the columns that exist, by vector.
+            start, count: of the first contracted axis.
+        """
+        along = transposed_axis(self.product.chain, self.product.vectors, self.product.lane, self.product.contracted)
+        if along is None:
+            self._copy(outer, first, valid, start, count)
+        else:
+            self._transpose(along, outer, first, valid, start, count)
+
+    def _nest(self, axes: Sequence[str], count: Size, body: Callable[[dict[str, Value]], None]) -> None:
+        """Loops over contracted axes."""
+        code, split = self.code, self.product.contracted[0]
+
+        def level(n: int, place: dict[str, Value]) -> None:
+            if n == len(axes):
+                body(place)
+                return
+
+            def inside(at: Value, _: list[Value]) -> list[Value]:
+                level(n + 1, {**place, axes[n]: at})
+                return []
+
+            code.loop(0, count if axes[n] == split else self.sizes[axes[n]], 1, [], inside)
+
+        level(0, {})
+
+    def _at(self, place: Place, start: Value) -> dict[str, Value]:
+        """A position on the contracted axes themselves."""
+        split = self.product.contracted[0]
+        return {**place, split: self.code.add(start, place[split])}
+
+    def _copy(
+        self, outer: Mapping[str, Value], first: Value, valid: Sequence[Value | None], start: Value, count: Size
+    ) -> None:
+        code, lane = self.code, self.product.lane
+
+        def body(place: dict[str, Value]) -> None:
+            for u, mask in enumerate(valid):
+                index = {**outer, **self._at(place, start), lane: code.add(first, u * code.lanes)}
+                value = self.evaluator.vector(self.product.vectors, Position(index, lane, mask))
+                code.store(value, self.memory, self._offset(place, u))
+
+        self._nest(self.product.contracted, count, body)
+
+    def _transpose(
+        self,
+        along: str,
+        outer: Mapping[str, Value],
+        first: Value,
+        valid: Sequence[Value | None],
+        start: Value,
+        count: Size,
+    ) -> None:
+        code, product, lanes = self.code, self.product, self.code.lanes
+        size = count if along == product.contracted[0] else self.sizes[along]
+        columns = code.size(self.sizes[product.lane])
+        ragged = not isinstance(size, int) or size % lanes != 0
+
+        def body(place: dict[str, Value]) -> None:
+            def block(at: Value, _: list[Value]) -> list[Value]:
+                mask = code.prefix(code.min(code.op("subi", code.size(size), at), lanes)) if ragged else None
+                inner = {**place, along: at}
+                for u, exists in enumerate(valid):
+                    read: list[Value] = []
+                    for c in range(lanes):
+                        column = code.add(first, u * lanes + c)
+                        if exists is not None:  # beyond the last column, that one once more: nobody reads it
+                            column = code.min(column, code.op("subi", columns, code.index(1)))
+                        index = {**outer, **self._at(inner, start), product.lane: column}
+                        read.append(self.evaluator.vector(product.vectors, Position(index, along, mask)))
+                    base = self._offset(inner, u)
+                    for r, value in enumerate(transpose(code, read)):
+                        code.store(value, self.memory, code.add(base, r * self.vectors * lanes))
+                return []
+
+            code.loop(0, size, lanes, [], block)
+
+        self._nest([axis for axis in product.contracted if axis != along], count, body)
+
+
+def transposed_axis(chain: Chain, expr: Expr, lane: str, contracted: Sequence[str]) -> str | None:
+    """The contracted axis along which an expression is read as vectors and transposed: the last contracted one, where
+    it and not the lane axis is the last one of the widest tensor. None: it is read along the lanes."""
+    widest = max((chain.values[name] for name in reads(expr)), key=lambda value: len(value.axes))
+    # Blocks are written in order, each over what the one before it left beyond its last position.
+    return contracted[-1] if lane in widest.axes and widest.axes[-1] == contracted[-1] else None

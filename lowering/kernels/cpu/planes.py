@@ -1,0 +1,239 @@
+"""Planes: what a convolution's window slides over, staged in scratch so that every tap is a shift.
+
+The rows that a workgroup needs are laid out with what is outside of the input around them, one after the other without
+a gap, and taken apart by stride: with a stride of 2, even and odd positions are planes of their own. Then all results
+of a plane are one run of positions, and what a tap multiplies is the same run, shifted::
+
+    plane[channel, phase, i * pitch + j] = x[channel, stride_h * (h + i) + phase_h + offset_h,
+                                                      stride_w * j + phase_w + offset_w]
+
+Between two rows of the results lie ``pitch - width`` positions that are computed for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product as combinations
+
+from covan_mlir.fred.expression import Affine
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
+from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution
+from covan_mlir.lowering.kernels.cpu.elements import computed
+from covan_mlir.lowering.kernels.cpu.evaluator import widen
+from covan_mlir.lowering.kernels.cpu.register_tile import Place
+
+
+@dataclass(frozen=True)
+class PlaneLayout:
+    """Where what lies, in elements.
+
+    Attributes:
+        height: rows of the results that a workgroup computes.
+    """
+
+    convolution: Convolution
+    height: int
+
+    @cached_property
+    def pitch(self) -> int:
+        """From one row to the next."""
+        width = self.convolution.width
+        return width.outside + width.halo
+
+    @cached_property
+    def rows(self) -> int:
+        """Of a plane."""
+        slides = self.convolution.height
+        return self.height + (slides.halo if slides is not None else 0)
+
+    @cached_property
+    def phases(self) -> tuple[tuple[int, int], ...]:
+        """The planes of a channel: interleaved parts of rows and columns."""
+        slides = self.convolution.height
+        return tuple(combinations(slides.phases if slides is not None else (0,), self.convolution.width.phases))
+
+    @cached_property
+    def channel(self) -> int:
+        """All planes of a channel."""
+        return len(self.phases) * self.rows * self.pitch
+
+    @cached_property
+    def run(self) -> int:
+        """From the first to the last result of a plane."""
+        return (self.height - 1) * self.pitch + self.convolution.width.outside
+
+    @cached_property
+    def taps(self) -> tuple[tuple[int, int], ...]:
+        """The positions of the filter in a plane."""
+        slides = self.convolution.height
+        return tuple(combinations(range(slides.taps if slides is not None else 1), range(self.convolution.width.taps)))
+
+    def tap(self, number: int) -> int:
+        """Where what a tap multiplies begins, in a channel's planes."""
+        width, slides = self.convolution.width, self.convolution.height
+        r, s = self.taps[number]
+        phase = self.phases.index((slides.phase(r) if slides is not None else 0, width.phase(s)))
+        down = slides.shift(r) if slides is not None else 0
+        return (phase * self.rows + down) * self.pitch + width.shift(s)
+
+
+@dataclass(frozen=True)
+class Planes:
+    """The planes of a block of channels."""
+
+    code: KernelBuilder
+    layout: PlaneLayout
+    sizes: Mapping[str, Size]
+    memory: Value
+
+    @staticmethod
+    def make(code: KernelBuilder, layout: PlaneLayout, sizes: Mapping[str, Size], channels: int, read: int) -> Planes:
+        """In the stack frame.
+
+        Args:
+            channels: positions on all contracted axes together.
+            read: elements that are read together, perhaps beyond the end.
+        """
+        elements = channels * layout.channel + read + code.lanes
+        return Planes(code, layout, sizes, code.scratch(elements, computed(layout.convolution.step.dtype)))
+
+    @property
+    def _convolution(self) -> Convolution:
+        return self.layout.convolution
+
+    def _channel(self, place: Place) -> Value:
+        """Where the planes of a position on the contracted axes begin; the first one counts from the block's first."""
+        code, flat = self.code, self.code.index(0)
+        for n, axis in enumerate(self._convolution.contracted):
+            flat = code.add(code.mul(flat, self.sizes[axis] if n else 1), place[axis])
+        return code.mul(flat, self.layout.channel)
+
+    def load(self, at: Value, place: Place, tap: int) -> Value:
+        """What a tap multiplies for a vector of the run."""
+        code = self.code
+        return code.load(self.memory, code.add(self._channel(place), at, self.layout.tap(tap)))
+
+    def fill(self, outer: Mapping[str, Value], top: Value, start: Value, count: Size) -> None:
+        """Stages a block.
+
+        Args:
+            top: first row of the results.
+            start, count: of the first contracted axis.
+        """
+        code, contracted = self.code, self._convolution.contracted
+
+        def channel(n: int, place: dict[str, Value]) -> None:
+            if n < len(contracted):
+                stop = self.sizes[contracted[n]] if n else count
+                self._loop(stop, lambda at: channel(n + 1, {**place, contracted[n]: at}))
+                return
+            first = {contracted[0]: code.add(start, place[contracted[0]])} if contracted else {}
+            self._stage({**outer, **place, **first}, self._channel(place), top)
+
+        channel(0, {})
+
+    def _loop(self, stop: Size, body: Callable[[Value], None]) -> None:
+        def inside(at: Value, none: list[Value]) -> list[Value]:
+            body(at)
+            return none
+
+        self.code.loop(0, stop, 1, [], inside)
+
+    def _stage(self, index: Mapping[str, Value], begin: Value, top: Value) -> None:
+        """The planes of a channel, in the order in which they lie: what is written beyond the end of one is written
+        again."""
+        code, layout = self.code, self.layout
+        slides = self._convolution.height
+        for n, (down, across) in enumerate(layout.phases):
+
+            def row(i: Value, n: int = n, down: int = down, across: int = across) -> None:
+                to = code.add(begin, code.mul(i, layout.pitch), n * layout.rows * layout.pitch)
+                known = dict(index)
+                at: Value | None = None
+                if slides is not None:
+                    at = code.add(code.mul(code.add(top, i), slides.stride), down + slides.offset)
+                source, exists = self._row(known, at)
+                if exists is None:
+                    self._copy(source, to, across)
+                else:
+                    code.branch(exists, lambda: self._copy(source, to, across), lambda: self._blank(to, layout.pitch))
+
+            self._loop(layout.rows, row)
+
+    def _row(self, index: Mapping[str, Value], height: Value | None) -> tuple[Value, Value | None]:
+        """-> (where a row of the input begins, whether it exists; None: it does)."""
+        code, convolution = self.code, self._convolution
+        axes = convolution.chain.values[convolution.window.name].axes
+        offset, exists, stride = code.index(0), None, self.sizes[axes[-1]]
+        slides = convolution.height
+        for axis, position in reversed([*zip(axes, convolution.window.at, strict=True)][:-1]):
+            slid = slides is not None and slides.axis in position.axes
+            at = height if slid else self._affine(position, index)
+            if slid or not self._always_inside(position, self.sizes[axis]):
+                there = code.op(
+                    "andi",
+                    code.below(code.index(-1), at),
+                    code.below(at, self.sizes[axis]),
+                )
+                exists = there if exists is None else code.op("andi", exists, there)
+            offset = code.add(offset, code.mul(at, stride))
+            stride = code.mul(stride, self.sizes[axis])
+        return offset, exists
+
+    def _affine(self, position: Affine, index: Mapping[str, Value]) -> Value:
+        terms = [self.code.mul(index[axis], coefficient) for axis, coefficient in position.terms]
+        return self.code.add(*terms, position.offset) if terms else self.code.index(position.offset)
+
+    def _always_inside(self, position: Affine, size: Size) -> bool:
+        if position.axis is not None and self.sizes[position.axis] is size:
+            return True
+        sizes = self._convolution.sizes
+        low, high = position.bounds(sizes)
+        return low >= 0 and ((isinstance(size, int) and high < size) or position.axis is not None)
+
+    def _copy(self, source: Value, to: Value, phase: int) -> None:
+        """A row of a phase, with what is outside of it on both sides."""
+        code, layout, slides, lanes = self.code, self.layout, self._convolution.width, self.code.lanes
+        left = max(0, -((phase + slides.offset) // slides.stride))
+        first = slides.stride * left + phase + slides.offset
+        count = max(0, min(layout.pitch - left, (slides.inside - 1 - first) // slides.stride + 1))
+        if left:
+            self._blank(to, min(left, layout.pitch))
+
+        def chunk(at: Value, none: list[Value], length: int) -> list[Value]:
+            begin = code.add(source, code.mul(at, slides.stride), first)
+            value = self._read(begin, length)
+            code.store(value, self.memory, code.add(to, at, left))
+            return none
+
+        if count > 0:
+            code.spans(0, count, lanes, [], chunk)
+        written = left + -(-count // lanes) * lanes
+        if written < layout.pitch:
+            self._blank(code.add(to, written), layout.pitch - written)
+        elif count % lanes and self._convolution.window.outside.value != 0:
+            self._blank(code.add(to, left + count), layout.pitch - left - count)
+
+    def _read(self, begin: Value, length: int) -> Value:
+        """So many elements that lie a stride apart."""
+        code, stride, lanes = self.code, self._convolution.width.stride, self.code.lanes
+        name, dtype = self._convolution.window.name, self._convolution.window.dtype
+        memory = code.memory[name]
+        mask = None if length == lanes else code.prefix(length)
+        if stride == 1:
+            return widen(code, code.load(memory, begin, mask), dtype)
+        if stride == 2:
+            last = 2 * (length - 1) + 1  # elements from the first to the last one
+            low = code.load(memory, begin, None if last >= lanes else code.prefix(last))
+            rest = None if last <= lanes else code.load(memory, code.add(begin, lanes), code.prefix(last - lanes))
+            return widen(code, code.shuffle(low, low if rest is None else rest, [2 * n for n in range(lanes)]), dtype)
+        return widen(code, code.gather(memory, begin, code.offsets(stride), mask), dtype)
+
+    def _blank(self, to: Value, length: int) -> None:
+        """What is outside of the input, for so many positions at least."""
+        code = self.code
+        value = code.splat(self._convolution.window.outside.value, computed(self._convolution.step.dtype))
+        for at in range(0, length, code.lanes):
+            code.store(value, self.memory, code.add(to, at))

@@ -1,0 +1,25 @@
+"""How a sum of products is laid out on a CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from covan_mlir.lowering.kernels.template import Schedule
+
+
+@dataclass(frozen=True)
+class ProductSchedule(Schedule):
+    """A schedule.
+
+    Attributes:
+        lanes: elements per register.
+        rows, vectors: of the register tile.
+        group: rows that a workgroup computes.
+        depth: positions of the first contracted axis in a panel.
+    """
+
+    lanes: int
+    rows: int
+    vectors: int
+    group: int
+    depth: int

@@ -1,0 +1,71 @@
+"""The inner loop of products: a tile of accumulators in registers, to which outer products are added.
+
+::
+
+    accumulators[rows, vectors] = initial
+    for k in contracted positions:
+        for tap in taps:                                  # written out
+            columns[vectors] = vector(k, tap)             # loads
+            for i in rows:
+                accumulators[i, :] += scalar(i, k, tap) * columns      # broadcasts from memory, fused multiply-adds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
+
+Place = Mapping[str, Value]
+"""A position on each contracted axis that is looped over."""
+
+Tile = list[list[Value]]
+"""Vectors, by row and vector of columns."""
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What is multiplied, in the element type of the accumulators.
+
+    Attributes:
+        scalar: of a row, at a position, of a tap; None: the vectors themselves are combined.
+        vector: of a vector of columns.
+        taps: positions that are written out.
+        combine: operation of the arith dialect.
+    """
+
+    scalar: Callable[[int, Place, int], Value] | None
+    vector: Callable[[int, Place, int], Value]
+    taps: int = 1
+    combine: str = "addf"
+
+
+def outer_products(
+    code: KernelBuilder, ranges: Sequence[tuple[str, Value | int, Size]], tile: Tile, factors: Factors
+) -> Tile:
+    """The tile after the loop nest.
+
+    Args:
+        ranges: axis, first position and end of each loop, outermost first.
+        tile: what is added to.
+    """
+    rows, vectors = len(tile), len(tile[0])
+
+    def nest(level: int, place: dict[str, Value], held: list[Value]) -> list[Value]:
+        if level < len(ranges):
+            axis, start, stop = ranges[level]
+            return code.loop(start, stop, 1, held, lambda at, inner: nest(level + 1, {**place, axis: at}, inner))
+        for tap in range(factors.taps):
+            columns = [factors.vector(u, place, tap) for u in range(vectors)]
+            new: list[Value] = []
+            for i in range(rows):
+                scalar = code.broadcast(factors.scalar(i, place, tap)) if factors.scalar is not None else None
+                for u in range(vectors):
+                    term = columns[u] if scalar is None else code.op("mulf", scalar, columns[u])
+                    new.append(code.op(factors.combine, held[i * vectors + u], term))
+            held = new
+        return held
+
+    flat = nest(0, {}, [value for row in tile for value in row])
+    return [flat[i * vectors : (i + 1) * vectors] for i in range(rows)]

@@ -1,0 +1,161 @@
+"""Direct convolutions and pooling, with what is done to their elements: strided, padded, dilated, grouped, depthwise.
+
+::
+
+    for outer axes, group of output channels, band of rows in parallel:
+        for block of input channels:
+            planes = the rows that are needed, in scratch, with what is outside around them
+            for output channels of the group, positions of the band, a register tile at a time:
+                tile += scalars of the filter * planes, shifted by each tap
+        results = the chain's maps of the sums
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product as combinations
+from math import prod
+from typing import ClassVar
+
+from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.forms import Fusion
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder
+from covan_mlir.lowering.kernels.cpu.convolution import ConvolutionSchedule, ConvolutionWriter, Footprint
+from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, convolution_of
+from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.cpu.templates.product import LONGEST_SUM
+from covan_mlir.lowering.kernels.kernel import Executable, Refusal
+from covan_mlir.lowering.kernels.reductions.operands import operands, traffic
+from covan_mlir.lowering.kernels.registry import register
+from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Template
+from covan_mlir.lowering.source_lines import SourceLines
+from covan_mlir.machine.elements import bits
+
+TILES = (
+    (8, 3),
+    (6, 4),
+    (12, 2),
+    (4, 4),
+    (4, 6),
+    (8, 2),
+    (8, 1),
+    (4, 2),
+    (4, 1),
+    (2, 8),
+    (2, 4),
+    (1, 12),
+    (1, 8),
+    (1, 4),
+)
+"""Output channels and vectors of positions of register tiles."""
+HEIGHTS = (1, 2, 3, 4, 6, 7, 8, 12, 14, 16, 28)
+DEPTHS = (8, 16, 32, 64, 128)
+GROUPS = (16, 32, 64, 128)
+MOST_TAPS = 64
+"""That are written out in the inner loop."""
+
+
+@dataclass(frozen=True)
+class ConvolutionMatch(Match[ConvolutionSchedule]):
+    """A chain that is a convolution."""
+
+    convolution: Convolution
+    target: CpuTarget
+
+    def schedules(self) -> Iterator[ConvolutionSchedule]:
+        """See `Match`."""
+        yield from self._ranked
+
+    @cached_property
+    def _ranked(self) -> list[ConvolutionSchedule]:
+        return sorted(dict.fromkeys(self._legal()), key=self.predict)
+
+    @property
+    def _taps(self) -> int:
+        slides = (self.convolution.width, self.convolution.height)
+        return prod(one.taps for one in slides if one is not None)
+
+    def _legal(self) -> Iterator[ConvolutionSchedule]:
+        machine, convolution = self.target.machine, self.convolution
+        element = bits(convolution.step.dtype)
+        lanes = machine.lanes("f64" if element == 64 else "f32")
+        rows, height = convolution.count(convolution.rows), convolution.height
+        channels = convolution.sizes[convolution.contracted[0]] if convolution.contracted else 1
+        most = max(1, LONGEST_SUM // (self._taps * convolution.count(convolution.contracted[1:])))
+        heights = sorted({min(h, height.outside) for h in HEIGHTS}) if height is not None else [1]
+        for (tall, vectors), longest, deepest, largest in combinations(TILES, heights, DEPTHS, GROUPS):
+            if (tall + 1) * vectors + 1 > machine.registers:
+                continue
+            # Blocks, bands and groups of equal sizes.
+            blocks = -(-channels // min(deepest, most))
+            bands = -(-(height.outside if height is not None else 1) // longest)
+            tiles = -(-rows // tall)
+            schedule = ConvolutionSchedule(
+                lanes,
+                tall,
+                vectors,
+                -(-tiles // -(-rows // largest)) * tall,
+                -(-(height.outside if height is not None else 1) // bands),
+                -(-channels // blocks),
+            )
+            if Footprint(convolution, schedule).elements * max(element, 32) // 8 <= machine.stack:
+                yield schedule
+
+    def predict(self, schedule: ConvolutionSchedule) -> float:
+        """Products at the rate at which a tile is multiplied, planes at that of copies, or what memory gives."""
+        machine, convolution = self.target.machine, self.convolution
+        footprint = Footprint(convolution, schedule)
+        layout, taps = footprint.layout, len(footprint.layout.taps)
+        rows, channels = convolution.count(convolution.rows), convolution.count(convolution.contracted)
+        groups = -(-rows // schedule.group)
+        tall = -(-min(rows, schedule.group) // schedule.rows) * schedule.rows
+        height = convolution.height
+        bands = -(-height.outside // schedule.height) if height is not None else 1
+        held = schedule.rows * schedule.vectors
+        # Loads that cross cache lines take two turns.
+        loads = schedule.rows + schedule.vectors * (1.0 if taps == 1 else 1.9)
+        each = max(1.0, loads / held, 8 / held)
+        products = tall * footprint.panels * schedule.vectors * channels * taps * each
+        vectors = -(-convolution.width.outside // schedule.lanes)
+        staged = channels * len(layout.phases) * layout.rows * (4.0 + 3.0 * convolution.width.stride * vectors)
+        sums = 4.0 * tall * footprint.panels * schedule.vectors * footprint.blocks
+        written = 8.0 * min(rows, schedule.group) * schedule.height * vectors
+        units = convolution.count(convolution.outer) * groups * bands
+        share = -(-units // machine.cores) / units
+        rate = machine.flops / (2 * schedule.lanes)
+        computed = units * (products + staged + sums + written) / rate * share
+        return max(computed, traffic(convolution.chain) / (machine.bandwidth * machine.cores))
+
+    def cost(self, schedule: ConvolutionSchedule) -> Cost:
+        """See `Match`."""
+        return self.convolution.cost(self.predict(schedule))
+
+    def emit(self, schedule: ConvolutionSchedule, name: str, lines: SourceLines) -> Executable | Refusal:
+        """See `Match`."""
+        convolution, team = self.convolution, self.target.team
+        chain = convolution.chain
+        inputs, outputs = operands(chain)
+        code = KernelBuilder(name, inputs, outputs, schedule.lanes, chain.extents, team=team)
+        sizes = chain.nominal.known_sizes
+        writer = ConvolutionWriter(code, convolution, {**sizes, **code.extents}, schedule)
+        text = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))
+        return Executable.single(name, text, inputs, outputs, sizes=chain.extents, team=team)
+
+
+@register
+class ConvolutionTemplate(Template[CpuTarget, ConvolutionSchedule]):
+    """A direct convolution or pooling, lanes along the positions of its results."""
+
+    name: ClassVar[str] = "convolution"
+    target: ClassVar[str] = "cpu"
+    chains: ClassVar[tuple[ChainKind, ...]] = ("windows",)
+
+    def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> ConvolutionMatch | Refusal:
+        """See `Template`."""
+        convolution = convolution_of(chain)
+        match = ConvolutionMatch(convolution, target)
+        if match._taps > MOST_TAPS:
+            return Refusal(f"its window has {match._taps} taps, and more than {MOST_TAPS} are not written out")
+        return match if match._ranked else Refusal("no planes of it fit into a stack frame")

@@ -1,0 +1,130 @@
+"""Sums of products: matrix products of any batch and transposition, with what is done to their elements.
+
+::
+
+    for outer axes, panel of columns, group of rows in parallel:
+        for block of the contracted axis:
+            panel = vectors of one factor, in scratch
+            for rows of the group, a register tile at a time:
+                tile += scalars of the other factor * panel
+        results = the chain's maps of the sums
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product as combinations
+from typing import ClassVar
+
+from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.forms import Fusion
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder
+from covan_mlir.lowering.kernels.cpu.product import ProductWriter, scratch
+from covan_mlir.lowering.kernels.cpu.product_roles import Product, product_of
+from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
+from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.errors import UnsupportedError
+from covan_mlir.lowering.kernels.kernel import Executable, Refusal
+from covan_mlir.lowering.kernels.reductions.operands import operands, traffic
+from covan_mlir.lowering.kernels.registry import register
+from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Template
+from covan_mlir.lowering.source_lines import SourceLines
+from covan_mlir.machine.elements import bits
+
+TILES = ((8, 3), (6, 4), (12, 2), (4, 4), (4, 6), (8, 2), (8, 1), (4, 2), (4, 1), (2, 4), (2, 2), (1, 4), (1, 1))
+"""Rows and vectors of register tiles, those that are read least often per product first."""
+DEPTHS = (64, 128, 256, 512)
+GROUPS = (64, 128, 256)
+LONGEST_SUM = 1024
+"""Products that are summed one after the other; longer sums are sums of blocks."""
+
+
+@dataclass(frozen=True)
+class ProductMatch(Match[ProductSchedule]):
+    """A chain that is a sum of products."""
+
+    product: Product
+    target: CpuTarget
+
+    def schedules(self) -> Iterator[ProductSchedule]:
+        """See `Match`."""
+        yield from sorted(self._legal(), key=self.predict)
+
+    def _legal(self) -> Iterator[ProductSchedule]:
+        machine, product = self.target.machine, self.product
+        lanes = machine.lanes("f64" if bits(product.step.dtype) == 64 else "f32")
+        rows, depth = product.count(product.rows), product.sizes[product.contracted[0]]
+        most = max(1, LONGEST_SUM // product.count(product.contracted[1:]))
+        for (height, vectors), longest, largest in combinations(TILES, DEPTHS, GROUPS):
+            if (height + 1) * vectors + 1 > machine.registers:
+                continue
+            # Blocks of equal lengths, and groups of equal numbers of tiles.
+            blocks = -(-depth // min(longest, most))
+            each = -(-depth // blocks)
+            even = -(-each // lanes) * lanes if blocks > 1 else depth
+            tiles = -(-rows // height)
+            groups = -(-rows // largest)
+            group = -(-tiles // groups) * height
+            schedule = ProductSchedule(lanes, height, vectors, group, even)
+            if scratch(product, schedule) * bits(product.step.dtype) // 8 <= machine.stack:
+                yield schedule
+
+    def predict(self, schedule: ProductSchedule) -> float:
+        """Products at the rate at which a tile is multiplied, panels at that of copies, or what memory gives."""
+        machine, product = self.target.machine, self.product
+        rows, columns = product.count(product.rows), product.sizes[product.lane]
+        outer, depth = product.count(product.outer), product.count(product.contracted)
+        tall = -(-rows // schedule.rows) * schedule.rows
+        wide = -(-columns // schedule.lanes)
+        panels = -(-wide // schedule.vectors)
+        # Vector instructions: per position one for each product, and loads beside them, two at a time.
+        loads = schedule.rows + schedule.vectors
+        each = max(1.0, loads / (schedule.rows * schedule.vectors), 8 / (schedule.rows * schedule.vectors))
+        products = tall * wide * depth * each
+        groups = -(-rows // schedule.group)
+        staged = groups * panels * schedule.vectors * depth * 6.0
+        blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
+        sums = 4.0 * tall * wide * (blocks if blocks > 1 else 0)
+        rate = machine.flops / (2 * schedule.lanes)
+        units = outer * panels * groups
+        share = -(-units // machine.cores) / units
+        computed = outer * (products + staged + sums) / rate * share
+        return max(computed, traffic(product.chain) / (machine.bandwidth * machine.cores))
+
+    def cost(self, schedule: ProductSchedule) -> Cost:
+        """See `Match`."""
+        return self.product.cost(self.predict(schedule))
+
+    def emit(self, schedule: ProductSchedule, name: str, lines: SourceLines) -> Executable | Refusal:
+        """See `Match`."""
+        product, team = self.product, self.target.team
+        chain = product.chain
+        inputs, outputs = operands(chain)
+        code = KernelBuilder(name, inputs, outputs, schedule.lanes, chain.extents, team=team)
+        sizes = chain.nominal.known_sizes
+        writer = ProductWriter(code, product, {**sizes, **code.extents}, schedule)
+        text = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))
+        return Executable.single(name, text, inputs, outputs, sizes=chain.extents, team=team)
+
+
+@register
+class ProductTemplate(Template[CpuTarget, ProductSchedule]):
+    """A sum of products, lanes along an axis of one factor."""
+
+    name: ClassVar[str] = "product"
+    target: ClassVar[str] = "cpu"
+    chains: ClassVar[tuple[ChainKind, ...]] = ("rows", "products")
+
+    def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> ProductMatch | Refusal:
+        """See `Template`."""
+        try:
+            product = product_of(chain)
+        except UnsupportedError as error:
+            return Refusal(str(error), suits=chain.product)
+        if unknown := [axis for axis in product.contracted[1:] if chain.sizes[axis] is None]:
+            return Refusal(f"the sizes of {', '.join(unknown)} are only known at run time")
+        match = ProductMatch(product, target)
+        if next(match._legal(), None) is None:
+            return Refusal("no panel of it fits into a stack frame")
+        return match

@@ -1,0 +1,303 @@
+"""Products and convolutions on CPUs against float64: roles of axes, sizes around the tiles', element types."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from plain_chains import Writer
+
+from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.expression import Affine, Apply, Const, Expr, Window
+from covan_mlir.fred.interpret import interpret
+from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.kernel import Executable, Refusal
+from covan_mlir.lowering.kernels.select import Selection, choices, select
+from covan_mlir.lowering.kernels.standalone import Standalone
+from covan_mlir.machine.description import PRESETS
+from covan_mlir.machine.host import host
+
+MACHINE = dataclasses.replace(host(), cores=2)
+NUMPY: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def f(op: str, *args: Expr) -> Apply:
+    return Apply(op, args, args[0].dtype)
+
+
+def product(
+    left: str, right: str, result: str, over: str, dtype: str = "f32", unknown: str = "", **sizes: int
+) -> Chain:
+    """``relu(sum of left * right + bias) * gate`` with axes as they are written."""
+    w = Writer(dtype, **{axis: None if axis in unknown else size for axis, size in sizes.items()})
+    a, b = w.input("a", left), w.input("b", right)
+    bias, gate = w.input("bias", result[-1]), w.input("gate", result)
+    w.reduce("s", result, "add", over, f("arith.mulf", a, b))
+    total = f("arith.maximumf", f("arith.addf", w.read("s"), bias), w.number(0.0))
+    w.map("y", result, f("arith.mulf", total, gate))
+    return w.chain("y")
+
+
+def arrays_of(chain: Chain, seed: int, **sizes: int) -> Arrays:
+    generator = np.random.default_rng(seed)
+    known = {**{a.name: a.size for a in chain.axes if a.size is not None}, **sizes}
+    return {
+        value.name: generator.standard_normal([known[axis] for axis in value.axes]).astype(NUMPY[value.dtype])
+        for value in chain.inputs
+    }
+
+
+def kernel(chain: Chain, name: str, template: str) -> Executable:
+    selection = select(chain, name, CpuTarget(MACHINE), always=True)
+    assert isinstance(selection, Selection), selection
+    assert selection.template == template
+    return selection.executable
+
+
+def near(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], terms: int, dtype: str) -> None:
+    """Within the bound of a sum of so many terms in any order, a unit in the last place each, and that of storing."""
+    unit = float(ml_dtypes.finfo(NUMPY[dtype]).eps)
+    single = float(np.finfo(np.float64 if dtype == "f64" else np.float32).eps)
+    bound = (terms**0.5 * 4 * single + 2 * unit) * max(1.0, float(np.abs(want).max()))
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got.astype(np.float64), want, rtol=0, atol=bound)
+
+
+def check(cases: dict[str, tuple[Chain, Arrays, int]], template: str) -> None:
+    alone = Standalone([kernel(chain, name, template) for name, (chain, _, _) in cases.items()])
+    for name, (chain, arrays, terms) in cases.items():
+        (output,) = chain.outputs
+        got = np.asarray(alone[name](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
+        near(got, interpret(chain, arrays, "f64")[output], terms, chain.values[output].dtype)
+
+
+def test_roles_of_axes() -> None:
+    """Batched or not, either operand transposed, axes apart, several contracted axes, a result in another order."""
+    b, i, j, k, h = 3, 21, 50, 37, 4
+    plain = {"i": i, "j": j, "k": k}
+    cases = {
+        "plain": product("ik", "kj", "ij", "k", **plain),
+        "transposed": product("ik", "jk", "ij", "k", **plain),
+        "both": product("ki", "jk", "ij", "k", **plain),
+        "batched": product("bik", "bjk", "bij", "k", b=b, **plain),
+        "shared": product("bik", "kj", "bij", "k", b=b, **plain),
+        "heads": product("ik", "hjk", "hij", "k", h=h, **plain),
+        "joined": product("hik", "jhk", "ij", "hk", h=h, **plain),
+        "turned": product("ik", "jk", "ji", "k", **plain),
+        "vector": product("k", "jk", "j", "k", j=j, k=k),
+        "outer": product("ik", "jk", "ij", "k", i=i, j=j, k=1),
+    }
+    check({n: (chain, arrays_of(chain, 1), k * h) for n, chain in cases.items()}, "product")
+
+
+def test_sizes_around_tiles() -> None:
+    sizes = [(1, 16, 1), (8, 48, 600), (9, 49, 64), (7, 15, 130), (65, 17, 33), (200, 97, 300)]
+    cases = {f"p{i}x{j}x{k}": (product("ik", "jk", "ij", "k", i=i, j=j, k=k), k) for i, j, k in sizes}
+    check({n: (chain, arrays_of(chain, 2), k) for n, (chain, k) in cases.items()}, "product")
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f16", "bf16"])
+def test_element_types(dtype: str) -> None:
+    cases = {
+        "plain": product("ik", "kj", "ij", "k", dtype, i=19, j=40, k=70),
+        "transposed": product("ik", "jk", "ij", "k", dtype, i=19, j=40, k=70),
+    }
+    check({n: (chain, arrays_of(chain, 3), 70) for n, chain in cases.items()}, "product")
+    chain = convolution(7, 5, (3, 3), (9, 20), dtype=dtype)
+    check({"conv": (chain, arrays_of(chain, 3), 63)}, "convolution")
+
+
+def test_sizes_known_at_run_time_only() -> None:
+    chain = product("bik", "jk", "bij", "k", unknown="bijk", b=1, i=1, j=1, k=1)
+    alone = Standalone([kernel(chain, "p", "product")])
+    for seed, (b, i, j, k) in enumerate([(1, 1, 1, 1), (2, 17, 50, 300), (1, 8, 48, 64), (3, 5, 100, 1000)]):
+        arrays = arrays_of(chain, seed, b=b, i=i, j=j, k=k)
+        got = np.asarray(alone["p"](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
+        near(got, interpret(chain, arrays, "f64")["y"], k, "f32")
+
+
+def convolution(
+    channels: int,
+    filters: int,
+    window: tuple[int, ...],
+    image: tuple[int, ...],
+    *,
+    stride: int = 1,
+    pad: int = 1,
+    dilation: int = 1,
+    groups: int = 1,
+    batch: int = 0,
+    dtype: str = "f32",
+) -> Chain:
+    """``max(sum of x * f + bias, 0)``; depthwise where there are as many groups as channels and filters."""
+    spatial = "dhw"[3 - len(window) :]
+    results = [(n + 2 * pad - dilation * (r - 1) - 1) // stride + 1 for n, r in zip(image, window, strict=True)]
+    sizes = dict(zip(spatial.upper(), image, strict=True)) | dict(zip(spatial, results, strict=True))
+    taps = dict(zip("trs"[3 - len(window) :], window, strict=True))
+    deep = channels // groups
+    depthwise = groups == channels == filters
+    sizes |= taps | ({"n": batch} if batch else {}) | ({"g": groups} if groups > 1 else {})
+    sizes |= {} if depthwise else {"k": filters // groups, "c": deep}
+    w = Writer(dtype, **sizes)
+    lead, group = "n" if batch else "", "g" if groups > 1 else ""
+    inner = "" if depthwise else "c"
+    w.input("x", lead + group + inner + spatial.upper())
+    own = group + ("" if depthwise else "k")
+    weight = w.input("f", own + inner + "".join(taps))
+    bias = w.input("bias", own) if own else w.number(0.0)
+    at = [Affine.of([(axis, 1)]) for axis in lead + group + inner]
+    at += [Affine.of([(axis, stride), (tap, dilation)], -pad) for axis, tap in zip(spatial, taps, strict=True)]
+    window_read = Window("x", dtype, tuple(at), Const(0.0, dtype))
+    result = lead + own + spatial
+    w.reduce("s", result, "add", inner + "".join(taps), f("arith.mulf", window_read, weight))
+    w.map("y", result, f("arith.maximumf", f("arith.addf", w.read("s"), bias), w.number(0.0)))
+    return w.chain("y")
+
+
+def test_convolutions() -> None:
+    cases = {
+        "same": convolution(20, 33, (3, 3), (13, 19)),
+        "strided": convolution(6, 40, (3, 3), (17, 33), stride=2),
+        "pointwise": convolution(70, 24, (1, 1), (15, 15), stride=2, pad=0),
+        "first": convolution(3, 16, (7, 7), (40, 41), stride=2, pad=3),
+        "patches": convolution(3, 30, (4, 4), (32, 36), stride=4, pad=0),
+        "dilated": convolution(9, 10, (3, 3), (20, 20), dilation=3, pad=3),
+        "grouped": convolution(12, 20, (3, 3), (14, 14), groups=4),
+        "depthwise": convolution(17, 17, (7, 7), (14, 14), groups=17, pad=3),
+        "depthwise2": convolution(8, 8, (3, 3), (15, 15), groups=8, stride=2),
+        "batched": convolution(4, 6, (3, 3), (9, 9), batch=3),
+        "deep": convolution(300, 9, (3, 3), (7, 7)),
+        "line": convolution(10, 12, (5,), (100,), pad=2, stride=2),
+        "volume": convolution(5, 6, (3, 3, 3), (6, 7, 20)),
+        "valid": convolution(4, 4, (5, 5), (5, 5), pad=0),
+        "wide": convolution(2, 3, (1, 5), (3, 200), pad=2),
+    }
+    check({n: (chain, arrays_of(chain, 5), 2700) for n, chain in cases.items()}, "convolution")
+
+
+def test_random_convolutions() -> None:
+    """Twelve at random, against torch in float64."""
+    chance = random.Random(20)
+    cases: dict[str, tuple[Chain, Arrays, Callable[[], np.ndarray[Any, Any]]]] = {}
+    while len(cases) < 12:
+        groups, r, s = chance.choice([1, 1, 2, 3]), chance.randint(1, 5), chance.randint(1, 5)
+        stride, pad, dilation = chance.randint(1, 3), chance.randint(0, 3), chance.randint(1, 2)
+        channels, filters = groups * chance.randint(1, 9), groups * chance.randint(2, 9)
+        image = (chance.randint(5, 24), chance.randint(5, 40))
+        if any(n + 2 * pad < dilation * (t - 1) + 1 for n, t in zip(image, (r, s), strict=True)) or (r, s) == (1, 1):
+            continue
+        options = {"stride": stride, "pad": pad, "dilation": dilation, "groups": groups}
+        chain = convolution(channels, filters, (r, s), image, **options)
+        arrays = arrays_of(chain, len(cases))
+
+        def reference(
+            arrays: Arrays = arrays, shape: tuple[int, ...] = (channels, filters, r, s), options: Any = options
+        ) -> np.ndarray[Any, Any]:
+            channels, filters, r, s = shape
+            x, weight, bias = (torch.from_numpy(arrays[name]).double() for name in ("x", "f", "bias"))
+            weight = weight.reshape(filters, channels // options["groups"], r, s)
+            y = torch.nn.functional.conv2d(
+                x.reshape(1, channels, *x.shape[-2:]),
+                weight,
+                bias.reshape(filters),
+                options["stride"],
+                options["pad"],
+                options["dilation"],
+                options["groups"],
+            )
+            return torch.relu(y).numpy()
+
+        cases[f"c{len(cases)}"] = (chain, arrays, reference)
+    alone = Standalone([kernel(chain, name, "convolution") for name, (chain, _, _) in cases.items()])
+    for name, (chain, arrays, reference_of) in cases.items():
+        got = np.asarray(alone[name](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
+        want = reference_of()
+        near(got.reshape(want.shape), want, 250, "f32")
+
+
+def test_every_tile_gives_the_same() -> None:
+    """Other schedules of a product and of a convolution, one of each tile."""
+    target = CpuTarget(MACHINE)
+    for chain, terms in (
+        (product("ik", "jk", "ij", "k", i=30, j=70, k=90), 90),
+        (convolution(20, 30, (3, 3), (10, 18)), 180),
+    ):
+        kernels: dict[tuple[int, int], Executable] = {}
+        listed = choices(chain, target)
+        assert not isinstance(listed, Refusal)
+        for candidate, schedule in listed.schedules():
+            fields = schedule.to_json()
+            key = (fields.get("rows", 0), fields["vectors"])
+            if candidate.template.name in ("product", "convolution") and key not in kernels:
+                written = candidate.write(schedule, f"k{len(kernels)}")
+                assert isinstance(written, Selection), written
+                kernels[key] = written.executable
+        assert len(kernels) >= 8
+        alone = Standalone([*kernels.values()])
+        arrays = arrays_of(chain, 7)
+        want = interpret(chain, arrays, "f64")["y"]
+        for executable in kernels.values():
+            name = executable.name
+            got = np.asarray(alone[name](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
+            near(got, want, terms, "f32")
+
+
+def test_infinities_and_nan_stay_where_they_are() -> None:
+    chain = product("ik", "jk", "ij", "k", i=9, j=20, k=40)
+    arrays = arrays_of(chain, 9)
+    arrays["a"][3, 5], arrays["a"][4, 6] = np.inf, np.nan
+    alone = Standalone([kernel(chain, "p", "product")])
+    got = np.asarray(alone["p"](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
+    want = interpret(chain, arrays, "f64")["y"]
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
+
+
+@pytest.mark.parametrize("name", ["avx2", "neon"])
+def test_other_machines_have_schedules(name: str) -> None:
+    """Tiles that their registers hold, in vectors of their width."""
+    machine = PRESETS[name]
+    for chain in (product("ik", "jk", "ij", "k", i=30, j=70, k=90), convolution(20, 30, (3, 3), (10, 18))):
+        selection = select(chain, "k", CpuTarget(machine), always=True)
+        assert isinstance(selection, Selection)
+        assert selection.schedule["lanes"] == machine.lanes("f32")
+        held = (selection.schedule["rows"] + 1) * selection.schedule["vectors"] + 1
+        assert held <= machine.registers
+
+
+def test_what_is_no_product_is_refused() -> None:
+    w = Writer(i=8, j=8, k=8)
+    a, b = w.input("a", "ik"), w.input("b", "jk")
+    w.reduce("s", "ij", "add", "k", f("arith.addf", a, b))
+    refusal = select(w.chain("s"), "k", CpuTarget(MACHINE), always=True)
+    assert not isinstance(refusal, Selection) or refusal.template != "product"
+
+
+def test_pooling() -> None:
+    """Maxima and sums of windows, of every stride and padding; NaN wins, and what is outside never does."""
+    cases: dict[str, tuple[Chain, Arrays, int]] = {}
+    for name, combine, r, stride, pad in (
+        ("max", "max", 3, 2, 1),
+        ("least", "min", 2, 2, 0),
+        ("sum", "add", 5, 1, 2),
+        ("apart", "max", 2, 3, 0),
+    ):
+        h = (21 + 2 * pad - r) // stride + 1
+        w = Writer(n=2, c=5, p=21, q=21, h=h, w=h, r=r, s=r)
+        w.input("x", "ncpq")
+        outside = {"max": -np.inf, "min": np.inf, "add": 0.0}[combine]
+        at = [Affine.of([(axis, 1)]) for axis in "nc"]
+        at += [Affine.of([(axis, stride), (tap, 1)], -pad) for axis, tap in zip("hw", "rs", strict=True)]
+        w.reduce("s", "nchw", combine, "rs", Window("x", "f32", tuple(at), Const(float(outside), "f32")))  # type: ignore[arg-type]
+        w.map("y", "nchw", f("arith.mulf", w.read("s"), w.number(0.5)))
+        chain = w.chain("y")
+        arrays = arrays_of(chain, 11)
+        cases[name] = (chain, arrays, r * r)
+    check(cases, "convolution")
