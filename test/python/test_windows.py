@@ -227,7 +227,8 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, bool]]]] = {
     "norm and relu": (lambda: normalised(torch.empty(IMAGE), nn.ReLU()), [(1, True)]),
     "norm and gelu": (lambda: normalised(torch.empty(IMAGE), nn.GELU()), [(1, True)]),
     "residual": (Residual, [(1, True)]),
-    "one behind the other": (lambda: nn.Sequential(nn.Conv2d(4, 5, 1), nn.ReLU(), nn.Conv2d(5, 3, 3)), [(1, True)] * 2),
+    "one behind the other": (lambda: nn.Sequential(nn.Conv2d(4, 5, 2), nn.ReLU(), nn.Conv2d(5, 3, 3)), [(1, True)] * 2),
+    "single points": (lambda: nn.Conv2d(4, 5, 1), [(1, False)]),
     "before a softmax": (lambda: nn.Sequential(nn.Conv2d(4, 5, 3), nn.Softmax(-1)), [(1, True), (2, False)]),
     "pooled": (lambda: nn.Sequential(nn.Conv2d(4, 5, 3), nn.ReLU(), nn.MaxPool2d(3, 2, 1)), [(1, True)] * 2),
     "depthwise": (lambda: nn.Conv2d(4, 4, (3, 5), 2, (1, 2), groups=4), [(1, True)]),
@@ -260,15 +261,15 @@ def test_open_batch() -> None:
     np.testing.assert_allclose(result, model(x).detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("target", ["cpu", "cuda:sm_90", "vulkan:lavapipe"])
+@pytest.mark.parametrize("target", ["cuda:sm_90", "vulkan:lavapipe"])
 def test_without_a_template_programs_stay_as_they_are(target: str, caplog: pytest.LogCaptureFixture) -> None:
-    module = linalg(nn.Sequential(nn.Conv2d(4, 5, 1), nn.ReLU(), nn.MaxPool2d(2)), (torch.randn(IMAGE),))
+    module = linalg(nn.Sequential(nn.Conv2d(4, 5, 2), nn.ReLU(), nn.MaxPool2d(2)), (torch.randn(IMAGE),))
     before = str(module)
     with caplog.at_level(logging.INFO, "covan_mlir"):
         parse_pipeline(f"builtin.module(func.func(fred-raise{{target={target}}}))").run(module)
     decisions = stages.take_off(module)
     assert str(module) == before
-    assert len(decisions) == 2
+    assert len(decisions) >= 2  # a convolution and a pooling, with and without what is computed from them
     for decision in decisions:
         assert "through a window, which no template for" in decision.reason
 

@@ -75,10 +75,10 @@ func.func @depthwise(%x: tensor<1x8x9x9xf32>, %w: tensor<8x3x3xf32>) -> tensor<1
   return %y : tensor<1x8x7x7xf32>
 }
 
-// One element a channel: the positions of the image are those of the result, and one axis.
+// One element a channel: the positions of the image are those of the result, and one axis. It is a product.
 
 // TEXT-LABEL: pointwise: chain
-// TEXT: v0[l, j]: f32 = add[i] (x0[i, j else 0] * x1)
+// TEXT: v0[l, j]: f32 = add[i] (x0 * x1)
 func.func @pointwise(%x: tensor<1x4x8x8xf32>, %w: tensor<6x4x1x1xf32>) -> tensor<1x6x8x8xf32> {
   %zero = arith.constant 0.0 : f32
   %o_e = tensor.empty() : tensor<1x6x8x8xf32>
