@@ -21,7 +21,8 @@ class FredRollingUpdate:
 
     Repairs are derived from the expressions and proved; where none is found, the reduction gets a sweep of its own, and
     ``why`` of its ``fred.sweep`` says the reason. Certificates of the normal form are in the attribute ``rewrites``,
-    dependences that stayed are in ``refusals``.
+    dependences that stayed are in ``refusals``. A chain that reads through a window has
+    no fused form, and stays.
 
     Before::
 
@@ -65,7 +66,7 @@ class FredRollingUpdate:
         rewriter = Rewriter(op)
         for chain_op in list(chains(op, "fred.chain")):
             chain = read_chain(chain_op)
-            if self.rows or not is_rows(chain):
+            if not chain.windowed and (self.rows or not is_rows(chain)):
                 fuse_op(chain_op, fuse(chain, self.repairs), rewriter)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from covan_mlir.fred.chain import Chain, Map
-from covan_mlir.fred.expression import Apply, Const, Expr, Index, Read, reads, substitute, walk
+from covan_mlir.fred.expression import Apply, Const, Expr, Index, Read, Window, reads, substitute, walk
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class Scope:
         for node in walk(expr):
             if isinstance(node, Read):
                 axes |= set(self.extra[node.name] if node.name in self.extra else self.chain.values[node.name].axes)
+            elif isinstance(node, Window):
+                axes |= node.axes
             elif isinstance(node, Index):
                 axes.add(node.axis)
         return frozenset(axes)
