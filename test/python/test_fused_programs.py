@@ -127,7 +127,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Tensor, ...]], 
     "bf16": (lambda x: torch.softmax(x, -1), lambda: (r(5, 40).bfloat16(),), (1, 1)),
     "skewness, over the first axis": (skewness, lambda: (r(5, 40),), (1, 1)),
     # Scores that two sweeps read, and a product inside of another along one more axis: in parts.
-    "attention with normalised scores": (normalised_attention, lambda: (heads(), heads(), heads()), (1, 3)),
+    "attention with normalised scores": (normalised_attention, lambda: (heads(), heads(), heads()), (3, 3)),
     "linear attention": (linear_attention, lambda: (heads(), heads(), heads()), (2, 3)),
     "sdpa": (sdpa, lambda: (heads(), heads(), heads()), (1, 1)),
     "sdpa, causal": (lambda q, k, v: sdpa(q, k, v, is_causal=True), lambda: (heads(), heads(), heads()), (1, 1)),

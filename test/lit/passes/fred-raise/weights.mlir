@@ -1,9 +1,12 @@
 // RUN: covan-opt %s -p 'func.func(fred-raise)' | FileCheck %s
 
-// A product with a weight is no part of a chain: here only the sum is, and what is done to its input.
+// A product with a weight is no part of another chain, but one of its own: here the sum is one, and what is done to its
+// input.
 
 // CHECK-LABEL: func.func @main(
-// CHECK: %[[P:.*]] = linalg.matmul
+// CHECK: %[[P:.*]] = "fred.chain"(%arg0, %arg1) ({
+// CHECK: arith.mulf
+// CHECK: }) {axes = ["i", "j", "k"], {{.*}}sizes = [4, 8, 16]}
 // CHECK: %[[R:.*]] = "fred.chain"(%[[P]]) ({
 // CHECK: math.exp
 // CHECK: }) {axes = ["i", "j"], {{.*}}sizes = [4, 16]}
