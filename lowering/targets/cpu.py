@@ -13,11 +13,26 @@ ARCHITECTURES = {
     "arm64": "aarch64",
 }
 
+OPTIMIZED = (
+    "--iree-opt-level=O3",
+    # The level would drop them; whether sizes fit that are known at run time only is still to be checked.
+    "--iree-opt-strip-assertions=false",
+    # The level would turn it on; it makes kernels that IREE cannot generate (medians), and takes minutes and gigabytes
+    # where values are used over and over (inverses of matrices).
+    "--iree-dispatch-creation-enable-aggressive-fusion=false",
+    # Convolutions as products; products over packed operands (`covan_mlir.lowering.data_tiling`), by microkernels.
+    "--iree-global-opt-use-im2col-for-convs",
+    "--iree-opt-data-tiling",
+    "--iree-llvmcpu-enable-ukernels=all",
+)
+"""What is fastest of IREE's own options. Of two flags for one option the last counts: users' own come after these."""
+
 FLAGS = (
     "--iree-hal-target-device=local",
     "--iree-hal-local-target-device-backends=llvm-cpu",
     # Kernels of fused reductions keep their tiles in the stack frame, 112 KiB at most.
     "--iree-llvmcpu-stack-allocation-limit=524288",
+    *OPTIMIZED,
 )
 
 HOST = "--iree-llvmcpu-target-cpu=host"
