@@ -109,7 +109,7 @@ def compile_(
     covan compile model.py:make -o model.covan
     covan compile model.py:Net -i 1x3x224x224xf32
     covan compile model.py:Net -i 8x128xi64 -i 8x128xbool=true --dynamic 0:0 --dynamic 1:0
-    covan compile exported.pt2 --iree-flag=--iree-opt-level=O1
+    covan compile exported.pt2 --iree-flag=--iree-opt-level=O3
     covan compile model.py:make --tag blocks.0=audit:pii
     covan compile model.py:make --attach features.3.conv=post.py:quantise
     """

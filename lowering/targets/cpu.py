@@ -14,12 +14,13 @@ ARCHITECTURES = {
 }
 
 OPTIMIZED = (
-    "--iree-opt-level=O3",
-    # The level would drop them; whether sizes fit that are known at run time only is still to be checked.
-    "--iree-opt-strip-assertions=false",
-    # The level would turn it on; it makes kernels that IREE cannot generate (medians), and takes minutes and gigabytes
-    # where values are used over and over (inverses of matrices).
-    "--iree-dispatch-creation-enable-aggressive-fusion=false",
+    # What --iree-opt-level=O3 stands for, but for two: it also drops assertions, with which sizes are checked that are
+    # known at run time only; and its aggressive fusion makes kernels that IREE cannot generate. Named one by one, for a
+    # process that prints passes does not hand the level on.
+    "--iree-opt-outer-dim-concat",
+    "--iree-opt-generalize-matmul",
+    "--iree-opt-aggressively-propagate-transposes",
+    "--iree-llvmcpu-reassociate-fp-reductions",
     # Convolutions as products; products over packed operands (`covan_mlir.lowering.data_tiling`), by microkernels.
     "--iree-global-opt-use-im2col-for-convs",
     "--iree-opt-data-tiling",

@@ -99,7 +99,7 @@ def test_swapped_claims_of_two_who_read_one_layout(shared: tuple[nn.Module, Tens
     assert verify(swapped).outcome == "no"
 
 
-@pytest.mark.parametrize("flag", ["--iree-opt-data-tiling=false", "--iree-opt-level=O0"])
+@pytest.mark.parametrize("flag", ["--iree-opt-data-tiling=false", "--iree-opt-generalize-matmul=false"])
 def test_a_users_flag_counts(shared: tuple[nn.Module, Tensor, Any], flag: str) -> None:
     module, x, default = shared
     exe = covan_mlir.compile_module(module, (x,), options=CompileOptions(iree_flags=(flag,)))
