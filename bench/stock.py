@@ -1,7 +1,8 @@
 """The stock path, the baseline for covan: torch-mlir's importer, iree-compile, iree.runtime.
 
-Nothing here imports covan. The compiler's target flags are those covan uses, so that the difference is
-covan's doing. Run alone (`python bench/stock.py`), it compiles the small workloads and says which ones can pass.
+Nothing here imports covan. The compiler's target is the one covan names, and its optimizer is left at IREE's defaults,
+so that the difference is covan's doing. Run alone (`python bench/stock.py`), it compiles the small workloads and says
+which ones can pass.
 """
 
 from __future__ import annotations

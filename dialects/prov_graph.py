@@ -63,7 +63,13 @@ _TRANSPARENT = frozenset(
 )
 # Those that stand for all of their operands; of others it is the first, behind which stand sizes.
 _LISTS = frozenset({"torch.prim.ListConstruct", "torch.prim.TupleConstruct", "builtin.unrealized_conversion_cast"})
-_TRANSPARENT_DIALECTS = ("torch_c.", "iree_tensor_ext.compute_barrier.", "flow.tensor.tie_shape", "flow.tensor.reshape")
+_TRANSPARENT_DIALECTS = (
+    "torch_c.",
+    "iree_tensor_ext.compute_barrier.",
+    "iree_encoding.",
+    "flow.tensor.tie_shape",
+    "flow.tensor.reshape",
+)
 _PIECES = frozenset({"tensor.extract_slice", "flow.tensor.slice"})
 _RETURNS = frozenset({"func.return", "util.return"})
 _FUNCTIONS = frozenset({"func.func", "util.func"})

@@ -43,7 +43,7 @@ SILENT = frozenset(
         "affine.apply",
     }
 )
-_SILENT_DIALECTS = ("iree_tensor_ext.", "util.", "hal.")
+_SILENT_DIALECTS = ("iree_tensor_ext.", "iree_encoding.", "util.", "hal.")
 
 # The same elements, seen in another shape: no node of the graph.
 VIEWS = frozenset(
@@ -63,6 +63,8 @@ VIEWS = frozenset(
 )
 # Inside a dispatch: what only changes the shape of what was computed before.
 _INNER_VIEWS = frozenset({"tensor.cast", "tensor.collapse_shape", "tensor.expand_shape", "tensor.extract_slice"})
+# The same elements in another layout (tiled, padded); their locations are those of some of who read or gave them.
+_LAYOUTS = frozenset({"iree_encoding.set_encoding", "iree_encoding.unset_encoding", "flow.tensor.encode"})
 _EMPTY = frozenset({"tensor.empty", "flow.tensor.empty", "flow.tensor.alloca"})
 # A piece of the elements, moved and not changed.
 _PIECES = frozenset({"flow.tensor.slice", "tensor.extract_slice"})
@@ -133,9 +135,10 @@ class _Reader:
                 if not self.results or any(value != Unknown() for value in values):
                     self.results = values  # of a function that only calls another, nothing is known
             elif name.startswith(("flow.", "tensor.")) and len(op.results):
-                ids = self._ids(op)
-                # A slice is a piece of what it is given, whatever operation asked for it.
-                definition = Definition("input") if name in _PIECES else Definition("move", ids)
+                ids = () if name in _LAYOUTS else self._ids(op)
+                # A slice is a piece of what it is given, an encoding all of it, whatever operation asked for it.
+                moved = name in _PIECES or name in _LAYOUTS
+                definition = Definition("input") if moved else Definition("move", ids)
                 if name != "tensor.dim":
                     self._node(op, "transfer", phase, [(definition,)] * len(op.results), ids)
             else:
@@ -196,6 +199,8 @@ class _Reader:
                 return (*views, Definition("input"))
             if op.name in _INNER_VIEWS:
                 views.append(Definition("view", self._ids(op)))
+                value = op.operands[0]
+            elif op.name in _LAYOUTS:
                 value = op.operands[0]
             elif op.name == "linalg.generic":
                 return (*views, self._payload(op, ir.OpResult(value).result_number))

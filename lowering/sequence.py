@@ -13,6 +13,8 @@ iree:attach           regions to barriers                                       
 iree:externalize      weights become parameters                                 through linalg, if it has any
 iree:embed            calls to dispatches of executables                        where chains are fused
 iree:input ...        IREE's phases (`iree_phases.PHASES`)                      always
+iree:data-tiling      hints which products are to be laid out anew; after       on CPUs
+                      iree:global-optimization
 iree:team             kernels share their work with a team; after               where chains are fused, on CPUs
                       iree:executable-sources: targets are known then, and
                       code is still to be generated
@@ -28,7 +30,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from covan_mlir.lowering import extra_steps, inlined, iree_phases, parameters, stages
+from covan_mlir.lowering import data_tiling, extra_steps, inlined, iree_phases, parameters, stages
 from covan_mlir.lowering.kernels.cpu import team
 from covan_mlir.lowering.pipeline import LoweringStep, Run
 from covan_mlir.lowering.request import Job
@@ -88,6 +90,10 @@ def _fused(setting: Setting) -> bool:
     return setting.fused
 
 
+def _on_cpu(setting: Setting) -> bool:
+    return setting.job.kind == "cpu"
+
+
 def _fused_on_cpu(setting: Setting) -> bool:
     return setting.fused and setting.job.kind == "cpu"
 
@@ -112,7 +118,9 @@ SEQUENCE: tuple[Entry, ...] = (
     Entry("iree:attach", lambda setting: inlined.barriers, _attached),
     Entry("iree:externalize", lambda setting: parameters.externalize(setting.job.weights), _with_parameters),
     Entry("iree:embed", lambda setting: setting.border.embed, _fused),
-    *_phases("input", "executable-sources"),
+    *_phases("input", "global-optimization"),
+    Entry("iree:data-tiling", lambda setting: data_tiling.hint, _on_cpu),
+    *_phases("dispatch-creation", "executable-sources"),
     Entry("iree:team", lambda setting: team.run, _fused_on_cpu),
     *_phases("executable-configurations", "end"),
 )

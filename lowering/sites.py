@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import iree.compiler.ir as ir
+
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.lowering import marks
 from covan_mlir.lowering.dispatch_graph import locate_payloads, read_graph
@@ -47,6 +49,11 @@ class SiteObserver:
             elif step == "iree:dispatch-creation":
                 locate_payloads(module, self.read)
                 self.graph = read_graph(module, self.read)
+            elif step == "iree:flow":
+                # A copy that the compiler makes of a global, to write into it, gets the location of the load: that of
+                # whoever was the first to read what is stored there.
+                for load in marks.walk(module, "util.global.load"):
+                    load.location = ir.Location.unknown()
             elif step == "iree:stream":
                 self._collect(module)
             elif step == "iree:hal":

@@ -13,11 +13,27 @@ ARCHITECTURES = {
     "arm64": "aarch64",
 }
 
+OPTIMIZED = (
+    # What --iree-opt-level=O3 stands for, but for two: it also drops assertions, with which sizes are checked that are
+    # known at run time only; and its aggressive fusion makes kernels that IREE cannot generate. Named one by one, for a
+    # process that prints passes does not hand the level on.
+    "--iree-opt-outer-dim-concat",
+    "--iree-opt-generalize-matmul",
+    "--iree-opt-aggressively-propagate-transposes",
+    "--iree-llvmcpu-reassociate-fp-reductions",
+    # Convolutions as products; products over packed operands (`covan_mlir.lowering.data_tiling`), by microkernels.
+    "--iree-global-opt-use-im2col-for-convs",
+    "--iree-opt-data-tiling",
+    "--iree-llvmcpu-enable-ukernels=all",
+)
+"""What is fastest of IREE's own options. Of two flags for one option the last counts: users' own come after these."""
+
 FLAGS = (
     "--iree-hal-target-device=local",
     "--iree-hal-local-target-device-backends=llvm-cpu",
     # Kernels of fused reductions keep their tiles in the stack frame, 112 KiB at most.
     "--iree-llvmcpu-stack-allocation-limit=524288",
+    *OPTIMIZED,
 )
 
 HOST = "--iree-llvmcpu-target-cpu=host"

@@ -132,16 +132,17 @@ class Oracle:
         lineage = trace_program(source, replace(result.observed, phases=()))
         code = _kernels(vmfb)
         nodes = [site.node for site in lineage.sites]
+        read_through = [_read_through(node, graph, set(nodes) - watcher.layouts, watcher.layouts) for node in nodes]
         names = [command.kernel if command.kind == "dispatch" else n for n, command in enumerate(commands)]
         return Built(
             lineage,
             tuple(
-                code.get(command.kernel, b"") + _given(node, graph, set(nodes), watcher)
-                for command, node in zip(commands, nodes, strict=True)
+                code.get(command.kernel, b"") + b"".join(watcher.given[n] for n in reads)
+                for command, reads in zip(commands, read_through, strict=True)
             ),
             tuple(frozenset(i for i, other in enumerate(names) if other == name) for name in names),
             tuple("" if node is None else watcher.regions[node] for node in nodes),
-            frozenset(i for i, node in enumerate(nodes) if watcher.reads_constants(node)),
+            frozenset(i for i, reads in enumerate(read_through) if any(map(watcher.reads_constants, reads))),
             (_cut(graph), [(command.kind, command.phase, command.node) for command in commands]),
         )
 
@@ -271,12 +272,13 @@ def _cut(graph: ProgramGraph) -> list[Any]:
 class _Watcher:
     """What the compiler's own observers do not keep: by node, its constant operands (hashed) and its region's text.
 
-    Nodes that are ``fed`` are given a constant tensor.
+    Nodes that are ``fed`` are given a constant tensor; those of ``layouts`` only lay out what they are given.
     """
 
     def __init__(self) -> None:
         self.given: dict[int, bytes] = {}
         self.fed: set[int] = set()
+        self.layouts: set[int] = set()
         self.regions: dict[int, str] = {}
 
     def __call__(self, step: str, state: State) -> None:
@@ -309,23 +311,30 @@ class _Watcher:
                 self.given[index] = " ".join(values).encode()
                 if any(v and "tensor<" in str(o.type) for v, o in zip(values, op.operands, strict=True)):
                     self.fed.add(index)
+                if op.name == "flow.tensor.encode":
+                    self.layouts.add(index)
                 self.regions[index] = _renumbered(op.get_asm(large_elements_limit=8))
                 if not op.regions:  # a slice, an update: where it reads and writes may stand in its attributes
                     self.given[index] += self.regions[index].encode()
 
-    def reads_constants(self, node: int | None) -> bool:
-        return node is not None and (node in self.fed or "dense<" in self.regions[node])
+    def reads_constants(self, node: int) -> bool:
+        return node in self.fed or "dense<" in self.regions[node]
 
 
-def _given(node: int | None, graph: ProgramGraph, sited: set[int | None], watcher: _Watcher) -> bytes:
-    """A node's constants, and what it reads them and other values through: a slice that costs nothing is no site."""
-    if node is None:
-        return b""
-    given = watcher.given[node]
-    for value in graph.nodes[node].inputs:
-        if isinstance(value, NodeResult) and value.node not in sited:
-            given += _given(value.node, graph, sited, watcher)
-    return given
+def _read_through(node: int | None, graph: ProgramGraph, apart: set[int | None], layouts: set[int]) -> list[int]:
+    """A site's node, and those that it reads constants and other values through, up to such as stand apart.
+
+    A slice that costs nothing is no site, and what was laid out anew is still what it was: the site that did so has no
+    part in it.
+    """
+    if node is None or node in layouts:
+        return []
+    nodes, stack = [], [node]
+    while stack:
+        nodes.append(stack.pop())
+        values = graph.nodes[nodes[-1]].inputs
+        stack += [value.node for value in values if isinstance(value, NodeResult) and value.node not in apart]
+    return nodes
 
 
 def _hash(attribute: Any, blobs: dict[str, str]) -> str:

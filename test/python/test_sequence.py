@@ -31,7 +31,8 @@ IREE = [
     "iree:vm",
     "iree:end",
 ]
-TEAM = [*IREE[:8], "iree:team", *IREE[8:]]
+TILED = [*IREE[:4], "iree:data-tiling", *IREE[4:]]
+TEAM = [*TILED[:9], "iree:team", *TILED[9:]]
 
 
 def setting(job: Job, frontend: Literal["linalg", "torch"]) -> Setting:
@@ -39,23 +40,23 @@ def setting(job: Job, frontend: Literal["linalg", "torch"]) -> Setting:
 
 
 KINDS: dict[str, tuple[Setting, list[str]]] = {
-    "linalg": (setting(CPU, "linalg"), ["torch-backend", "torch-to-linalg", "iree:import", *IREE]),
-    "torch": (setting(CPU, "torch"), ["iree:import", *IREE]),
+    "linalg": (setting(CPU, "linalg"), ["torch-backend", "torch-to-linalg", "iree:import", *TILED]),
+    "torch": (setting(CPU, "torch"), ["iree:import", *TILED]),
     "weights": (
         setting(replace(CPU, weights=("fc.weight",)), "linalg"),
-        ["torch-backend", "torch-to-linalg", "iree:import", "iree:externalize", *IREE],
+        ["torch-backend", "torch-to-linalg", "iree:import", "iree:externalize", *TILED],
     ),
     "weights through IREE's torch input": (
         setting(replace(CPU, weights=("fc.weight",)), "torch"),
-        ["iree:import", *IREE],
+        ["iree:import", *TILED],
     ),
     "attachments": (
         setting(replace(CPU, attached=True), "linalg"),
-        ["attach", "torch-backend", "torch-to-linalg", "iree:import", "iree:attach", *IREE],
+        ["attach", "torch-backend", "torch-to-linalg", "iree:import", "iree:attach", *TILED],
     ),
     "attachments through IREE's torch input": (
         setting(replace(CPU, attached=True), "torch"),
-        ["attach", "iree:import", "iree:attach", *IREE],
+        ["attach", "iree:import", "iree:attach", *TILED],
     ),
     "fused on a CPU": (
         setting(FUSED, "linalg"),

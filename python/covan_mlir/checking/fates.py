@@ -45,7 +45,9 @@ class _Fates:
             fate = lineage.part_fates.get(index)
             why = "has no fate" if fate is None else self._part(part, fate)
             if why:
-                yield self._example(part, f"{part.name} ({part.op}) {why}")
+                unnamed = set(self.performed.get(index, ())).difference(fate.sites if fate else ())
+                site = min(unnamed) if len(unnamed) == 1 else None  # that claims the part, against its fate
+                yield self._example(part, f"{part.name} ({part.op}) {why}", site)
         if any(index not in lineage.part_fates for index in lineage.parts):
             return
         expected = action_fates(lineage.actions, lineage.part_fates)
@@ -107,8 +109,8 @@ class _Fates:
         relation = weak_bisimulation(system, system).relation
         return relation.left.tolist(), number
 
-    def _example(self, part: Part, why: str) -> Counterexample:
-        return Counterexample(_PHASE, why, actions=(self.lineage.actions[part.action].name,))
+    def _example(self, part: Part, why: str, site: int | None) -> Counterexample:
+        return Counterexample(_PHASE, why, site, (self.lineage.actions[part.action].name,))
 
 
 def _sites(parts_of: Iterable[tuple[int, Iterable[int]]]) -> dict[int, tuple[int, ...]]:

@@ -20,7 +20,8 @@ class CompileOptions:
     """How to compile; the defaults are right for nearly everybody.
 
     Attributes:
-        iree_flags: passed to the IREE compiler as they are, e.g. ``("--iree-opt-level=O3",)``.
+        iree_flags: passed to the IREE compiler as they are, e.g. ``("--iree-opt-data-tiling=false",)``; they overrule
+            those of the target (docs/targets.md).
         frontend: how torch reaches IREE. ``linalg``: through torch-mlir's lowering; ``torch``: through IREE's own
             torch input; ``auto``: ``linalg``, and ``torch`` for the whole program when torch-mlir cannot lower it
             (logged at INFO level).

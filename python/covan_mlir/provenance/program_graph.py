@@ -68,7 +68,7 @@ class ProgramNode(Struct, frozen=True, array_like=True):
     """One operation, dispatch or transfer.
 
     Attributes:
-        kind: ``transfer`` of one that moves a piece or a copy of what it is given.
+        kind: ``transfer`` of one that moves a piece or a copy of what it is given, or lays it out anew.
         phase: ``init`` (runs once, when the program is loaded) or ``call``.
         inputs: values that it reads.
         outputs: what each result is.
@@ -98,7 +98,8 @@ class ProgramNode(Struct, frozen=True, array_like=True):
 
     @property
     def hands_on_pieces(self) -> bool:
-        """Whether it only moves a piece of what it is given: its location is that of whoever asked for the piece."""
+        """Whether it only moves what it is given, or a piece of it, or gives it another layout: its location is that of
+        whoever asked for that."""
         return self.kind == "transfer" and all(
             definition.how == "input" for definitions in self.outputs for definition in definitions
         )
