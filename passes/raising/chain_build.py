@@ -244,8 +244,9 @@ class _Builder:
         read = self._input(value, dims)
         at: list[Affine] = []
         for piece in (piece for pieces in window.pieces for piece in pieces):
-            if piece.loop is not None:
-                at += [Affine.of([(axis, 1)]) for axis in self._axes([self.cluster.loops[node.index][piece.loop]])]
+            if piece.loops:
+                dims = [self.cluster.loops[node.index][loop] for loop in piece.loops]
+                at += [Affine.of([(axis, 1)]) for axis in self._axes(dims)]
             else:
                 terms = [term for loop, number in piece.at.terms for term in self._terms(node, loop_of(loop), number)]
                 at.append(Affine.of(terms, piece.at.offset))

@@ -92,7 +92,7 @@ class Cluster:
             [
                 axis
                 for piece in pieces
-                for axis in (self.axes.own(piece.size) if piece.loop is None else loops[piece.loop])
+                for axis in ([a for n in piece.loops for a in loops[n]] if piece.loops else self.axes.own(piece.size))
             ]
             for pieces in window.pieces
         ]

@@ -46,12 +46,13 @@ class WindowPiece:
     """A piece of a dimension that is read at the position ``at``, over loops ``@l``.
 
     Attributes:
-        loop: the one whose positions are just those of the piece, if there is one.
+        loops: those whose positions together are just those of the piece, outermost first; none if it is read at
+            others.
     """
 
     at: Affine
     size: int | None
-    loop: int | None
+    loops: tuple[int, ...]
 
 
 @dataclass(frozen=True)

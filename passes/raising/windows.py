@@ -153,7 +153,24 @@ def _wide(pieces: Sequence[_Piece]) -> list[_Piece]:
 
 
 def _finished(piece: _Piece, loops: Sequence[int | None]) -> WindowPiece:
-    loop = None if piece.at.axis is None else loop_of(piece.at.axis)
-    if loop is not None and (loops[loop] != piece.size or (piece.size is None and piece.padded)):
-        loop = None
-    return WindowPiece(piece.at, piece.size, loop)
+    return WindowPiece(piece.at, piece.size, _along(piece, loops))
+
+
+def _along(piece: _Piece, loops: Sequence[int | None]) -> tuple[int, ...]:
+    """The loops whose positions together are just those of a piece: one, or several of which each goes as far as one
+    step of the one before it. Then no two positions read the same element: patches lie side by side."""
+    if piece.at.offset or any(coefficient < 1 for _, coefficient in piece.at.terms):
+        return ()
+    terms = sorted(((n, loop_of(axis)) for axis, n in piece.at.terms), reverse=True)
+    order = [loop for _, loop in terms]
+    if len(order) == 1 and terms[0][0] == 1:
+        (loop,) = order
+        fits = loops[loop] == piece.size and not (piece.size is None and piece.padded)
+        return (loop,) if fits else ()
+    step = 1
+    for coefficient, loop in reversed(terms):
+        size = loops[loop]
+        if coefficient != step or size is None:
+            return ()
+        step *= size
+    return tuple(order) if step == piece.size else ()
