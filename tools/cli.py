@@ -378,9 +378,12 @@ def cache_(
     store = answers.store()
     if store is None:
         raise CliError("compiled programs are not kept", f"unset {answers.VARIABLE}, or set it to a folder")
-    if clear:
-        store.clear()
-    sizes = store.sizes()
+    try:
+        if clear:
+            store.clear()
+        sizes = store.sizes()
+    except OSError as error:
+        raise CliError(str(error), f"remove {store.folder}, or set {answers.VARIABLE} to another folder") from error
     print(f"{store.folder}: {len(sizes)} programs, {_bytes(sum(sizes))} of at most {_bytes(store.limit)}")
 
 

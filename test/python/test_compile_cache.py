@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import covan
+from command_line import covan, fails
 from torch import nn
 
 import covan_mlir
@@ -493,3 +493,15 @@ def test_command_line(programs: Path, tmp_path: Path) -> None:
     assert "compiled before" in again.stderr
     assert json.loads(covan("explain", "m.covan", "--json", cwd=tmp_path).stdout)["found"]
     assert covan("cache", "--clear", cwd=tmp_path).stdout.startswith(f"{programs}: 0 programs, ")
+
+
+def test_command_without_a_folder(
+    programs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs.mkdir(parents=True)
+    programs.chmod(0o777)
+    error, hint = fails(capsys, "cache", "--clear")
+    assert error == f"others may write to {programs}; chmod go-w allows it to be used"
+    assert hint == f"remove {programs}, or set COVAN_CACHE to another folder"
+    monkeypatch.setenv(answers.VARIABLE, answers.OFF)
+    assert fails(capsys, "cache") == ("compiled programs are not kept", "unset COVAN_CACHE, or set it to a folder")
