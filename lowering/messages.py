@@ -55,18 +55,13 @@ def send(stream: IO[bytes], message: Job | Answer, blobs: Sequence[bytes | memor
     Raises:
         OSError: the other side is gone.
     """
-    for part in frame(message, blobs):
-        stream.write(part)
-    stream.flush()
-
-
-def frame(message: Job | Answer, blobs: Sequence[bytes | memoryview] = ()) -> list[bytes | memoryview]:
-    """What `send` writes, part by part: no blob is copied."""
     text = _encoder.encode(message)
-    parts: list[bytes | memoryview] = [_HEAD.pack(len(text), len(blobs)), text]
+    stream.write(_HEAD.pack(len(text), len(blobs)))
+    stream.write(text)
     for blob in blobs:
-        parts += [_SIZE.pack(len(blob)), blob]
-    return parts
+        stream.write(_SIZE.pack(len(blob)))
+        stream.write(blob)
+    stream.flush()
 
 
 def receive(stream: IO[bytes], kind: msgspec.json.Decoder[Message]) -> tuple[Message, list[bytes]]:

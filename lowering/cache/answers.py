@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from covan_mlir import user_cache
-from covan_mlir.lowering import messages
 from covan_mlir.lowering.cache import question
 from covan_mlir.lowering.cache.store import Store
 from covan_mlir.lowering.request import Job
@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 VARIABLE = "COVAN_CACHE"
 OFF = "off"
+
+_results: msgspec.json.Decoder[JobResult] = msgspec.json.Decoder(JobResult)
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,13 @@ class Place:
     def read(self) -> tuple[JobResult, bytes] | None:
         """The answer, if it is known: its ``seconds`` are those that it took to read."""
         start = time.perf_counter()
-        content = self.store.read(self.name)
-        if content is None:
+        answer = self.store.read(self.name)
+        if answer is None:
             return None
-        answer, blobs = messages.receive(io.BytesIO(content), messages.ANSWERS)
-        assert isinstance(answer, messages.Done)
+        encoded, program = answer
+        result = _results.decode(encoded)
         log.info("the program was compiled before: it comes from %s", self.store.folder)
-        return replace(answer.result, seconds={"cache": time.perf_counter() - start}), blobs[0]
+        return replace(result, seconds={"cache": time.perf_counter() - start}), program
 
     def keep(self, result: JobResult, program: bytes, surroundings: str) -> None:
         """Keep the answer of a worker that was started in some surroundings.
@@ -52,7 +54,7 @@ class Place:
         Somebody may edit covan's sources while it compiles: what the worker has then imported nobody knows.
         """
         if surroundings == self.surroundings == question.surroundings():
-            self.store.write(self.name, messages.frame(messages.Done(result), [program]))
+            self.store.write(self.name, msgspec.json.encode(result), program)
         else:
             log.info("not kept: what compiles has changed since the compiler was started")
 

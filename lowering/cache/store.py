@@ -1,8 +1,8 @@
 """A folder of files by name: bounded, checked when read, shared by any number of processes.
 
-A file appears whole or not at all: it is written under a name of its own and then renamed. It begins with a checksum
-over its name and what follows. When the files together exceed the limit, those go first that were read or written the
-longest time ago.
+A file has a head and a body, and appears whole or not at all: it is written under a name of its own and then renamed.
+It begins with a checksum over its name and what follows. When the files together exceed the limit, those go first that
+were read or written the longest time ago.
 
 What is read here becomes machine code that is run. So a folder or a file that is not the user's own, or that others may
 write to, is refused; both are looked at once they are open, and files are opened in the folder that was looked at.
@@ -17,7 +17,8 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator, Sequence
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,7 @@ LIMIT = 2 << 30
 """Bytes of all files together."""
 _OURS = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{16})?\.answer")
 """Finished files, and files that are being written; the folder may be one that others keep files in, too."""
-_CHECKSUM = 32  # bytes
+_START = struct.Struct("<32sQ")  # checksum, bytes of the head
 
 _logged: set[str] = set()
 """What was said about folders and files that cannot be used: once is enough."""
@@ -48,19 +49,24 @@ class Store:
     folder: Path
     limit: int = LIMIT
 
-    def read(self, name: str) -> bytes | None:
-        """What was written under a name; None: nothing, or nothing that can be trusted, which is logged."""
+    def read(self, name: str) -> tuple[bytes, bytes] | None:
+        """Head and body of what was written under a name; None: nothing, or nothing to be trusted, which is logged."""
         file_name = f"{name}.answer"
         try:
             with self._opened() as folder:
                 descriptor = os.open(file_name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
                 with os.fdopen(descriptor, "rb") as file:
-                    _trust(os.fstat(descriptor), self.folder / file_name)
-                    checksum, content = file.read(_CHECKSUM), file.read()
+                    status = os.fstat(descriptor)
+                    _trust(status, self.folder / file_name)
+                    start = file.read(_START.size).ljust(_START.size)
+                    checksum, size = _START.unpack(start)
+                    # Exactly what there is, whatever the file says: a large body is then read without a copy.
+                    head = file.read(min(size, status.st_size))
+                    body = file.read(max(0, status.st_size - _START.size - len(head)))
                     with contextlib.suppress(OSError):  # it can be read where it cannot be touched
                         os.utime(descriptor)
-                if checksum == _checksum(name, [content]):
-                    return content
+                if checksum == _checksum(name, head, body):
+                    return head, body
                 log.warning("%s is damaged: it is removed, and not used", self.folder / file_name)
                 os.unlink(file_name, dir_fd=folder)
         except FileNotFoundError:
@@ -69,10 +75,11 @@ class Store:
             self._log(error)
         return None
 
-    def write(self, name: str, content: Sequence[bytes | memoryview]) -> None:
-        """Keep bytes under a name, and remove what exceeds the limit; what cannot be written is logged."""
-        if _CHECKSUM + sum(map(len, content)) > self.limit:
-            log.info("%s: %d bytes are more than may be kept", name, sum(map(len, content)))
+    def write(self, name: str, head: bytes, body: bytes) -> None:
+        """Keep something under a name, and remove what exceeds the limit; what cannot be written is logged."""
+        size = _START.size + len(head) + len(body)
+        if size > self.limit:
+            log.info("not kept: %d bytes are more than all programs together may have (%d)", size, self.limit)
             return
         temporary = f"{name}.{secrets.token_hex(8)}.answer"
         try:
@@ -82,9 +89,9 @@ class Store:
                 descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)
                 try:
                     with os.fdopen(descriptor, "wb") as file:
-                        file.write(_checksum(name, content))
-                        for part in content:
-                            file.write(part)
+                        file.write(_START.pack(_checksum(name, head, body), len(head)))
+                        file.write(head)
+                        file.write(body)
                     os.replace(temporary, f"{name}.answer", src_dir_fd=folder, dst_dir_fd=folder)
                 except BaseException:
                     with contextlib.suppress(OSError):
@@ -139,10 +146,10 @@ def _trust(status: os.stat_result, path: Path) -> None:
         raise _RefusedError(f"others may write to {path}; chmod go-w allows it to be used")
 
 
-def _checksum(name: str, content: Sequence[bytes | memoryview]) -> bytes:
-    digest = hashlib.sha256(name.encode("ascii"))
-    for part in content:
-        digest.update(part)
+def _checksum(name: str, head: bytes, body: bytes) -> bytes:
+    digest = hashlib.sha256(f"{name} {len(head)} ".encode("ascii"))
+    digest.update(head)
+    digest.update(body)
     return digest.digest()
 
 

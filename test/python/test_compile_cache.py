@@ -310,7 +310,13 @@ def flipped(path: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", [truncated, emptied, flipped])
+def beheaded(path: Path) -> None:
+    """It says that its head is longer than the file."""
+    content = path.read_bytes()
+    path.write_bytes(content[:32] + b"\xff" * 8 + content[40:])
+
+
+@pytest.mark.parametrize("damage", [truncated, emptied, flipped, beheaded])
 def test_damage_is_a_miss(
     damage: Callable[[Path], None], programs: Path, asked: list[Job], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -331,8 +337,8 @@ def test_damage_is_a_miss(
 def kept(tmp_path: Path) -> Store:
     """With an answer in it."""
     place = Store(tmp_path / "programs")
-    place.write(NAME, [b"an ", memoryview(b"answer")])
-    assert place.read(NAME) == b"an answer"
+    place.write(NAME, b"an ", b"answer")
+    assert place.read(NAME) == (b"an ", b"answer")
     return place
 
 
@@ -375,9 +381,9 @@ def test_of_another_user_is_refused(
     for _ in range(2):
         assert kept.read(NAME) is None
     assert caplog.text.count("belongs to another user") == 1
-    kept.write(OTHER, [b"no"])
+    kept.write(OTHER, b"", b"no")
     monkeypatch.undo()
-    assert kept.read(OTHER) == (None if which == "folder" else b"no")
+    assert kept.read(OTHER) == (None if which == "folder" else (b"", b"no"))
 
 
 @pytest.mark.parametrize("which", ["folder", "file"])
@@ -400,44 +406,44 @@ def test_links_are_not_followed(kept: Store, tmp_path: Path) -> None:
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
     names = [hashlib.sha256(bytes([i])).hexdigest() for i in range(5)]
-    kept = Store(tmp_path / "programs", limit=3 * (32 + 100))
+    kept = Store(tmp_path / "programs", limit=3 * (40 + 100))
     (tmp_path / "programs").mkdir(mode=0o700)
     (tmp_path / "programs" / "notes.txt").write_text("of the user's own" * 100)
     for index, name in enumerate(names[:3]):
-        kept.write(name, [bytes(100)])
+        kept.write(name, b"", bytes(100))
         os.utime(kept.folder / f"{name}.answer", (index, index))
-    assert kept.read(names[0]) == bytes(100)  # from now on the youngest
-    kept.write(names[3], [bytes(100)])
+    assert kept.read(names[0]) == (b"", bytes(100))  # from now on the youngest
+    kept.write(names[3], b"", bytes(100))
     assert [kept.read(name) is not None for name in names] == [True, False, True, True, False]
     assert sum(kept.sizes()) <= kept.limit
-    kept.write(names[4], [bytes(200)])
+    kept.write(names[4], bytes(100), bytes(100))
     assert sum(kept.sizes()) <= kept.limit
-    assert kept.read(names[4]) == bytes(200)
-    kept.write(names[1], [bytes(1000)])  # more than may be kept at all
+    assert kept.read(names[4]) == (bytes(100), bytes(100))
+    kept.write(names[1], b"", bytes(1000))  # more than may be kept at all
     assert kept.read(names[1]) is None
-    assert kept.read(names[4]) == bytes(200)
+    assert kept.read(names[4]) == (bytes(100), bytes(100))
     kept.clear()
     assert [path.name for path in kept.folder.iterdir()] == ["notes.txt"]
 
 
 def test_two_that_make_room_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each removes what the other has seen, too."""
-    kept = Store(tmp_path / "programs", limit=2 * (32 + 100))
+    kept = Store(tmp_path / "programs", limit=2 * (40 + 100))
     names = [hashlib.sha256(bytes([i])).hexdigest() for i in range(4)]
     for name in names[:2]:
-        kept.write(name, [bytes(100)])
+        kept.write(name, b"", bytes(100))
     files = store._files
 
     def meanwhile(folder: int) -> list[tuple[int, str, int]]:
         seen = files(folder)
         monkeypatch.setattr(store, "_files", files)
-        kept.write(names[3], [bytes(100)])
+        kept.write(names[3], b"", bytes(100))
         return seen
 
     monkeypatch.setattr(store, "_files", meanwhile)
-    kept.write(names[2], [bytes(100)])
+    kept.write(names[2], b"", bytes(100))
     assert sum(kept.sizes()) <= kept.limit
-    assert kept.read(names[3]) == bytes(100)
+    assert kept.read(names[3]) == (b"", bytes(100))
 
 
 def test_what_was_half_written_is_removed_in_time(kept: Store) -> None:
@@ -446,7 +452,7 @@ def test_what_was_half_written_is_removed_in_time(kept: Store) -> None:
     half.write_bytes(bytes(1000))
     os.utime(half, (0, 0))
     assert len(kept.sizes()) == 2
-    replace(kept, limit=500).write(OTHER, [bytes(100)])
+    replace(kept, limit=500).write(OTHER, b"", bytes(100))
     assert not half.exists()
     assert kept.read(NAME) is not None
 
@@ -458,7 +464,7 @@ def test_failed_writes_leave_nothing(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    kept.write(OTHER, [b"content"])
+    kept.write(OTHER, b"head", b"body")
     assert "No space left on device" in caplog.text
     assert [path.name for path in kept.folder.iterdir()] == [f"{NAME}.answer"]
 
