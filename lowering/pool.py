@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import IO
 
 from covan_mlir.lowering import messages
+from covan_mlir.lowering.cache import answers, question
 from covan_mlir.lowering.request import TO_LINALG, Job
 from covan_mlir.lowering.result import JobResult, StepFailure
 
@@ -53,6 +54,7 @@ class _Worker:
         self.trace = trace
         # Removed by `stop`, or by the worker when this process is gone; not by a finaliser, which forks would inherit.
         self.prints = tempfile.mkdtemp(prefix="covan-passes-") if trace == "passes" else None
+        self.surroundings = question.surroundings()
         folder = [self.prints] if self.prints else []
         # Its own session: Ctrl-C reaches the caller, which then stops the worker in order.
         self.process = subprocess.Popen(
@@ -143,8 +145,12 @@ def compile_program(
     *,
     timeout: float | None = None,
     progress: Callable[[str], None] | None = None,
+    cache: bool = True,
 ) -> tuple[JobResult, bytes]:
     """Compile in a worker: see `covan_mlir.lowering.job.compile_job`.
+
+    With ``cache``, an answer that is known from an earlier compilation is taken from disk, and a new one is kept there.
+    Failures are not kept, nor is what came after a crash: it may have been the machine's fault.
 
     A crash while torch-mlir lowers the program to linalg counts as "cannot lower": with ``frontend="auto"`` the
     program then takes IREE's torch input in a fresh worker, as after an error.
@@ -153,8 +159,11 @@ def compile_program(
         WorkerError: it failed, crashed, ran out of memory or of time.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
+    place = answers.place(bytecode, job) if cache else None
+    if place is not None and (known := place.read()) is not None:
+        return known
     try:
-        return _once(bytecode, job, deadline, progress)
+        return _once(bytecode, job, deadline, progress, place)
     except WorkerError as error:
         failure = error.failure
         if not (job.frontend == "auto" and error.crashed and failure.phase in TO_LINALG):
@@ -165,7 +174,11 @@ def compile_program(
 
 
 def _once(
-    bytecode: bytes, job: Job, deadline: float | None, progress: Callable[[str], None] | None
+    bytecode: bytes,
+    job: Job,
+    deadline: float | None,
+    progress: Callable[[str], None] | None,
+    place: answers.Place | None = None,
 ) -> tuple[JobResult, bytes]:
     worker = _take(job.trace)
     expired = threading.Event()
@@ -192,6 +205,8 @@ def _once(
                         progress(step)
                 case messages.Done(result):
                     _give(worker, job)
+                    if place is not None:
+                        place.keep(result, blobs[0], worker.surroundings)
                     return result, blobs[0]
                 case messages.Failed(failure):
                     _give(worker, job)

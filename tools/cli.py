@@ -94,6 +94,9 @@ def compile_(
         Literal["phases", "passes"], typer.Option("--trace", help="Record after what of the compiler things changed.")
     ] = "phases",
     attach: Attach = None,
+    cache: Annotated[
+        bool, typer.Option("--cache/--no-cache", help="Take what was compiled before from disk; keep what was not.")
+    ] = True,
     print_pipeline: Annotated[
         bool, typer.Option("--print-pipeline", help="Print what the compiler would run, for covan-opt, and exit.")
     ] = False,
@@ -133,6 +136,7 @@ def compile_(
             reproducer=reproducer,
             trace=trace,
             attach=cli_models.attached(attach or ()),
+            cache=cache,
         )
         progress(f"loading {path.name}")
         example = cli_models.load(path, factory, parsed, seed)
@@ -361,6 +365,26 @@ def machine(
 
     known = host.remeasured() if again else host.host()
     print(json.dumps(asdict(known), indent=1) if as_json else known.text())
+
+
+@app.command("cache")
+def cache_(
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all of them.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Show where compiled programs are kept, how many, and how large they are."""
+    from covan_mlir.lowering.cache import answers
+
+    store = answers.store()
+    if store is None:
+        raise CliError("compiled programs are not kept", f"unset {answers.VARIABLE}, or set it to a folder")
+    try:
+        if clear:
+            store.clear()
+        sizes = store.sizes()
+    except OSError as error:
+        raise CliError(str(error), f"remove {store.folder}, or set {answers.VARIABLE} to another folder") from error
+    print(f"{store.folder}: {len(sizes)} programs, {_bytes(sum(sizes))} of at most {_bytes(store.limit)}")
 
 
 app.command("profile")(cli_profile.profile)

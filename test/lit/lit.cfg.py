@@ -18,6 +18,7 @@ config.test_exec_root = os.path.join(os.path.dirname(os.path.dirname(config.test
 
 # Schedules for this machine must not depend on how busy it was when it was measured.
 config.environment["COVAN_MACHINE"] = "avx512"
+config.environment["COVAN_CACHE"] = "off"
 
 # The tools stand beside the Python that runs lit, whether or not its environment is activated.
 _bin = Path(sys.executable).parent

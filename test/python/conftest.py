@@ -18,10 +18,13 @@ from command_line import MODELS, covan
 from hypothesis import HealthCheck, settings
 
 from covan_mlir.artifacts import artifact
+from covan_mlir.lowering.cache import answers
 from covan_mlir.machine import host, reading
 
 # What is chosen by speed must not depend on how busy the machine was when it was measured.
 os.environ[host.VARIABLE] = reading.nearest().name
+# Tests test the compiler as it is now, and leave the user's own programs alone.
+os.environ[answers.VARIABLE] = answers.OFF
 
 # The same examples in every run, however long they take; `--hypothesis-profile=search` draws others.
 settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -153,7 +153,9 @@ def _variant(
 ) -> Variant:
     """The program for one target."""
     try:
-        result, program = pool.compile_program(imported.bytecode, job, timeout=options.timeout, progress=progress)
+        result, program = pool.compile_program(
+            imported.bytecode, job, timeout=options.timeout, progress=progress, cache=options.cache
+        )
     except pool.WorkerError as error:
         failure = error.failure
         if failure.phase == "target":  # the compiler knows no such CPU, and ends

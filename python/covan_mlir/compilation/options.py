@@ -45,6 +45,9 @@ class CompileOptions:
         attach: operators of the user's own on tensors of the model: ``{"features.3.conv": fn}``, by action name or id,
             module path or source line; a torch function or module of one tensor, an `MlirFunction`, or an `Attachment`
             that says more, or several of these (docs/attaching.md).
+        cache: a program that was compiled before, on such a machine by the same compilers, is taken from disk
+            (docs/cli.md). Programs with extra steps are not kept, nor are those with flags that have IREE print
+            something, read or write files. Of ``extensions`` the files are compared, not what they import.
     """
 
     iree_flags: tuple[str, ...] = ()
@@ -58,6 +61,7 @@ class CompileOptions:
     extra_steps: tuple[tuple[str, str], ...] = ()
     extensions: tuple[str, ...] = ()
     attach: Attach = field(default_factory=dict, hash=False)
+    cache: bool = True
 
     def __post_init__(self) -> None:
         flags: object = self.iree_flags  # callers without a type checker pass one string, or a list
@@ -91,7 +95,7 @@ class CompileOptions:
 
         Attached operators are no option that a file can hold: the executable lists them (`Executable.attachments`).
         """
-        left_out = ("timeout", "reproducer", "attach")
+        left_out = ("timeout", "reproducer", "attach", "cache")
         return {option.name: getattr(self, option.name) for option in fields(self) if option.name not in left_out}
 
     @staticmethod

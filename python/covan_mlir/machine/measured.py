@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from covan_mlir import user_cache
 from covan_mlir.machine import probe
 from covan_mlir.machine.description import Machine, Rate
 from covan_mlir.machine.reading import model
@@ -99,9 +100,8 @@ def fingerprint(machine: Machine) -> Fingerprint:
 
 def path(of: Fingerprint) -> Path:
     """Where the speeds are kept."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     digest = hashlib.sha256(msgspec.json.encode(of)).hexdigest()
-    return folder / "covan" / f"machine-{digest[:16]}.json"
+    return user_cache.folder() / f"machine-{digest[:16]}.json"
 
 
 def kept(of: Fingerprint) -> Speeds | None:
