@@ -167,6 +167,8 @@ def test_convolutions() -> None:
         "strided": convolution(6, 40, (3, 3), (17, 33), stride=2),
         "pointwise": convolution(70, 24, (1, 1), (15, 15), stride=2, pad=0),
         "first": convolution(3, 16, (7, 7), (40, 41), stride=2, pad=3),
+        "broad": convolution(3, 8, (7, 7), (20, 112), stride=2, pad=3),
+        "broader": convolution(2, 5, (5, 4), (9, 141), stride=3, pad=3),
         "patches": convolution(3, 30, (4, 4), (32, 36), stride=4, pad=0),
         "dilated": convolution(9, 10, (3, 3), (20, 20), dilation=3, pad=3),
         "grouped": convolution(12, 20, (3, 3), (14, 14), groups=4),

@@ -257,19 +257,24 @@ class Planes:
         written = left + -(-count // lanes) * lanes
         if written < layout.pitch:
             self._blank(code.add(to, written), layout.pitch - written)
-        elif count % lanes and self._convolution.window.outside.value != 0:
-            self._blank(code.add(to, left + count), layout.pitch - left - count)
 
     def _read(self, begin: Value, length: int) -> Value:
-        """So many elements that lie a stride apart."""
+        """So many elements that lie a stride apart, and what is outside of the input behind them."""
+        code, window = self.code, self._convolution.window
+        value = widen(code, self._elements(begin, length), window.dtype)
+        if length == code.lanes:
+            return value
+        outside = code.splat(window.outside.value, computed(window.dtype))
+        return code.op("select", code.prefix(length), value, outside)
+
+    def _elements(self, begin: Value, length: int) -> Value:
         code, stride, lanes = self.code, self._convolution.width.stride, self.code.lanes
-        name, dtype = self._convolution.window.name, self._convolution.window.dtype
-        memory = code.memory[name]
+        memory = code.memory[self._convolution.window.name]
         mask = None if length == lanes else code.prefix(length)
         if stride == 1:
-            return widen(code, code.load(memory, begin, mask), dtype)
+            return code.load(memory, begin, mask)
         if stride > MOST_SHUFFLED:
-            return widen(code, code.gather(memory, begin, code.offsets(stride), mask), dtype)
+            return code.gather(memory, begin, code.offsets(stride), mask)
         # What lies between is loaded, too: cheaper than elements one by one.
         value: Value | None = None
         last = stride * (length - 1) + 1  # elements from the first to the last one
@@ -278,9 +283,9 @@ class Planes:
             loaded = code.load(memory, code.add(begin, at), valid)
             order = [
                 lanes + stride * n - at if at <= stride * n < at + lanes else n for n in range(lanes)
-            ]  # of lanes that are not read yet, whatever there is
+            ]  # in lanes that are not read yet, whatever there is
             value = code.shuffle(loaded if value is None else value, loaded, order)
-        return widen(code, value, dtype)
+        return value
 
     def _blank(self, to: Value, length: int) -> None:
         """What is outside of the input, for so many positions at least."""

@@ -77,8 +77,9 @@ def compiled(chain: Chain, rates: Rates) -> float:
         rows = prod(sizes[a] for a in step.axes)
         used = 1.0 if isinstance(step, Map) or contracts else min(1.0, rows / rates.units)
         if isinstance(step, Reduce) and rates.dense and (chain.product or chain.windowed):
-            # What it packs, pads and transposes comes on top.
-            total += moved / rates.bandwidth + prod(sizes[a] for a in axes) * work / rates.dense
+            # What it packs, pads and transposes comes on top. What only looks through a window is no product.
+            rate = rates.dense if len(read) > 1 else rates.reducing
+            total += moved / rates.bandwidth + prod(sizes[a] for a in axes) * work / rate
         else:
             total += max(moved / rates.bandwidth, prod(sizes[a] for a in axes) * work / rate) / used
         total += rates.dispatch if isinstance(step, Reduce) else 0.0
