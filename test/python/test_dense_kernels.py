@@ -303,3 +303,29 @@ def test_pooling() -> None:
         arrays = arrays_of(chain, 11)
         cases[name] = (chain, arrays, r * r)
     check(cases, "convolution")
+
+
+def test_bands_of_columns() -> None:
+    """Parts of rows, whatever the stride and what is outside: where they leave the input is known at run time only."""
+    target = CpuTarget(MACHINE)
+    kernels: dict[str, tuple[Executable, Chain, Arrays]] = {}
+    for name, chain in {
+        "same": convolution(3, 5, (3, 3), (6, 150)),
+        "strided": convolution(2, 5, (3, 4), (9, 301), stride=2),
+        "far": convolution(2, 3, (2, 3), (40, 999), stride=9),
+        "line": convolution(4, 6, (5,), (777,), pad=4, dilation=2),
+    }.items():
+        listed = choices(chain, target)
+        assert not isinstance(listed, Refusal)
+        candidate, schedule = next(
+            (candidate, schedule)
+            for candidate, schedule in listed.schedules()
+            if (fields := schedule.to_json())["width"] < (chain.sizes["w"] or 0) and fields["width"] % 16
+        )
+        written = candidate.write(schedule, name)
+        assert isinstance(written, Selection), written
+        kernels[name] = (written.executable, chain, arrays_of(chain, 13))
+    alone = Standalone([executable for executable, _, _ in kernels.values()])
+    for name, (_, chain, arrays) in kernels.items():
+        got = np.asarray(alone[name](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
+        near(got, interpret(chain, arrays, "f64")["y"], 40, "f32")

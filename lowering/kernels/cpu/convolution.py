@@ -2,7 +2,7 @@
 
 For ``y[k, h, w] = f(sum over c, r, s of x[c, h + r - 1, w + s - 1] * f[k, c, r, s])``, a workgroup runs this nest::
 
-    h = height rows of the results; k = a group of output channels
+    h, w = height rows and width columns of the results; k = a group of output channels
     sums[k, p] = 0                                        # p counts through all rows of h, see `planes`
     for block of c, of depth positions:
         planes[c, p] = x[c, p]                            # staged in scratch, with what is outside around it
@@ -22,7 +22,7 @@ With one block of channels, ``sums`` holds one tile's rows, and what they become
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -47,7 +47,7 @@ class ConvolutionSchedule(Schedule):
         lanes: elements per register.
         rows, vectors: of the register tile: output channels, vectors of positions.
         group: output channels that a workgroup computes.
-        height: rows of the results that it computes.
+        height, width: rows and columns of the results that it computes.
         depth: positions of the first contracted axis that are staged together.
     """
 
@@ -56,6 +56,7 @@ class ConvolutionSchedule(Schedule):
     vectors: int
     group: int
     height: int
+    width: int
     depth: int
 
 
@@ -74,7 +75,7 @@ class Footprint:
     @cached_property
     def layout(self) -> PlaneLayout:
         """Of the planes."""
-        return PlaneLayout(self.convolution, self.schedule.height)
+        return PlaneLayout(self.convolution, self.schedule.height, self.schedule.width)
 
     @cached_property
     def blocks(self) -> int:
@@ -125,6 +126,14 @@ class Footprint:
         return planes + sums + self.schedule.group * self.scalars + 2 * self.schedule.lanes
 
 
+@dataclass(frozen=True)
+class Corner:
+    """The first row and column of the results that a workgroup computes."""
+
+    top: Value
+    left: Value
+
+
 class ConvolutionWriter:
     """Writes the code of a workgroup."""
 
@@ -162,33 +171,36 @@ class ConvolutionWriter:
         return self.code.scratch(self.footprint.rows * self.pitch + self.code.lanes, self.dtype)
 
     @property
-    def _bands(self) -> int:
-        """Workgroups' rows of the results."""
-        height = self.convolution.height
-        return -(-height.outside // self.schedule.height) if height is not None else 1
+    def _bands(self) -> tuple[int, int]:
+        """How often a workgroup's rows and columns of the results fit into all."""
+        height, width = self.convolution.height, self.convolution.width
+        rows = -(-height.outside // self.schedule.height) if height is not None else 1
+        return rows, -(-width.outside // self.schedule.width)
 
     def workgroups(self, sizes: Mapping[str, Size]) -> Size:
         """Workgroups, of sizes that may be others than the writer's own."""
         code = self.code
         outer = code.product(sizes[axis] for axis in self.convolution.outer)
-        return code.mul(code.mul(outer, self.rows.groups(sizes)), self._bands)
+        return code.mul(code.mul(outer, self.rows.groups(sizes)), self._bands[0] * self._bands[1])
 
     def write(self) -> None:
         """The whole function."""
         code, convolution = self.code, self.convolution
-        rest, band = code.divmod(code.workgroup, self._bands)
+        rest, across = code.divmod(code.workgroup, self._bands[1])
+        rest, down = code.divmod(rest, self._bands[0])
         rest, group = code.divmod(rest, self.rows.groups(self.sizes))
         outer: dict[str, Value] = {}
         for axis in reversed(convolution.outer):
             rest, outer[axis] = code.divmod(rest, self.sizes[axis])
-        top, first = code.mul(band, self.schedule.height), code.mul(group, self.schedule.group)
+        first = code.mul(group, self.schedule.group)
+        corner = Corner(code.mul(down, self.schedule.height), code.mul(across, self.schedule.width))
         if self.footprint.blocks == 1:
             whole = self.sizes[convolution.contracted[0]] if convolution.contracted else 1
-            self._stage(outer, top, first, code.index(0), whole)
+            self._stage(outer, corner, first, code.index(0), whole)
 
             def tile(row: Value, rows: int) -> None:
                 self._multiply(outer, first, row, code.index(0), rows, code.index(0), whole, fresh=True)
-                self._write(outer, top, row, code.index(0), rows)
+                self._write(outer, corner, row, code.index(0), rows)
 
             self.rows.each(first, self.sizes, tile)
             return
@@ -197,7 +209,7 @@ class ConvolutionWriter:
 
         def block(start: Value, none: list[Value]) -> list[Value]:
             count = code.min(code.op("subi", channels, start), depth)
-            self._stage(outer, top, first, start, count)
+            self._stage(outer, corner, first, start, count)
             self.rows.each(
                 first,
                 self.sizes,
@@ -207,11 +219,11 @@ class ConvolutionWriter:
 
         code.loop(0, channels, depth, [], block)
         self.rows.each(
-            first, self.sizes, lambda row, rows: self._write(outer, top, row, code.op("subi", row, first), rows)
+            first, self.sizes, lambda row, rows: self._write(outer, corner, row, code.op("subi", row, first), rows)
         )
 
-    def _stage(self, outer: Mapping[str, Value], top: Value, first: Value, start: Value, count: Size) -> None:
-        self.planes.fill(outer, top, start, count)
+    def _stage(self, outer: Mapping[str, Value], corner: Corner, first: Value, start: Value, count: Size) -> None:
+        self.planes.fill(outer, corner.top, corner.left, start, count)
         if self.scalars is not None:
             if not self.convolution.contracted:
                 count = self.sizes[self.footprint.summed[0]]
@@ -288,7 +300,7 @@ class ConvolutionWriter:
 
         code.loop(0, self.pitch, self.footprint.width, [], panel)
 
-    def _write(self, outer: Mapping[str, Value], top: Value, row: Value, held: Value, rows: int) -> None:
+    def _write(self, outer: Mapping[str, Value], corner: Corner, row: Value, held: Value, rows: int) -> None:
         """What the chain makes of some rows' sums, into its results."""
         code, convolution, layout = self.code, self.convolution, self.footprint.layout
         lane, height = convolution.width.axis, convolution.height
@@ -298,24 +310,40 @@ class ConvolutionWriter:
 
             def line(h: Value, none: list[Value]) -> list[Value]:
                 begin = code.add(code.mul(code.add(held, i), self.pitch), code.mul(h, layout.pitch))
-                there = {**index, **({height.axis: code.add(top, h)} if height is not None else {})}
+                there = {**index, **({height.axis: code.add(corner.top, h)} if height is not None else {})}
 
-                def chunk(w: Value, none: list[Value], length: int) -> list[Value]:
-                    valid = None if length == code.lanes else code.prefix(length)
+                def chunk(w: Value, none: list[Value], valid: Value | None) -> list[Value]:
                     sums = Lanes(code.load(self.sums, code.add(begin, w)))
-                    self._results(Position({**there, lane: w}, lane, valid, {convolution.step.name: sums}))
+                    index = {**there, lane: code.add(corner.left, w)}
+                    self._results(Position(index, lane, valid, {convolution.step.name: sums}))
                     return none
 
-                code.spans(0, convolution.width.outside, code.lanes, [], chunk)
+                self._columns(corner, chunk)
                 return none
 
             lines: Size = self.schedule.height
             if height is not None and height.outside % self.schedule.height:
-                lines = code.min(code.op("subi", code.index(height.outside), top), self.schedule.height)
+                lines = code.min(code.op("subi", code.index(height.outside), corner.top), self.schedule.height)
             code.loop(0, lines, 1, [], line)
             return none
 
         code.loop(0, rows, 1, [], one)
+
+    def _columns(self, corner: Corner, body: Callable[[Value, list[Value], Value | None], list[Value]]) -> None:
+        """Runs ``body`` on each vector of columns, with a mask of those that exist."""
+        code, columns, lanes = self.code, self.schedule.width, self.code.lanes
+        total = self.convolution.width.outside
+        if total % columns == 0:
+            code.spans(
+                0, columns, lanes, [], lambda w, v, length: body(w, v, None if length == lanes else code.prefix(length))
+            )
+            return
+        count = code.min(code.op("subi", code.index(total), corner.left), columns)
+
+        def masked(w: Value, values: list[Value]) -> list[Value]:
+            return body(w, values, code.prefix(code.min(code.op("subi", count, w), lanes)))
+
+        code.loop(0, count, lanes, [], masked)
 
     def _results(self, position: Position) -> None:
         code, chain = self.code, self.convolution.chain

@@ -21,11 +21,8 @@ from covan_mlir.fred.expression import Affine
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution
 from covan_mlir.lowering.kernels.cpu.elements import computed
-from covan_mlir.lowering.kernels.cpu.evaluator import widen
+from covan_mlir.lowering.kernels.cpu.plane_rows import PlaneRows
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
-
-MOST_SHUFFLED = 8
-"""Stride up to which elements are picked from whole vectors."""
 
 MOST_WRITTEN = 16
 """Taps that are written out; of more, the rows of the filter are looped over."""
@@ -37,16 +34,17 @@ class PlaneLayout:
 
     Attributes:
         height: rows of the results that a workgroup computes.
+        width: columns of the results that it computes.
     """
 
     convolution: Convolution
     height: int
+    width: int
 
     @cached_property
     def pitch(self) -> int:
         """From one row to the next."""
-        width = self.convolution.width
-        return width.outside + width.halo
+        return self.width + self.convolution.width.halo
 
     @cached_property
     def rows(self) -> int:
@@ -68,7 +66,7 @@ class PlaneLayout:
     @cached_property
     def run(self) -> int:
         """From the first to the last result of a plane."""
-        return (self.height - 1) * self.pitch + self.convolution.width.outside
+        return (self.height - 1) * self.pitch + self.width
 
     @cached_property
     def rolled(self) -> str | None:
@@ -136,11 +134,15 @@ class Planes:
             begin = code.add(begin, planes, code.mul(shift, layout.pitch))
         return code.load(self.memory, begin)
 
-    def fill(self, outer: Mapping[str, Value], top: Value, start: Value, count: Size) -> None:
+    @property
+    def _rows(self) -> PlaneRows:
+        return PlaneRows(self.code, self._convolution, self.layout.pitch, self.memory)
+
+    def fill(self, outer: Mapping[str, Value], top: Value, left: Value, start: Value, count: Size) -> None:
         """Stages a block.
 
         Args:
-            top: first row of the results.
+            top, left: first row and column of the results.
             start, count: of the first contracted axis.
         """
         code, contracted = self.code, self._convolution.contracted
@@ -151,7 +153,7 @@ class Planes:
                 self._loop(stop, lambda at: channel(n + 1, {**place, contracted[n]: at}))
                 return
             first = {contracted[0]: code.add(start, place[contracted[0]])} if contracted else {}
-            self._stage({**outer, **place, **first}, self._channel(place), top)
+            self._stage({**outer, **place, **first}, self._channel(place), top, left)
 
         channel(0, {})
 
@@ -162,7 +164,7 @@ class Planes:
 
         self.code.loop(0, stop, 1, [], inside)
 
-    def _stage(self, index: Mapping[str, Value], begin: Value, top: Value) -> None:
+    def _stage(self, index: Mapping[str, Value], begin: Value, top: Value, left: Value) -> None:
         """The planes of a channel, in the order in which they lie: what is written beyond the end of one is written
         again."""
         code, layout, slides = self.code, self.layout, self._convolution.height
@@ -170,7 +172,7 @@ class Planes:
         across = self._convolution.width.phases
         if slides is None:
             for n, phase in enumerate(across):
-                self._plane(index, code.add(begin, n * size), phase, None)
+                self._plane(index, code.add(begin, n * size), phase, None, left)
             return
         first, step = slides.phases[0], slides.phases[1] - slides.phases[0] if len(slides.phases) > 1 else 1
         regular = slides.phases == tuple(range(first, first + step * len(slides.phases), step))
@@ -179,7 +181,7 @@ class Planes:
             at = code.add(code.mul(top, slides.stride), down, slides.offset)
             for n, phase in enumerate(across):
                 to = code.add(begin, code.mul(number, len(across) * size), n * size)
-                self._plane(index, to, phase, at)
+                self._plane(index, to, phase, at, left)
 
         if regular:
             self._loop(len(slides.phases), lambda n: rows(n, code.add(code.mul(n, step), first)))
@@ -187,11 +189,12 @@ class Planes:
             for n, down in enumerate(slides.phases):
                 rows(code.index(n), code.index(down))
 
-    def _plane(self, index: Mapping[str, Value], begin: Value, phase: int, top: Value | None) -> None:
+    def _plane(self, index: Mapping[str, Value], begin: Value, phase: int, top: Value | None, left: Value) -> None:
         """One of them.
 
         Args:
             top: row of the input, if that has rows; the others follow by strides.
+            left: column of the results.
         """
         code, layout, slides = self.code, self.layout, self._convolution.height
 
@@ -199,10 +202,17 @@ class Planes:
             to = code.add(begin, code.mul(i, layout.pitch))
             at = code.add(top, code.mul(i, slides.stride)) if top is not None and slides is not None else None
             source, exists = self._row(index, at)
+
+            def copy() -> None:
+                if layout.width == self._convolution.width.outside:
+                    self._rows.whole(source, to, phase)
+                else:
+                    self._rows.band(source, to, phase, left)
+
             if exists is None:
-                self._copy(source, to, phase)
+                copy()
             else:
-                code.branch(exists, lambda: self._copy(source, to, phase), lambda: self._blank(to, layout.pitch))
+                code.branch(exists, copy, lambda: self._rows.blank(to, layout.pitch))
 
         self._loop(layout.rows, row)
 
@@ -236,60 +246,3 @@ class Planes:
         sizes = self._convolution.sizes
         low, high = position.bounds(sizes)
         return low >= 0 and ((isinstance(size, int) and high < size) or position.axis is not None)
-
-    def _copy(self, source: Value, to: Value, phase: int) -> None:
-        """A row of a phase, with what is outside of it on both sides."""
-        code, layout, slides, lanes = self.code, self.layout, self._convolution.width, self.code.lanes
-        left = max(0, -((phase + slides.offset) // slides.stride))
-        first = slides.stride * left + phase + slides.offset
-        count = max(0, min(layout.pitch - left, (slides.inside - 1 - first) // slides.stride + 1))
-        if left:
-            self._blank(to, min(left, layout.pitch))
-
-        def chunk(at: Value, none: list[Value], length: int) -> list[Value]:
-            begin = code.add(source, code.mul(at, slides.stride), first)
-            value = self._read(begin, length)
-            code.store(value, self.memory, code.add(to, at, left))
-            return none
-
-        if count > 0:
-            code.spans(0, count, lanes, [], chunk)
-        written = left + -(-count // lanes) * lanes
-        if written < layout.pitch:
-            self._blank(code.add(to, written), layout.pitch - written)
-
-    def _read(self, begin: Value, length: int) -> Value:
-        """So many elements that lie a stride apart, and what is outside of the input behind them."""
-        code, window = self.code, self._convolution.window
-        value = widen(code, self._elements(begin, length), window.dtype)
-        if length == code.lanes:
-            return value
-        outside = code.splat(window.outside.value, computed(window.dtype))
-        return code.op("select", code.prefix(length), value, outside)
-
-    def _elements(self, begin: Value, length: int) -> Value:
-        code, stride, lanes = self.code, self._convolution.width.stride, self.code.lanes
-        memory = code.memory[self._convolution.window.name]
-        mask = None if length == lanes else code.prefix(length)
-        if stride == 1:
-            return code.load(memory, begin, mask)
-        if stride > MOST_SHUFFLED:
-            return code.gather(memory, begin, code.offsets(stride), mask)
-        # What lies between is loaded, too: cheaper than elements one by one.
-        value: Value | None = None
-        last = stride * (length - 1) + 1  # elements from the first to the last one
-        for at in range(0, last, lanes):
-            valid = None if at + lanes <= last else code.prefix(last - at)
-            loaded = code.load(memory, code.add(begin, at), valid)
-            order = [
-                lanes + stride * n - at if at <= stride * n < at + lanes else n for n in range(lanes)
-            ]  # in lanes that are not read yet, whatever there is
-            value = code.shuffle(loaded if value is None else value, loaded, order)
-        return value
-
-    def _blank(self, to: Value, length: int) -> None:
-        """What is outside of the input, for so many positions at least."""
-        code = self.code
-        value = code.splat(self._convolution.window.outside.value, computed(self._convolution.step.dtype))
-        for at in range(0, length, code.lanes):
-            code.store(value, self.memory, code.add(to, at))

@@ -51,6 +51,7 @@ TILES = (
 )
 """Output channels and vectors of positions of register tiles."""
 HEIGHTS = (1, 2, 3, 4, 6, 7, 8, 12, 14, 16, 28)
+WIDTHS = (32, 64, 128, 256)
 DEPTHS = (8, 16, 32, 64, 128)
 GROUPS = (16, 32, 64, 128)
 MOST_TAPS = 64
@@ -84,24 +85,22 @@ class ConvolutionMatch(Match[ConvolutionSchedule]):
         rows, height = convolution.count(convolution.rows), convolution.height
         channels = convolution.sizes[convolution.contracted[0]] if convolution.contracted else 1
         most = max(1, LONGEST_SUM // (self._taps * convolution.count(convolution.contracted[1:])))
-        heights = sorted({min(h, height.outside) for h in HEIGHTS}) if height is not None else [1]
-        for (tall, vectors), longest, deepest, largest in combinations(TILES, heights, DEPTHS, GROUPS):
-            if (tall + 1) * vectors + 1 > machine.registers:
-                continue
-            # Blocks, bands and groups of equal sizes.
-            blocks = -(-channels // min(deepest, most))
-            bands = -(-(height.outside if height is not None else 1) // longest)
-            tiles = -(-rows // tall)
-            schedule = ConvolutionSchedule(
-                lanes,
-                tall,
-                vectors,
-                -(-tiles // -(-rows // largest)) * tall,
-                -(-(height.outside if height is not None else 1) // bands),
-                -(-channels // blocks),
-            )
-            if Footprint(convolution, schedule).elements * max(element, 32) // 8 <= machine.stack:
-                yield schedule
+        high = height.outside if height is not None else 1
+        wide = convolution.width.outside
+        tiles = [tile for tile in TILES if (tile[0] + 1) * tile[1] + 1 <= machine.registers and tile[0] < 2 * rows]
+        shapes = combinations(
+            sorted({-(-high // -(-high // min(h, high))) for h in HEIGHTS}),
+            sorted({-(-wide // -(-wide // min(w, wide))) for w in (*WIDTHS, wide)}),
+            sorted({-(-channels // -(-channels // min(d, most, channels))) for d in DEPTHS}),
+        )
+        # Bands, blocks and groups of equal sizes.
+        for (longest, widest, deepest), (tall, vectors) in combinations(shapes, tiles):
+            for largest in GROUPS:
+                count = -(-rows // tall)
+                group = -(-count // -(-rows // largest)) * tall
+                schedule = ConvolutionSchedule(lanes, tall, vectors, group, longest, widest, deepest)
+                if Footprint(convolution, schedule).elements * max(element, 32) // 8 <= machine.stack:
+                    yield schedule
 
     def predict(self, schedule: ConvolutionSchedule) -> float:
         """Products at the rate at which a tile is multiplied, planes at that of copies, or what memory gives."""
@@ -113,13 +112,16 @@ class ConvolutionMatch(Match[ConvolutionSchedule]):
         tall = -(-min(rows, schedule.group) // schedule.rows) * schedule.rows
         height = convolution.height
         bands = -(-height.outside // schedule.height) if height is not None else 1
+        bands *= -(-convolution.width.outside // schedule.width)
         held = schedule.rows * schedule.vectors
         # Loads that cross cache lines take two turns.
         loads = schedule.rows + schedule.vectors * (1.0 if taps == 1 else 1.9)
         each = max(1.0, loads / held, 8 / held)
         products = tall * footprint.panels * schedule.vectors * channels * taps * each
-        vectors = -(-convolution.width.outside // schedule.lanes)
-        staged = channels * len(layout.phases) * layout.rows * (4.0 + 3.0 * convolution.width.stride * vectors)
+        vectors = -(-schedule.width // schedule.lanes)
+        # Of a part of a row it is not known beforehand where it leaves the input.
+        each_vector = 3.0 * convolution.width.stride + (4.0 if schedule.width < convolution.width.outside else 0.0)
+        staged = channels * len(layout.phases) * layout.rows * (4.0 + each_vector * -(-layout.pitch // schedule.lanes))
         sums = 4.0 * tall * footprint.panels * schedule.vectors * footprint.blocks
         written = 8.0 * min(rows, schedule.group) * schedule.height * vectors
         units = convolution.count(convolution.outer) * groups * bands
