@@ -26,14 +26,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from covan_mlir.fred.expression import Read
 from covan_mlir.lowering.kernels.cpu.accumulators import combining
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution
 from covan_mlir.lowering.kernels.cpu.elements import computed
-from covan_mlir.lowering.kernels.cpu.evaluator import Lanes, Position, VectorEvaluator, address, inputs, narrow
+from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, inputs
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout, Planes
 from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, outer_products
+from covan_mlir.lowering.kernels.cpu.row_outputs import RowOutputs
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
 from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, in_place, row_length
 from covan_mlir.lowering.kernels.template import Schedule
@@ -147,6 +147,8 @@ class ConvolutionWriter:
         self.dtype = computed(convolution.step.dtype)
         self.footprint = Footprint(convolution, schedule)
         self.rows = RowTiles(code, convolution.rows, schedule.rows, schedule.group)
+        fixed = frozenset((*convolution.outer, *convolution.rows))
+        self.outputs = RowOutputs(code, chain, convolution.step, self.evaluator, sizes, fixed)
         self.pitch = self.footprint.panels * self.footprint.width
 
     @cached_property
@@ -307,15 +309,15 @@ class ConvolutionWriter:
 
         def one(i: Value, none: list[Value]) -> list[Value]:
             index = {**outer, **self.rows.position(code.add(row, i), self.sizes)}
+            known = self.outputs.known(index)
 
             def line(h: Value, none: list[Value]) -> list[Value]:
                 begin = code.add(code.mul(code.add(held, i), self.pitch), code.mul(h, layout.pitch))
                 there = {**index, **({height.axis: code.add(corner.top, h)} if height is not None else {})}
 
                 def chunk(w: Value, none: list[Value], valid: Value | None) -> list[Value]:
-                    sums = Lanes(code.load(self.sums, code.add(begin, w)))
-                    index = {**there, lane: code.add(corner.left, w)}
-                    self._results(Position(index, lane, valid, {convolution.step.name: sums}))
+                    at = {**there, lane: code.add(corner.left, w)}
+                    self.outputs.write(code.load(self.sums, code.add(begin, w)), at, lane, valid, known)
                     return none
 
                 self._columns(corner, chunk)
@@ -344,11 +346,3 @@ class ConvolutionWriter:
             return body(w, values, code.prefix(code.min(code.op("subi", count, w), lanes)))
 
         code.loop(0, count, lanes, [], masked)
-
-    def _results(self, position: Position) -> None:
-        code, chain = self.code, self.convolution.chain
-        for name in chain.outputs:
-            step = chain.values[name]
-            at, distance = address(code, step.axes, self.sizes, position)
-            value = self.evaluator.vector(Read(name, step.dtype), position)
-            code.scatter(narrow(code, value, step.dtype), code.memory[name], at, distance, position.valid)

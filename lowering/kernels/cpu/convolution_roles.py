@@ -9,8 +9,9 @@ from math import prod
 
 from covan_mlir.fred.chain import Chain, Reduce
 from covan_mlir.fred.expression import Affine, Apply, Expr, Window, walk
-from covan_mlir.lowering.kernels.cpu.product_roles import axes_of, check_sum, inlined, only_reduction
+from covan_mlir.lowering.kernels.cpu.product_roles import check_sum, only_reduction
 from covan_mlir.lowering.kernels.errors import UnsupportedError
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
 from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
 from covan_mlir.lowering.kernels.template import Cost
 
@@ -108,7 +109,7 @@ def convolution_of(chain: Chain) -> Convolution:
     """
     step = only_reduction(chain)
     window, scalars = _factors(chain, step)
-    own = axes_of(chain, scalars) if scalars is not None else set()
+    own = Scope(chain, {}).axes(scalars) if scalars is not None else frozenset()
     lanes = {chain.values[name].axes[-1:] for name in chain.outputs}
     if len(lanes) != 1 or not (lane := next(iter(lanes))):
         raise UnsupportedError("the results end in different axes")
@@ -137,7 +138,7 @@ def convolution_of(chain: Chain) -> Convolution:
 
 def _factors(chain: Chain, step: Reduce) -> tuple[Window, Expr | None]:
     """-> (what slides, the filter)."""
-    term = inlined(chain, step.expr)
+    term = Scope(chain, {}).inlined(step.expr)
     if isinstance(term, Window):
         return term, None
     check_sum(step)

@@ -25,22 +25,14 @@ from functools import cached_property
 from math import prod
 
 from covan_mlir.fred.chain import Map
-from covan_mlir.fred.expression import Read
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.elements import computed
-from covan_mlir.lowering.kernels.cpu.evaluator import (
-    Lanes,
-    Position,
-    Result,
-    VectorEvaluator,
-    address,
-    inputs,
-    narrow,
-)
+from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, inputs
 from covan_mlir.lowering.kernels.cpu.panel import Panel
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, Tile, outer_products
+from covan_mlir.lowering.kernels.cpu.row_outputs import RowOutputs
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
 from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, in_place, row_length
 from covan_mlir.lowering.kernels.reductions.sweeps import cost
@@ -80,6 +72,8 @@ class ProductWriter:
         self.dtype = computed(product.step.dtype)
         self.width = schedule.vectors * code.lanes
         self.rows = RowTiles(code, product.rows, schedule.rows, schedule.group)
+        fixed = frozenset((*product.outer, *product.rows))
+        self.outputs = RowOutputs(code, product.chain, product.step, self.evaluator, sizes, fixed)
         self.split, self.inner = product.contracted[0], product.contracted[1:]
         self.held = rows_held(product, schedule)
 
@@ -236,17 +230,12 @@ class ProductWriter:
         code.loop(0, rows, 1, [], one)
 
     def _write(self, unit: Unit, row: Value, sums: Sequence[Value]) -> None:
-        code, chain, lane = self.code, self.product.chain, self.product.lane
+        code, lane = self.code, self.product.lane
         index = {**unit.outer, **self.rows.position(row, self.sizes)}
+        known = self.outputs.known(index)
         for u, value in enumerate(sums):
-            given: dict[str, Result] = {self.product.step.name: Lanes(value)}
-            there = {**index, lane: code.add(unit.column, u * code.lanes)}
-            position = Position(there, lane, unit.valid[u], given)
-            for name in chain.outputs:
-                step = chain.values[name]
-                at, distance = address(code, step.axes, self.sizes, position)
-                result = self.evaluator.vector(Read(name, step.dtype), position)
-                code.scatter(narrow(code, result, step.dtype), code.memory[name], at, distance, position.valid)
+            at = {**index, lane: code.add(unit.column, u * code.lanes)}
+            self.outputs.write(value, at, lane, unit.valid[u], known)
 
 
 DIRECT = 8

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from covan_mlir.fred.chain import Chain, Input, Map, Reduce
-from covan_mlir.fred.expression import Apply, Expr, Index, Read, Window, reads, substitute, walk
+from covan_mlir.fred.chain import Chain, Input, Reduce
+from covan_mlir.fred.expression import Apply, Expr, reads
 from covan_mlir.lowering.kernels.errors import UnsupportedError
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
 from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
 from covan_mlir.lowering.kernels.template import Cost
 
@@ -65,11 +66,12 @@ def product_of(chain: Chain) -> Product:
     """
     step = only_reduction(chain)
     check_sum(step)
-    term = inlined(chain, step.expr)
+    scope = Scope(chain, {})
+    term = scope.inlined(step.expr)
     if not isinstance(term, Apply) or term.op != "arith.mulf":
         raise UnsupportedError("its terms are no products")
     factors = term.args
-    axes = [axes_of(chain, factor) for factor in factors]
+    axes = [scope.axes(factor) for factor in factors]
     if any(set(step.over) - own for own in axes):
         raise UnsupportedError("a factor is the same at all positions of an axis that is summed over")
     lane = _lane(chain, step)
@@ -107,26 +109,6 @@ def check_sum(step: Reduce) -> None:
     """Raises UnsupportedError: a reduction is no sum from 0 on."""
     if step.combine != "add" or step.initial.value != 0:
         raise UnsupportedError("it is no sum from 0 on")
-
-
-def inlined(chain: Chain, expr: Expr) -> Expr:
-    """An expression of inputs and reductions alone."""
-    while maps := {name: value.expr for name in reads(expr) if isinstance(value := chain.values[name], Map)}:
-        expr = substitute(expr, maps)
-    return expr
-
-
-def axes_of(chain: Chain, expr: Expr) -> set[str]:
-    """The axes that an expression's value depends on."""
-    axes: set[str] = set()
-    for node in walk(expr):
-        if isinstance(node, Read):
-            axes.update(chain.values[node.name].axes)
-        elif isinstance(node, Window):
-            axes.update(node.axes)
-        elif isinstance(node, Index):
-            axes.add(node.axis)
-    return axes
 
 
 def _lane(chain: Chain, step: Reduce) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import prod
 
 from covan_mlir.fred.chain import Chain, Map, Reduce
-from covan_mlir.fred.expression import reads
+from covan_mlir.fred.expression import Read, reads, walk, windows
 from covan_mlir.lowering.kernels.reductions.sweeps import cost
 from covan_mlir.machine.elements import bits
 
@@ -77,13 +77,21 @@ def compiled(chain: Chain, rates: Rates) -> float:
         rows = prod(sizes[a] for a in step.axes)
         used = 1.0 if isinstance(step, Map) or contracts else min(1.0, rows / rates.units)
         if isinstance(step, Reduce) and rates.dense and (chain.product or chain.windowed):
-            # What it packs, pads and transposes comes on top. What only looks through a window is no product.
-            rate = rates.dense if len(read) > 1 else rates.reducing
+            # What it packs, pads and transposes comes on top.
+            rate = rates.reducing if _element_by_element(chain, step) else rates.dense
             total += moved / rates.bandwidth + prod(sizes[a] for a in axes) * work / rate
         else:
             total += max(moved / rates.bandwidth, prod(sizes[a] for a in axes) * work / rate) / used
         total += rates.dispatch if isinstance(step, Reduce) else 0.0
     return total
+
+
+def _element_by_element(chain: Chain, step: Reduce) -> bool:
+    """Whether the compiler vectorises nothing of a reduction that reads through a window: of pooling, and of a
+    convolution in groups, whose filter has axes of what slides."""
+    slides = frozenset().union(*(window.axes for window in windows(step.expr)))
+    others = [{*chain.values[node.name].axes} for node in walk(step.expr) if isinstance(node, Read)]
+    return bool(slides) and (not others or any(axes & slides & {*step.axes} for axes in others))
 
 
 def _alone(chain: Chain, step: Map | Reduce) -> tuple[int, set[str]]:

@@ -114,8 +114,11 @@ class ConvolutionMatch(Match[ConvolutionSchedule]):
         bands = -(-height.outside // schedule.height) if height is not None else 1
         bands *= -(-convolution.width.outside // schedule.width)
         held = schedule.rows * schedule.vectors
-        # Loads that cross cache lines take two turns.
-        loads = schedule.rows + schedule.vectors * (1.0 if taps == 1 else 1.9)
+        # Loads that cross cache lines take two turns, and what the first cache does not hold comes from the second.
+        load = 1.0 if taps == 1 else 1.9
+        if footprint.channels * layout.channel * 4 > 0.8 * machine.l1:
+            load *= 2.4
+        loads = schedule.rows + schedule.vectors * load
         each = max(1.0, loads / held, 8 / held)
         products = tall * footprint.panels * schedule.vectors * channels * taps * each
         vectors = -(-schedule.width // schedule.lanes)
