@@ -14,11 +14,11 @@ ARCHITECTURES = {
 }
 
 OPTIMIZED = (
-    # What --iree-opt-level=O3 stands for, but for two: it also drops assertions, with which sizes are checked that are
-    # known at run time only; and its aggressive fusion makes kernels that IREE cannot generate. Named one by one, for a
-    # process that prints passes does not hand the level on.
+    # What --iree-opt-level=O3 stands for, but for three: it also drops assertions, with which sizes known at run time
+    # only are checked; its aggressive fusion makes kernels that IREE cannot generate, and so do products of a matrix and
+    # a vector once they are generic ops (squeeze-and-excitation). Named one by one, for a process that prints passes
+    # does not hand the level on.
     "--iree-opt-outer-dim-concat",
-    "--iree-opt-generalize-matmul",
     "--iree-opt-aggressively-propagate-transposes",
     "--iree-llvmcpu-reassociate-fp-reductions",
     # Convolutions as products; products over packed operands (`covan_mlir.lowering.data_tiling`), by microkernels.

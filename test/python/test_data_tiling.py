@@ -19,6 +19,9 @@ from covan_mlir.lineage import Lineage
 from covan_mlir.lowering import data_tiling
 from covan_mlir.provenance.model import LineageData, Site
 
+THEIRS = CompileOptions(fuse_reductions=False)
+"""Products and convolutions are IREE's."""
+
 
 class Shared(nn.Module):
     """A convolution, and two products that read one value: it is laid out once, and asked for by two."""
@@ -39,7 +42,7 @@ class Shared(nn.Module):
 def shared() -> tuple[nn.Module, Tensor, covan_mlir.Executable]:
     torch.manual_seed(0)
     module, x = Shared().eval(), torch.randn(1, 16, 16, 16)
-    return module, x, covan_mlir.compile_module(module, (x,))
+    return module, x, covan_mlir.compile_module(module, (x,), options=THEIRS)
 
 
 def layouts(lineage: LineageData) -> list[Site]:
@@ -99,10 +102,10 @@ def test_swapped_claims_of_two_who_read_one_layout(shared: tuple[nn.Module, Tens
     assert verify(swapped).outcome == "no"
 
 
-@pytest.mark.parametrize("flag", ["--iree-opt-data-tiling=false", "--iree-opt-generalize-matmul=false"])
+@pytest.mark.parametrize("flag", ["--iree-opt-data-tiling=false", "--iree-global-opt-use-im2col-for-convs=false"])
 def test_a_users_flag_counts(shared: tuple[nn.Module, Tensor, Any], flag: str) -> None:
     module, x, default = shared
-    exe = covan_mlir.compile_module(module, (x,), options=CompileOptions(iree_flags=(flag,)))
+    exe = covan_mlir.compile_module(module, (x,), options=replace(THEIRS, iree_flags=(flag,)))
     with torch.no_grad():
         assert_same(exe(x), module(x), depth=12)
     assert exe.verify()
@@ -111,9 +114,31 @@ def test_a_users_flag_counts(shared: tuple[nn.Module, Tensor, Any], flag: str) -
     assert [site.kernel for site in exe.lineage.sites] != [site.kernel for site in default.lineage.sites]
 
 
+class Squeeze(nn.Module):
+    """Squeeze-and-excitation: products of a matrix and a vector, with element-wise ops behind them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reduce, self.expand = nn.Conv2d(32, 8, 1), nn.Conv2d(8, 32, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        narrow = nn.functional.silu(self.reduce(nn.functional.adaptive_avg_pool2d(x, 1)))
+        return x * torch.sigmoid(self.expand(narrow))
+
+
+@pytest.mark.parametrize("options", [THEIRS, CompileOptions()], ids=["theirs", "ours"])
+def test_products_with_a_vector_compile(options: CompileOptions) -> None:
+    torch.manual_seed(0)
+    module, x = Squeeze().eval(), torch.randn(1, 32, 28, 28)
+    exe = covan_mlir.compile_module(module, (x,), options=options)
+    with torch.no_grad():
+        assert_same(exe(x), module(x), depth=4)
+    assert exe.verify()
+
+
 def test_weights_that_stay_outside_stay_where_they_are(shared: tuple[nn.Module, Tensor, Any]) -> None:
     module, x, _ = shared
-    exe = covan_mlir.compile_module(module, (x,), options=CompileOptions(external_weight_bytes=128 * 160 * 4))
+    exe = covan_mlir.compile_module(module, (x,), options=replace(THEIRS, external_weight_bytes=128 * 160 * 4))
     with torch.no_grad():
         assert_same(exe(x), module(x), depth=12)
     assert exe.verify()
