@@ -15,9 +15,9 @@ ARCHITECTURES = {
 
 OPTIMIZED = (
     # What --iree-opt-level=O3 stands for, but for three: it also drops assertions, with which sizes known at run time
-    # only are checked; its aggressive fusion makes kernels that IREE cannot generate, and so do products of a matrix and
-    # a vector once they are generic ops (squeeze-and-excitation). Named one by one, for a process that prints passes
-    # does not hand the level on.
+    # are checked; its aggressive fusion makes kernels that IREE cannot generate, and so do products with a vector
+    # once they are generic ops (squeeze-and-excitation). Named one by one, for a process that prints passes does not
+    # hand the level on.
     "--iree-opt-outer-dim-concat",
     "--iree-opt-aggressively-propagate-transposes",
     "--iree-llvmcpu-reassociate-fp-reductions",

@@ -18,6 +18,7 @@ from itertools import product as combinations
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.expression import reads
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder
 from covan_mlir.lowering.kernels.cpu.product import ProductWriter, scratch
@@ -49,13 +50,20 @@ class ProductMatch(Match[ProductSchedule]):
 
     def schedules(self) -> Iterator[ProductSchedule]:
         """See `Match`."""
-        yield from sorted(self._legal(), key=self.predict)
+        yield from sorted(dict.fromkeys(self._legal()), key=self.predict)
+
+    @property
+    def _streamed(self) -> int:
+        """Bytes of what is read as vectors: more than a cache holds come from memory."""
+        values = [self.product.chain.values[name] for name in reads(self.product.vectors)]
+        return sum(self.product.count(value.axes) * bits(value.dtype) // 8 for value in values)
 
     def _legal(self) -> Iterator[ProductSchedule]:
         machine, product = self.target.machine, self.product
         lanes = machine.lanes("f64" if bits(product.step.dtype) == 64 else "f32")
         rows, depth = product.count(product.rows), product.sizes[product.contracted[0]]
         most = max(1, LONGEST_SUM // product.count(product.contracted[1:]))
+        ahead = machine.l2 > 0 and self._streamed > machine.l2
         for (height, vectors), longest, largest in combinations(TILES, DEPTHS, GROUPS):
             if (height + 1) * vectors + 1 > machine.registers:
                 continue
@@ -66,7 +74,7 @@ class ProductMatch(Match[ProductSchedule]):
             tiles = -(-rows // height)
             groups = -(-rows // largest)
             group = -(-tiles // groups) * height
-            schedule = ProductSchedule(lanes, height, vectors, group, even)
+            schedule = ProductSchedule(lanes, height, vectors, group, even, ahead)
             if scratch(product, schedule) * bits(product.step.dtype) // 8 <= machine.stack:
                 yield schedule
 
