@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 
 from covan_mlir.fred.chain import Chain, Reduce
 from covan_mlir.fred.expression import Affine, Apply, Expr, Window, walk
+from covan_mlir.lowering.kernels.cpu.dense import DenseChain
 from covan_mlir.lowering.kernels.cpu.product_roles import check_sum, only_reduction
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
-from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
-from covan_mlir.lowering.kernels.template import Cost
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class Sliding:
 
 
 @dataclass(frozen=True)
-class Convolution:
+class Convolution(DenseChain):
     """``step[outer, rows, h, lane] = sum of scalars[outer, rows, contracted, taps] * window[outer, contracted, h, taps,
     lane]``, and maps of it. Without a filter it is pooling: what the window shows is combined as it is.
 
@@ -72,8 +69,6 @@ class Convolution:
         contracted: axes that are summed over, but for the taps of both: input channels.
     """
 
-    chain: Chain
-    step: Reduce
     scalars: Expr | None
     window: Window
     outer: tuple[str, ...]
@@ -81,24 +76,6 @@ class Convolution:
     width: Sliding
     height: Sliding | None
     contracted: tuple[str, ...]
-
-    @cached_property
-    def sizes(self) -> dict[str, int]:
-        """With a nominal size for every axis."""
-        return self.chain.nominal.known_sizes
-
-    @cached_property
-    def flops(self) -> int:
-        """Floating-point operations as a direct convolution has them; a multiply-add counts as two."""
-        return 2 * prod(self.sizes[axis] for axis in (*self.step.axes, *self.step.over))
-
-    def count(self, axes: Sequence[str]) -> int:
-        """Positions on some axes."""
-        return prod(self.sizes[axis] for axis in axes)
-
-    def cost(self, seconds: float) -> Cost:
-        """What a kernel costs that takes this long."""
-        return Cost(seconds, self.flops, traffic(self.chain), elements(self.chain))
 
 
 def convolution_of(chain: Chain) -> Convolution:

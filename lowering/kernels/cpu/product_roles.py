@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from math import prod
 
 from covan_mlir.fred.chain import Chain, Input, Reduce
 from covan_mlir.fred.expression import Apply, Expr, reads
+from covan_mlir.lowering.kernels.cpu.dense import DenseChain
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
-from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
-from covan_mlir.lowering.kernels.template import Cost
 
 
 @dataclass(frozen=True)
-class Product:
+class Product(DenseChain):
     """``step[outer, rows, lane] = sum over contracted of scalars[outer, rows, contracted] * vectors[outer, contracted,
     lane]``, and maps of it.
 
@@ -30,32 +27,12 @@ class Product:
         contracted: the axes that are summed over; the last one is the one that lies closest together in memory.
     """
 
-    chain: Chain
-    step: Reduce
     scalars: Expr
     vectors: Expr
     outer: tuple[str, ...]
     rows: tuple[str, ...]
     lane: str
     contracted: tuple[str, ...]
-
-    @cached_property
-    def sizes(self) -> dict[str, int]:
-        """With a nominal size for every axis."""
-        return self.chain.nominal.known_sizes
-
-    @cached_property
-    def flops(self) -> int:
-        """Floating-point operations; a multiply-add counts as two."""
-        return 2 * prod(self.sizes[axis] for axis in (*self.step.axes, *self.contracted))
-
-    def count(self, axes: tuple[str, ...]) -> int:
-        """Positions on some axes."""
-        return prod(self.sizes[axis] for axis in axes)
-
-    def cost(self, seconds: float) -> Cost:
-        """What a kernel costs that takes this long."""
-        return Cost(seconds, self.flops, traffic(self.chain), elements(self.chain))
 
 
 def product_of(chain: Chain) -> Product:

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product as combinations
@@ -21,16 +21,16 @@ from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
-from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.convolution import ConvolutionSchedule, ConvolutionWriter, Footprint
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, convolution_of
+from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.product import LONGEST_SUM
-from covan_mlir.lowering.kernels.kernel import Executable, Refusal
-from covan_mlir.lowering.kernels.reductions.operands import operands, traffic
+from covan_mlir.lowering.kernels.kernel import Refusal
+from covan_mlir.lowering.kernels.reductions.operands import traffic
 from covan_mlir.lowering.kernels.registry import register
-from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Template
-from covan_mlir.lowering.source_lines import SourceLines
+from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.elements import bits
 
 TILES = (
@@ -59,10 +59,10 @@ MOST_TAPS = 64
 
 
 @dataclass(frozen=True)
-class ConvolutionMatch(Match[ConvolutionSchedule]):
+class ConvolutionMatch(DenseMatch[ConvolutionSchedule]):
     """A chain that is a convolution."""
 
-    convolution: Convolution
+    task: Convolution
     target: CpuTarget
 
     def schedules(self) -> Iterator[ConvolutionSchedule]:
@@ -75,11 +75,11 @@ class ConvolutionMatch(Match[ConvolutionSchedule]):
 
     @property
     def _taps(self) -> int:
-        slides = (self.convolution.width, self.convolution.height)
+        slides = (self.task.width, self.task.height)
         return prod(one.taps for one in slides if one is not None)
 
     def _legal(self) -> Iterator[ConvolutionSchedule]:
-        machine, convolution = self.target.machine, self.convolution
+        machine, convolution = self.target.machine, self.task
         element = bits(convolution.step.dtype)
         lanes = machine.lanes("f64" if element == 64 else "f32")
         rows, height = convolution.count(convolution.rows), convolution.height
@@ -104,7 +104,7 @@ class ConvolutionMatch(Match[ConvolutionSchedule]):
 
     def predict(self, schedule: ConvolutionSchedule) -> float:
         """Products at the rate at which a tile is multiplied, planes at that of copies, or what memory gives."""
-        machine, convolution = self.target.machine, self.convolution
+        machine, convolution = self.target.machine, self.task
         footprint = Footprint(convolution, schedule)
         layout, taps = footprint.layout, self._taps
         rows, channels = convolution.count(convolution.rows), convolution.count(convolution.contracted)
@@ -133,20 +133,13 @@ class ConvolutionMatch(Match[ConvolutionSchedule]):
         computed = units * (products + staged + sums + written) / rate * share
         return max(computed, traffic(convolution.chain) / (machine.bandwidth * machine.cores))
 
-    def cost(self, schedule: ConvolutionSchedule) -> Cost:
-        """See `Match`."""
-        return self.convolution.cost(self.predict(schedule))
+    def lanes(self, schedule: ConvolutionSchedule) -> int:
+        """See `DenseMatch`."""
+        return schedule.lanes
 
-    def emit(self, schedule: ConvolutionSchedule, name: str, lines: SourceLines) -> Executable | Refusal:
-        """See `Match`."""
-        convolution, team = self.convolution, self.target.team
-        chain = convolution.chain
-        inputs, outputs = operands(chain)
-        code = KernelBuilder(name, inputs, outputs, schedule.lanes, chain.extents, team=team)
-        sizes = chain.nominal.known_sizes
-        writer = ConvolutionWriter(code, convolution, {**sizes, **code.extents}, schedule)
-        text = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))
-        return Executable.single(name, text, inputs, outputs, sizes=chain.extents, team=team)
+    def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ConvolutionSchedule) -> Writer:
+        """See `DenseMatch`."""
+        return ConvolutionWriter(code, self.task, sizes, schedule)
 
 
 @register

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product as combinations
 from typing import ClassVar
@@ -20,17 +20,17 @@ from typing import ClassVar
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import reads
 from covan_mlir.fred.forms import Fusion
-from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
+from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.product import ProductWriter, scratch
 from covan_mlir.lowering.kernels.cpu.product_roles import Product, product_of
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.errors import UnsupportedError
-from covan_mlir.lowering.kernels.kernel import Executable, Refusal
-from covan_mlir.lowering.kernels.reductions.operands import operands, traffic
+from covan_mlir.lowering.kernels.kernel import Refusal
+from covan_mlir.lowering.kernels.reductions.operands import traffic
 from covan_mlir.lowering.kernels.registry import register
-from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Template
-from covan_mlir.lowering.source_lines import SourceLines
+from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.elements import bits
 
 TILES = ((8, 3), (6, 4), (12, 2), (4, 4), (4, 6), (8, 2), (8, 1), (4, 2), (4, 1), (2, 4), (2, 2), (1, 4), (1, 1))
@@ -42,10 +42,10 @@ LONGEST_SUM = 1024
 
 
 @dataclass(frozen=True)
-class ProductMatch(Match[ProductSchedule]):
+class ProductMatch(DenseMatch[ProductSchedule]):
     """A chain that is a sum of products."""
 
-    product: Product
+    task: Product
     target: CpuTarget
 
     def schedules(self) -> Iterator[ProductSchedule]:
@@ -55,11 +55,11 @@ class ProductMatch(Match[ProductSchedule]):
     @property
     def _streamed(self) -> int:
         """Bytes of what is read as vectors: more than a cache holds come from memory."""
-        values = [self.product.chain.values[name] for name in reads(self.product.vectors)]
-        return sum(self.product.count(value.axes) * bits(value.dtype) // 8 for value in values)
+        values = [self.task.chain.values[name] for name in reads(self.task.vectors)]
+        return sum(self.task.count(value.axes) * bits(value.dtype) // 8 for value in values)
 
     def _legal(self) -> Iterator[ProductSchedule]:
-        machine, product = self.target.machine, self.product
+        machine, product = self.target.machine, self.task
         lanes = machine.lanes("f64" if bits(product.step.dtype) == 64 else "f32")
         rows, depth = product.count(product.rows), product.sizes[product.contracted[0]]
         most = max(1, LONGEST_SUM // product.count(product.contracted[1:]))
@@ -80,7 +80,7 @@ class ProductMatch(Match[ProductSchedule]):
 
     def predict(self, schedule: ProductSchedule) -> float:
         """Products at the rate at which a tile is multiplied, panels at that of copies, or what memory gives."""
-        machine, product = self.target.machine, self.product
+        machine, product = self.target.machine, self.task
         rows, columns = product.count(product.rows), product.sizes[product.lane]
         outer, depth = product.count(product.outer), product.count(product.contracted)
         tall = -(-rows // schedule.rows) * schedule.rows
@@ -100,20 +100,13 @@ class ProductMatch(Match[ProductSchedule]):
         computed = outer * (products + staged + sums) / rate * share
         return max(computed, traffic(product.chain) / (machine.bandwidth * machine.cores))
 
-    def cost(self, schedule: ProductSchedule) -> Cost:
-        """See `Match`."""
-        return self.product.cost(self.predict(schedule))
+    def lanes(self, schedule: ProductSchedule) -> int:
+        """See `DenseMatch`."""
+        return schedule.lanes
 
-    def emit(self, schedule: ProductSchedule, name: str, lines: SourceLines) -> Executable | Refusal:
-        """See `Match`."""
-        product, team = self.product, self.target.team
-        chain = product.chain
-        inputs, outputs = operands(chain)
-        code = KernelBuilder(name, inputs, outputs, schedule.lanes, chain.extents, team=team)
-        sizes = chain.nominal.known_sizes
-        writer = ProductWriter(code, product, {**sizes, **code.extents}, schedule)
-        text = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))
-        return Executable.single(name, text, inputs, outputs, sizes=chain.extents, team=team)
+    def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ProductSchedule) -> Writer:
+        """See `DenseMatch`."""
+        return ProductWriter(code, self.task, sizes, schedule)
 
 
 @register

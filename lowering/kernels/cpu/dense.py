@@ -1,0 +1,94 @@
+"""What the CPU's templates for products and for convolutions share: one reduction with element-wise work around it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Protocol, TypeVar
+
+from covan_mlir.fred.chain import Chain, Reduce
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
+from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.kernel import Executable
+from covan_mlir.lowering.kernels.reductions.operands import elements, operands, traffic
+from covan_mlir.lowering.kernels.template import Cost, Match, Schedule
+from covan_mlir.lowering.source_lines import SourceLines
+
+
+@dataclass(frozen=True)
+class DenseChain:
+    """A chain of one reduction.
+
+    Attributes:
+        chain: as it was given; its sizes may be known at run time only.
+    """
+
+    chain: Chain
+    step: Reduce
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """With a nominal size for every axis."""
+        return self.chain.nominal.known_sizes
+
+    @cached_property
+    def flops(self) -> int:
+        """Floating-point operations, as the chain has them; a multiply-add counts as two."""
+        return 2 * self.count((*self.step.axes, *self.step.over))
+
+    def count(self, axes: Iterable[str]) -> int:
+        """Positions on some axes."""
+        return prod(self.sizes[axis] for axis in axes)
+
+    def cost(self, seconds: float) -> Cost:
+        """What a kernel costs that takes this long."""
+        return Cost(seconds, self.flops, traffic(self.chain), elements(self.chain))
+
+
+class Writer(Protocol):
+    """Writes the code of a workgroup."""
+
+    def write(self) -> None:
+        """The whole function."""
+
+    def workgroups(self, sizes: Mapping[str, Size]) -> Size:
+        """How many there are, of sizes that may be others than the writer's own."""
+
+
+S = TypeVar("S", bound=Schedule)
+
+
+class DenseMatch(Match[S]):
+    """A chain of one reduction that a template takes.
+
+    Attributes:
+        task: the chain.
+    """
+
+    task: DenseChain
+    target: CpuTarget
+
+    @abstractmethod
+    def lanes(self, schedule: S) -> int:
+        """Elements per register."""
+
+    @abstractmethod
+    def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: S) -> Writer:
+        """Who writes the kernel."""
+
+    def cost(self, schedule: S) -> Cost:
+        """See `Match`."""
+        return self.task.cost(self.predict(schedule))
+
+    def emit(self, schedule: S, name: str, lines: SourceLines) -> Executable:
+        """See `Match`."""
+        chain, team = self.task.chain, self.target.team
+        inputs, outputs = operands(chain)
+        code = KernelBuilder(name, inputs, outputs, self.lanes(schedule), chain.extents, team=team)
+        sizes = chain.nominal.known_sizes
+        writer = self.writer(code, {**sizes, **code.extents}, schedule)
+        text = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))
+        return Executable.single(name, text, inputs, outputs, sizes=chain.extents, team=team)
