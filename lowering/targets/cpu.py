@@ -14,12 +14,9 @@ ARCHITECTURES = {
 }
 
 OPTIMIZED = (
-    # What --iree-opt-level=O3 stands for, but for three: it also drops assertions, with which sizes known at run time
-    # are checked; its aggressive fusion makes kernels that IREE cannot generate, and so do products with a vector
-    # once they are generic ops (squeeze-and-excitation). Named one by one, for a process that prints passes does not
-    # hand the level on.
-    "--iree-opt-outer-dim-concat",
-    "--iree-opt-aggressively-propagate-transposes",
+    # All that is taken of --iree-opt-level=O3. Its other options drop assertions, with which sizes known at run time
+    # are checked; fuse, and make products with a vector generic ops, so that IREE cannot generate some kernels; and
+    # turn concatenations and operands of products around by transpositions that take longer than they save.
     "--iree-llvmcpu-reassociate-fp-reductions",
     # Convolutions as products; products over packed operands (`covan_mlir.lowering.data_tiling`), by microkernels.
     "--iree-global-opt-use-im2col-for-convs",

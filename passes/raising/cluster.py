@@ -117,7 +117,8 @@ class Cluster:
         """The axes that have together a size which is known at run time only; None where no value has it."""
         known = [*self.reads.values(), *self.windows.values(), *self.dims.items()]
         for value, dims in known:
-            for dim, other in zip(dims, self.graph.extents[value], strict=True):
+            # Of a constant there are none: its sizes are numbers.
+            for dim, other in zip(dims, self.graph.extents.get(value, ()), strict=False):
                 if other == size:
                     return self.axes.leaves(dim)
         return None

@@ -70,9 +70,9 @@ def wrong_constant(state: Any) -> None:
 def _move_load(state: Any, distance: int) -> None:
     import iree.compiler.ir as ir
 
-    loads = _ops(state, ir, "vector.load")
+    loads = [op for op in _ops(state, ir, "vector.load") if "max" in _kernel(op)]
     if not loads:
-        return  # this program has no fused kernel
+        return  # this program has no fused kernel of several reductions
     op = loads[-1]
     with ir.InsertionPoint(op), op.location:
         index = ir.IndexType.get()
@@ -81,6 +81,16 @@ def _move_load(state: Any, distance: int) -> None:
         )
         moved = ir.Operation.create("arith.addi", results=[index], operands=[op.operands[1], far.results[0]])
     op.operands[1] = moved.results[0]
+
+
+def _kernel(op: Any) -> str:
+    """The name of the executable that an op is in."""
+    while op.name != "hal.executable.source":
+        op = op.parent
+        if op is None:
+            return ""
+        op = op.operation
+    return str(op.attributes["sym_name"].value)
 
 
 def _ops(state: Any, ir: Any, name: str) -> list[Any]:

@@ -321,13 +321,9 @@ class KernelBuilder:
         else:
             vector.maskedstore(memory, [at], valid, value)
 
-    def prefetch(self, memory: Value, at: Value, locality: int = 3) -> None:
-        """Asks for the cache line of an element to be read soon; it may lie outside of the memory.
-
-        Args:
-            locality: 3: into all caches; 2: not into the first.
-        """
-        memref.prefetch(memory, [at], False, locality, True)
+    def prefetch(self, memory: Value, at: Value) -> None:
+        """Asks for the cache line of an element to be read soon; it may lie outside of the memory."""
+        memref.prefetch(memory, [at], False, 3, True)
 
     def prefix(self, count: int | Value) -> Value:
         """A mask with the first ``count`` lanes set."""

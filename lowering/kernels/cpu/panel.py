@@ -13,18 +13,14 @@ from dataclasses import dataclass
 from math import prod
 
 from covan_mlir.fred.chain import Chain
-from covan_mlir.fred.expression import Expr, Read, reads
+from covan_mlir.fred.expression import Expr, reads
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.elements import computed
-from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, address
+from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
 from covan_mlir.lowering.kernels.cpu.tiles import transpose
-from covan_mlir.machine.elements import bits
-
-LINE = 64
-"""Bytes of a cache line."""
 
 
 @dataclass(frozen=True)
@@ -79,40 +75,6 @@ class Panel:
             self._copy(outer, first, valid, start, count)
         else:
             self._transpose(along, outer, first, valid, start, count)
-
-    def ask(
-        self, outer: Mapping[str, Value], first: Value, start: Value, count: Size, share: Value, shares: Size
-    ) -> None:
-        """Asks for a share of what a block will be made of, while another one is multiplied: it comes from memory.
-
-        Args:
-            first: column of the block; it may lie beyond the last.
-            share: number of the share, of so many.
-        """
-        code, product, lane = self.code, self.product, self.product.lane
-        if len(product.contracted) > 1 or not isinstance(product.vectors, Read):
-            return
-        source = product.chain.values[product.vectors.name]
-        (contracted,) = product.contracted
-        line = LINE // (bits(source.dtype) // 8)
-        along_lanes = source.axes[-1] == lane
-        # Lines along the axis that lies together, one share of the positions on the other one.
-        length, across = (self.vectors * code.lanes, count) if along_lanes else (count, self.vectors * code.lanes)
-        each = code.divmod(code.add(code.size(across), code.size(shares), -1), shares)[0]
-        begin = code.op("muli", share, each)
-
-        def one(at: Value, none: list[Value]) -> list[Value]:
-            def lines(step: Value, inner: list[Value]) -> list[Value]:
-                column, depth = (step, at) if along_lanes else (at, step)
-                index = {**outer, contracted: code.add(start, depth), lane: code.add(first, column)}
-                offset, _ = address(code, source.axes, self.sizes, Position(index, None))
-                code.prefetch(code.memory[source.name], offset, locality=2)
-                return inner
-
-            code.loop(0, length, line, [], lines)
-            return none
-
-        code.loop(begin, code.min(code.add(begin, each), across), 1, [], one)
 
     def _nest(self, axes: Sequence[str], count: Size, body: Callable[[dict[str, Value]], None]) -> None:
         """Loops over contracted axes."""

@@ -8,7 +8,6 @@ For ``y[i, j] = f(sum over k of a[i, k] * b[j, k])``, a workgroup runs this nest
         panel[k, j] = b[j, k]                             # staged in scratch, transposed in registers where need be
         scalars[i, k] = a[i, k]                           # only where it is not float32 or float64 in memory
         for i in group step rows:
-            (a share of the next block is asked for)          # of operands that come from memory
             tile[rows, vectors] = 0                       # registers
             for k in block:
                 tile[rows, vectors] += a[i, k] * panel[k, j]
@@ -190,25 +189,8 @@ class ProductWriter:
                 at = self._offset(code.add(code.op("subi", row, unit.row), i), u)
                 code.store(code.op("addf", code.load(self.sums, at), value), self.sums, at)
 
-    def _ask(self, unit: Unit, row: Value, start: Value) -> None:
-        """Asks for a share of the next block, of this panel or the next."""
-        code, depth, total = self.code, self.schedule.depth, self.code.size(self.sizes[self.split])
-        rows = self.rows.count(self.sizes)
-        tiles = code.ceildiv(
-            min(self.schedule.group, rows) if isinstance(rows, int) else self.schedule.group, self.schedule.rows
-        )
-        following = code.add(start, depth)
-        more = code.below(following, total)
-        begin = code.op("select", more, following, code.index(0))
-        column = code.op("select", more, unit.column, code.add(unit.column, self.width))
-        count = code.min(code.op("subi", total, begin), depth)
-        share = code.divmod(code.op("subi", row, unit.row), self.schedule.rows)[0]
-        self.panel.ask(unit.outer, column, begin, count, share, tiles)
-
     def _multiplied(self, unit: Unit, row: Value, rows: int, vectors: int, start: Value, count: Size) -> Tile:
         code, product = self.code, self.product
-        if self.schedule.ahead:
-            self._ask(unit, row, start)
         indices = [{**unit.outer, **self.rows.position(code.add(row, i), self.sizes)} for i in range(rows)]
         number = code.op("subi", row, unit.row)
 

@@ -16,7 +16,6 @@ class ProductSchedule(Schedule):
         rows, vectors: of the register tile.
         group: rows that a workgroup computes.
         depth: positions of the first contracted axis in a panel.
-        ahead: the next panel is asked for while one is multiplied.
     """
 
     lanes: int
@@ -24,4 +23,3 @@ class ProductSchedule(Schedule):
     vectors: int
     group: int
     depth: int
-    ahead: bool = False

@@ -158,11 +158,9 @@ def _variant(
         )
     except pool.WorkerError as error:
         failure = error.failure
-        if failure.phase == "target":  # the compiler knows no such CPU, and ends
-            said = next(
-                (line for line in failure.log.splitlines() if "not a recognized processor" in line), failure.message
-            )
-            raise TargetError(f"target {goal.name!r}: {said.strip()}") from None
+        unknown = [line for line in failure.log.splitlines() if "not a recognized processor" in line]
+        if failure.phase == "target" and unknown:  # the compiler knows no such CPU, and ends
+            raise TargetError(f"target {goal.name!r}: {unknown[0].strip()}") from None
         raise compile_error(error, imported.actions) from None
     report_frontend(result, imported.actions)
     report_fusion(result, imported.actions)

@@ -18,7 +18,6 @@ from itertools import product as combinations
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
-from covan_mlir.fred.expression import reads
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
@@ -52,18 +51,11 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         """See `Match`."""
         yield from sorted(dict.fromkeys(self._legal()), key=self.predict)
 
-    @property
-    def _streamed(self) -> int:
-        """Bytes of what is read as vectors: more than a cache holds come from memory."""
-        values = [self.task.chain.values[name] for name in reads(self.task.vectors)]
-        return sum(self.task.count(value.axes) * bits(value.dtype) // 8 for value in values)
-
     def _legal(self) -> Iterator[ProductSchedule]:
         machine, product = self.target.machine, self.task
         lanes = machine.lanes("f64" if bits(product.step.dtype) == 64 else "f32")
         rows, depth = product.count(product.rows), product.sizes[product.contracted[0]]
         most = max(1, LONGEST_SUM // product.count(product.contracted[1:]))
-        ahead = machine.l2 > 0 and self._streamed > machine.l2
         for (height, vectors), longest, largest in combinations(TILES, DEPTHS, GROUPS):
             if (height + 1) * vectors + 1 > machine.registers:
                 continue
@@ -74,7 +66,7 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             tiles = -(-rows // height)
             groups = -(-rows // largest)
             group = -(-tiles // groups) * height
-            schedule = ProductSchedule(lanes, height, vectors, group, even, ahead)
+            schedule = ProductSchedule(lanes, height, vectors, group, even)
             if scratch(product, schedule) * bits(product.step.dtype) // 8 <= machine.stack:
                 yield schedule
 
