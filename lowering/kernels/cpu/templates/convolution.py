@@ -80,8 +80,8 @@ class ConvolutionMatch(DenseMatch[ConvolutionSchedule]):
 
     def _legal(self) -> Iterator[ConvolutionSchedule]:
         machine, convolution = self.target.machine, self.task
-        element = bits(convolution.step.dtype)
-        lanes = machine.lanes("f64" if element == 64 else "f32")
+        element = max(32, bits(convolution.step.dtype))  # halves are computed, and staged, in single precision
+        lanes = machine.lanes(f"f{element}")
         rows, height = convolution.count(convolution.rows), convolution.height
         channels = convolution.sizes[convolution.contracted[0]] if convolution.contracted else 1
         most = max(1, LONGEST_SUM // (self._taps * convolution.count(convolution.contracted[1:])))
@@ -99,7 +99,7 @@ class ConvolutionMatch(DenseMatch[ConvolutionSchedule]):
                 count = -(-rows // tall)
                 group = -(-count // -(-rows // largest)) * tall
                 schedule = ConvolutionSchedule(lanes, tall, vectors, group, longest, widest, deepest)
-                if Footprint(convolution, schedule).elements * max(element, 32) // 8 <= machine.stack:
+                if Footprint(convolution, schedule).elements * element // 8 <= machine.stack:
                     yield schedule
 
     def predict(self, schedule: ConvolutionSchedule) -> float:

@@ -53,7 +53,8 @@ class ProductMatch(DenseMatch[ProductSchedule]):
 
     def _legal(self) -> Iterator[ProductSchedule]:
         machine, product = self.target.machine, self.task
-        lanes = machine.lanes("f64" if bits(product.step.dtype) == 64 else "f32")
+        element = max(32, bits(product.step.dtype))  # halves are computed, and staged, in single precision
+        lanes = machine.lanes(f"f{element}")
         rows, depth = product.count(product.rows), product.sizes[product.contracted[0]]
         most = max(1, LONGEST_SUM // product.count(product.contracted[1:]))
         for (height, vectors), longest, largest in combinations(TILES, DEPTHS, GROUPS):
@@ -67,7 +68,7 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             groups = -(-rows // largest)
             group = -(-tiles // groups) * height
             schedule = ProductSchedule(lanes, height, vectors, group, even)
-            if scratch(product, schedule) * bits(product.step.dtype) // 8 <= machine.stack:
+            if scratch(product, schedule) * element // 8 <= machine.stack:
                 yield schedule
 
     def predict(self, schedule: ProductSchedule) -> float:
