@@ -13,7 +13,7 @@ import pytest
 import torch
 from plain_chains import Writer
 
-from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.chain import Chain, Combine
 from covan_mlir.fred.expression import Affine, Apply, Const, Expr, Window
 from covan_mlir.fred.interpret import interpret
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
@@ -285,19 +285,20 @@ def test_what_is_no_product_is_refused() -> None:
 def test_pooling() -> None:
     """Maxima and sums of windows, of every stride and padding; NaN wins, and what is outside never does."""
     cases: dict[str, tuple[Chain, Arrays, int]] = {}
-    for name, combine, r, stride, pad in (
+    kinds: tuple[tuple[str, Combine, int, int, int], ...] = (
         ("max", "max", 3, 2, 1),
         ("least", "min", 2, 2, 0),
         ("sum", "add", 5, 1, 2),
         ("apart", "max", 2, 3, 0),
-    ):
+    )
+    for name, combine, r, stride, pad in kinds:
         h = (21 + 2 * pad - r) // stride + 1
         w = Writer(n=2, c=5, p=21, q=21, h=h, w=h, r=r, s=r)
         w.input("x", "ncpq")
         outside = {"max": -np.inf, "min": np.inf, "add": 0.0}[combine]
         at = [Affine.of([(axis, 1)]) for axis in "nc"]
         at += [Affine.of([(axis, stride), (tap, 1)], -pad) for axis, tap in zip("hw", "rs", strict=True)]
-        w.reduce("s", "nchw", combine, "rs", Window("x", "f32", tuple(at), Const(float(outside), "f32")))  # type: ignore[arg-type]
+        w.reduce("s", "nchw", combine, "rs", Window("x", "f32", tuple(at), Const(float(outside), "f32")))
         w.map("y", "nchw", f("arith.mulf", w.read("s"), w.number(0.5)))
         chain = w.chain("y")
         arrays = arrays_of(chain, 11)

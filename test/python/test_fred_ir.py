@@ -10,23 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from lowered import linalg
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_mlir import ir
 
 import covan_mlir
-from covan_mlir import CompileOptions, dialects
+from covan_mlir import CompileOptions
 from covan_mlir.dialects.fred_chain import read_chain, write_chain
 from covan_mlir.dialects.fred_limits import MAX_INPUTS, MAX_OUTPUTS
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.interpret import interpret
-from covan_mlir.frontend.capture import capture
-from covan_mlir.frontend.importer import import_program
 from covan_mlir.lowering import stages
 from covan_mlir.lowering.kernels import choice
 from covan_mlir.lowering.kernels.kernel import Refusal
-from covan_mlir.lowering.pipeline import State
-from covan_mlir.lowering.request import Job
 from covan_mlir.passes.framework.pipeline import parse_pipeline
 from covan_mlir.passes.raising.axis_groups import AxisGroups
 
@@ -134,19 +131,6 @@ CASES: dict[str, tuple[Callable[..., Tensor], Callable[[], tuple[Tensor, ...]], 
     "additive mask": (masked, lambda: (heads(), heads(), heads(), torch.randn(1, 1, 12, 12)), [4]),
     "sdpa": (F.scaled_dot_product_attention, lambda: (heads(), heads(), heads()), [5]),
 }
-
-
-def linalg(model: nn.Module, args: tuple[Tensor, ...], dynamic: Any = None) -> ir.Module:
-    """The model as torch-mlir lowers it."""
-    imported = import_program(capture(model, args, {}, dynamic), provenance=True, external_weight_bytes=1 << 24)
-    context = ir.Context()
-    dialects.load(context)
-    with context:
-        state = State(ir.Module.parse(imported.bytecode))
-    job = Job("linalg", ())
-    for stage in (stages.prepared(job), stages.BACKEND, stages.LINALG):
-        stages.run(stage, state)
-    return state.module
 
 
 def chains(module: ir.Module) -> list[ir.Operation]:

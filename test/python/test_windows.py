@@ -17,6 +17,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lowered import linalg
 from torch import Tensor, nn
 from torch_mlir import ir
 from torch_mlir.dialects import func
@@ -30,11 +31,7 @@ from covan_mlir.fred.chain import Axis, Chain, ChainError, Input, Reduce
 from covan_mlir.fred.expression import Affine, Apply, Const, Read, Window, reads, substitute, windows
 from covan_mlir.fred.fuse import fuse
 from covan_mlir.fred.interpret import interpret
-from covan_mlir.frontend.capture import capture
-from covan_mlir.frontend.importer import import_program
 from covan_mlir.lowering import stages
-from covan_mlir.lowering.pipeline import State
-from covan_mlir.lowering.request import Job
 from covan_mlir.passes.framework.pipeline import parse_pipeline
 
 COMBINES = {"add": (0.0, lambda a, b: a + b), "max": (-math.inf, max)}
@@ -169,19 +166,6 @@ class Several(nn.Module):
 
     def forward(self, inputs: list[Tensor]) -> list[Tensor]:
         return [layer(x) for layer, x in zip(self.layers, inputs, strict=True)]
-
-
-def linalg(model: nn.Module, args: tuple[Any, ...], dynamic: Any = None) -> ir.Module:
-    """The model as torch-mlir lowers it."""
-    imported = import_program(capture(model, args, {}, dynamic), provenance=True, external_weight_bytes=1 << 24)
-    context = ir.Context()
-    dialects.load(context)
-    with context:
-        state = State(ir.Module.parse(imported.bytecode))
-    job = Job("linalg", ())
-    for stage in (stages.prepared(job), stages.BACKEND, stages.LINALG):
-        stages.run(stage, state)
-    return state.module
 
 
 def raised(model: nn.Module, args: tuple[Any, ...], dynamic: Any = None) -> ir.Module:

@@ -29,6 +29,7 @@ from functools import cached_property
 from covan_mlir.lowering.kernels.cpu.accumulators import combining
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution
+from covan_mlir.lowering.kernels.cpu.dense import DenseSchedule
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, inputs
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout, Planes
@@ -36,22 +37,19 @@ from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, outer_
 from covan_mlir.lowering.kernels.cpu.row_outputs import RowOutputs
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
 from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, in_place, row_length
-from covan_mlir.lowering.kernels.template import Schedule
 
 
 @dataclass(frozen=True)
-class ConvolutionSchedule(Schedule):
+class ConvolutionSchedule(DenseSchedule):
     """A schedule.
 
     Attributes:
-        lanes: elements per register.
         rows, vectors: of the register tile: output channels, vectors of positions.
         group: output channels that a workgroup computes.
         height, width: rows and columns of the results that it computes.
         depth: positions of the first contracted axis that are staged together.
     """
 
-    lanes: int
     rows: int
     vectors: int
     group: int

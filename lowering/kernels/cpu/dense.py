@@ -48,6 +48,17 @@ class DenseChain:
         return Cost(seconds, self.flops, traffic(self.chain), elements(self.chain))
 
 
+@dataclass(frozen=True)
+class DenseSchedule(Schedule):
+    """A schedule of such a chain.
+
+    Attributes:
+        lanes: elements per register.
+    """
+
+    lanes: int
+
+
 class Writer(Protocol):
     """Writes the code of a workgroup."""
 
@@ -58,7 +69,7 @@ class Writer(Protocol):
         """How many there are, of sizes that may be others than the writer's own."""
 
 
-S = TypeVar("S", bound=Schedule)
+S = TypeVar("S", bound=DenseSchedule)
 
 
 class DenseMatch(Match[S]):
@@ -72,10 +83,6 @@ class DenseMatch(Match[S]):
     target: CpuTarget
 
     @abstractmethod
-    def lanes(self, schedule: S) -> int:
-        """Elements per register."""
-
-    @abstractmethod
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: S) -> Writer:
         """Who writes the kernel."""
 
@@ -87,7 +94,7 @@ class DenseMatch(Match[S]):
         """See `Match`."""
         chain, team = self.task.chain, self.target.team
         inputs, outputs = operands(chain)
-        code = KernelBuilder(name, inputs, outputs, self.lanes(schedule), chain.extents, team=team)
+        code = KernelBuilder(name, inputs, outputs, schedule.lanes, chain.extents, team=team)
         sizes = chain.nominal.known_sizes
         writer = self.writer(code, {**sizes, **code.extents}, schedule)
         text = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))

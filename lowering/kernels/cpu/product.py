@@ -37,6 +37,9 @@ from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
 from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, in_place, row_length
 from covan_mlir.lowering.kernels.reductions.sweeps import cost
 
+DIRECT = 8
+"""Operations that are done on the tile in registers, written out for each of its vectors."""
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -236,10 +239,6 @@ class ProductWriter:
         for u, value in enumerate(sums):
             at = {**index, lane: code.add(unit.column, u * code.lanes)}
             self.outputs.write(value, at, lane, unit.valid[u], known)
-
-
-DIRECT = 8
-"""Operations that are done on the tile in registers, written out for each of its vectors."""
 
 
 def rows_held(product: Product, schedule: ProductSchedule) -> int:

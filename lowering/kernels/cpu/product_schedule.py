@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from covan_mlir.lowering.kernels.template import Schedule
+from covan_mlir.lowering.kernels.cpu.dense import DenseSchedule
 
 
 @dataclass(frozen=True)
-class ProductSchedule(Schedule):
+class ProductSchedule(DenseSchedule):
     """A schedule.
 
     Attributes:
-        lanes: elements per register.
         rows, vectors: of the register tile.
         group: rows that a workgroup computes.
         depth: positions of the first contracted axis in a panel.
     """
 
-    lanes: int
     rows: int
     vectors: int
     group: int

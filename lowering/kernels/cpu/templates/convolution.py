@@ -133,10 +133,6 @@ class ConvolutionMatch(DenseMatch[ConvolutionSchedule]):
         computed = units * (products + staged + sums + written) / rate * share
         return max(computed, traffic(convolution.chain) / (machine.bandwidth * machine.cores))
 
-    def lanes(self, schedule: ConvolutionSchedule) -> int:
-        """See `DenseMatch`."""
-        return schedule.lanes
-
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ConvolutionSchedule) -> Writer:
         """See `DenseMatch`."""
         return ConvolutionWriter(code, self.task, sizes, schedule)

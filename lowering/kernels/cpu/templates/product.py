@@ -93,10 +93,6 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         computed = outer * (products + staged + sums) / rate * share
         return max(computed, traffic(product.chain) / (machine.bandwidth * machine.cores))
 
-    def lanes(self, schedule: ProductSchedule) -> int:
-        """See `DenseMatch`."""
-        return schedule.lanes
-
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ProductSchedule) -> Writer:
         """See `DenseMatch`."""
         return ProductWriter(code, self.task, sizes, schedule)
