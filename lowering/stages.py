@@ -24,7 +24,7 @@ from covan_mlir.lowering.kernels import targets
 from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE
 from covan_mlir.lowering.kernels.declarations import embed_declared
 from covan_mlir.lowering.kernels.reductions import demote
-from covan_mlir.lowering.pipeline import Run, State, StepError
+from covan_mlir.lowering.pipeline import PipelineState, Run, StepError
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.result import CompilerDiagnostic, Severity
 from covan_mlir.passes.framework.pipeline import parse_pipeline
@@ -102,7 +102,7 @@ def step(stage: PassStage) -> Run:
     return lambda state: run(stage, state)
 
 
-def run(stage: PassStage, state: State) -> None:
+def run(stage: PassStage, state: PipelineState) -> None:
     """Runs a stage on the module of torch-mlir's.
 
     Raises:
@@ -173,12 +173,12 @@ class Border:
         self.shared: dict[str, int] = {}
         self._enter = iree_phases.enter(job.flags, job.devices)
 
-    def cross(self, state: State) -> None:
+    def cross(self, state: PipelineState) -> None:
         """The step into IREE's context, without what passes of ours left for each other."""
         self.decisions = take_off(state.module)
         self._enter(state)
 
-    def embed(self, state: State) -> None:
+    def embed(self, state: PipelineState) -> None:
         """The step that makes dispatches of the calls of kernels."""
         with state.session.context:
             self.shared = embed_declared(state.module)
