@@ -1,7 +1,7 @@
 """Pipelines that are observed from outside: passes are never edited to carry provenance.
 
-A pipeline is a sequence of steps over one `PipelineState`. `instrument` returns the same pipeline with observers between
-the steps; each sees the module after every step and writes what it learns into records of its own.
+A pipeline is a sequence of steps over one `PipelineState`. `instrument` returns the same pipeline with observers
+between the steps; each sees the module after every step and writes what it learns into records of its own.
 """
 
 from __future__ import annotations
