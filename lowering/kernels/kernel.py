@@ -85,6 +85,13 @@ class Preparation:
         return Preparation(Operand.from_json(fields["operand"]), tuple(fields["sources"]), fields["text"])
 
 
+def with_prepared(inputs: tuple[Operand, ...], preparations: tuple[Preparation, ...]) -> tuple[Operand, ...]:
+    """What is prepared, in place of what it is prepared of."""
+    sources = {source for preparation in preparations for source in preparation.sources}
+    kept = [operand for operand in inputs if operand.name not in sources]
+    return (*kept, *(preparation.operand for preparation in preparations))
+
+
 @dataclass(frozen=True)
 class Executable:
     """Code for one kernel, and how it is called: all that a program needs to hold it.
@@ -121,14 +128,9 @@ class Executable:
         sizes: tuple[str, ...] = (),
         team: bool = False,
         preparations: tuple[Preparation, ...] = (),
-        reads: tuple[Operand, ...] | None = None,
     ) -> Executable:
-        """A kernel that is one dispatch.
-
-        Args:
-            reads: what the dispatch reads; None: the inputs of the call.
-        """
-        dispatch = Dispatch(name, inputs if reads is None else reads, outputs)
+        """A kernel that is one dispatch, which reads `with_prepared` of its inputs."""
+        dispatch = Dispatch(name, with_prepared(inputs, preparations), outputs)
         return Executable(name, text, inputs, outputs, (dispatch,), sizes, team, preparations)
 
     def to_json(self) -> dict[str, Any]:
