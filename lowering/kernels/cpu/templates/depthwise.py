@@ -107,7 +107,7 @@ class DepthwiseMatch(DenseMatch[DepthwiseSchedule]):
         work = sum(cost(step.expr) for step in convolution.chain.steps if isinstance(step, Map))
         # Most of what is read crosses cache lines, and of what lies a stride apart more is read than is used.
         read = 2.0 if width.stride == 1 else 2.0 * width.stride + 1.0 if width.stride <= MOST_SHUFFLED else 24.0
-        slots = 40.0
+        slots = 20.0
         for span in row_spans(convolution, schedule.rows):
             uses = sum(len(uses) for _, uses in span.reads) * width.taps
             reads = len(span.reads) * width.taps
