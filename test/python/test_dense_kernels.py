@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -299,6 +300,24 @@ def test_every_tile_gives_the_same() -> None:
             name = executable.name
             got = np.asarray(alone[name](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
             near(got, want, terms, "f32")
+
+
+def test_error_function() -> None:
+    """Within a unit and a half in the last place, on both of its parts and at their border; infinities and NaN."""
+    w = Writer(i=4, j=25000, k=1)
+    a, b = w.input("a", "ik"), w.input("b", "kj")
+    w.reduce("s", "ij", "add", "k", f("arith.mulf", a, b))
+    w.map("y", "ij", f("math.erf", w.read("s")))
+    chain = w.chain("y")
+    points = np.concatenate([np.linspace(-6, 6, 24980), np.geomspace(1e-30, 1, 17), [np.inf, -np.inf, np.nan]])
+    arrays = {"a": np.array([[1], [-1], [0.01], [5]], np.float32), "b": points.astype(np.float32)[None]}
+    alone = Standalone([kernel(chain, "p", "product")])
+    got = np.asarray(alone["p"](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
+    want = np.vectorize(math.erf)((arrays["a"] * arrays["b"]).astype(np.float64))
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    known = ~np.isnan(want)
+    units = (np.abs(got - want) / np.spacing(np.abs(want).astype(np.float32)))[known]
+    assert units.max() <= 1.5
 
 
 def test_infinities_and_nan_stay_where_they_are() -> None:
