@@ -14,7 +14,7 @@ import iree.compiler.ir as ir
 from iree.compiler.dialects import linalg
 
 from covan_mlir.lowering import marks
-from covan_mlir.lowering.pipeline import State
+from covan_mlir.lowering.pipeline import PipelineState
 
 HINT = "iree.opt.data_tiling"
 """IREE's attribute of operations that data tiling is for."""
@@ -28,7 +28,7 @@ _CONSTANTS = frozenset({"arith.constant", "util.global.load"})
 _PARAMETER = "flow.tensor.constant"
 
 
-def hint(state: State) -> None:
+def hint(state: PipelineState) -> None:
     """The step, after global optimization, that hints at the products of a module of IREE's that are to be tiled."""
     with state.session.context:
         unit = ir.UnitAttr.get()

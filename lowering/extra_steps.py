@@ -1,7 +1,7 @@
 """Steps of the user's own between those of the compiler: experiments, and faults that tests plant.
 
 A step is ``("torch-to-linalg", "/path/to/steps.py:flip")``: after the step of that name, ``flip(state)`` is called with
-the pipeline's `State` and may change ``state.module``, in the bindings of the context it lives in: torch-mlir's before
+the `PipelineState` and may change ``state.module``, in the bindings of the context it lives in: torch-mlir's before
 ``iree:import``, IREE's from there on. It is observed as any other step is: what it changes shows in the lineage.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from covan_mlir.lowering.pipeline import LoweringStep, State, StepError
+from covan_mlir.lowering.pipeline import LoweringStep, PipelineState, StepError
 
 ExtraStep = tuple[str, str]
 """The name of the step that it follows, and ``FILE.py:function``."""
@@ -36,7 +36,7 @@ def _step(what: str) -> LoweringStep:
     return LoweringStep(f"extra:{what.rpartition(':')[2]}", partial(_run, what, _function(what)))
 
 
-def _run(what: str, function: Callable[[State], None], state: State) -> None:
+def _run(what: str, function: Callable[[PipelineState], None], state: PipelineState) -> None:
     try:
         with state.module.context:
             function(state)
@@ -46,7 +46,7 @@ def _run(what: str, function: Callable[[State], None], state: State) -> None:
         raise StepError(f"extra step {what} left a module that is not valid")
 
 
-def _function(what: str) -> Callable[[State], None]:
+def _function(what: str) -> Callable[[PipelineState], None]:
     path, _, name = what.rpartition(":")
     spec = importlib.util.spec_from_file_location("covan_extra_step", path)
     if spec is None or spec.loader is None:

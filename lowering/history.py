@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from covan_mlir.dialects.prov_locations import TraceReader
-from covan_mlir.lowering.pipeline import State
+from covan_mlir.lowering.pipeline import PipelineState
 from covan_mlir.provenance.observed import Changes
 
 # After this step operations stand in executables; sites take over.
@@ -44,7 +44,7 @@ class HistoryObserver:
     _now: dict[int, dict[str, int]] = field(default_factory=dict)
     done: bool = False
 
-    def __call__(self, step: str, state: State) -> None:
+    def __call__(self, step: str, state: PipelineState) -> None:
         if self.done:
             return
         self.done = step == LAST

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from covan_mlir.lowering.pipeline import Run, State, StepError
+from covan_mlir.lowering.pipeline import PipelineState, Run, StepError
 
 NAMESPACE = "covan"
 """Of the operators in torch."""
@@ -65,7 +65,7 @@ def _operators(module: Any) -> list[Any]:
     return operators
 
 
-def _inline(state: State, functions: Mapping[str, tuple[str, str]]) -> None:
+def _inline(state: PipelineState, functions: Mapping[str, tuple[str, str]]) -> None:
     from torch_mlir import ir
     from torch_mlir.passmanager import PassManager
 
@@ -172,7 +172,7 @@ def _barrier(value: Any) -> Any:
     return op.results[0]
 
 
-def barriers(state: State) -> None:
+def barriers(state: PipelineState) -> None:
     """The step on IREE's side: barriers in place of regions."""
     import iree.compiler.ir as ir
 

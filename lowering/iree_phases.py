@@ -15,7 +15,7 @@ from typing import Any, get_args
 import iree.compiler.ir as ir
 from iree.compiler.api import Output, Session, ctypes_dl
 
-from covan_mlir.lowering.pipeline import Run, State, StepError
+from covan_mlir.lowering.pipeline import PipelineState, Run, StepError
 from covan_mlir.lowering.result import CompilerDiagnostic, Severity
 
 PHASES = (
@@ -65,7 +65,7 @@ def enter(flags: tuple[str, ...], devices: str = "") -> Run:
         devices: the element of the module's ``hal.device.targets``; empty: the flags name the device.
     """
 
-    def run(state: State) -> None:
+    def run(state: PipelineState) -> None:
         out = io.BytesIO()
         state.module.operation.write_bytecode(out)
         session = Session()
@@ -120,7 +120,7 @@ def phase(name: str) -> Run:
     """The step that runs one of `PHASES`, but the first, which is the state before all others."""
     before = PHASES[PHASES.index(name) - 1]
 
-    def run(state: State) -> None:
+    def run(state: PipelineState) -> None:
         state.output = execute(state.session, state.module, before, name)
 
     return run

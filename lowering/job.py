@@ -13,7 +13,7 @@ from covan_mlir.lowering.history import HistoryObserver
 from covan_mlir.lowering.pass_history import PassHistory
 from covan_mlir.lowering.pass_prints import PassPrints
 from covan_mlir.lowering.phase_graph import PhaseObserver
-from covan_mlir.lowering.pipeline import Observer, State, StepError, instrument, run
+from covan_mlir.lowering.pipeline import Observer, PipelineState, StepError, instrument, run
 from covan_mlir.lowering.request import TO_LINALG, Job
 from covan_mlir.lowering.result import JobResult, StepFailure
 from covan_mlir.lowering.sequence import Setting, pipeline
@@ -91,7 +91,7 @@ def _attempt(
     dialects.load(context)
     with context:
         module = torch_ir.Module.parse(bytecode)
-    state = State(module)
+    state = PipelineState(module)
     stages.run(stages.prepared(job), state)
     stages.set_device(module, job)
     observers = _Observers(job, prints) if job.provenance else None
@@ -103,7 +103,7 @@ def _attempt(
     keep = _Keeper(job.reproducer, state)
     step_name = ""
 
-    def before(name: str, state: State) -> None:
+    def before(name: str, state: PipelineState) -> None:
         nonlocal step_name
         step_name = name
         told(name)
@@ -142,7 +142,7 @@ class _Observers:
         self._history = self._passes or HistoryObserver(read)
         self.all: tuple[Observer, ...] = (self._sites, self._history, self._phases)
 
-    def before(self, step: str, state: State) -> None:
+    def before(self, step: str, state: PipelineState) -> None:
         if self._passes is not None:
             self._passes.before(step, state)
 
@@ -164,7 +164,7 @@ class _Observers:
 class _Keeper:
     """Writes the IR before each step, so that it is there when the step takes the process down."""
 
-    def __init__(self, path: str | None, state: State) -> None:
+    def __init__(self, path: str | None, state: PipelineState) -> None:
         self._path = path
         self._state = state
 

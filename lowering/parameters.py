@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import iree.compiler.ir as ir
 
 from covan_mlir.artifacts.signature import PARAMETER_SCOPE
-from covan_mlir.lowering.pipeline import Run, State
+from covan_mlir.lowering.pipeline import PipelineState, Run
 
 
 def externalize(names: Sequence[str]) -> Run:
@@ -31,7 +31,7 @@ def externalize(names: Sequence[str]) -> Run:
         }
     """
 
-    def run(state: State) -> None:
+    def run(state: PipelineState) -> None:
         with state.session.context, ir.Location.unknown():
             body = state.module.body
             main = next(op for op in body.operations if op.attributes["sym_name"].value == "main")

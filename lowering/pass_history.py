@@ -10,7 +10,7 @@ from typing import Any
 
 from covan_mlir.lowering.history import HistoryObserver, bindings, count
 from covan_mlir.lowering.pass_prints import PassPrints, PrintError
-from covan_mlir.lowering.pipeline import State
+from covan_mlir.lowering.pipeline import PipelineState
 
 Counts = dict[int, dict[str, int]]
 # Steps that are no pipelines of passes: nothing can be printed there.
@@ -35,7 +35,7 @@ class PassHistory(HistoryObserver):
     unseen: dict[str, int] = field(default_factory=dict)
     _bodies: dict[str, Counts] = field(default_factory=dict)  # of each operation of the module's body
 
-    def before(self, step: str, state: State) -> None:
+    def before(self, step: str, state: PipelineState) -> None:
         """To be called before each step."""
         state.watch = None
         if self.done:
@@ -48,7 +48,7 @@ class PassHistory(HistoryObserver):
             self.prints.open(state.module)
         state.watch = self.prints.enable
 
-    def __call__(self, step: str, state: State) -> None:
+    def __call__(self, step: str, state: PipelineState) -> None:
         if self.done:
             return
         if step not in SINGLE:

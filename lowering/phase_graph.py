@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from covan_mlir.dialects.prov_graph import TraceGraph, functions
 from covan_mlir.dialects.prov_locations import TraceReader
-from covan_mlir.lowering.pipeline import State
+from covan_mlir.lowering.pipeline import PipelineState
 from covan_mlir.provenance.phases import Phase
 
 # After this step the program's nodes are dispatches.
@@ -21,7 +21,7 @@ class PhaseObserver:
     phases: list[Phase] = field(default_factory=list)
     _done: bool = False
 
-    def __call__(self, step: str, state: State) -> None:
+    def __call__(self, step: str, state: PipelineState) -> None:
         if self._done:
             return
         self._done = step == _LAST

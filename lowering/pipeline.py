@@ -1,7 +1,7 @@
 """Pipelines that are observed from outside: passes are never edited to carry provenance.
 
-A pipeline is a sequence of steps over one `State`. `instrument` returns the same pipeline with observers between the
-steps; each sees the module after every step and writes what it learns into records of its own.
+A pipeline is a sequence of steps over one `PipelineState`. `instrument` returns the same pipeline with observers
+between the steps; each sees the module after every step and writes what it learns into records of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from covan_mlir.lowering.result import CompilerDiagnostic
 
 
 @dataclass
-class State:
+class PipelineState:
     """What travels along a pipeline.
 
     Attributes:
@@ -34,10 +34,10 @@ class State:
 
 
 OBSERVING = "observing"
-"""In `State.seconds`: what observers took after all steps, which is in the steps' own times as well."""
+"""In `PipelineState.seconds`: what observers took after all steps, which is in the steps' own times as well."""
 
 
-Run = Callable[[State], None]
+Run = Callable[[PipelineState], None]
 """Leaves a valid module in the state, or raises `StepError`."""
 
 
@@ -52,7 +52,7 @@ class LoweringStep:
 class Observer(Protocol):
     """Sees the module after a step; may set locations, which are annotations, and nothing else."""
 
-    def __call__(self, step: str, state: State) -> None: ...
+    def __call__(self, step: str, state: PipelineState) -> None: ...
 
 
 class StepError(Exception):
@@ -67,7 +67,7 @@ def instrument(pipeline: Iterable[LoweringStep], observers: Sequence[Observer]) 
     """The same pipeline, observed after each step."""
 
     def observed(step: LoweringStep) -> LoweringStep:
-        def run(state: State) -> None:
+        def run(state: PipelineState) -> None:
             step.run(state)
             start = time.perf_counter()
             for observer in observers:
@@ -79,7 +79,7 @@ def instrument(pipeline: Iterable[LoweringStep], observers: Sequence[Observer]) 
     return tuple(observed(step) for step in pipeline) if observers else tuple(pipeline)
 
 
-def run(pipeline: Iterable[LoweringStep], state: State, before: Callable[[str, State], None]) -> None:
+def run(pipeline: Iterable[LoweringStep], state: PipelineState, before: Callable[[str, PipelineState], None]) -> None:
     """Run the steps in order. ``before`` is told each step's name first: when a compiler crashes, it was that one."""
     for step in pipeline:
         before(step.name, state)

@@ -14,7 +14,7 @@ import iree.compiler.ir as ir
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.lowering import marks
 from covan_mlir.lowering.dispatch_graph import locate_payloads, read_graph
-from covan_mlir.lowering.pipeline import State
+from covan_mlir.lowering.pipeline import PipelineState
 from covan_mlir.provenance.observed import SiteCommand
 from covan_mlir.provenance.program_graph import NodeKind, NodePhase, ProgramGraph
 
@@ -39,7 +39,7 @@ class SiteObserver:
     commands: tuple[SiteCommand, ...] = ()
     buffers: tuple[tuple[int | None, ...], ...] = ()
 
-    def __call__(self, step: str, state: State) -> None:
+    def __call__(self, step: str, state: PipelineState) -> None:
         if state.session is None:
             return
         with state.session.context:

@@ -17,14 +17,16 @@ from torch_mlir import ir
 import covan_mlir.lowering.kernels.passes  # noqa: F401
 from covan_mlir.dialects import prov_locations
 from covan_mlir.dialects.arguments import ArgumentFacts, read_arguments, write_arguments
+from covan_mlir.dialects.prov_baseline import erase_baseline
 from covan_mlir.dialects.prov_graph import functions
+from covan_mlir.dialects.prov_kept import KEPT
 from covan_mlir.dialects.prov_lines import LINES
 from covan_mlir.lowering import iree_phases
 from covan_mlir.lowering.kernels import targets
 from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE
 from covan_mlir.lowering.kernels.declarations import embed_declared
 from covan_mlir.lowering.kernels.reductions import demote
-from covan_mlir.lowering.pipeline import Run, State, StepError
+from covan_mlir.lowering.pipeline import PipelineState, Run, StepError
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.result import CompilerDiagnostic, Severity
 from covan_mlir.passes.framework.pipeline import parse_pipeline
@@ -68,21 +70,27 @@ LINALG = PassStage(
 )
 """The backend contract to linalg on tensors, by torch-mlir's own pipeline."""
 
+CHECK = "prov-check"
+"""Fails where the traces no longer say, to the last operation, what the program computes."""
+
 
 def prepared(job: Job) -> PassStage:
     """What comes before all else, and is not observed."""
-    drop = "prov-drop-table{lines=true}" if targets.names_lines(job.target) else "prov-drop-table"
-    return PassStage("prepare", (drop,))
+    options = ["lines=true"] if targets.names_lines(job.target) else []
+    options += ["keep=true"] if job.provenance and job.fuse and job.frontend != "torch" else []
+    return PassStage("prepare", (f"prov-drop-table{{{' '.join(options)}}}" if options else "prov-drop-table",))
 
 
 def raising(job: Job) -> PassStage:
-    """Linalg to chains of reductions."""
-    return PassStage("fred-raise", (f"func.func(fred-raise{_options(job)})",))
+    """Linalg to chains of reductions. The checks around are against what torch-mlir's passes left of the traces."""
+    passes = (f"func.func(fred-raise{_options(job)})",)
+    return PassStage("fred-raise", ("prov-baseline", *passes, CHECK) if job.provenance else passes)
 
 
 def kernels(job: Job) -> PassStage:
     """Chains to calls of kernels; traces as names, which every context understands."""
-    return PassStage("fred-kernels", (f"fred-kernels{_options(job)}", "prov-lower-locations"))
+    check = (CHECK,) if job.provenance else ()
+    return PassStage("fred-kernels", (f"fred-kernels{_options(job)}", *check, "prov-lower-locations"))
 
 
 def _options(job: Job) -> str:
@@ -102,7 +110,7 @@ def step(stage: PassStage) -> Run:
     return lambda state: run(stage, state)
 
 
-def run(stage: PassStage, state: State) -> None:
+def run(stage: PassStage, state: PipelineState) -> None:
     """Runs a stage on the module of torch-mlir's.
 
     Raises:
@@ -173,12 +181,12 @@ class Border:
         self.shared: dict[str, int] = {}
         self._enter = iree_phases.enter(job.flags, job.devices)
 
-    def cross(self, state: State) -> None:
+    def cross(self, state: PipelineState) -> None:
         """The step into IREE's context, without what passes of ours left for each other."""
         self.decisions = take_off(state.module)
         self._enter(state)
 
-    def embed(self, state: State) -> None:
+    def embed(self, state: PipelineState) -> None:
         """The step that makes dispatches of the calls of kernels."""
         with state.session.context:
             self.shared = embed_declared(state.module)
@@ -192,10 +200,11 @@ def take_off(module: ir.Module) -> list[FusionRecord]:
     """
     decisions: list[FusionRecord] = []
     operation = module.operation
-    for name in (LINES, DEVICE):
+    for name in (LINES, KEPT, DEVICE):
         if name in operation.attributes:
             del operation.attributes[name]
     for function in functions(operation):
+        erase_baseline(function)
         if DECISIONS in function.attributes:
             decisions += map(FusionRecord.from_json, json.loads(function.attributes[DECISIONS].value))
             del function.attributes[DECISIONS]

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from covan_mlir.dialects.prov import detach_table, erase_table
+from covan_mlir.dialects.prov import detach_table, erase_table, has_table
+from covan_mlir.dialects.prov_kept import keep_table
 from covan_mlir.dialects.prov_lines import lines_of, write_lines
 
 
@@ -13,7 +14,7 @@ from covan_mlir.dialects.prov_lines import lines_of, write_lines
 class ProvDropTable:
     """Removes the ``prov.table``: torch-mlir's backend contracts take no op at module level that they do not know.
 
-    Traces stay. Nothing is left to check a pass against, but that it drops and invents none.
+    Traces stay.
 
     Before::
 
@@ -23,21 +24,29 @@ class ProvDropTable:
             "prov.part"() {id = 1, action = 0, ...}
           })
 
-    After, with ``lines``::
+    After, with ``lines`` and ``keep``::
 
-        module attributes {prov.lines = [[[0, 1], "mm", "model.py", 7]]} {
+        module attributes {prov.kept = "{\\22actions\\22:...}", prov.lines = [[[0, 1], "mm", "model.py", 7]]} {
 
     Options:
         lines: leave where the user wrote each action, for the line tables of code that is generated
+        keep: leave the table as text, for checks later on (prov-check)
     """
 
     name: ClassVar[str] = "prov-drop-table"
     op_name: ClassVar[str | None] = "builtin.module"
 
     lines: bool = False
+    keep: bool = False
 
     def run(self, op: ir.Operation) -> None:
-        if self.lines:
-            write_lines(op, lines_of(detach_table(op)))
-        else:
+        if not has_table(op):
+            return
+        if not (self.lines or self.keep):
             erase_table(op)
+            return
+        table = detach_table(op)
+        if self.lines:
+            write_lines(op, lines_of(table))
+        if self.keep:
+            keep_table(op, table)

@@ -16,7 +16,7 @@ from covan_mlir.lowering.targets.target import Target
 
 
 @dataclass(frozen=True)
-class Profile:
+class DeviceProfile:
     """What a device offers to compute shaders.
 
     Attributes:
@@ -46,22 +46,22 @@ _COUNTS = (65535, 65535, 65535)
 _SMALL = ("fp16", "int16", "int8")
 
 # What all devices of a family have, from their vendors' documentation and gpuinfo.org.
-PROFILES: dict[str, Profile] = {
+PROFILES: dict[str, DeviceProfile] = {
     p.name: p
     for p in (
-        Profile("lavapipe", 8, (1024, 1024, 1024), 1024, _COUNTS, 32768, _SMALL),
-        Profile("rdna", 64, (1024, 1024, 1024), 1024, _COUNTS, 65536, (*_SMALL, "int64")),
-        Profile("nvidia", 32, (1024, 1024, 64), 1024, _COUNTS, 49152, (*_SMALL, "int64")),
-        Profile("adreno", 64, (1024, 1024, 64), 1024, _COUNTS, 32768, _SMALL),
-        Profile("valhall", 16, (512, 512, 512), 512, _COUNTS, 32768, _SMALL),
-        Profile("apple", 32, (1024, 1024, 1024), 1024, _COUNTS, 32768, _SMALL),
+        DeviceProfile("lavapipe", 8, (1024, 1024, 1024), 1024, _COUNTS, 32768, _SMALL),
+        DeviceProfile("rdna", 64, (1024, 1024, 1024), 1024, _COUNTS, 65536, (*_SMALL, "int64")),
+        DeviceProfile("nvidia", 32, (1024, 1024, 64), 1024, _COUNTS, 49152, (*_SMALL, "int64")),
+        DeviceProfile("adreno", 64, (1024, 1024, 64), 1024, _COUNTS, 32768, _SMALL),
+        DeviceProfile("valhall", 16, (512, 512, 512), 512, _COUNTS, 32768, _SMALL),
+        DeviceProfile("apple", 32, (1024, 1024, 1024), 1024, _COUNTS, 32768, _SMALL),
     )
 }
 
 
-def derived(name: str, facts: Mapping[str, Any]) -> Profile:
+def derived(name: str, facts: Mapping[str, Any]) -> DeviceProfile:
     """The profile of a device from what discovery found out (`covan_mlir.runtime.devices.Device.facts`)."""
-    return Profile(
+    return DeviceProfile(
         name,
         int(facts["subgroup_size"]),
         tuple(facts["workgroup_size"]),
@@ -72,7 +72,7 @@ def derived(name: str, facts: Mapping[str, Any]) -> Profile:
     )
 
 
-def attribute(profile: Profile) -> str:
+def attribute(profile: DeviceProfile) -> str:
     """The ``hal.device.targets`` element: all that IREE's code generator asks about the device."""
     compute = "|".join(["fp32", "int32", *profile.types])
     widths = sorted({32} | {int(t.lstrip("fpint")) for t in profile.types}, reverse=True)
@@ -102,6 +102,6 @@ def vulkan(rest: str) -> Target:
     return of_profile(f"vulkan:{rest}", PROFILES[rest])
 
 
-def of_profile(name: str, profile: Profile) -> Target:
+def of_profile(name: str, profile: DeviceProfile) -> Target:
     """The target of a profile."""
     return Target(name, "vulkan", (), attribute(profile), profile.requires())

@@ -1,7 +1,7 @@
 """No covan pass may lose or invent provenance: traces before and after a pass, compared.
 
 A pass may remove an id from the IR only if the rewriter wrote down why; it may not name an id that no op carried; and
-in a module with a ``prov.table`` no op may be without a trace that was not without one before. One walk before and one
+in a module with a table no op may be without a trace that was not without one before. One walk before and one
 after.
 """
 
@@ -14,6 +14,7 @@ from torch_mlir import ir
 
 from covan_mlir.dialects.identity import address
 from covan_mlir.dialects.prov import read_table
+from covan_mlir.dialects.prov_kept import kept_text, parse_kept
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.dialects.prov_verify import find_table
 from covan_mlir.passes.framework.interface import Pass, drops_traces
@@ -182,7 +183,7 @@ def _faults(
         if names and any(id_ not in names for id_ in ids):
             where += " and the module's prov.table does not have"
         yield Fault(location, f"invents {_list(ids, names)}: '{name}' names what {where}")
-    if may_drop or after is None or not (before.has_table or _table_above(parent)):
+    if may_drop or after is None or not (before.has_table or _table_above(op)):
         return
     for key in after.untraced.keys() - before.untraced.keys() - journal.untraced:
         _, name = key
@@ -212,7 +213,7 @@ def _root(op: ir.Operation) -> ir.Operation:
 
 def _table_above(op: ir.Operation | None) -> bool:
     while op is not None:
-        if op.name == "builtin.module" and find_table(op) is not None:
+        if op.name == "builtin.module" and (find_table(op) is not None or kept_text(op) is not None):
             return True
         above = op.parent
         op = above.operation if above is not None else None
@@ -223,6 +224,8 @@ def _names(op: ir.Operation | None) -> dict[int, str]:
     while op is not None:
         if op.name == "builtin.module" and find_table(op) is not None:
             return {id_: row.name for id_, row in read_table(op).rows.items()}
+        if op.name == "builtin.module" and (text := kept_text(op)) is not None:
+            return {id_: row.name for id_, row in parse_kept(text).rows.items()}
         above = op.parent
         op = above.operation if above is not None else None
     return {}

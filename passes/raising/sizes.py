@@ -16,7 +16,7 @@ from covan_mlir.fred.expression import Apply, Const, Expr, Extent, rebuild, walk
 Groups = list[tuple[tuple[int, ...], tuple[int, ...]]]
 """Dimensions of one shape and of another that hold the same elements."""
 
-Product = tuple[int, Counter[str]]
+Monomial = tuple[int, Counter[str]]
 """A number, and names of sizes, times each other."""
 
 Sum = tuple[int, Counter[Extent]]
@@ -28,7 +28,7 @@ _QUOTIENTS = ("arith.divui", "arith.divsi", "arith.floordivsi")
 _LARGEST = 32
 
 
-def product(expr: Expr) -> Product | None:
+def product(expr: Expr) -> Monomial | None:
     """An expression over sizes as a product, if it is one."""
     match expr:
         case Const(value, dtype) if dtype[0] == "i":
@@ -71,7 +71,7 @@ def _added(a: Sum, b: Sum, times: int) -> Sum:
     return a[0] + times * b[0], Counter({name: count for name, count in counts.items() if count})
 
 
-def _quotient(a: Product, b: Product) -> Product | None:
+def _quotient(a: Monomial, b: Monomial) -> Monomial | None:
     if b[0] == 0 or a[0] % b[0] or b[1] - a[1]:
         return None
     return a[0] // b[0], a[1] - b[1]
@@ -93,7 +93,7 @@ def regroup(source: Sequence[Expr], result: Sequence[Expr]) -> Groups:
     return [*first, *([between] if any(between) else []), *ends[::-1]]
 
 
-def _matched(left: Sequence[Product | None], right: Sequence[Product | None]) -> Groups:
+def _matched(left: Sequence[Monomial | None], right: Sequence[Monomial | None]) -> Groups:
     # From the first dimensions on: the shortest runs on both sides whose products are the same.
     groups: Groups = []
     at = [0, 0]
@@ -115,7 +115,7 @@ def _matched(left: Sequence[Product | None], right: Sequence[Product | None]) ->
     return groups
 
 
-def _total(run: Sequence[Product | None]) -> Product | None:
+def _total(run: Sequence[Monomial | None]) -> Monomial | None:
     known = [one for one in run if one is not None]
     if len(known) != len(run):
         return None

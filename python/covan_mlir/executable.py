@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from covan_mlir.comparing.comparison import Comparison
     from covan_mlir.compilation.origin import Origin
     from covan_mlir.profiling.profile import Profile
-    from covan_mlir.reporting.report import Compared, Timed
+    from covan_mlir.reporting.report import Compared, TimedProgram
 
 
 class Executable(CompiledModel):
@@ -100,7 +100,7 @@ class Executable(CompiledModel):
         self,
         path: str | os.PathLike[str],
         *,
-        profile: Timed | Mapping[int, float] | None = None,
+        profile: TimedProgram | Mapping[int, float] | None = None,
         comparison: Compared | Mapping[int, float] | None = None,
         title: str = "",
         source: bool = True,

@@ -11,7 +11,7 @@ from covan_mlir import dialects
 from covan_mlir.frontend.capture import capture
 from covan_mlir.frontend.importer import import_program
 from covan_mlir.lowering import stages
-from covan_mlir.lowering.pipeline import State
+from covan_mlir.lowering.pipeline import PipelineState
 from covan_mlir.lowering.request import Job
 
 
@@ -21,7 +21,7 @@ def linalg(model: nn.Module, args: tuple[Any, ...], dynamic: Any = None) -> ir.M
     context = ir.Context()
     dialects.load(context)
     with context:
-        state = State(ir.Module.parse(imported.bytecode))
+        state = PipelineState(ir.Module.parse(imported.bytecode))
     job = Job("linalg", ())
     for stage in (stages.prepared(job), stages.BACKEND, stages.LINALG):
         stages.run(stage, state)

@@ -33,7 +33,7 @@ from covan_mlir.frontend.capture import capture
 from covan_mlir.lineage import Lineage
 from covan_mlir.lowering import job, marks, targets
 from covan_mlir.lowering.dispatch_graph import VIEWS
-from covan_mlir.lowering.pipeline import State
+from covan_mlir.lowering.pipeline import PipelineState
 from covan_mlir.lowering.request import Job
 from covan_mlir.provenance.program_graph import Argument, NodeResult, ProgramGraph
 from covan_mlir.provenance.relation import Source
@@ -281,7 +281,7 @@ class _Watcher:
         self.layouts: set[int] = set()
         self.regions: dict[int, str] = {}
 
-    def __call__(self, step: str, state: State) -> None:
+    def __call__(self, step: str, state: PipelineState) -> None:
         if step != "iree:dispatch-creation":
             return
         module = state.module.operation

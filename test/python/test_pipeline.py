@@ -14,7 +14,7 @@ from torch_mlir import ir
 
 import covan_mlir
 import covan_mlir.lowering.kernels.passes  # makes them known
-from covan_mlir import CompileOptions, dialects
+from covan_mlir import CompileError, CompileOptions, dialects
 from covan_mlir.compile import pipeline_text
 from covan_mlir.frontend.capture import capture
 from covan_mlir.frontend.importer import import_program
@@ -73,6 +73,39 @@ def test_what_is_printed_is_what_runs(target: str, tmp_path: Path, monkeypatch: 
         assert str(ir.Module.parse(printed)) == str(ir.Module.parse((tmp_path / "kept.mlir").read_text()))
 
 
+# Makes traces false as a pass might: all ids are still there, so only a comparison with the table tells.
+SWAPPING = """
+from torch_mlir import ir
+from covan_mlir.dialects.prov_locations import ids, rewrite_locations
+
+def swap(state):
+    first, second = [op.operation for op in state.module.body.operations[0].body.blocks[0] if op.name == "fred.chain"]
+    one, other = first.location, second.location
+    theirs = {one.attr: other, other.attr: one}
+    inner = [[op.location for op in chain.regions[0].blocks[0] if ids(op.location)] for chain in (first, second)]
+    theirs |= {a.attr: b for a, b in zip(*inner)} | {b.attr: a for a, b in zip(*inner)}
+    rewrite_locations(state.module.operation, lambda location: theirs.get(location.attr, location))
+"""
+
+
+class Norms(nn.Module):
+    """Two chains that read different arguments."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.softmax(x, -1), torch.softmax(y, -1)
+
+
+def test_false_traces_are_caught(tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text(SWAPPING)
+    args = (torch.randn(64, 128), torch.randn(64, 128))
+    options = CompileOptions(extra_steps=(("fred-raise", f"{tmp_path / 'steps.py'}:swap"),), fuse_reductions="always")
+    with pytest.raises(CompileError) as raised:
+        covan_mlir.compile_module(Norms(), args, options=options)
+    said = [(told.message, told.file) for told in raised.value.diagnostics]
+    assert [file for message, file in said if "is returned as the value of div" in message] == [__file__, __file__]
+    assert "pass 'prov-check'" in said[-1][0]
+
+
 def test_command_prints_it(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(
         "import torch\n\ndef make():\n    return torch.nn.Softmax(-1), torch.randn(4, 8)\n"
@@ -86,8 +119,11 @@ def test_command_prints_it(tmp_path: Path) -> None:
         "func.func(torch-match-quantized-custom-ops)",
         "torchdynamo-export-to-torch-backend-pipeline",
         "torch-backend-to-linalg-on-tensors-backend-pipeline",
+        "prov-baseline",
         "func.func(fred-raise",
+        "prov-check",
         "fred-kernels",
+        "prov-check",
         "prov-lower-locations",
     ]
     assert lines[lines.index(")") + 1 :][:2] == ["// iree:import", "// iree:embed"]

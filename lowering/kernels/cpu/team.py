@@ -24,7 +24,7 @@ import iree.compiler.ir as ir
 from covan_mlir.lowering.kernels.cpu.executable import MARK
 from covan_mlir.lowering.kernels.cpu.team_functions import INSTRUCTION_SETS, InstructionSet, functions
 from covan_mlir.lowering.kernels.team import WORDS
-from covan_mlir.lowering.pipeline import State
+from covan_mlir.lowering.pipeline import PipelineState
 
 
 def share(module: Any) -> None:
@@ -36,7 +36,7 @@ def share(module: Any) -> None:
             _share(inner, function, INSTRUCTION_SETS[triple.group(1)])
 
 
-def run(state: State) -> None:
+def run(state: PipelineState) -> None:
     """Makes kernels call teams, once executables have targets and before their code is generated."""
     with state.session.context, ir.Location.unknown():
         share(state.module)

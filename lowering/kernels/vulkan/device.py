@@ -56,7 +56,7 @@ class VulkanDevice:
     """A device.
 
     Attributes:
-        types: what it has beyond 32 bits, as `covan_mlir.lowering.targets.vulkan.Profile` says.
+        types: what it has beyond 32 bits, as `covan_mlir.lowering.targets.vulkan.DeviceProfile` says.
     """
 
     name: str

@@ -15,7 +15,7 @@ from torch.fx import Node
 
 from covan_mlir.artifacts.attachment import Attach
 from covan_mlir.comparing.bisect import Answer, first_wrong, shortest_failing
-from covan_mlir.comparing.comparison import Comparison, Result, Row, Suspicion
+from covan_mlir.comparing.comparison import ActionComparison, Comparison, Result, Suspicion
 from covan_mlir.comparing.eager import Eager, Judged
 from covan_mlir.comparing.measure import Tolerance
 from covan_mlir.comparing.probe import ProbeError, Prober, same_sites
@@ -252,17 +252,17 @@ class _Search:
             self._unobserved[name] = f"it comes after {names[count - 1]}"
         return best, False
 
-    def _row(self, name: str, judged: Judged | None) -> Row:
+    def _row(self, name: str, judged: Judged | None) -> ActionComparison:
         action = self._actions[name]
         sites, fate = self._placed(action)
         stride = self._prober.strides.get(name, 1)
         if judged is None:
             if self._crashes is not None and name == self._crashes[0]:
-                return Row(action, "crash", sites, why=self._crashes[1], fate=fate)
+                return ActionComparison(action, "crash", sites, why=self._crashes[1], fate=fate)
             why = self._why_not(name) or "the program failed before"
-            return Row(action, "unobserved", sites, why=why, fate=fate)
+            return ActionComparison(action, "unobserved", sites, why=why, fate=fate)
         status: Status = "agrees" if not judged.beyond else "inherited" if judged.inherited else "beyond"
-        return Row(action, status, sites, judged.measured, sampled=stride, fate=fate)
+        return ActionComparison(action, status, sites, judged.measured, sampled=stride, fate=fate)
 
     def _placed(self, action: Action) -> tuple[tuple[Site, ...], str]:
         """The sites that perform an action, or read what became of it; and its fate."""
@@ -271,7 +271,7 @@ class _Search:
         fate = self._lineage.fate(action)
         return tuple(self._lineage.site(index) for index in fate.sites), fate.kind
 
-    def _persists(self, first: Row, off: list[Result], crash: str) -> bool:
+    def _persists(self, first: ActionComparison, off: list[Result], crash: str) -> bool:
         """Whether a fault that full taps show is there without them; says how that is known."""
         name = first.action.name
         if first.status == "crash":
@@ -325,7 +325,7 @@ class _Search:
         outputs = self._eager.outputs([output.read() if output else None for output in seen.outputs])
         return ("right" if any(judgement is not None and judgement.beyond for judgement in outputs) else "hidden"), same
 
-    def _hidden(self, wrong: str, crash: bool) -> tuple[Row | None, Suspicion | None]:
+    def _hidden(self, wrong: str, crash: bool) -> tuple[ActionComparison | None, Suspicion | None]:
         """Search for a fault that vanishes when everything is observed."""
         nodes = [node for node in self._eager.output_nodes() if isinstance(node, Node)]
         ends = [self._nodes[wrong]] if wrong else nodes
@@ -351,7 +351,9 @@ class _Search:
         if not fault.hidden and fault.complete:
             sites, fate = self._placed(culprit)
             judged = None if crash else self._first_measured(fault.first)
-            row = Row(culprit, "crash" if crash else "beyond", sites, judged.measured if judged else None, fate=fate)
+            row = ActionComparison(
+                culprit, "crash" if crash else "beyond", sites, judged.measured if judged else None, fate=fate
+            )
             if fault.before:
                 self._notes.append(f"{fault.before}, the last before it, is right when it alone is observed")
             return row, None

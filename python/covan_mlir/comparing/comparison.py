@@ -19,7 +19,7 @@ from covan_mlir.reporting.comparison_json import (
 
 
 @dataclass(frozen=True)
-class Row:
+class ActionComparison:
     """One action's tensor.
 
     Attributes:
@@ -97,10 +97,10 @@ class Comparison:
         compilations: how many programs were compiled for this.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[ActionComparison, ...]
     results: tuple[Result, ...] = ()
     crash: str = ""
-    first: Row | None = None
+    first: ActionComparison | None = None
     suspicion: Suspicion | None = None
     persists: bool | None = None
     notes: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class Comparison:
     def __bool__(self) -> bool:
         return self.first is None and self.suspicion is None and not self.crash and not self.persists
 
-    def row(self, name: str) -> Row:
+    def row(self, name: str) -> ActionComparison:
         """The row of an action.
 
         Raises:
@@ -184,7 +184,7 @@ _WORDS: dict[Status, str] = {
 _FATES = {"folded": "a constant, read by ", "merged": "computed once for several, in ", "view": "an index of "}
 
 
-def _told(row: Row) -> list[str]:
+def _told(row: ActionComparison) -> list[str]:
     action = row.action
     where = f" at {action.line}" if action.line else ""
     module = f", in {action.module}" if action.module else ""
@@ -211,7 +211,7 @@ def _errors(measured: Measured) -> str:
     )
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: ActionComparison) -> tuple[str, ...]:
     action, measured = row.action, row.measured
     line = action.line.rpartition("/")[2]
     sites = ",".join(str(site.id) for site in row.sites)

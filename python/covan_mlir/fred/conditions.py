@@ -17,7 +17,7 @@ from covan_mlir.fred.forms import Rewrite
 from covan_mlir.fred.formulas import text_of
 from covan_mlir.fred.names import fresh
 from covan_mlir.fred.obligation import Obligation
-from covan_mlir.fred.products import Product, build, factors
+from covan_mlir.fred.products import Fraction, build, factors
 from covan_mlir.fred.proving import certify
 from covan_mlir.fred.scalars import is_float
 
@@ -74,7 +74,7 @@ def hoist_condition(chain: Chain, step: Reduce, names: set[str], rewrites: list[
         if zero is None or not isinstance(factor, Apply) or varies(factor.args[0], chain, step.over):
             continue
         condition, value = factor.args[0], factor.args[2 if zero == 1 else 1]
-        rest = build(Product([*product.top[:at], value, *product.top[at + 1 :]], product.bottom), step.dtype)
+        rest = build(Fraction([*product.top[:at], value, *product.top[at + 1 :]], product.bottom), step.dtype)
         inner = replace(step, name=fresh(names, f"{step.name}_sum"), expr=rest)
 
         def chosen(x: Expr, condition: Expr = condition, zero: int = zero) -> Expr:

@@ -19,7 +19,7 @@ from covan_mlir.fred.forms import Rewrite
 from covan_mlir.fred.formulas import text, text_of
 from covan_mlir.fred.names import fresh
 from covan_mlir.fred.obligation import Law, Obligation
-from covan_mlir.fred.products import Product, build, factors
+from covan_mlir.fred.products import Fraction, build, factors
 from covan_mlir.fred.proving import certify
 from covan_mlir.fred.scalars import is_float
 
@@ -196,8 +196,8 @@ def _hoist(
     if step.combine != "add" or step.initial.value != 0:
         return None
     product = factors(step.expr)
-    out = Product(*([e for e in side if not varies(e, chain, step.over)] for side in (product.top, product.bottom)))
-    stay = Product(*([e for e in side if varies(e, chain, step.over)] for side in (product.top, product.bottom)))
+    out = Fraction(*([e for e in side if not varies(e, chain, step.over)] for side in (product.top, product.bottom)))
+    stay = Fraction(*([e for e in side if varies(e, chain, step.over)] for side in (product.top, product.bottom)))
     if not stay.top and not stay.bottom:
         return _hoist_constant(chain, step, rewrites)
     if not out.top and not out.bottom:
@@ -222,7 +222,7 @@ def _hoist(
     outer = Map(
         step.name,
         step.axes,
-        build(Product([Read(raw, step.dtype), *out.top], out.bottom), step.dtype),
+        build(Fraction([Read(raw, step.dtype), *out.top], out.bottom), step.dtype),
         step.dtype,
         step.trace,
     )
@@ -234,7 +234,7 @@ def _is_moderate(expr: Expr) -> bool:
     return isinstance(expr, Const) and 1e-3 <= abs(expr.value) <= 1e3
 
 
-def _all_weights(chain: Chain, bounds: Bounds, out: Product) -> bool:
+def _all_weights(chain: Chain, bounds: Bounds, out: Fraction) -> bool:
     """Whether what is taken out only divides, by sums between one and the number of positions."""
     for expr in out.bottom:
         value = chain.values.get(expr.name) if isinstance(expr, Read) else None
@@ -327,10 +327,10 @@ def _waits(chain: Chain, step: Reduce) -> bool:
 def _positive_factor(chain: Chain, step: Reduce, expr: Expr) -> tuple[Expr, Expr] | None:
     """A product as what varies and a positive factor that does not."""
     product, bounds = factors(expr), Bounds(chain)
-    out = Product(
+    out = Fraction(
         *([e for e in side if _is_fixed_positive(chain, step, bounds, e)] for side in (product.top, product.bottom))
     )
-    stay = Product([e for e in product.top if e not in out.top], [e for e in product.bottom if e not in out.bottom])
+    stay = Fraction([e for e in product.top if e not in out.top], [e for e in product.bottom if e not in out.bottom])
     return (build(stay, step.dtype), build(out, step.dtype)) if out.top or out.bottom else None
 
 

@@ -216,6 +216,11 @@ class _Locations(fx.ContextCache):  # type: ignore[misc]  # the bindings are unt
         return ir.Location.name(name, context=self._c)
 
 
+_CLONED = 256
+"""Bytes of the largest constant that IREE puts into the kernels that read it. There it rewrites bf16 as the bits of it,
+which it can do with constants that are written out and not with resources."""
+
+
 class _Weights(fx.FxImporterHooks):  # type: ignore[misc]  # the bindings are untyped
     """Weights become resource attributes straight from torch's memory; equal storage becomes one attribute."""
 
@@ -236,7 +241,10 @@ class _Weights(fx.FxImporterHooks):  # type: ignore[misc]  # the bindings are un
             else:
                 data = tensor.contiguous().view(torch.uint8).numpy() if tensor.dim() else None
                 assert data is not None  # a 0-d tensor has one element
-                value = ir.DenseResourceElementsAttr.get_from_buffer(np.ascontiguousarray(data), "weight", kind)
+                if tensor.dtype is torch.bfloat16 and data.nbytes <= _CLONED:
+                    value = ir.Attribute.parse(f'dense<"0x{data.tobytes().hex().upper()}"> : {kind}')
+                else:
+                    value = ir.DenseResourceElementsAttr.get_from_buffer(np.ascontiguousarray(data), "weight", kind)
                 self._made[key] = value
                 self._alive.append(tensor)  # the key holds an address: the memory must not be reused meanwhile
         return ir.Operation.create(

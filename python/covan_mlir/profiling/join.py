@@ -12,7 +12,7 @@ from covan_mlir.runtime.profile_events import Call, Command, Submission
 
 _OTHER_COPY = "Compile the model again, and profile what comes of it"
 
-Row = Sequence[int | None]
+BufferSites = Sequence[int | None]
 """The sites of a command buffer's commands (`Lineage.commands`)."""
 
 
@@ -41,11 +41,11 @@ def join(lineage: LineageData, calls: Sequence[Call]) -> list[list[Event]]:
     return [_call(lineage, rows, call) for call in calls]
 
 
-def _of_calls(lineage: LineageData, buffer: Row) -> bool:
+def _of_calls(lineage: LineageData, buffer: BufferSites) -> bool:
     return all(lineage.sites[i].phase == "call" for i in buffer if i is not None)
 
 
-def _call(lineage: LineageData, rows: Sequence[Row], call: Call) -> list[Event]:
+def _call(lineage: LineageData, rows: Sequence[BufferSites], call: Call) -> list[Event]:
     fitting = [
         [
             k
@@ -74,12 +74,12 @@ def _call(lineage: LineageData, rows: Sequence[Row], call: Call) -> list[Event]:
     return sorted(events, key=lambda event: event.start)
 
 
-def _seen(lineage: LineageData, buffer: Row, submission: Submission) -> Row:
+def _seen(lineage: LineageData, buffer: BufferSites, submission: Submission) -> BufferSites:
     """What of a command buffer the device tells: all commands, or the dispatches only."""
     return buffer if submission.whole else [i for i in buffer if i is not None and lineage.sites[i].kind == "dispatch"]
 
 
-def _events(lineage: LineageData, buffer: Row, submission: Submission, origin: int) -> list[Event]:
+def _events(lineage: LineageData, buffer: BufferSites, submission: Submission, origin: int) -> list[Event]:
     expected = {k: site for k, site in enumerate(buffer) if site is not None and lineage.sites[site].kind == "dispatch"}
     if [d.index for d in submission.dispatches] != sorted(expected):
         raise ProfileError(f"{len(expected)} dispatches were submitted, and {len(submission.dispatches)} have a time")
@@ -92,7 +92,7 @@ def _events(lineage: LineageData, buffer: Row, submission: Submission, origin: i
     return events
 
 
-def _difference(lineage: LineageData, buffer: Row, commands: Sequence[Command]) -> str:
+def _difference(lineage: LineageData, buffer: BufferSites, commands: Sequence[Command]) -> str:
     """Where commands are not those of a buffer, in words; empty: they are."""
     recorded = [command.kernel or command.kind for command in commands]
     for k, (index, command) in enumerate(zip(buffer, commands, strict=False)):
@@ -110,7 +110,7 @@ def _difference(lineage: LineageData, buffer: Row, commands: Sequence[Command]) 
     return ""
 
 
-def _explain(lineage: LineageData, rows: Sequence[Row], submission: Submission) -> str:
+def _explain(lineage: LineageData, rows: Sequence[BufferSites], submission: Submission) -> str:
     if not rows:
         return f"the lineage lists no command buffer; one of {len(submission.commands)} commands ran\n{_OTHER_COPY}"
     near = min(

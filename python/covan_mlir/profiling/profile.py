@@ -28,7 +28,7 @@ class Profile(ProfileData):
         """The profile of data."""
         return cls(**{field.name: getattr(data, field.name) for field in dataclasses.fields(data)})
 
-    def rows(self, by: By = "line") -> list[views.Row]:
+    def rows(self, by: By = "line") -> list[views.ProfileRow]:
         """What a call's time went to, by source line, module or site; see `covan_mlir.profiling.views`."""
         return views.rows(self, by)
 

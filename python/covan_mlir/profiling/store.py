@@ -27,7 +27,7 @@ def checksum(program: bytes | memoryview) -> str:
     return hashlib.sha256(program).hexdigest()
 
 
-class Header(JsonObject, frozen=True, forbid_unknown_fields=False):
+class ProfileHeader(JsonObject, frozen=True, forbid_unknown_fields=False):
     """What profiles of all formats have in common."""
 
     kind: Literal["covan profile"]
@@ -52,7 +52,7 @@ class StoredEvent(NamedTuple):
 
 
 class StoredRow(JsonObject, frozen=True):
-    """A line, module or site as `covan_mlir.profiling.views.Row`, with the names of its actions."""
+    """A line, module or site as `covan_mlir.profiling.views.ProfileRow`, with the names of its actions."""
 
     name: str
     time: float
@@ -146,7 +146,7 @@ def load(path: str | os.PathLike[str], variants: Iterable[Variant]) -> ProfileDa
     """
     data = typed_json.read(path, ProfileError)
     try:
-        header = typed_json.decode(data, Header)
+        header = typed_json.decode(data, ProfileHeader)
     except SchemaError as error:
         raise ProfileError(f"{path} is no profile: {error}\n'covan profile --save' writes them") from error
     if header.format != FORMAT:

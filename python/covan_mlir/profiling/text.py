@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from covan_mlir.profiling.model import By, ProfileData
-from covan_mlir.profiling.views import Row, rows
+from covan_mlir.profiling.views import ProfileRow, rows
 
 _WIDTH = 120
 _NAMES = 48  # widest name of a line, module or kernel
@@ -41,7 +41,7 @@ def header(profile: ProfileData) -> list[str]:
     return [*lines, *profile.notes]
 
 
-def _cells(profile: ProfileData, shown: Sequence[Row], by: By, unit: str, scale: float) -> list[tuple[str, ...]]:
+def _cells(profile: ProfileData, shown: Sequence[ProfileRow], by: By, unit: str, scale: float) -> list[tuple[str, ...]]:
     cells: list[tuple[str, ...]] = [(unit, "%", "shared", by, "what")]
     for row in shown:
         shared = f"≈{_percent(row.estimated, row.time)}" if row.estimated else ""
@@ -50,7 +50,7 @@ def _cells(profile: ProfileData, shown: Sequence[Row], by: By, unit: str, scale:
     return cells
 
 
-def _site_cells(profile: ProfileData, shown: Sequence[Row], unit: str, scale: float) -> list[tuple[str, ...]]:
+def _site_cells(profile: ProfileData, shown: Sequence[ProfileRow], unit: str, scale: float) -> list[tuple[str, ...]]:
     cells: list[tuple[str, ...]] = [(unit, "%", "median", "p90", "GFLOP/s", "GB/s", "of roof", "site", "what")]
     for row in shown:
         middle = high = compute = moved = roof = ""
@@ -78,7 +78,7 @@ def _site_cells(profile: ProfileData, shown: Sequence[Row], unit: str, scale: fl
     return cells
 
 
-def _what(profile: ProfileData, row: Row) -> str:
+def _what(profile: ProfileData, row: ProfileRow) -> str:
     return ", ".join(profile.lineage.actions[i].name for i in row.actions)
 
 

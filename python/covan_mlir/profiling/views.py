@@ -16,7 +16,7 @@ MODEL = "(model)"
 
 
 @dataclass
-class Row:
+class ProfileRow:
     """One line, module or site.
 
     Attributes:
@@ -42,17 +42,17 @@ class Row:
     roofline: Roofline | None = None
 
 
-def rows(profile: ProfileData, by: By) -> list[Row]:
+def rows(profile: ProfileData, by: By) -> list[ProfileRow]:
     """The rows, longest first; a module above those below it, longest of them first; time outside of kernels last.
 
     Raises:
         ValueError: ``by`` is none of line, module and site.
     """
-    makers: dict[str, Callable[[ProfileData], list[Row]]] = {"line": _lines, "module": _modules, "site": _sites}
+    makers: dict[str, Callable[[ProfileData], list[ProfileRow]]] = {"line": _lines, "module": _modules, "site": _sites}
     if by not in makers:
         raise ValueError(f"by={by!r}: profiles are shown by {', '.join(makers)}")
     outside = profile.outside
-    return [*makers[by](profile), Row(OUTSIDE, outside, outside)]
+    return [*makers[by](profile), ProfileRow(OUTSIDE, outside, outside)]
 
 
 def lines_of(profile: ProfileData) -> dict[int, str]:
@@ -62,29 +62,29 @@ def lines_of(profile: ProfileData) -> dict[int, str]:
     return {i: f"{short[frame.file]}:{frame.line}" if frame else NO_LINE for i, frame in frames.items()}
 
 
-def _lines(profile: ProfileData) -> list[Row]:
+def _lines(profile: ProfileData) -> list[ProfileRow]:
     names = lines_of(profile)
-    lines: dict[str, Row] = {}
+    lines: dict[str, ProfileRow] = {}
     for site, action, time, alone in _portions(profile, lambda action: (names[action.id],)):
         name = NO_ACTION if action is None else names[action.id]
         shared = action is not None and not alone
-        _add(lines.setdefault(name, Row(name)), site, action, time, time if shared else 0.0)
+        _add(lines.setdefault(name, ProfileRow(name)), site, action, time, time if shared else 0.0)
     for row in lines.values():
         row.own = row.time
     return sorted(lines.values(), key=lambda row: -row.time)
 
 
-def _modules(profile: ProfileData) -> list[Row]:
-    modules: dict[str, Row] = {}
+def _modules(profile: ProfileData) -> list[ProfileRow]:
+    modules: dict[str, ProfileRow] = {}
     for site, action, time, alone in _portions(profile, lambda action: _above(action.module)):
         if action is None:
-            row = modules.setdefault(NO_ACTION, Row(NO_ACTION))
+            row = modules.setdefault(NO_ACTION, ProfileRow(NO_ACTION))
             _add(row, site, None, time, 0.0)
             row.own += time
             continue
         path = _above(action.module)
         for depth, name in enumerate(path):
-            row = modules.setdefault(name, Row(name or MODEL, depth=depth))
+            row = modules.setdefault(name, ProfileRow(name or MODEL, depth=depth))
             _add(row, site, action, time, time if depth >= alone else 0.0)
         modules[path[-1]].own += time
     children: dict[str, list[str]] = {}
@@ -92,7 +92,7 @@ def _modules(profile: ProfileData) -> list[Row]:
         if row.depth:
             children.setdefault(name.rpartition(".")[0], []).append(name)
 
-    def tree(name: str) -> Iterator[Row]:
+    def tree(name: str) -> Iterator[ProfileRow]:
         yield modules[name]
         for child in sorted(children.get(name, ()), key=lambda name: -modules[name].time):
             yield from tree(child)
@@ -101,12 +101,12 @@ def _modules(profile: ProfileData) -> list[Row]:
     return [row for name in sorted(roots, key=lambda name: -modules[name].time) for row in tree(name)]
 
 
-def _sites(profile: ProfileData) -> list[Row]:
+def _sites(profile: ProfileData) -> list[ProfileRow]:
     sites = []
     for index in profile.times:
         site = profile.lineage.sites[index]
         time = profile.time(index)
-        row = Row(f"site {index}", time, time, actions=list(site.trace), sites=[index], kernel=site.kernel)
+        row = ProfileRow(f"site {index}", time, time, actions=list(site.trace), sites=[index], kernel=site.kernel)
         row.statistics, row.roofline = profile.statistics(index), profile.roofline(index)
         sites.append(row)
     return sorted(sites, key=lambda row: -row.time)
@@ -148,7 +148,7 @@ def _common(paths: Iterable[tuple[str, ...]]) -> int:
     return count
 
 
-def _add(row: Row, site: int, action: Action | None, time: float, estimated: float) -> None:
+def _add(row: ProfileRow, site: int, action: Action | None, time: float, estimated: float) -> None:
     row.time += time
     row.estimated += estimated
     if site not in row.sites:

@@ -17,6 +17,7 @@ from covan_mlir.provenance.lineage_schema import (
     check,
 )
 from covan_mlir.provenance.model import Action, Fate, Frame, Group, LineageData, Part, Site
+from covan_mlir.provenance.pool import Pool
 from covan_mlir.typed_json import convert, decode, dumps
 
 
@@ -44,7 +45,7 @@ def read(data: bytes) -> LineageData:
 
 def dump(lineage: LineageData) -> dict[str, Any]:
     """JSON-able form; `load` is its inverse."""
-    pool = _Pool()
+    pool: Pool[Any] = Pool()
     return {
         "format": FORMAT,
         "actions": [_action(action, pool) for action in lineage.actions],
@@ -161,21 +162,7 @@ def _tags(stored: Iterable[StoredTag]) -> dict[int, frozenset[str]]:
     return {index: frozenset(words) for index, words in tags.items()}
 
 
-class _Pool:
-    """Interns JSON values: equal ones are stored once and named by position."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-        self._index: dict[Any, int] = {}
-
-    def __call__(self, value: Any) -> int:
-        if value not in self._index:
-            self._index[value] = len(self.values)
-            self.values.append(value)
-        return self._index[value]
-
-
-def _action(a: Action, pool: _Pool) -> list[Any]:
+def _action(a: Action, pool: Pool[Any]) -> list[Any]:
     return [
         a.name,
         pool(a.op),
@@ -188,12 +175,12 @@ def _action(a: Action, pool: _Pool) -> list[Any]:
     ]
 
 
-def _part(p: Part, pool: _Pool) -> list[Any]:
+def _part(p: Part, pool: Pool[Any]) -> list[Any]:
     types = [pool(t) for t in p.types]
     return [p.id, p.action, p.name, pool(p.op), types, int(p.view), p.twin, p.args]
 
 
-def _site(s: Site, pool: _Pool) -> list[Any]:
+def _site(s: Site, pool: Pool[Any]) -> list[Any]:
     relation = [list(s.trace), list(s.parts), list(s.inputs), list(s.views), list(s.folds)]
     return [pool(s.kernel), s.phase, s.kind, *relation, s.node]
 
@@ -203,7 +190,7 @@ def _stored_tags(lineage: LineageData) -> list[Any]:
     return [[tag, [action.id for action in lineage.tagged(tag)]] for tag in words]
 
 
-def _changes(changed: Mapping[int, Mapping[str, int] | None], pool: _Pool) -> list[Any]:
+def _changes(changed: Mapping[int, Mapping[str, int] | None], pool: Pool[Any]) -> list[Any]:
     return [
         [part, None if names is None else [[pool(name), count] for name, count in names.items()]]
         for part, names in changed.items()

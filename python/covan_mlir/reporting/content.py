@@ -12,6 +12,7 @@ from covan_mlir.provenance.explain import counts, short_files
 from covan_mlir.provenance.explain_fusion import actions_of
 from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.model import Action, LineageData, Site
+from covan_mlir.provenance.pool import Pool
 from covan_mlir.reporting.layout import GraphLayout, layered
 from covan_mlir.reporting.sources import Listing
 
@@ -37,7 +38,7 @@ def content(
     for site, value in (seconds or {}).items():
         if not (math.isfinite(value) and value >= 0):
             raise InputError(f"the profile gives site {site} a time of {value} s")
-    links = _Pool()
+    links: Pool[tuple[str, str]] = Pool()
     short = short_files(f.file for action in lineage.actions for f in action.frames if not f.internal)
     return {
         "counts": counts(lineage),
@@ -51,22 +52,8 @@ def content(
         "program": _layout(layered([site.inputs for site in lineage.sites])),
         "seconds": None if seconds is None else [_number(seconds.get(site.id)) for site in lineage.sites],
         "errors": None if errors is None else [_number(errors.get(action.id)) for action in lineage.actions],
-        "links": links.rows,
+        "links": links.values,
     }
-
-
-class _Pool:
-    """Rows that repeat, each once."""
-
-    def __init__(self) -> None:
-        self.rows: list[Any] = []
-        self._index: dict[tuple[str, str], int] = {}
-
-    def __call__(self, link: tuple[str, str]) -> int:
-        if link not in self._index:
-            self._index[link] = len(self.rows)
-            self.rows.append(link)
-        return self._index[link]
 
 
 def _action(

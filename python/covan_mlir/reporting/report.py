@@ -27,7 +27,7 @@ from covan_mlir.reporting.sources import listing
 _SCRIPTS = ("model.js", "graph.js", "details.js", "page.js")
 
 
-class Timed(Protocol):
+class TimedProgram(Protocol):
     """What a report needs of a `covan_mlir.profiling.profile.Profile`."""
 
     @property
@@ -56,7 +56,7 @@ def write(
     *,
     title: str = "",
     target: str = "",
-    profile: Timed | Mapping[int, float] | None = None,
+    profile: TimedProgram | Mapping[int, float] | None = None,
     comparison: Compared | Mapping[int, float] | None = None,
     source: bool = True,
     written: float | None = None,
@@ -100,7 +100,7 @@ def page(
     *,
     title: str = "",
     target: str = "",
-    profile: Timed | Mapping[int, float] | None = None,
+    profile: TimedProgram | Mapping[int, float] | None = None,
     comparison: Compared | Mapping[int, float] | None = None,
     source: bool = True,
     written: float | None = None,
@@ -130,7 +130,7 @@ def page(
     return re.sub(r"\{\{(\w+)\}\}", lambda match: pieces[match[1]], template)
 
 
-def _seconds(lineage: LineageData, profile: Timed | Mapping[int, float] | None) -> Mapping[int, float] | None:
+def _seconds(lineage: LineageData, profile: TimedProgram | Mapping[int, float] | None) -> Mapping[int, float] | None:
     if profile is None or isinstance(profile, Mapping):
         return profile
     timed = profile.lineage

@@ -22,7 +22,7 @@ class Excess:
 
 @dataclass(frozen=True)
 class ComparedAction:
-    """One action that was compared; see `covan_mlir.comparing.comparison.Row`."""
+    """One action that was compared; see `covan_mlir.comparing.comparison.ActionComparison`."""
 
     action: Action
     status: str

@@ -17,7 +17,7 @@ _WIDEST = 400  # characters of a line
 
 
 @dataclass(frozen=True)
-class Row:
+class ListingRow:
     """One row of the listing.
 
     Attributes:
@@ -50,7 +50,7 @@ class Listing:
     """Files in the order in which the model first uses them, their rows, and the row of each line."""
 
     files: tuple[File, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ListingRow, ...]
     index: Mapping[tuple[str, int], int]
 
     def of(self, action: Action) -> list[int]:
@@ -76,7 +76,7 @@ def listing(actions: Sequence[Action], *, read: bool = True, written: float | No
                 functions.setdefault((frame.file, frame.line), frame.function)
     short = short_files(lines)
     files: list[File] = []
-    rows: list[Row] = []
+    rows: list[ListingRow] = []
     index: dict[tuple[str, int], int] = {}
     for number, (path, used) in enumerate(lines.items()):
         text: list[str] | None = None
@@ -86,16 +86,16 @@ def listing(actions: Sequence[Action], *, read: bool = True, written: float | No
         if text is not None and max(used) > len(text):
             note, text = f"it has {len(text)} lines now, and had more", None
         files.append(File(path, short[path], note))
-        rows.append(Row(number, 0))
+        rows.append(ListingRow(number, 0))
         shown = sorted(used) if text is None else _around(used, len(text))
         before = 0
         for line in shown:
             if line > before + 1:
-                rows.append(Row(number, -1))
+                rows.append(ListingRow(number, -1))
             if line in used:
                 index[path, line] = len(rows)
             stub = f"in {functions[path, line]}" if line in used and functions[path, line] else None
-            rows.append(Row(number, line, stub if text is None else text[line - 1][:_WIDEST]))
+            rows.append(ListingRow(number, line, stub if text is None else text[line - 1][:_WIDEST]))
             before = line
     return Listing(tuple(files), tuple(rows), index)
 

@@ -21,12 +21,13 @@ from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
+from covan_mlir.lowering.kernels.cpu.packed_panel import PADDING, Packing, packed_weight
 from covan_mlir.lowering.kernels.cpu.product import ProductWriter, scratch
 from covan_mlir.lowering.kernels.cpu.product_roles import Product, product_of
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.errors import UnsupportedError
-from covan_mlir.lowering.kernels.kernel import Refusal
+from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
 from covan_mlir.lowering.kernels.reductions.operands import traffic
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template
@@ -36,6 +37,8 @@ TILES = ((8, 3), (6, 4), (12, 2), (4, 4), (4, 6), (8, 2), (8, 1), (4, 2), (4, 1)
 """Rows and vectors of register tiles, those that are read least often per product first."""
 DEPTHS = (64, 128, 256, 512)
 GROUPS = (64, 128, 256)
+EXPOSED = 0.25
+"""Of the lesser of computing and reading packed weights, what the greater one does not hide."""
 LONGEST_SUM = 1024
 """Products that are summed one after the other; longer sums are sums of blocks."""
 
@@ -57,7 +60,10 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         lanes = machine.lanes(f"f{element}")
         rows, depth = product.count(product.rows), product.sizes[product.contracted[0]]
         most = max(1, LONGEST_SUM // product.count(product.contracted[1:]))
-        for (height, vectors), longest, largest in combinations(TILES, DEPTHS, GROUPS):
+        depths = [(longest, False) for longest in DEPTHS]
+        if packed_weight(product) is not None:
+            depths += [(longest, True) for longest in (*DEPTHS, LONGEST_SUM)]  # no scratch holds these
+        for (height, vectors), (longest, packed), largest in combinations(TILES, depths, GROUPS):
             if (height + 1) * vectors + 1 > machine.registers:
                 continue
             # Blocks of equal lengths, and groups of equal numbers of tiles.
@@ -67,7 +73,9 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             tiles = -(-rows // height)
             groups = -(-rows // largest)
             group = -(-tiles // groups) * height
-            schedule = ProductSchedule(lanes, height, vectors, group, even)
+            schedule = ProductSchedule(lanes, height, vectors, group, even, packed)
+            if (packing := Packing.of(product, schedule)) is not None and packing.padding > PADDING:
+                continue
             if scratch(product, schedule) * element // 8 <= machine.stack:
                 yield schedule
 
@@ -84,14 +92,26 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         each = max(1.0, loads / (schedule.rows * schedule.vectors), 8 / (schedule.rows * schedule.vectors))
         products = tall * wide * depth * each
         groups = -(-rows // schedule.group)
-        staged = groups * panels * schedule.vectors * depth * 6.0
+        staged = 0.0 if schedule.packed else groups * panels * schedule.vectors * depth * 6.0
         blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
         sums = 4.0 * tall * wide * (blocks if blocks > 1 else 0)
         rate = machine.flops / (2 * schedule.lanes)
         units = outer * panels * groups
         share = -(-units // machine.cores) / units
         computed = outer * (products + staged + sums) / rate * share
-        return max(computed, traffic(product.chain) / (machine.bandwidth * machine.cores))
+        bandwidth = machine.bandwidth * machine.cores
+        moved = traffic(product.chain) / bandwidth
+        packing = Packing.of(product, schedule)
+        if packing is None:
+            return max(computed, moved)
+        # Each group reads all of the weight, and no register tile waits until a panel of it is staged.
+        moved += (groups - 1) * packing.operand.bytes / bandwidth
+        return max(computed, moved) + EXPOSED * min(computed, moved)
+
+    def prepared(self, schedule: ProductSchedule) -> tuple[Preparation, ...]:
+        """See `DenseMatch`."""
+        packing = Packing.of(self.task, schedule)
+        return () if packing is None else (packing.preparation,)
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ProductSchedule) -> Writer:
         """See `DenseMatch`."""

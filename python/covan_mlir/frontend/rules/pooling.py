@@ -54,6 +54,37 @@ def max_pool_with_indices(
     return pooled, index
 
 
+@rule(aten.avg_pool1d.default, aten.avg_pool2d.default)
+def avg_pool(
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """A window longer than the tensor, which rounding up allows, is the mean along that axis."""
+    axes = len(kernel_size)
+    sizes, kernel = x.shape[-axes:], list(kernel_size)
+    pads, steps = _spread(padding, axes), list(stride) or list(kernel_size)
+    if not ceil_mode or not all(isinstance(size, int) for size in sizes):
+        return NotImplemented
+    longer = [i for i in range(axes) if kernel[i] > sizes[i] and not pads[i]]
+    if not longer:
+        return NotImplemented
+    along = [i - axes for i in longer]
+    x = x.mean(along, keepdim=True) if divisor_override is None else x.sum(along, keepdim=True)
+    for i in longer:
+        kernel[i] = steps[i] = 1
+    if divisor_override is not None:
+        return plain(aten.avg_pool2d.default, x, kernel, steps, pads, True, count_include_pad, divisor_override)
+    if all(k == s == 1 for k, s in zip(kernel, steps, strict=True)) and not any(pads):
+        return x
+    op = aten.avg_pool1d.default if axes == 1 else aten.avg_pool2d.default
+    return plain(op, x, kernel, steps, pads, True, count_include_pad)
+
+
 def _windows(size: int, places: int) -> Tensor:
     """Positions in each window, ``[places, longest]``; a shorter window repeats its last one."""
     spans = [(i * size // places, -(-(i + 1) * size // places)) for i in range(places)]

@@ -1,10 +1,13 @@
 // RUN: covan-opt %s -p prov-drop-table --mlir-print-debuginfo | FileCheck %s --check-prefixes=CHECK,PLAIN
 // RUN: covan-opt %s -p 'prov-drop-table{lines=true}' --mlir-print-debuginfo | FileCheck %s --check-prefixes=CHECK,LINES
+// RUN: covan-opt %s -p 'prov-drop-table{keep=true}' --mlir-print-debuginfo | FileCheck %s --check-prefixes=CHECK,KEEP
 
 // The table goes, traces stay. With `lines` an attribute says where the user wrote each action: the innermost frame in the user's code.
+// With `keep` the table is text, which prov-check reads.
 
 // PLAIN-NOT: prov.lines
 // LINES: module attributes {prov.lines = {{\[\[\[}}0, 2], "exp", "model.py", 7], {{\[\[}}1], "neg", "", 0]]}
+// KEEP: module attributes {prov.kept = "{\22actions\22:[{\22id\22:0,\22name\22:\22exp\22,{{.*}}\22parts\22:[{\22id\22:2,
 // CHECK-NOT: prov.table
 // CHECK: math.exp %{{.*}} loc(#[[EXP:.*]])
 // CHECK: #[[EXP]] = loc("prov:2:exp"{{.*}})
