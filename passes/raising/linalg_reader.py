@@ -179,7 +179,9 @@ class _BlockReader:
                 return gather
         if yielded is None:
             return None
-        reads = self._operands(numbers[:first], maps, positions or [], sizes)
+        named = {node.name for expr in yielded if expr is not None for node in walk(expr) if isinstance(node, Read)}
+        pools = len({f"#{k}" for k in range(first)} & named) < 2
+        reads = self._operands(numbers[:first], maps, positions or [], sizes, pools=pools)
         if reads is None:
             return None
         windowed = len(plain) < len(maps)
@@ -226,6 +228,8 @@ class _BlockReader:
         maps: Sequence[Dims | None],
         positions: Sequence[tuple[Affine, ...]],
         sizes: tuple[int | None, ...],
+        *,
+        pools: bool,
     ) -> list[NodeOperand] | None:
         operands: list[NodeOperand] = []
         for k, number in enumerate(numbers):
@@ -233,7 +237,7 @@ class _BlockReader:
             if dims is not None:
                 operands.append(NodeOperand(number, dims))
                 continue
-            window = read_window(self.graph, number, positions[k], sizes, self._value)
+            window = read_window(self.graph, number, positions[k], sizes, self._value, patches=not pools)
             if window is None:
                 return None
             operands.append(NodeOperand(number, (), window))

@@ -70,6 +70,8 @@ def read_window(
     positions: Sequence[Affine],
     loops: Sequence[int | None],
     number: Callable[[Any], int],
+    *,
+    patches: bool,
 ) -> OperandWindow | None:
     """The window through which an operand is read, without the padding and the reshapes before the operand.
 
@@ -78,6 +80,8 @@ def read_window(
         positions: on its dimensions.
         loops: their sizes.
         number: of a value of the IR.
+        patches: windows that lie side by side are read along axes of their own. That makes products of convolutions;
+            rows of pooling would be as short as the window.
     """
     narrow = {f"@{i}" for i, size in enumerate(loops) if size == 1}
     dims = [
@@ -103,7 +107,7 @@ def read_window(
         value = number(node.op.operands[0])
     if value in graph.constants or value in graph.closed or value in graph.weights:
         return None
-    pieces = tuple(tuple(_finished(piece, loops) for piece in _wide(dim)) for dim in dims)
+    pieces = tuple(tuple(_finished(piece, loops, patches=patches) for piece in _wide(dim)) for dim in dims)
     dtype = graph.dtypes[value]
     nothing = Const(0.0 if dtype.startswith(("f", "bf")) else False if dtype == "i1" else 0, dtype)
     return OperandWindow(value, pieces, outside or nothing, frozenset(through))
@@ -152,8 +156,9 @@ def _wide(pieces: Sequence[_Piece]) -> list[_Piece]:
     return [piece for piece in pieces if piece.size != 1 or piece.at != Affine(())]
 
 
-def _finished(piece: _Piece, loops: Sequence[int | None]) -> WindowPiece:
-    return WindowPiece(piece.at, piece.size, _along(piece, loops))
+def _finished(piece: _Piece, loops: Sequence[int | None], *, patches: bool) -> WindowPiece:
+    along = _along(piece, loops)
+    return WindowPiece(piece.at, piece.size, along if patches or len(along) < 2 else ())
 
 
 def _along(piece: _Piece, loops: Sequence[int | None]) -> tuple[int, ...]:

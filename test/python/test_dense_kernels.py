@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -59,6 +60,16 @@ def kernel(chain: Chain, name: str, template: str) -> Executable:
     assert isinstance(selection, Selection), selection
     assert selection.template == template
     return selection.executable
+
+
+def written_by(template: str, chain: Chain, name: str) -> Executable:
+    """The kernel that a template writes first, whether or not it is the fastest."""
+    listed = choices(chain, CpuTarget(MACHINE))
+    assert not isinstance(listed, Refusal)
+    candidate, schedule = next(pair for pair in listed.schedules() if pair[0].template.name == template)
+    written = candidate.write(schedule, name)
+    assert isinstance(written, Selection), written
+    return written.executable
 
 
 def near(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], terms: int, dtype: str) -> None:
@@ -233,8 +244,6 @@ def test_convolutions() -> None:
         "patches": convolution(3, 30, (4, 4), (32, 36), stride=4, pad=0),
         "dilated": convolution(9, 10, (3, 3), (20, 20), dilation=3, pad=3),
         "grouped": convolution(12, 20, (3, 3), (14, 14), groups=4),
-        "depthwise": convolution(17, 17, (7, 7), (14, 14), groups=17, pad=3),
-        "depthwise2": convolution(8, 8, (3, 3), (15, 15), groups=8, stride=2),
         "batched": convolution(4, 6, (3, 3), (9, 9), batch=3),
         "deep": convolution(300, 9, (3, 3), (7, 7)),
         "line": convolution(10, 12, (5,), (100,), pad=2, stride=2),
@@ -243,6 +252,47 @@ def test_convolutions() -> None:
         "wide": convolution(2, 3, (1, 5), (3, 200), pad=2),
     }
     check({n: (chain, arrays_of(chain, 5), 2700) for n, chain in cases.items()}, "convolution")
+
+
+DEPTHWISE = {
+    "one": convolution(17, 17, (7, 7), (14, 14), groups=17, pad=3),
+    "strided": convolution(8, 8, (3, 3), (15, 15), groups=8, stride=2),
+    "narrow": convolution(70, 70, (5, 5), (7, 7), groups=70, pad=2),
+    "ragged": convolution(3, 3, (3, 3), (50, 77), groups=3),
+    "batched": convolution(5, 5, (3, 4), (9, 33), groups=5, stride=3, batch=3),
+    "dilated": convolution(6, 6, (3, 3), (20, 40), groups=6, dilation=3, pad=4),
+    "far": convolution(2, 2, (2, 3), (40, 300), groups=2, stride=9),
+    "line": convolution(9, 9, (5,), (100,), groups=9, pad=2),
+    "flat": convolution(4, 4, (3, 3), (1, 21), groups=4),
+    "point": convolution(4, 4, (1, 1), (9, 9), groups=4, pad=2, stride=2),
+    "tall": convolution(1, 1, (7, 7), (90, 33), groups=1, pad=3),
+}
+
+
+@pytest.mark.parametrize("template", ["depthwise", "convolution"])
+def test_depthwise_convolutions(template: str) -> None:
+    """Windows that leave the input on every side, vectors of which some columns exist: straight from memory, and from
+    planes that are staged."""
+    alone = Standalone([written_by(template, chain, name) for name, chain in DEPTHWISE.items()])
+    for name, chain in DEPTHWISE.items():
+        arrays = arrays_of(chain, 5)
+        got = np.asarray(alone[name](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
+        near(got, interpret(chain, arrays, "f64")["y"], 100, "f32")
+
+
+def test_much_is_made_of_a_depthwise_sum() -> None:
+    """A long epilogue is not written out for every vector of a tile."""
+    w = Writer(g=5, H=20, W=37, h=20, w=37, r=3, s=3)
+    w.input("x", "gHW")
+    weight, other = w.input("f", "grs"), w.input("o", "ghw")
+    at = [Affine.of([("g", 1)]), *(Affine.of([(axis, 1), (tap, 1)], -1) for axis, tap in ("hr", "ws"))]
+    w.reduce("t", "ghw", "add", "rs", f("arith.mulf", Window("x", "f32", tuple(at), Const(0.0, "f32")), weight))
+    sigmoid = f(
+        "arith.divf", w.number(1.0), f("arith.addf", w.number(1.0), f("math.exp", f("arith.negf", w.read("t"))))
+    )
+    w.map("y", "ghw", f("arith.addf", f("arith.mulf", w.read("t"), sigmoid), other))
+    chain = w.chain("y")
+    check({"silu": (chain, arrays_of(chain, 4), 9)}, "depthwise")
 
 
 def test_random_convolutions() -> None:
@@ -286,11 +336,12 @@ def test_random_convolutions() -> None:
 
 
 def test_every_tile_gives_the_same() -> None:
-    """Other schedules of a product and of a convolution, one of each tile."""
+    """Other schedules of a product and of convolutions, one of each tile."""
     target = CpuTarget(MACHINE)
     for chain, terms in (
         (product("ik", "jk", "ij", "k", i=30, j=70, k=90), 90),
         (convolution(20, 30, (3, 3), (10, 18)), 180),
+        (convolution(6, 6, (3, 3), (13, 18), groups=6), 9),
     ):
         kernels: dict[tuple[int, int], Executable] = {}
         listed = choices(chain, target)
@@ -298,7 +349,7 @@ def test_every_tile_gives_the_same() -> None:
         for candidate, schedule in listed.schedules():
             fields = schedule.to_json()
             key = (fields.get("rows", 0), fields["vectors"])
-            if candidate.template.name in ("product", "convolution") and key not in kernels:
+            if candidate.template.name in ("product", "convolution", "depthwise") and key not in kernels:
                 written = candidate.write(schedule, f"k{len(kernels)}")
                 assert isinstance(written, Selection), written
                 kernels[key] = written.executable
@@ -310,6 +361,24 @@ def test_every_tile_gives_the_same() -> None:
             name = executable.name
             got = np.asarray(alone[name](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
             near(got, want, terms, "f32")
+
+
+def test_error_function() -> None:
+    """Within a unit and a half in the last place, on both of its parts and at their border; infinities and NaN."""
+    w = Writer(i=4, j=25000, k=1)
+    a, b = w.input("a", "ik"), w.input("b", "kj")
+    w.reduce("s", "ij", "add", "k", f("arith.mulf", a, b))
+    w.map("y", "ij", f("math.erf", w.read("s")))
+    chain = w.chain("y")
+    points = np.concatenate([np.linspace(-6, 6, 24980), np.geomspace(1e-30, 1, 17), [np.inf, -np.inf, np.nan]])
+    arrays = {"a": np.array([[1], [-1], [0.01], [5]], np.float32), "b": points.astype(np.float32)[None]}
+    alone = Standalone([kernel(chain, "p", "product")])
+    got = np.asarray(alone["p"](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
+    want = np.vectorize(math.erf)((arrays["a"] * arrays["b"]).astype(np.float64))
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    known = ~np.isnan(want)
+    units = (np.abs(got - want) / np.spacing(np.abs(want).astype(np.float32)))[known]
+    assert units.max() <= 1.5
 
 
 def test_infinities_and_nan_stay_where_they_are() -> None:
@@ -364,7 +433,7 @@ def test_pooling() -> None:
         chain = w.chain("y")
         arrays = arrays_of(chain, 11)
         cases[name] = (chain, arrays, r * r)
-    check(cases, "convolution")
+    check(cases, "depthwise")
 
 
 def test_bands_of_columns() -> None:

@@ -215,6 +215,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, bool]]]] = {
     "single points": (lambda: nn.Conv2d(4, 5, 1), [(1, False)]),
     "before a softmax": (lambda: nn.Sequential(nn.Conv2d(4, 5, 3), nn.Softmax(-1)), [(1, True), (2, False)]),
     "pooled": (lambda: nn.Sequential(nn.Conv2d(4, 5, 3), nn.ReLU(), nn.MaxPool2d(3, 2, 1)), [(1, True)] * 2),
+    "pooled side by side": (lambda: nn.MaxPool2d(2), [(1, True)]),
     "depthwise": (lambda: nn.Conv2d(4, 4, (3, 5), 2, (1, 2), groups=4), [(1, True)]),
     "transposed": (lambda: nn.ConvTranspose2d(4, 6, 3, 2, 1, output_padding=1), [(1, True)]),
 }

@@ -130,7 +130,8 @@ class ConvolutionMatch(DenseMatch[ConvolutionSchedule]):
         units = convolution.count(convolution.outer) * groups * bands
         share = -(-units // machine.cores) / units
         rate = machine.flops / (2 * schedule.lanes)
-        computed = units * (products + staged + sums + written) / rate * share
+        begun = 150.0  # what it takes to begin with a workgroup, and with each of its loops
+        computed = units * (begun + products + staged + sums + written) / rate * share
         return max(computed, traffic(convolution.chain) / (machine.bandwidth * machine.cores))
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ConvolutionSchedule) -> Writer:

@@ -1,10 +1,32 @@
 """Decompositions that torch and torch-mlir do not have, or have wrong.
 
-A rule is here because an operation gives wrong numbers, crashes, or does not compile without it. Operations that
-torch-mlir lowers well keep their lowering: a rule gives ``NotImplemented`` for all cases but those it is for.
+A rule is here because an operation gives wrong numbers, crashes, does not compile or multiplies zeros without it.
+Operations that torch-mlir lowers well keep their lowering: a rule gives ``NotImplemented`` for all cases but those it
+is for.
 """
 
-from covan_mlir.frontend.rules import arithmetic, distances, double, indexing, ordering, pooling, special, views
+from covan_mlir.frontend.rules import (
+    arithmetic,
+    convolutions,
+    distances,
+    double,
+    indexing,
+    ordering,
+    pooling,
+    special,
+    views,
+)
 from covan_mlir.frontend.rules.registry import RULES
 
-__all__ = ["RULES", "arithmetic", "distances", "double", "indexing", "ordering", "pooling", "special", "views"]
+__all__ = [
+    "RULES",
+    "arithmetic",
+    "convolutions",
+    "distances",
+    "double",
+    "indexing",
+    "ordering",
+    "pooling",
+    "special",
+    "views",
+]

@@ -1,0 +1,280 @@
+"""Windows over one channel at a time: depthwise convolutions and pooling, straight from memory.
+
+For ``y[c, h, w] = f(sum over r, s of x[c, h + r - 1, w + s - 1] * f[c, r, s])``, a workgroup runs this nest::
+
+    for c in channels:
+        for h step rows:                                  # all h of a kind together, see `RowSpan`
+            for w step vectors * lanes:
+                tile[rows, vectors] = 0                   # registers
+                for row of x that the tile needs, s:      # written out; rows outside of x are left out
+                    read[vectors] = x[c, row, w + s - 1]  # with masks: what is outside of x is 0
+                    for h', r where h' + r - 1 is that row:
+                        tile[h', vectors] += f[c, r, s] * read[vectors]
+                y[c, h, w] = f(tile)
+
+Nothing is staged: every element is loaded once for each column of the window and all rows of the tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from covan_mlir.fred.chain import Map
+from covan_mlir.lowering.kernels.cpu.accumulators import combining
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
+from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution
+from covan_mlir.lowering.kernels.cpu.dense import DenseSchedule
+from covan_mlir.lowering.kernels.cpu.elements import computed
+from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, inputs
+from covan_mlir.lowering.kernels.cpu.register_tile import Tile
+from covan_mlir.lowering.kernels.cpu.row_outputs import Known, RowOutputs
+from covan_mlir.lowering.kernels.cpu.window_columns import WindowColumns
+from covan_mlir.lowering.kernels.reductions.sweeps import cost
+
+DIRECT = 8
+"""Operations that are done on the tile in registers, written out for each of its vectors."""
+
+
+@dataclass(frozen=True)
+class DepthwiseSchedule(DenseSchedule):
+    """A schedule.
+
+    Attributes:
+        rows, vectors: of the register tile: rows of the results, vectors of their columns.
+        channels: that a workgroup computes, counted through all outer axes.
+        band: tiles of rows of them that it computes.
+    """
+
+    rows: int
+    vectors: int
+    channels: int
+    band: int
+
+
+@dataclass(frozen=True)
+class RowSpan:
+    """Tiles of rows that leave the input in the same places.
+
+    Attributes:
+        start, stop: of the tiles.
+        rows: of the results in each.
+        reads: for each row of the input that is read, counted from where the tile's window begins: which rows of the
+            results it is multiplied for, by which rows of the window.
+    """
+
+    start: int
+    stop: int
+    rows: int
+    reads: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
+
+
+def row_spans(convolution: Convolution, height: int) -> list[RowSpan]:
+    """All tiles of so many rows, in order."""
+    slides = convolution.height
+    if slides is None:
+        return [RowSpan(0, 1, 1, ((0, ((0, 0),)),))]
+    spans: list[RowSpan] = []
+    for tile, top in enumerate(range(0, slides.outside, height)):
+        rows = min(height, slides.outside - top)
+        reads: dict[int, list[tuple[int, int]]] = {}
+        for row in range(rows):
+            for tap in range(slides.taps):
+                at = slides.stride * row + slides.dilation * tap
+                if 0 <= slides.stride * top + at + slides.offset < slides.inside:
+                    reads.setdefault(at, []).append((row, tap))
+        span = RowSpan(tile, tile + 1, rows, tuple((at, tuple(uses)) for at, uses in sorted(reads.items())))
+        if spans and (spans[-1].rows, spans[-1].reads) == (span.rows, span.reads):
+            spans[-1] = RowSpan(spans[-1].start, span.stop, span.rows, span.reads)
+        else:
+            spans.append(span)
+    return spans
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some columns of a channel's results.
+
+    Attributes:
+        outer: position on the outer axes.
+        left: the first column.
+        valid: masks of the columns that exist, by vector.
+        masks: of what is read, by column of the window and vector.
+    """
+
+    outer: Mapping[str, Value]
+    left: Value
+    valid: Sequence[Value | None]
+    masks: Sequence[Sequence[Sequence[Value]]]
+
+
+class DepthwiseWriter:
+    """Writes the code of a workgroup."""
+
+    def __init__(
+        self, code: KernelBuilder, convolution: Convolution, sizes: Mapping[str, Size], schedule: DepthwiseSchedule
+    ) -> None:
+        self.code, self.convolution, self.sizes, self.schedule = code, convolution, sizes, schedule
+        chain = convolution.chain
+        own = {name: source for name, source in inputs(code, chain, sizes).items() if name not in chain.windowed}
+        self.evaluator = VectorEvaluator(code, chain, own)
+        self.dtype = computed(convolution.step.dtype)
+        self.outputs = RowOutputs(code, chain, convolution.step, self.evaluator, sizes, frozenset(convolution.outer))
+        self.columns = WindowColumns(code, convolution)
+        self.spans = row_spans(convolution, schedule.rows)
+        work = sum(cost(step.expr) for step in chain.steps if isinstance(step, Map))
+        self.held = work > DIRECT
+
+    @cached_property
+    def sums(self) -> Value:
+        """Scratch for a tile of which much is made."""
+        return self.code.scratch(self.schedule.rows * self.schedule.vectors * self.code.lanes, self.dtype)
+
+    @property
+    def _bands(self) -> int:
+        return -(-self.spans[-1].stop // self.schedule.band)
+
+    def workgroups(self, sizes: Mapping[str, Size]) -> Size:
+        """Workgroups, of sizes that may be others than the writer's own."""
+        code = self.code
+        channels = code.product(sizes[axis] for axis in self.convolution.outer)
+        return code.mul(code.ceildiv(channels, self.schedule.channels), self._bands)
+
+    def write(self) -> None:
+        """The whole function."""
+        code, group = self.code, self.schedule.channels
+        total = code.product(self.sizes[axis] for axis in self.convolution.outer)
+        rest, band = code.divmod(code.workgroup, self._bands)
+        first = code.mul(rest, group)
+        end = code.min(code.add(first, group), code.size(total))
+        start = code.mul(band, self.schedule.band)
+
+        def channel(number: Value, none: list[Value]) -> list[Value]:
+            outer: dict[str, Value] = {}
+            for axis in reversed(self.convolution.outer[1:]):
+                number, outer[axis] = code.divmod(number, self.sizes[axis])
+            if self.convolution.outer:
+                outer[self.convolution.outer[0]] = number
+            self._channel(outer, start)
+            return none
+
+        code.loop(first, end, 1, [], channel)
+
+    def _channel(self, outer: Mapping[str, Value], start: Value) -> None:
+        code, known = self.code, self.outputs.known(outer)
+        for span in self.spans:
+            low: Size = span.start
+            high: Size = span.stop
+            if self._bands > 1:
+                low = code.max(start, span.start)
+                high = code.min(code.add(start, self.schedule.band), span.stop)
+
+            def tile(number: Value, none: list[Value], span: RowSpan = span) -> list[Value]:
+                self._each_block(outer, lambda block: self._tile(block, span, number, known))
+                return none
+
+            if isinstance(high, int) and span.stop == span.start + 1:
+                tile(code.index(span.start), [])
+            else:
+                code.loop(low, high, 1, [], tile)
+
+    def _each_block(self, outer: Mapping[str, Value], body: Callable[[Block], None]) -> None:
+        """Runs ``body`` on all columns. Where the last block has as many vectors as the others, one piece of code
+        does for all."""
+        code, lanes, vectors = self.code, self.code.lanes, self.schedule.vectors
+        total, step = self.convolution.width.outside, vectors * lanes
+        even = -(-total // lanes) % vectors == 0 and total > step
+
+        def columns(left: Value, none: list[Value], length: int) -> list[Value]:
+            count = -(-length // lanes)
+            valid: list[Value | None] = [None] * count
+            if even and total % lanes:
+                valid[-1] = code.prefix(code.min(code.op("subi", code.index(total - step + lanes), left), lanes))
+            elif length % lanes:
+                valid[-1] = code.prefix(length % lanes)
+            taps = range(self.convolution.width.taps)
+            masks = [[self.columns.masks(self._column(left, u, tap)) for u in range(count)] for tap in taps]
+            body(Block(outer, left, valid, masks))
+            return none
+
+        if even:
+            code.loop(0, total, step, [], lambda left, none: columns(left, none, step))
+        else:
+            code.spans(0, total, step, [], columns)
+
+    def _column(self, left: Value, u: int, tap: int) -> Value:
+        """Of the input, where what a vector reads for a column of the window begins."""
+        slides = self.convolution.width
+        shift = slides.stride * u * self.code.lanes + slides.dilation * tap + slides.offset
+        return self.code.add(self.code.mul(left, slides.stride), shift)
+
+    def _source(self, outer: Mapping[str, Value], row: Value | None) -> Value:
+        """Where a row of the input begins."""
+        code, convolution = self.code, self.convolution
+        axes = convolution.chain.values[convolution.window.name].axes
+        *before, last = axes
+        offset: Value = code.index(0)
+        for axis, position in zip(before, convolution.window.at, strict=False):
+            at = outer[position.axis] if position.axis is not None and position.axis in outer else row
+            offset = code.add(code.mul(offset, self.sizes[axis]), at)
+        return code.mul(offset, self.sizes[last])
+
+    def _tile(self, block: Block, span: RowSpan, number: Value, known: Known) -> None:
+        code, convolution, slides = self.code, self.convolution, self.convolution.height
+        vectors = range(len(block.valid))
+        combine = combining(convolution.step)[0]
+        zero = code.splat(convolution.step.initial.value, self.dtype)
+        tile = [[zero for _ in vectors] for _ in range(span.rows)]
+        top = code.mul(number, self.schedule.rows)
+        for at, uses in span.reads:
+            row = None
+            if slides is not None:
+                row = code.add(code.mul(top, slides.stride), at + slides.offset)
+            source = self._source(block.outer, row)
+            for s in range(convolution.width.taps):
+                read = [self.columns.read(source, self._column(block.left, u, s), block.masks[s][u]) for u in vectors]
+                for i, r in uses:
+                    factor = self._factor(block.outer, r, s)
+                    for u in vectors:
+                        term = read[u] if factor is None else code.op("mulf", factor, read[u])
+                        tile[i][u] = code.op(combine, tile[i][u], term)
+        self._write(block, top, tile, known)
+
+    def _factor(self, outer: Mapping[str, Value], r: int, s: int) -> Value | None:
+        convolution = self.convolution
+        if convolution.scalars is None:
+            return None
+        index = dict(outer)
+        for slides, tap in ((convolution.height, r), (convolution.width, s)):
+            if slides is not None and slides.tap is not None:
+                index[slides.tap] = self.code.index(tap)
+        return self.code.broadcast(self.evaluator.scalar(convolution.scalars, Position(index, None)))
+
+    def _write(self, block: Block, top: Value, tile: Tile, known: Known) -> None:
+        """What the chain makes of a tile's sums, into its results."""
+        code, lanes = self.code, self.code.lanes
+        lane, height = self.convolution.width.axis, self.convolution.height
+
+        def one(value: Value, i: Value | int, u: int) -> None:
+            index = {**block.outer, lane: code.add(block.left, u * lanes)}
+            if height is not None:
+                index[height.axis] = code.add(top, i)
+            self.outputs.write(value, index, lane, block.valid[u], known)
+
+        if not self.held:
+            for i, sums in enumerate(tile):
+                for u, value in enumerate(sums):
+                    one(value, i, u)
+            return
+        width = len(block.valid) * lanes
+        for i, sums in enumerate(tile):
+            for u, value in enumerate(sums):
+                code.store(value, self.sums, code.index(i * width + u * lanes))
+
+        def row(i: Value, none: list[Value]) -> list[Value]:
+            for u in range(len(block.valid)):
+                one(code.load(self.sums, code.add(code.mul(i, width), u * lanes)), i, u)
+            return none
+
+        code.loop(0, len(tile), 1, [], row)

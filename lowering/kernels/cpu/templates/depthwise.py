@@ -1,0 +1,171 @@
+"""Depthwise convolutions and pooling, with what is done to their elements, without staging.
+
+::
+
+    for channels, bands of rows in parallel:
+        for rows and columns of the band, a register tile at a time:
+            tile += scalars of the filter * vectors of the input, read with masks
+        results = the chain's maps of the sums
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product as combinations
+from typing import ClassVar
+
+from covan_mlir.fred.chain import Chain, Map
+from covan_mlir.fred.forms import Fusion
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
+from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, convolution_of
+from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
+from covan_mlir.lowering.kernels.cpu.depthwise import DepthwiseSchedule, DepthwiseWriter, RowSpan, row_spans
+from covan_mlir.lowering.kernels.cpu.scalar_rows import in_place
+from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.cpu.window_columns import MOST_SHUFFLED
+from covan_mlir.lowering.kernels.kernel import Refusal
+from covan_mlir.lowering.kernels.reductions.operands import traffic
+from covan_mlir.lowering.kernels.reductions.sweeps import cost
+from covan_mlir.lowering.kernels.registry import register
+from covan_mlir.lowering.kernels.template import ChainKind, Template
+from covan_mlir.machine.elements import bits
+
+MOST_TAPS = 64
+"""Of a window: they are written out."""
+MOST_WRITTEN = 2000
+"""Instructions of tiles that are written out, of all kinds of rows together; of small ones the compiler takes less."""
+HEIGHTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
+VECTORS = (1, 2, 4)
+GRAIN = 2e-6
+"""Seconds of work that a workgroup is given at least, where that leaves enough of them."""
+LEAST_UNITS = 8
+"""Workgroups for each core, if there is as much to share."""
+
+
+@dataclass(frozen=True)
+class DepthwiseMatch(DenseMatch[DepthwiseSchedule]):
+    """A chain that combines a window's elements within one channel."""
+
+    task: Convolution
+    target: CpuTarget
+
+    def schedules(self) -> Iterator[DepthwiseSchedule]:
+        """See `Match`."""
+        yield from self._ranked
+
+    @cached_property
+    def _ranked(self) -> list[DepthwiseSchedule]:
+        return sorted(self._legal(), key=self.predict)
+
+    @cached_property
+    def _taps(self) -> int:
+        height = self.task.height
+        return self.task.width.taps * (height.taps if height is not None else 1)
+
+    def _legal(self) -> Iterator[DepthwiseSchedule]:
+        machine, convolution = self.target.machine, self.task
+        lanes = machine.lanes(f"f{max(32, bits(convolution.step.dtype))}")  # halves are computed in single precision
+        high = convolution.height.outside if convolution.height is not None else 1
+        wide = -(-convolution.width.outside // lanes)
+        channels = convolution.count(convolution.outer)
+        # Tiles of equal heights.
+        heights = sorted({-(-high // -(-high // min(height, high))) for height in HEIGHTS})
+        for rows, vectors in combinations(heights, sorted({min(n, wide) for n in VECTORS})):
+            if rows * vectors + 2 * vectors + 8 > machine.registers and rows * vectors > 1:
+                continue
+            spans = row_spans(convolution, rows)
+            if self._written(spans, vectors, wide) > MOST_WRITTEN and rows * vectors > 1:
+                continue
+            tiles = spans[-1].stop
+            one = self._slots(DepthwiseSchedule(lanes, rows, vectors, 1, tiles)) / self._rate(lanes)
+            units = LEAST_UNITS * machine.cores
+            if channels >= units:
+                together = max(1, min(int(GRAIN / one), channels // units))
+                yield DepthwiseSchedule(lanes, rows, vectors, together, tiles)
+            else:
+                yield DepthwiseSchedule(lanes, rows, vectors, 1, -(-tiles // min(tiles, -(-units // channels))))
+
+    def _written(self, spans: list[RowSpan], vectors: int, wide: int) -> int:
+        """Instructions of all tiles that are written out."""
+        width = self.task.width
+        uses = sum(len(uses) for span in spans for _, uses in span.reads)
+        reads = sum(len(span.reads) for span in spans)
+        bodies = 1 if wide % vectors == 0 else 2
+        return bodies * width.taps * vectors * (uses + reads * 2 * min(width.stride, MOST_SHUFFLED))
+
+    def _rate(self, lanes: int) -> float:
+        """Vectors per second and core that are multiplied and added."""
+        return self.target.machine.flops / (2 * lanes)
+
+    def _slots(self, schedule: DepthwiseSchedule) -> float:
+        """The time of a channel, in that of a vector's multiply-add."""
+        convolution = self.task
+        width = convolution.width
+        wide = -(-width.outside // schedule.lanes)
+        work = sum(cost(step.expr) for step in convolution.chain.steps if isinstance(step, Map))
+        # Most of what is read crosses cache lines, and of what lies a stride apart more is read than is used.
+        read = 2.0 if width.stride == 1 else 2.0 * width.stride + 1.0 if width.stride <= MOST_SHUFFLED else 24.0
+        slots = 20.0
+        for span in row_spans(convolution, schedule.rows):
+            uses = sum(len(uses) for _, uses in span.reads) * width.taps
+            reads = len(span.reads) * width.taps
+            blocks = -(-wide // schedule.vectors)
+            loads = reads * wide * read + uses * blocks
+            products = uses * wide * max(1.0, 6 / (span.rows * schedule.vectors))
+            masks = 2.0 * wide * width.taps
+            slots += (span.stop - span.start) * (
+                max(products, loads)
+                + 0.25 * min(products, loads)
+                + masks
+                + (3.0 + work) * span.rows * wide
+                + 8.0 * blocks
+            )
+        # What is written out must be fetched, too.
+        return slots * (1.0 + self._written(row_spans(convolution, schedule.rows), schedule.vectors, wide) / 2e4)
+
+    def predict(self, schedule: DepthwiseSchedule) -> float:
+        """Products or loads, whichever take longer, or what memory gives."""
+        machine, convolution = self.target.machine, self.task
+        channels = convolution.count(convolution.outer)
+        tiles = row_spans(convolution, schedule.rows)[-1].stop
+        units = -(-channels // schedule.channels) * -(-tiles // schedule.band)
+        share = -(-units // machine.cores) / units
+        computed = channels * self._slots(schedule) / self._rate(schedule.lanes) * share
+        return max(computed, traffic(convolution.chain) / (machine.bandwidth * machine.cores))
+
+    def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: DepthwiseSchedule) -> Writer:
+        """See `DenseMatch`."""
+        return DepthwiseWriter(code, self.task, sizes, schedule)
+
+
+@register
+class DepthwiseTemplate(Template[CpuTarget, DepthwiseSchedule]):
+    """Windows over one channel at a time, lanes along the columns of the results."""
+
+    name: ClassVar[str] = "depthwise"
+    target: ClassVar[str] = "cpu"
+    chains: ClassVar[tuple[ChainKind, ...]] = ("windows",)
+
+    def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> DepthwiseMatch | Refusal:
+        """See `Template`."""
+        convolution = convolution_of(chain)
+        if convolution.rows or convolution.contracted:
+            return Refusal("a result takes more than one channel, or a channel makes more than one result")
+        if not target.machine.masked:
+            return Refusal("the machine reads what is at the edges element by element")
+        slides = (convolution.height, convolution.width)
+        count = len([one for one in slides if one is not None])
+        for position in convolution.window.at[: len(convolution.window.at) - count]:
+            if position.axis not in convolution.outer:
+                return Refusal("its window slides along more than two dimensions")
+        if convolution.scalars is not None and not in_place(chain, convolution.scalars):
+            return Refusal("its filter is not in memory as it is multiplied")
+        neutral = 0.0 if convolution.scalars is not None else convolution.step.initial.value
+        if convolution.window.outside.value != neutral:
+            return Refusal("what is outside of the input counts")
+        match = DepthwiseMatch(convolution, target)
+        if match._taps > MOST_TAPS:
+            return Refusal(f"its window has {match._taps} taps, and more than {MOST_TAPS} are not written out")
+        return match if match._ranked else Refusal("its tiles are too long to be written out")
