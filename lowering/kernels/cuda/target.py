@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.expression import reads
 from covan_mlir.lowering.kernels.cuda.compile import available
 from covan_mlir.lowering.kernels.cuda.device import DEVICES, CudaDevice
 from covan_mlir.lowering.kernels.overrides import IllegalError, changes
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
 from covan_mlir.lowering.kernels.reductions.profitability import Rates
 from covan_mlir.lowering.kernels.target import KernelTarget
 
@@ -28,7 +30,13 @@ class CudaTarget(KernelTarget):
         return self.device.name
 
     def rates(self, chain: Chain) -> Rates:
-        """The device's, whatever the chain."""
+        """The device's. Products and convolutions of f16 have matrix instructions there, of the synchronous kind, and
+        wait for what they read: half of the peak is assumed."""
+        factors = {
+            chain.values[name].dtype for step in chain.reductions for name in reads(Scope(chain, {}).inlined(step.expr))
+        }
+        if (chain.product or chain.windowed) and factors == {"f16"}:
+            return replace(self.device.rates, dense=self.device.synchronous / 2)
         return self.device.rates
 
     def unable(self) -> str | None:
