@@ -162,20 +162,24 @@ def test_vulkan_leaves_them_to_the_compiler(chain: Chain, reason: str) -> None:
 # Programs
 
 
-def test_a_network_is_our_kernels() -> None:
-    """A product with an activation behind it, and convolutions with BatchNorm, each one kernel."""
+@pytest.mark.parametrize(("dtype", "kind"), [(torch.float32, "tf32"), (torch.float16, "f16")])
+def test_a_network_is_our_kernels(dtype: torch.dtype, kind: str) -> None:
+    """A product with an activation behind it is one kernel, of halves without conversions beside it."""
     torch.manual_seed(0)
-    mlp = nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)).eval()
-    exe = covan_mlir.compile_module(mlp, (torch.randn(512, 512),), target="cuda:sm_80")
+    mlp = nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)).to(dtype).eval()
+    options = CompileOptions(fuse_reductions="always")
+    exe = covan_mlir.compile_module(mlp, (torch.randn(512, 512).to(dtype),), options=options, target="cuda:sm_80")
     kernels = [site for site in exe.lineage.sites if site.kernel.startswith("fred_")]
     names = [{exe.lineage.actions[n].name for n in site.trace} for site in kernels]
     assert names[0] == {"linear", "gelu"}
     assert names[1:] in ([{"linear_1"}], [{"linear_1"}] * 2)  # at once, or in parts and their sum
+    assert len(kernels) == len(exe.lineage.sites)
     assert exe.verify()
-    assert b"mma.sync" in exe.kernel_code(kernels[0])
+    assert f".{kind}.{kind}.f32".encode() in exe.kernel_code(kernels[0])
 
 
 def test_a_convolutional_network_is_our_kernels() -> None:
+    """Each convolution with BatchNorm and activation."""
     torch.manual_seed(0)
     layers = [nn.Conv2d(16, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.Conv2d(64, 64, 3, 2, 1), nn.ReLU()]
     network = nn.Sequential(*layers, nn.Conv2d(64, 128, 1)).half().eval()
