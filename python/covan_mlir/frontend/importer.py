@@ -29,6 +29,7 @@ from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.actions import ledger, op_name
 from covan_mlir.frontend.capture import Capture
+from covan_mlir.frontend.constants import literals
 from covan_mlir.frontend.cost import work
 from covan_mlir.frontend.decompose import decompose
 from covan_mlir.frontend.describe import Description, describe
@@ -158,7 +159,10 @@ def _build(
             if node.op == "placeholder" and (node, 0) not in nodes._v and node.users:
                 raise ExportError(f"argument {node.name} of the exported graph has no value")
         importer._import_all_child_modules(graph.owning_module, "main")
-        calls = [node for node in graph.nodes if node.op == "call_function"]
+        constants = literals(graph)
+        for node, tensor in constants.items():
+            nodes.lazy_import_parameter(cache.get_node_location(node), node, tensor, _info(node))
+        calls = [node for node in graph.nodes if node.op == "call_function" and node not in constants]
         nodes.import_nodes(calls, skip_placeholders_outputs=True)
         nodes.return_node_values(cache.named("main"), list(description.results), {})
         importer.symbol_table.insert(function)
