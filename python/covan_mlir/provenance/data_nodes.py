@@ -51,14 +51,20 @@ def readers(graph: ProgramGraph, data: frozenset[int]) -> Mapping[int, frozenset
 
 
 def renamed(graph: ProgramGraph, independent: Mapping[int, bool]) -> ProgramGraph:
-    """The graph in which the results of data are no states of parts that read arguments.
+    """The graph in which data is no state of parts that read arguments, and no evidence of them among other work.
 
     Args:
         independent: of each part, whether no element of an argument lies behind it.
     """
     nodes = list(graph.nodes)
-    for index in data_nodes(graph):
-        node = nodes[index]
+    data = data_nodes(graph)
+    for index, node in enumerate(graph.nodes):
+        if node.data:
+            foreign = {part for part in node.data if not independent.get(part, True)}
+            evidence = tuple(part for part in node.evidence if part not in foreign)
+            nodes[index] = replace(node, evidence=evidence, data=())
+        if index not in data:
+            continue
         outputs = tuple(
             tuple(
                 Definition(link.how, tuple(part for part in link.ids if independent.get(part, True)))
@@ -67,7 +73,7 @@ def renamed(graph: ProgramGraph, independent: Mapping[int, bool]) -> ProgramGrap
             for definitions in node.outputs
         )
         if outputs != node.outputs:
-            nodes[index] = replace(node, outputs=outputs)
+            nodes[index] = replace(nodes[index], outputs=outputs)
     return replace(graph, nodes=tuple(nodes))
 
 

@@ -176,9 +176,23 @@ class _Builder:
                 self._walk([part])
             else:
                 region.strangers.add(part)
+        self._drop_foreign_constants()
         region.viewed -= region.performed
         region.folded -= region.performed
         return region
+
+    def _drop_foreign_constants(self) -> None:
+        """A constant that its work does not read, but that some operation names, is an equal one of another's."""
+        region, source = self.region, self.source
+        work = {part for part in (*region.performed, *region.viewed) if not source.independent[part]}
+        if not work:
+            return  # data: those who read it tell
+        states = {part for part in self.node.all_states if part in source.parts}
+        needed = constants_behind(source.parts, source.independent, work | states)
+        foreign = region.performed.union(region.folded) - work - needed
+        region.performed -= foreign
+        region.folded -= foreign
+        region.strangers |= foreign.intersection(self.evidence)
 
     def _walk(self, seeds: Iterable[int]) -> None:
         stack = list(seeds)
