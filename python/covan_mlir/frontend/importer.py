@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,7 @@ from covan_mlir.frontend.identity import Identities
 from covan_mlir.frontend.strided import view_whole
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.model import Action, Part
+from covan_mlir.provenance.relation import KeptOperands
 
 # torch-mlir's table lacks the two widest unsigned types; its lowering knows them.
 fx.TORCH_DTYPE_TO_MLIR_TYPE_ASM.setdefault(torch.uint16, "ui16")
@@ -55,7 +56,7 @@ class Imported:
             ``signature`` in the function's argument list.
         actions: the ledger.
         results: what the program returns, in order.
-        identity: whether a part gives back one of its inputs.
+        identity: whether a part gives back one of its operands, and which.
         flops, elements: work of one call; see `covan_mlir.frontend.cost`.
     """
 
@@ -64,7 +65,7 @@ class Imported:
     weights: Mapping[str, torch.Tensor] = field(repr=False)
     actions: tuple[Action, ...] = field(repr=False)
     results: tuple[Operand, ...] = field(repr=False)
-    identity: Callable[[int], bool] = field(repr=False)
+    identity: KeptOperands = field(repr=False)
     flops: int
     elements: int
 

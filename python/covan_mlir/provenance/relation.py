@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from covan_mlir.provenance.data_nodes import constants_behind, data_nodes, readers
 from covan_mlir.provenance.model import Part
@@ -64,7 +65,16 @@ class Source:
 
 
 Identity = Callable[[int], bool]
-"""Whether a part's value equals one of its inputs, for all inputs (x * 1, a copy)."""
+"""Whether a part's value equals one of its operands, for all inputs (x * 1, a copy)."""
+
+
+class KeptOperands(Protocol):
+    """An `Identity` that says which operand it is."""
+
+    def __call__(self, part: int) -> bool: ...
+
+    def kept(self, part: int) -> int | None:
+        """The position of the operand that a part gives back, or None."""
 
 
 def relate(source: Source, graph: ProgramGraph, identity: Identity) -> list[Region]:
