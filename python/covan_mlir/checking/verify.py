@@ -197,9 +197,16 @@ class _Examiner:
         return before
 
     def _check_unplaced(self) -> None:
-        """Work that the compiler added after dispatches were formed has no place in the graph."""
+        """Work that the compiler added after dispatches were formed has no place in the graph: it may be said to hold
+        constants, and no more."""
+        constant = Source(self.lineage.parts).constant
         for site in self.lineage.sites:
-            if site.node is None and (site.trace or site.parts):
+            if site.node is not None:
+                continue
+            varying = [part for part in site.folds if not constant.get(part, False)]
+            if varying:
+                self._wrong(site.id, varying, f"said to be folded, but depends on the arguments: {self._names(varying)}")
+            if site.trace or site.parts or site.views:
                 self.missing.append(
                     f"site {site.id} ({site.kernel}) was added after dispatches were formed: its trace is its location"
                 )
