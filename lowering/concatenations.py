@@ -26,7 +26,7 @@ import iree.compiler.ir as ir
 from iree.compiler.dialects import arith, stream
 from iree.compiler.passmanager import PassManager
 
-from covan_mlir.lowering.pipeline import State
+from covan_mlir.lowering.pipeline import PipelineState
 
 _CONVERSION = "builtin.module(iree-stream-conversion)"
 _DISPATCH = "stream.tensor.dispatch"
@@ -37,7 +37,7 @@ _RESOURCE = "!stream.resource<*>"
 _TRANSIENT = "!stream.resource<transient>"
 
 
-def in_place(state: State) -> None:
+def in_place(state: PipelineState) -> None:
     """The step, after IREE's flow phase, that writes the pieces of a module's concatenations in place."""
     module = state.module.operation
     with state.session.context, ir.Location.unknown():
