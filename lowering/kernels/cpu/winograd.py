@@ -33,6 +33,11 @@ from covan_mlir.lowering.kernels.cpu.winograd_input import BlockInput
 from covan_mlir.lowering.kernels.cpu.winograd_layout import WinogradLayout
 
 
+AHEAD = 12
+"""Positions of the contracted axis that filters are asked for before they are read: streamed from the last cache or from
+memory, they arrive too late otherwise."""
+
+
 def parts_name(layout: WinogradLayout) -> str:
     """The tensor of the transformed input."""
     return f"{layout.convolution.window.name}.parts"
@@ -173,7 +178,7 @@ class WinogradWriter:
         def point(n: Value, none: list[Value]) -> list[Value]:
             self._multiply(
                 n,
-                code.add(base, code.mul(n, layout.tiles * layout.pitch)),
+                code.add(base, code.mul(n, layout.parts_of_point)),
                 code.add(filters, code.mul(n, layout.channels * layout.panel)),
             )
             return none
@@ -211,11 +216,13 @@ class WinogradWriter:
                 return code.scalar(self.parts, code.add(begin, place["c"], i * layout.pitch))
 
             def vector(u: int, place: Place, tap: int) -> Value:
-                return code.load(self.filters, code.add(filters, code.mul(place["c"], layout.panel), u * code.lanes))
+                at = code.add(filters, code.mul(place["c"], layout.panel), u * code.lanes)
+                code.prefetch(self.filters, code.add(at, AHEAD * layout.panel))
+                return code.load(self.filters, at)
 
             tile = [[code.splat(0.0, "f32")] * vectors for _ in range(count)]
             tile = outer_products(code, [("c", 0, layout.channels)], tile, Factors(scalar, vector))
-            to = code.mul(code.add(code.mul(point, layout.tiles), first), layout.panel)
+            to = code.add(code.mul(point, layout.products_of_point), code.mul(first, layout.panel))
             for i, sums in enumerate(tile):
                 for u, value in enumerate(sums):
                     code.store(value, self.products, code.add(to, i * layout.panel + u * code.lanes))
@@ -233,7 +240,7 @@ class WinogradWriter:
             place = code.add(code.mul(code.add(code.mul(i, across), j), layout.panel), code.mul(u, lanes))
             down = []
             for s in range(span):
-                at = [code.add(place, (r * span + s) * layout.tiles * layout.panel) for r in range(span)]
+                at = [code.add(place, (r * span + s) * layout.products_of_point) for r in range(span)]
                 down.append(algorithm.interpolate(code, [code.load(self.products, n) for n in at]))
             for r in range(size):
                 for s, value in enumerate(algorithm.interpolate(code, [column[r] for column in down])):

@@ -126,7 +126,7 @@ class BlockInput:
             ]
             for r in range(span):
                 for s, value in enumerate(algorithm.transform(code, [column[r] for column in down])):
-                    code.store(value, self.parts, code.add(to, (r * span + s) * layout.tiles * layout.pitch))
+                    code.store(value, self.parts, code.add(to, (r * span + s) * layout.parts_of_point))
 
         def line(i: Value, none: list[Value]) -> list[Value]:
             def one(j: Value, none: list[Value]) -> list[Value]:

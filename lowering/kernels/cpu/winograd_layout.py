@@ -96,8 +96,9 @@ class WinogradLayout:
 
     @cached_property
     def pitch(self) -> int:
-        """Channels of a transformed tile, with those that fill the last vector."""
-        return self.lines * self.schedule.lanes
+        """From a transformed tile to the next one: its channels, with those that fill the last vector. Where there is
+        room, not a power of 2, which would have tiles drive each other out of the first cache."""
+        return (self.lines if self.schedule.fused else self.lines | 1) * self.schedule.lanes
 
     @cached_property
     def panel(self) -> int:
@@ -116,9 +117,24 @@ class WinogradLayout:
         return size * schedule.down + TAPS - 1, size * schedule.across + TAPS - 1
 
     @cached_property
+    def parts_of_point(self) -> int:
+        """Elements from a block's transformed input for a point to that for the next one."""
+        return self._odd(self.tiles * self.pitch)
+
+    @cached_property
     def parts(self) -> int:
         """Elements of a block's transformed input."""
-        return self.points * self.tiles * self.pitch
+        return self.points * self.parts_of_point
+
+    @cached_property
+    def products_of_point(self) -> int:
+        """Elements from the products of a point to those of the next one."""
+        return self._odd(self.tiles * self.panel)
+
+    def _odd(self, elements: int) -> int:
+        """An odd number of vectors: what is read of all points together is in different sets of a cache."""
+        lanes = self.schedule.lanes
+        return (elements // lanes | 1) * lanes
 
     @cached_property
     def group(self) -> int:
@@ -138,7 +154,7 @@ class WinogradLayout:
     @cached_property
     def products(self) -> int:
         """Elements of scratch that the products of a block and a panel take."""
-        products = self.points * self.tiles * self.panel
+        products = self.points * self.products_of_point
         return max(products, self.staged) if self.schedule.fused else products
 
     @cached_property
