@@ -23,6 +23,9 @@ from covan_mlir.dialects.fred_steps import (
 )
 from covan_mlir.fred.chain import Axis, Chain, ChainError, Input, Step
 
+WEIGHTS = "weights"
+"""Attribute of a chain: the names of the inputs that are the same at every call; absent where there is none."""
+
 _DYNAMIC = -1
 
 
@@ -99,6 +102,9 @@ def read_inputs(op: ir.Operation, region: int, reader: StepReader) -> tuple[Inpu
             f"and the axes of {len(axes_attributes)} inputs: there must be one of each",
             op,
         )
+    weights = strings_of(op.attributes[WEIGHTS], "weights", op) if WEIGHTS in op.attributes else ()
+    if unknown := [name for name in weights if name not in names]:
+        raise MalformedChain(f"says that {unknown[0]} is a weight, which is no input of it", op)
     inputs = []
     for index, (name, axes_attribute, argument) in enumerate(zip(names, axes_attributes, block.arguments, strict=True)):
         if op.operands[index].type != argument.type:
@@ -106,7 +112,7 @@ def read_inputs(op: ir.Operation, region: int, reader: StepReader) -> tuple[Inpu
                 f"operand {index} is a {op.operands[index].type}, and the block takes a {argument.type}", op
             )
         along = strings_of(axes_attribute, f"the axes of input {index}", op)
-        inputs.append(Input(name, along, reader.define(argument, name, along, op)))
+        inputs.append(Input(name, along, reader.define(argument, name, along, op), name in weights))
     return tuple(inputs)
 
 
@@ -171,6 +177,8 @@ def create(name: str, chain: Chain, operands: Sequence[ir.Value], regions: int) 
         "operandSegmentSizes": segments(len(chain.inputs), MAX_INPUTS),
         "resultSegmentSizes": segments(len(chain.outputs), MAX_OUTPUTS),
     }
+    if weights := [value.name for value in chain.inputs if value.weight]:
+        attributes[WEIGHTS] = strings(weights)
     results = [writer.kind(chain.values[name].axes, chain.values[name].dtype) for name in chain.outputs]
     return ir.Operation.create(name, results, list(operands), attributes=attributes, regions=regions)
 

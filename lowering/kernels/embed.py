@@ -8,6 +8,7 @@ from typing import Any
 
 from covan_mlir.lowering.kernels import team
 from covan_mlir.lowering.kernels.kernel import Executable
+from covan_mlir.lowering.kernels.prepare import Preparer
 from covan_mlir.lowering.pipeline import StepError
 
 
@@ -41,6 +42,7 @@ def embed(module: Any, executables: Iterable[Executable]) -> Counter[str]:
 
     known = by_name(executables)
     calls: Counter[str] = Counter()
+    preparer = Preparer(module)
     with ir.Location.unknown():
         # An op of a dialect that is not loaded yet would be one of an unknown dialect for ever.
         module.context.get_dialect_descriptor("flow")
@@ -54,7 +56,7 @@ def embed(module: Any, executables: Iterable[Executable]) -> Counter[str]:
                 for call in [inner.operation for inner in block if inner.operation.name == "func.call"]:
                     if (name := ir.FlatSymbolRefAttr(call.attributes["callee"]).value) in known:
                         calls[name] += 1
-                        _dispatch(call, known[name])
+                        _dispatch(call, known[name], preparer)
         texts = [executable.text for executable in known.values()]
         if any(known[name].team for name in calls):
             texts.append(team.DECLARATIONS)
@@ -66,7 +68,7 @@ def embed(module: Any, executables: Iterable[Executable]) -> Counter[str]:
     return calls
 
 
-def _dispatch(call: Any, executable: Executable) -> None:
+def _dispatch(call: Any, executable: Executable, preparer: Preparer) -> None:
     """Replaces a call by the dispatches of an executable."""
     import iree.compiler.ir as ir
     from iree.compiler.dialects import arith
@@ -76,6 +78,9 @@ def _dispatch(call: Any, executable: Executable) -> None:
     names = [*(operand.name for operand in executable.inputs), *executable.sizes]
     values = dict(zip(names, call.operands, strict=True))
     sizes = {axis: values[axis] for axis in executable.sizes}
+    for preparation in executable.preparations:
+        sources = [values[name] for name in preparation.sources]
+        values[preparation.operand.name] = preparer.value(preparation, sources, call)
     with ir.Location.unknown(), ir.InsertionPoint(call):  # no action computes them
         i32 = ir.IntegerType.get_signless(32)
         numbers = [arith.index_castui(i32, size) for size in sizes.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -41,7 +42,7 @@ class Dispatch:
 
     Attributes:
         name: symbol of the ``hal.executable.source`` and, in it, of its only export.
-        inputs: its operands: inputs of the kernel, and what earlier dispatches give.
+        inputs: its operands: inputs of the kernel, what is prepared of them, and what earlier dispatches give.
         outputs: its results.
     """
 
@@ -58,6 +59,40 @@ class Dispatch:
 
 
 @dataclass(frozen=True)
+class Preparation:
+    """An operand that is computed once, when a program is compiled or loaded, from what is the same at every call.
+
+    Attributes:
+        operand: what dispatches read; its sizes are known.
+        sources: names of the inputs of the call that it is computed from: all of them weights
+            (`covan_mlir.fred.chain.Input`).
+        text: one private function, which takes the sources and gives the operand: one block of the dialects linalg,
+            tensor, arith and math, without aliases. Equal texts of equal sources are computed once a program.
+    """
+
+    operand: Operand
+    sources: tuple[str, ...]
+    text: str
+
+    @property
+    def symbol(self) -> str:
+        """What it computes, as a name."""
+        return f"prepared_{hashlib.sha256(self.text.encode()).hexdigest()[:16]}"
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> Preparation:
+        """The inverse of `Executable.to_json`, for a preparation."""
+        return Preparation(Operand.from_json(fields["operand"]), tuple(fields["sources"]), fields["text"])
+
+
+def with_prepared(inputs: tuple[Operand, ...], preparations: tuple[Preparation, ...]) -> tuple[Operand, ...]:
+    """What is prepared, in place of what it is prepared of."""
+    sources = {source for preparation in preparations for source in preparation.sources}
+    kept = [operand for operand in inputs if operand.name not in sources]
+    return (*kept, *(preparation.operand for preparation in preparations))
+
+
+@dataclass(frozen=True)
 class Executable:
     """Code for one kernel, and how it is called: all that a program needs to hold it.
 
@@ -70,6 +105,8 @@ class Executable:
         sizes: axes whose sizes each dispatch takes at run time, in order, as its workload and as 32-bit operands after
             all others.
         team: each dispatch takes the address of a team at the very end; see `covan_mlir.lowering.kernels.team`.
+        preparations: operands of dispatches that are computed ahead of time; an input that only these read is not in
+            memory when the program runs.
     """
 
     name: str
@@ -79,6 +116,7 @@ class Executable:
     dispatches: tuple[Dispatch, ...]
     sizes: tuple[str, ...] = ()
     team: bool = False
+    preparations: tuple[Preparation, ...] = ()
 
     @staticmethod
     def single(
@@ -89,9 +127,11 @@ class Executable:
         *,
         sizes: tuple[str, ...] = (),
         team: bool = False,
+        preparations: tuple[Preparation, ...] = (),
     ) -> Executable:
-        """A kernel that is one dispatch."""
-        return Executable(name, text, inputs, outputs, (Dispatch(name, inputs, outputs),), sizes, team)
+        """A kernel that is one dispatch, which reads `with_prepared` of its inputs."""
+        dispatch = Dispatch(name, with_prepared(inputs, preparations), outputs)
+        return Executable(name, text, inputs, outputs, (dispatch,), sizes, team, preparations)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -104,7 +144,14 @@ class Executable:
         inputs, outputs = (tuple(map(Operand.from_json, fields[side])) for side in ("inputs", "outputs"))
         dispatches = tuple(map(Dispatch.from_json, fields["dispatches"]))
         return Executable(
-            fields["name"], fields["text"], inputs, outputs, dispatches, tuple(fields["sizes"]), fields["team"]
+            fields["name"],
+            fields["text"],
+            inputs,
+            outputs,
+            dispatches,
+            tuple(fields["sizes"]),
+            fields["team"],
+            tuple(map(Preparation.from_json, fields["preparations"])),
         )
 
 

@@ -21,7 +21,8 @@ _ALIAS = re.compile(r"^#(\w+) = ", re.M)
 
 
 def program(kernels: Sequence[Executable], devices: str = "") -> str:
-    """A module with one function per kernel, called as the kernel is, that only dispatches it.
+    """A module with one function per kernel, called as the kernel is, that only dispatches it: ``NAME_main``. What the
+    kernel reads prepared are further arguments of it, which ``NAME_prepare`` gives from the call's.
 
     Args:
         devices: the element of ``hal.device.targets``; empty: flags say it all.
@@ -32,7 +33,7 @@ def program(kernels: Sequence[Executable], devices: str = "") -> str:
         text = re.sub(rf"#({'|'.join(_ALIAS.findall(kernel.text)) or '-'})\b", rf"#\1_{kernel.name}_", kernel.text)
         head, _, rest = text.partition("module {\n")
         aliases.append(head)
-        bodies.append(rest.rstrip().removesuffix("}") + _call(kernel))
+        bodies.append(rest.rstrip().removesuffix("}") + _call(kernel) + _prepare(kernel))
     if any(kernel.team for kernel in kernels):
         bodies.append(shared.DECLARATIONS)
     attributes = f" attributes {{hal.device.targets = [{devices}]}}" if devices else ""
@@ -40,8 +41,9 @@ def program(kernels: Sequence[Executable], devices: str = "") -> str:
 
 
 def _call(kernel: Executable) -> str:
-    values = {operand.name: f"%a{n}" for n, operand in enumerate(kernel.inputs)}
-    arguments = ", ".join(f"{values[operand.name]}: {operand.tensor}" for operand in kernel.inputs)
+    given = (*kernel.inputs, *(preparation.operand for preparation in kernel.preparations))
+    values = {operand.name: f"%a{n}" for n, operand in enumerate(given)}
+    arguments = ", ".join(f"{values[operand.name]}: {operand.tensor}" for operand in given)
     lines = []
     for axis in kernel.sizes:
         operand = next(operand for operand in kernel.inputs if axis in operand.extents)
@@ -71,6 +73,29 @@ def _call(kernel: Executable) -> str:
         f"  func.func @{kernel.name}_main({arguments}) -> ({results}) {{\n{''.join(lines)}"
         f"    return {returned} : {results}\n  }}\n"
     )
+
+
+def _prepare(kernel: Executable) -> str:
+    """The function that prepares operands, if there are any; what it calls has a name of its own for each."""
+    if not kernel.preparations:
+        return ""
+    values = {operand.name: f"%a{n}" for n, operand in enumerate(kernel.inputs)}
+    kinds = {operand.name: operand.tensor for operand in kernel.inputs}
+    arguments = ", ".join(f"{values[name]}: {kind}" for name, kind in kinds.items())
+    functions, lines = [], []
+    for n, preparation in enumerate(kernel.preparations):
+        name = f"{kernel.name}_prepare{n}"
+        functions.append(re.sub(r"@\w+", f"@{name}", preparation.text, count=1))
+        operands = ", ".join(values[source] for source in preparation.sources)
+        types = ", ".join(kinds[source] for source in preparation.sources)
+        lines.append(f"    %p{n} = func.call @{name}({operands}) : ({types}) -> {preparation.operand.tensor}\n")
+    results = ", ".join(preparation.operand.tensor for preparation in kernel.preparations)
+    returned = ", ".join(f"%p{n}" for n in range(len(kernel.preparations)))
+    functions.append(
+        f"  func.func @{kernel.name}_prepare({arguments}) -> ({results}) {{\n{''.join(lines)}"
+        f"    return {returned} : {results}\n  }}\n"
+    )
+    return "\n".join(functions)
 
 
 def _shaped(operand: Operand) -> str:
@@ -122,6 +147,7 @@ class Standalone:
         module = rt.VmModule.copy_buffer(self._config.vm_instance, code)
         self._context = rt.VmContext(self._config.vm_instance, [*self._config.default_vm_modules, module])
         self._module = module
+        self._prepared = {kernel.name: len(kernel.preparations) for kernel in kernels}
         self.device = self._config.device
         if driver == team.DRIVER:
             team.share(self._context, module)
@@ -131,18 +157,31 @@ class Standalone:
         return self._rt.asdevicearray(self.device, np.ascontiguousarray(array))
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
-        function = self._module.lookup_function(f"{name}_main")
+        main = self._invoker(f"{name}_main")
+        return lambda *buffers: main(*buffers, *self._prepare(name, buffers))
+
+    def _invoker(self, symbol: str) -> Callable[..., Any]:
+        function = self._module.lookup_function(symbol)
         return self._rt.FunctionInvoker(self._context, self.device, function)  # type: ignore[no-any-return]
 
+    def _prepare(self, name: str, buffers: Sequence[Any]) -> Sequence[Any]:
+        """What a kernel reads prepared of what its call is given."""
+        if not (count := self._prepared[name]):
+            return ()
+        values = self._invoker(f"{name}_prepare")(*buffers)
+        return (values,) if count == 1 else tuple(values)
+
     def bound(self, name: str, *buffers: Any) -> Callable[[], Any]:
-        """A kernel with its operands, for timing: the call alone, without the packing of arguments in Python.
+        """A kernel with its operands, for timing: the call alone, without the packing of arguments in Python and
+        without what is prepared, once, here.
 
         Args:
             buffers: what `buffer` gives, or views of memory that somebody else owns (`covan_mlir.runtime.values`).
         """
         function = self._module.lookup_function(f"{name}_main")
-        arguments = self._rt.VmVariantList(len(buffers))
-        for buffer in buffers:
+        prepared = self._prepare(name, buffers)
+        arguments = self._rt.VmVariantList(len(buffers) + len(prepared))
+        for buffer in (*buffers, *prepared):
             arguments.push_ref(getattr(buffer, "_buffer_view", buffer))
 
         def call() -> Any:

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from covan_mlir.fred.chain import Chain, Reduce
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.kernel import Executable
+from covan_mlir.lowering.kernels.kernel import Executable, Preparation, with_prepared
 from covan_mlir.lowering.kernels.reductions.operands import elements, operands, traffic
 from covan_mlir.lowering.kernels.template import Cost, Match, Schedule
 from covan_mlir.lowering.source_lines import SourceLines
@@ -86,6 +86,10 @@ class DenseMatch(Match[S]):
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: S) -> Writer:
         """Who writes the kernel."""
 
+    def prepared(self, schedule: S) -> tuple[Preparation, ...]:
+        """What a kernel with a schedule reads prepared; inputs that are prepared are not read as they are."""
+        return ()
+
     def cost(self, schedule: S) -> Cost:
         """See `Match`."""
         return self.task.cost(self.predict(schedule))
@@ -94,8 +98,9 @@ class DenseMatch(Match[S]):
         """See `Match`."""
         chain, team = self.task.chain, self.target.team
         inputs, outputs = operands(chain)
-        code = KernelBuilder(name, inputs, outputs, schedule.lanes, chain.extents, team=team)
+        prepared = self.prepared(schedule)
+        code = KernelBuilder(name, with_prepared(inputs, prepared), outputs, schedule.lanes, chain.extents, team=team)
         sizes = chain.nominal.known_sizes
         writer = self.writer(code, {**sizes, **code.extents}, schedule)
         text = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))
-        return Executable.single(name, text, inputs, outputs, sizes=chain.extents, team=team)
+        return Executable.single(name, text, inputs, outputs, sizes=chain.extents, team=team, preparations=prepared)

@@ -351,5 +351,9 @@ class VectorEvaluator:
 
 
 def inputs(code: KernelBuilder, chain: Chain, sizes: Mapping[str, Size]) -> dict[str, Source]:
-    """Sources of a chain's inputs."""
-    return {value.name: load(code, code.memory[value.name], value.dtype, value.axes, sizes) for value in chain.inputs}
+    """Sources of those of a chain's inputs that the kernel reads as they are."""
+    return {
+        value.name: load(code, code.memory[value.name], value.dtype, value.axes, sizes)
+        for value in chain.inputs
+        if value.name in code.memory
+    }

@@ -56,25 +56,30 @@ class Panel:
             flat = code.add(code.mul(flat, size), place[axis])
         return code.add(code.mul(flat, self.vectors * code.lanes), u * code.lanes)
 
-    def load(self, u: int, place: Place, tap: int = 0) -> Value:
-        """A vector; positions on the first contracted axis count from the panel's first. There is one tap."""
+    def _load(self, u: int, place: Place, tap: int) -> Value:
+        """There is one tap."""
         return self.code.load(self.memory, self._offset(place, u))
 
     def fill(
         self, outer: Mapping[str, Value], first: Value, valid: Sequence[Value | None], start: Value, count: Size
-    ) -> None:
+    ) -> Callable[[int, Place, int], Value]:
         """Stages a block.
 
         Args:
             first: column.
             valid: masks of the columns that exist, by vector.
             start, count: of the first contracted axis.
+
+        Returns:
+            a vector of the block, by number, position and tap; positions on the first contracted axis count from the
+            block's first.
         """
         along = transposed_axis(self.product.chain, self.product.vectors, self.product.lane, self.product.contracted)
         if along is None:
             self._copy(outer, first, valid, start, count)
         else:
             self._transpose(along, outer, first, valid, start, count)
+        return self._load
 
     def _nest(self, axes: Sequence[str], count: Size, body: Callable[[dict[str, Value]], None]) -> None:
         """Loops over contracted axes."""

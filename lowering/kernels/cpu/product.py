@@ -28,6 +28,7 @@ from covan_mlir.fred.chain import Map
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, inputs
+from covan_mlir.lowering.kernels.cpu.packed_panel import PackedPanel, Packing
 from covan_mlir.lowering.kernels.cpu.panel import Panel
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
@@ -36,6 +37,9 @@ from covan_mlir.lowering.kernels.cpu.row_outputs import RowOutputs
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
 from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, in_place, row_length
 from covan_mlir.lowering.kernels.reductions.sweeps import cost
+
+VectorAt = Callable[[int, Place, int], Value]
+"""A vector of a block of a panel, by number, position and tap."""
 
 DIRECT = 8
 """Operations that are done on the tile in registers, written out for each of its vectors."""
@@ -81,8 +85,10 @@ class ProductWriter:
         self.held = rows_held(product, schedule)
 
     @cached_property
-    def panel(self) -> Panel:
+    def panel(self) -> Panel | PackedPanel:
         """What is read as vectors."""
+        if (packing := Packing.of(self.product, self.schedule)) is not None:
+            return PackedPanel(self.code, packing, self.evaluator)
         return Panel.make(self.code, self.product, self.evaluator, self.sizes, self.schedule)
 
     @cached_property
@@ -115,15 +121,15 @@ class ProductWriter:
         """The whole function."""
         code, unit, total = self.code, self._unit(), self.sizes[self.split]
         if isinstance(total, int) and total <= self.schedule.depth:
-            self._stage(unit, code.index(0), total)
-            self._each_tile(unit, lambda row, rows, vectors: self._whole(unit, row, rows, vectors, total))
+            vector = self._stage(unit, code.index(0), total)
+            self._each_tile(unit, lambda row, rows, vectors: self._whole(unit, row, rows, vectors, total, vector))
             return
         self._clear()
 
         def block(start: Value, none: list[Value]) -> list[Value]:
             count = code.min(code.op("subi", code.size(total), start), self.schedule.depth)
-            self._stage(unit, start, count)
-            self._each_tile(unit, lambda row, rows, vectors: self._add(unit, row, rows, vectors, start, count))
+            vector = self._stage(unit, start, count)
+            self._each_tile(unit, lambda row, rows, vectors: self._add(unit, row, rows, vectors, start, count, vector))
             return none
 
         code.loop(0, total, self.schedule.depth, [], block)
@@ -150,10 +156,11 @@ class ProductWriter:
         whole = code.below(panel, code.add(code.size(panels), -1)) if narrow < vectors else None
         return Unit(outer, code.mul(group, self.schedule.group), column, vectors, narrow, whole, valid)
 
-    def _stage(self, unit: Unit, start: Value, count: Size) -> None:
-        self.panel.fill(unit.outer, unit.column, unit.valid, start, count)
+    def _stage(self, unit: Unit, start: Value, count: Size) -> VectorAt:
+        vector = self.panel.fill(unit.outer, unit.column, unit.valid, start, count)
         if self.scalars is not None:
             self.scalars.fill(unit.outer, unit.row, start, count)
+        return vector
 
     def _by_width(self, unit: Unit, body: Callable[[int], None]) -> None:
         """Runs ``body`` on the number of vectors of a panel."""
@@ -170,10 +177,10 @@ class ProductWriter:
 
     # Tiles
 
-    def _whole(self, unit: Unit, row: Value, rows: int, vectors: int, total: int) -> None:
+    def _whole(self, unit: Unit, row: Value, rows: int, vectors: int, total: int, vector: VectorAt) -> None:
         """All that there is to a tile."""
         code = self.code
-        tile = self._multiplied(unit, row, rows, vectors, code.index(0), total)
+        tile = self._multiplied(unit, row, rows, vectors, code.index(0), total, vector)
         if not self.held:
             for i, sums in enumerate(tile):
                 self._write(unit, code.add(row, i), sums)
@@ -183,16 +190,20 @@ class ProductWriter:
                 code.store(value, self.sums, code.index(i * self.width + u * code.lanes))
         self._write_rows(unit, row, rows, vectors)
 
-    def _add(self, unit: Unit, row: Value, rows: int, vectors: int, start: Value, count: Size) -> None:
+    def _add(
+        self, unit: Unit, row: Value, rows: int, vectors: int, start: Value, count: Size, vector: VectorAt
+    ) -> None:
         """Adds a block's products, summed by themselves first, to the sums of a tile: errors grow with the lengths of
         the blocks and with their number, not with the product of both (Higham 1993, section 3)."""
         code = self.code
-        for i, sums in enumerate(self._multiplied(unit, row, rows, vectors, start, count)):
+        for i, sums in enumerate(self._multiplied(unit, row, rows, vectors, start, count, vector)):
             for u, value in enumerate(sums):
                 at = self._offset(code.add(code.op("subi", row, unit.row), i), u)
                 code.store(code.op("addf", code.load(self.sums, at), value), self.sums, at)
 
-    def _multiplied(self, unit: Unit, row: Value, rows: int, vectors: int, start: Value, count: Size) -> Tile:
+    def _multiplied(
+        self, unit: Unit, row: Value, rows: int, vectors: int, start: Value, count: Size, vector: VectorAt
+    ) -> Tile:
         code, product = self.code, self.product
         indices = [{**unit.outer, **self.rows.position(code.add(row, i), self.sizes)} for i in range(rows)]
         number = code.op("subi", row, unit.row)
@@ -205,7 +216,7 @@ class ProductWriter:
 
         ranges = [(self.split, 0, count), *((axis, 0, self.sizes[axis]) for axis in self.inner)]
         tile = [[code.splat(0.0, self.dtype)] * vectors for _ in range(rows)]
-        return outer_products(code, ranges, tile, Factors(scalar, self.panel.load))
+        return outer_products(code, ranges, tile, Factors(scalar, vector))
 
     def _offset(self, row: Value, u: int) -> Value:
         return self.code.add(self.code.mul(row, self.width), u * self.code.lanes)
@@ -254,7 +265,7 @@ def scratch(product: Product, schedule: ProductSchedule) -> int:
     """Elements of the scratch that a workgroup has."""
     width = schedule.vectors * schedule.lanes
     inner = prod(product.sizes[axis] for axis in product.contracted[1:])
-    panel = (schedule.depth * inner + schedule.lanes) * width
+    panel = 0 if schedule.packed else (schedule.depth * inner + schedule.lanes) * width
     if not in_place(product.chain, product.scalars):
         panel += schedule.group * row_length(product.sizes, product.contracted, schedule.depth, schedule.lanes)
     return panel + rows_held(product, schedule) * width

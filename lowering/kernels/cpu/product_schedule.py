@@ -15,9 +15,11 @@ class ProductSchedule(DenseSchedule):
         rows, vectors: of the register tile.
         group: rows that a workgroup computes.
         depth: positions of the first contracted axis in a panel.
+        packed: panels are packed ahead of time; else they are staged.
     """
 
     rows: int
     vectors: int
     group: int
     depth: int
+    packed: bool = False

@@ -39,11 +39,16 @@ class Axis:
 
 @dataclass(frozen=True)
 class Input:
-    """A tensor that the chain reads; ``axes`` in the order of its dimensions."""
+    """A tensor that the chain reads; ``axes`` in the order of its dimensions.
+
+    Attributes:
+        weight: it is the same at every call: a weight or a constant of the program, or computed from such alone.
+    """
 
     name: str
     axes: tuple[str, ...]
     dtype: str
+    weight: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,13 @@ from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
+from covan_mlir.lowering.kernels.cpu.packed_panel import PADDING, Packing, packed_weight
 from covan_mlir.lowering.kernels.cpu.product import ProductWriter, scratch
 from covan_mlir.lowering.kernels.cpu.product_roles import Product, product_of
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.errors import UnsupportedError
-from covan_mlir.lowering.kernels.kernel import Refusal
+from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
 from covan_mlir.lowering.kernels.reductions.operands import traffic
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template
@@ -57,7 +58,10 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         lanes = machine.lanes(f"f{element}")
         rows, depth = product.count(product.rows), product.sizes[product.contracted[0]]
         most = max(1, LONGEST_SUM // product.count(product.contracted[1:]))
-        for (height, vectors), longest, largest in combinations(TILES, DEPTHS, GROUPS):
+        depths = [(longest, False) for longest in DEPTHS]
+        if packed_weight(product) is not None:
+            depths += [(longest, True) for longest in (*DEPTHS, LONGEST_SUM)]  # no scratch holds these
+        for (height, vectors), (longest, packed), largest in combinations(TILES, depths, GROUPS):
             if (height + 1) * vectors + 1 > machine.registers:
                 continue
             # Blocks of equal lengths, and groups of equal numbers of tiles.
@@ -67,7 +71,9 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             tiles = -(-rows // height)
             groups = -(-rows // largest)
             group = -(-tiles // groups) * height
-            schedule = ProductSchedule(lanes, height, vectors, group, even)
+            schedule = ProductSchedule(lanes, height, vectors, group, even, packed)
+            if (packing := Packing.of(product, schedule)) is not None and packing.padding > PADDING:
+                continue
             if scratch(product, schedule) * element // 8 <= machine.stack:
                 yield schedule
 
@@ -84,7 +90,7 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         each = max(1.0, loads / (schedule.rows * schedule.vectors), 8 / (schedule.rows * schedule.vectors))
         products = tall * wide * depth * each
         groups = -(-rows // schedule.group)
-        staged = groups * panels * schedule.vectors * depth * 6.0
+        staged = 0.0 if schedule.packed else groups * panels * schedule.vectors * depth * 6.0
         blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
         sums = 4.0 * tall * wide * (blocks if blocks > 1 else 0)
         rate = machine.flops / (2 * schedule.lanes)
@@ -92,6 +98,11 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         share = -(-units // machine.cores) / units
         computed = outer * (products + staged + sums) / rate * share
         return max(computed, traffic(product.chain) / (machine.bandwidth * machine.cores))
+
+    def prepared(self, schedule: ProductSchedule) -> tuple[Preparation, ...]:
+        """See `DenseMatch`."""
+        packing = Packing.of(self.task, schedule)
+        return () if packing is None else (packing.preparation,)
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ProductSchedule) -> Writer:
         """See `DenseMatch`."""

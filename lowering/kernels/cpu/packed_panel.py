@@ -1,0 +1,146 @@
+"""Panels that are packed ahead of time: of weights, which a product reads as vectors.
+
+::
+
+    packed[outer, panel, k, vectors * lanes] = b[outer, j, k]       # zeros beyond the last column
+
+A product reads them in place and in order, each once for a register tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from covan_mlir.fred.chain import Input
+from covan_mlir.fred.expression import Apply, Read, reads
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
+from covan_mlir.lowering.kernels.cpu.evaluator import Lanes, Position, Result, VectorEvaluator, widen
+from covan_mlir.lowering.kernels.cpu.product_roles import Product
+from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
+from covan_mlir.lowering.kernels.cpu.register_tile import Place
+from covan_mlir.lowering.kernels.kernel import Operand, Preparation
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
+
+PADDING = 0.05
+"""Of a packed weight's elements, the most that may be zeros beyond the last column."""
+
+
+def packed_weight(product: Product) -> Input | None:
+    """The weight that is read as vectors, where it can be packed: nothing else of the chain reads it, and its elements
+    are multiplied as they are."""
+    expr = product.vectors
+    if isinstance(expr, Apply) and expr.op == "arith.extf":
+        (expr,) = expr.args
+    if not isinstance(expr, Read):
+        return None
+    weight = product.chain.values[expr.name]
+    if not isinstance(weight, Input) or not weight.weight:
+        return None
+    if any(product.chain.sizes[axis] is None for axis in weight.axes):
+        return None
+    scope = Scope(product.chain, {})
+    results = [scope.inlined(Read(name, product.chain.values[name].dtype)) for name in product.chain.outputs]
+    return None if any(weight.name in reads(other) for other in (product.scalars, *results)) else weight
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How a weight is packed.
+
+    Attributes:
+        width: columns of a panel.
+    """
+
+    product: Product
+    weight: Input
+    width: int
+
+    @staticmethod
+    def of(product: Product, schedule: ProductSchedule) -> Packing | None:
+        """That of a schedule, or None if it packs nothing."""
+        if not schedule.packed:
+            return None
+        weight = packed_weight(product)
+        assert weight is not None
+        return Packing(product, weight, schedule.vectors * schedule.lanes)
+
+    @property
+    def outer(self) -> tuple[str, ...]:
+        """The outer axes that the weight has."""
+        return tuple(axis for axis in self.product.outer if axis in self.weight.axes)
+
+    @property
+    def panels(self) -> int:
+        """Panels for one position on the outer axes."""
+        return -(-self.product.sizes[self.product.lane] // self.width)
+
+    @property
+    def padding(self) -> float:
+        """Zeros, per element of the weight."""
+        columns = self.product.sizes[self.product.lane]
+        return self.panels * self.width / columns - 1
+
+    @property
+    def operand(self) -> Operand:
+        """What the kernel reads."""
+        product = self.product
+        before, contracted = (tuple(product.sizes[axis] for axis in axes) for axes in (self.outer, product.contracted))
+        shape = (*before, self.panels, *contracted, self.width)
+        return Operand(f"{self.weight.name}.packed", shape, self.weight.dtype)
+
+    @property
+    def preparation(self) -> Preparation:
+        """What packs the weight."""
+        product, axes, dtype = self.product, self.weight.axes, self.weight.dtype
+        given = f"tensor<{'x'.join([*(str(product.sizes[axis]) for axis in axes), dtype])}>"
+        packed = self.operand.tensor
+        order = [axes.index(axis) for axis in (*self.outer, product.lane, *product.contracted)]
+        text = f"""func.func private @packed(%w: {given}) -> {packed} {{
+  %zero = arith.constant 0.0 : {dtype}
+  %empty = tensor.empty() : {packed}
+  %packed = linalg.pack %w padding_value(%zero : {dtype}) outer_dims_perm = {order}
+    inner_dims_pos = [{axes.index(product.lane)}] inner_tiles = [{self.width}] into %empty : {given} -> {packed}
+  return %packed : {packed}
+}}
+"""
+        return Preparation(self.operand, (self.weight.name,), text)
+
+
+@dataclass(frozen=True)
+class PackedPanel:
+    """The panels of a weight, in memory."""
+
+    code: KernelBuilder
+    packing: Packing
+    evaluator: VectorEvaluator
+
+    def fill(
+        self, outer: Mapping[str, Value], first: Value, valid: Sequence[Value | None], start: Value, count: Size
+    ) -> Callable[[int, Place, int], Value]:
+        """See `Panel`; there is nothing to stage."""
+        code, packing = self.code, self.packing
+        product, memory = packing.product, code.memory[packing.operand.name]
+        panel, _ = code.divmod(first, packing.width)
+        flat: Value = code.index(0)
+        for axis in packing.outer:
+            flat = code.add(code.mul(flat, product.sizes[axis]), outer[axis])
+        flat = code.add(code.mul(flat, packing.panels), panel)
+        flat = code.add(code.mul(flat, product.sizes[product.contracted[0]]), start)
+        inner = prod(product.sizes[axis] for axis in product.contracted[1:])
+        base = code.mul(flat, inner * packing.width)
+
+        def vector(u: int, place: Place, tap: int) -> Value:
+            position = code.index(0)
+            for n, axis in enumerate(product.contracted):
+                position = code.add(code.mul(position, product.sizes[axis] if n else 1), place[axis])
+            at = code.add(base, code.mul(position, packing.width), u * code.lanes)
+
+            def there(_: Position) -> Result:
+                return Lanes(widen(code, code.load(memory, at), packing.weight.dtype))
+
+            reading = self.evaluator.reading({packing.weight.name: there})
+            return reading.vector(product.vectors, Position({}, product.lane))
+
+        return vector
