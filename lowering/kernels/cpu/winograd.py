@@ -32,20 +32,14 @@ from covan_mlir.lowering.kernels.cpu.tiles import transpose
 from covan_mlir.lowering.kernels.cpu.winograd_input import BlockInput
 from covan_mlir.lowering.kernels.cpu.winograd_layout import WinogradLayout
 
-
 AHEAD = 12
-"""Positions of the contracted axis that filters are asked for before they are read: streamed from the last cache or from
-memory, they arrive too late otherwise."""
+"""Channels ahead of what is read that filters are asked for: from the last cache or from memory, they come too late
+otherwise."""
 
 
 def parts_name(layout: WinogradLayout) -> str:
     """The tensor of the transformed input."""
     return f"{layout.convolution.window.name}.parts"
-
-
-def filters_name(filters: str) -> str:
-    """The tensor of the transformed filter."""
-    return f"{filters}.transformed"
 
 
 @dataclass(frozen=True)
@@ -102,7 +96,7 @@ class WinogradWriter:
     """Writes the code of a workgroup that multiplies.
 
     Args:
-        filters: name of the filter.
+        filters: name of the transformed filter.
     """
 
     def __init__(self, code: KernelBuilder, layout: WinogradLayout, sizes: Mapping[str, Size], filters: str) -> None:
@@ -118,7 +112,7 @@ class WinogradWriter:
         evaluator = VectorEvaluator(code, chain, sources)
         fixed = frozenset((*convolution.outer, *convolution.rows))
         self.outputs = RowOutputs(code, chain, convolution.step, evaluator, sizes, fixed)
-        self.filters = code.memory[filters_name(filters)]
+        self.filters = code.memory[filters]
 
     @cached_property
     def parts(self) -> Value:
@@ -164,12 +158,12 @@ class WinogradWriter:
             parts.write(block.outer, block.corner.top, block.corner.left, n, code.index(0))
             return none
 
-        def panel(n: Value, none: list[Value]) -> list[Value]:
+        def multiply(n: Value, none: list[Value]) -> list[Value]:
             self._panel(block, n, code.index(0))
             return none
 
         code.loop(0, layout.lines, 1, [], line)
-        code.loop(0, layout.panels, 1, [], panel)
+        code.loop(0, layout.panels, 1, [], multiply)
 
     def _panel(self, block: Block, panel: Value, base: Value) -> None:
         code, layout = self.code, self.layout

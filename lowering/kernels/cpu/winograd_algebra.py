@@ -1,8 +1,8 @@
 """Winograd's minimal filtering (Lavin and Gray 2015, https://arxiv.org/abs/1509.09308), as Toom and Cook derive it: the
 filter and what it slides over are polynomials, evaluated at some points, multiplied there, and interpolated.
 
-``y = A^T ((G g) * (B^T d))`` gives ``size`` results of a filter ``g`` of `TAPS` taps over ``d`` with ``size + TAPS - 1``
-multiplications; in two dimensions, each of the three is applied to columns, then to rows.
+``y = A^T ((G g) * (B^T d))`` gives ``size`` results of a filter ``g`` of `TAPS` taps over ``d`` with
+``size + TAPS - 1`` multiplications; in two dimensions, each of the three is applied to columns, then to rows.
 
 The points are 0, infinity and pairs ``p, -p``, whose rows differ in the signs of odd powers only, so that they share
 their halves. Which ones they are decides the error: 3/4 and 3/2 keep the powers of all of them near 1, and are exact
@@ -70,9 +70,32 @@ class Algorithm:
     def results(self) -> Matrix:
         """``A^T``: powers of the points."""
         last = self.size - 1
-        return tuple(
-            (*(p**n for p in self.points), Fraction(1 if n == last else 0)) for n in range(self.size)
-        )
+        return tuple((*(p**n for p in self.points), Fraction(1 if n == last else 0)) for n in range(self.size))
+
+    @cached_property
+    def error(self) -> float:
+        """The rounding error of a sum of products of random numbers, in that of the direct sum: if each addition rounds
+        by as much as its result is long on average. A product's length is that of the rows that it is made of, and a
+        direct sum has `TAPS` squared times as many."""
+
+        def square(row: Sequence[Fraction]) -> float:
+            return float(sum(c * c for c in row))
+
+        lengths = [square(b) * square(g) for b, g in zip(self.inputs, self.filters, strict=True)]
+        worst = max(sum(float(a) ** 2 * n for a, n in zip(row, lengths, strict=True)) for row in self.results)
+        return worst / TAPS**2
+
+    @cached_property
+    def amplification(self) -> float:
+        """How many times as large as in the direct sum, with all terms at their largest, the absolute values can be that
+        are added up in one dimension: the largest element of ``|A^T| (|G| * |B^T|)``, of ones, divided by `TAPS`."""
+
+        def norm(row: Sequence[Fraction]) -> Fraction:
+            return sum((abs(c) for c in row), start=Fraction(0))
+
+        lengths = [norm(b) * norm(g) for b, g in zip(self.inputs, self.filters, strict=True)]
+        worst = max(sum(abs(a) * n for a, n in zip(row, lengths, strict=True)) for row in self.results)
+        return float(worst) / TAPS
 
     def transform(self, code: KernelBuilder, values: Sequence[Value]) -> list[Value]:
         """``B^T`` times a column of vectors."""
