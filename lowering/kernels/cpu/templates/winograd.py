@@ -36,11 +36,18 @@ from covan_mlir.lowering.kernels.reductions.operands import operands, traffic
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.lowering.source_lines import SourceLines
+from covan_mlir.machine.description import Machine
 
-TILES = ((14, 2), (12, 2), (8, 3), (6, 4), (8, 2), (7, 2), (4, 4), (6, 2), (5, 2), (4, 2), (8, 1), (4, 1), (1, 4))
+TILES = ((14, 2), (12, 2), (8, 3), (6, 4), (8, 2), (7, 2), (4, 4), (4, 3), (6, 2), (5, 2), (4, 2), (8, 1), (4, 1))
 """Tiles and vectors of output channels of register tiles."""
 MOST_TILES = 32
 """Of a block."""
+LEAST_TILES = 4
+"""Of a block, where there are as many: filters are read again for each."""
+STAYS = 0.7
+"""Of the second cache, what stays there while something else is streamed through it."""
+EXPOSED = 0.25
+"""Of the lesser of computing and reading, what the greater one does not hide."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,7 @@ class WinogradMatch(DenseMatch[WinogradSchedule]):
             for across in _shares(wide):
                 for down in _shares(high):
                     tiles = down * across
-                    if tiles > MOST_TILES:
+                    if not min(LEAST_TILES, high * wide) <= tiles <= MOST_TILES:
                         continue
                     for rows, vectors in registers:
                         if rows > tiles and rows > min(tile[0] for tile in registers if tile[1] == vectors):
@@ -111,15 +118,16 @@ class WinogradMatch(DenseMatch[WinogradSchedule]):
             staged *= -(-lines // machine.cores) / lines / share
         rate = machine.flops / (2 * lanes)
         computed = blocks * (staged + products + back) / rate * share
+        # Tiles that one dispatch leaves for the next, and filters that do not stay in the second cache between blocks,
+        # come from the last one, if that holds them.
+        parts = 0 if schedule.fused else 4 * layout.parts * blocks
         filters = 4 * points * layout.channels * layout.panels * layout.panel
-        # What does not stay in the second cache between blocks comes from the last one, or from memory.
-        again = filters if filters / (1 if schedule.fused else layout.panels) > 0.7 * machine.l2 else 0
-        passed = 4 * layout.parts * blocks
-        reread = 0 if schedule.fused else passed * (1 + layout.panels)
-        fast = machine.cache_bandwidth if passed < machine.llc / 2 else machine.bandwidth * machine.cores
-        computed += reread / fast + again * blocks / machine.cache_bandwidth
+        near = filters / (1 if schedule.fused else layout.panels) <= STAYS * machine.l2
+        again = 0 if near else filters * blocks
+        computed += parts * (2 + layout.panels) / _bandwidth(machine, parts)
         moved = traffic(convolution.chain) + filters - 4 * TAPS * TAPS * layout.channels * layout.filters
-        return max(computed, moved / (machine.bandwidth * machine.cores))
+        supplied = max(again / _bandwidth(machine, filters), moved / (machine.bandwidth * machine.cores))
+        return max(computed, supplied) + EXPOSED * min(computed, supplied)
 
     def prepared(self, schedule: WinogradSchedule) -> tuple[Preparation, ...]:
         """See `DenseMatch`."""
@@ -164,6 +172,11 @@ class WinogradMatch(DenseMatch[WinogradSchedule]):
 def _written(code: KernelBuilder, chain: Chain, writer: Writer) -> str:
     sizes = chain.nominal.known_sizes
     return code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))
+
+
+def _bandwidth(machine: Machine, held: int) -> float:
+    """Bytes per second of what the last cache holds, or does not, of so many bytes."""
+    return machine.cache_bandwidth if held <= machine.llc / 2 else machine.bandwidth
 
 
 def _each(rows: int, vectors: int) -> float:
