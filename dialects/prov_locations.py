@@ -68,22 +68,6 @@ def fused_of(location: Location) -> tuple[list[list[int]], list[int]] | None:
     return None
 
 
-PREPARED = "covan:prepared"
-"""The name of the location of what changes the form of weights ahead of time: its results are what it is given."""
-
-
-def is_prepared(location: Location) -> bool:
-    """Whether a location, at any depth, is that of what changes the form of weights."""
-    match type(location).__name__:
-        case "NameLoc":
-            return location.name_str == PREPARED or is_prepared(location.child_loc)
-        case "FusedLoc":
-            return any(is_prepared(member) for member in location.locations)
-        case "CallSiteLoc":
-            return is_prepared(location.callee)
-    return False
-
-
 def trace_of(location: Location) -> tuple[int, ...] | None:
     """The ids of the ``#prov.trace`` metadata of a FusedLoc as written, or None if it carries none.
 

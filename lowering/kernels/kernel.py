@@ -6,7 +6,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import prod
 from typing import Any
+
+from covan_mlir.machine.elements import bits
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,11 @@ class Operand:
     def from_json(fields: Mapping[str, Any]) -> Operand:
         """The inverse of `Executable.to_json`, for an operand."""
         return Operand(fields["name"], tuple(fields["shape"]), fields["dtype"], tuple(fields["extents"]))
+
+    @property
+    def bytes(self) -> int:
+        """That it takes in memory, if its sizes are known."""
+        return prod(self.shape) * bits(self.dtype) // 8
 
     @property
     def tensor(self) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from covan_mlir.dialects.prov_locations import PREPARED
 from covan_mlir.lowering.kernels.kernel import Preparation
 
 log = logging.getLogger(__name__)
@@ -85,7 +84,9 @@ class Preparer:
         stored, initializer = (view.operation for view in owner.body.operations)
         for op in (stored, initializer):
             op.detach_from_parent()
-            self.module.body.append(op)
+        # IREE wants a global that holds a tensor to stand before those who load it.
+        ir.InsertionPoint.at_block_begin(self.module.body).insert(stored)
+        self.module.body.append(initializer)
         at = ir.InsertionPoint(list(initializer.regions[0].blocks[0])[-1].operation)
         copies: dict[Any, Any] = {}
         copied = [self._copied(source, copies, at) for source in sources]
@@ -106,9 +107,7 @@ class Preparer:
             copies = dict(zip(block.arguments, sources, strict=True))
             *ops, returned = [view.operation for view in block]
             for op in ops:
-                copy = _copy(op, copies, at)
-                # No action computes it: an initializer gives what it is given, in another form.
-                _locate(copy, ir.Location.name(PREPARED))
+                _unlocate(_copy(op, copies, at))  # no action computes it
             return copies[returned.operands[0]]
 
     def _source(self, value: Any) -> Any:
@@ -238,11 +237,12 @@ def _captured(op: Any) -> list[Any]:
     return [value for value in dict.fromkeys(read) if value not in inside]
 
 
-def _locate(op: Any, location: Any) -> None:
+def _unlocate(op: Any) -> None:
+    """Takes off where the text of an op stood."""
     import iree.compiler.ir as ir
 
     def visit(inner: Any) -> Any:
-        inner.location = location
+        inner.location = ir.Location.unknown()
         return ir.WalkResult.ADVANCE
 
     op.walk(visit)

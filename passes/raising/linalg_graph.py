@@ -180,6 +180,22 @@ class LinalgGraph:
     extents: dict[int, tuple[Expr, ...]] = field(default_factory=dict)
     sums: dict[Extent, Sum] = field(default_factory=dict)
 
+    def only_multiplied(self, value: int) -> bool:
+        """Whether nothing but products of matrices and convolutions reads a value, or what it is a view of."""
+        while (node := self._definition(value)) is not None and node.copies:
+            value = node.source if node.kind == "view" else node.operands[0].value
+        waiting = [value]
+        while waiting:
+            for user in map(self.nodes.__getitem__, self.users.get(waiting.pop(), [])):
+                if user.copies:
+                    waiting += user.results
+                elif not (user.contracts or user.windowed) and user.op.name != "tensor.dim":
+                    return False
+        return True
+
+    def _definition(self, value: int) -> LinalgNode | None:
+        return self.nodes[self.definition[value]] if value in self.definition else None
+
 
 def is_cheap(expr: Expr) -> bool:
     """Whether computing it again costs next to nothing."""

@@ -37,6 +37,8 @@ TILES = ((8, 3), (6, 4), (12, 2), (4, 4), (4, 6), (8, 2), (8, 1), (4, 2), (4, 1)
 """Rows and vectors of register tiles, those that are read least often per product first."""
 DEPTHS = (64, 128, 256, 512)
 GROUPS = (64, 128, 256)
+EXPOSED = 0.25
+"""Of the lesser of computing and reading packed weights, what the greater one does not hide."""
 LONGEST_SUM = 1024
 """Products that are summed one after the other; longer sums are sums of blocks."""
 
@@ -97,7 +99,14 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         units = outer * panels * groups
         share = -(-units // machine.cores) / units
         computed = outer * (products + staged + sums) / rate * share
-        return max(computed, traffic(product.chain) / (machine.bandwidth * machine.cores))
+        bandwidth = machine.bandwidth * machine.cores
+        moved = traffic(product.chain) / bandwidth
+        packing = Packing.of(product, schedule)
+        if packing is None:
+            return max(computed, moved)
+        # Each group reads all of the weight, and no register tile waits until a panel of it is staged.
+        moved += (groups - 1) * packing.operand.bytes / bandwidth
+        return max(computed, moved) + EXPOSED * min(computed, moved)
 
     def prepared(self, schedule: ProductSchedule) -> tuple[Preparation, ...]:
         """See `DenseMatch`."""

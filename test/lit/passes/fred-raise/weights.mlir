@@ -6,7 +6,7 @@
 // CHECK-LABEL: func.func @main(
 // CHECK: %[[P:.*]] = "fred.chain"(%arg0, %arg1) ({
 // CHECK: arith.mulf
-// CHECK: }) {axes = ["i", "j", "k"], {{.*}}sizes = [4, 8, 16]}
+// CHECK: }) {axes = ["i", "j", "k"], {{.*}}sizes = [4, 8, 16], weights = ["x1"]}
 // CHECK: %[[R:.*]] = "fred.chain"(%[[P]]) ({
 // CHECK: math.exp
 // CHECK: }) {axes = ["i", "j"], {{.*}}sizes = [4, 16]}
@@ -29,4 +29,18 @@ func.func @main(%a: tensor<4x8xf32>, %w: tensor<8x16xf32> {covan.weight = "w"}) 
     linalg.yield %s : f32
   } -> tensor<4xf32>
   return %r : tensor<4xf32>
+}
+
+// A weight that is also added to something has to be there as it is: kernels are not told that it is one.
+
+// CHECK-LABEL: func.func @read_twice(
+// CHECK: arith.mulf
+// CHECK: }) {axes = ["i", "j", "k"], {{.*}}sizes = [8, 8, 8]}
+func.func @read_twice(%a: tensor<8x8xf32>, %w: tensor<8x8xf32> {covan.weight = "w"}) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %p = linalg.matmul ins(%a, %w : tensor<8x8xf32>, tensor<8x8xf32>) outs(%f : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %s = linalg.add ins(%a, %w : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %p, %s : tensor<8x8xf32>, tensor<8x8xf32>
 }
