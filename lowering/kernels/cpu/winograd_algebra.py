@@ -4,6 +4,8 @@ filter and what it slides over are polynomials, evaluated at some points, multip
 ``y = A^T ((G g) * (B^T d))`` gives ``size`` results of a filter ``g`` of `TAPS` taps over ``d`` with
 ``size + TAPS - 1`` multiplications; in two dimensions, each of the three is applied to columns, then to rows.
 
+Errors are analysed by Barabasz, Anderson, Soodhalter and Gregg 2020, https://arxiv.org/abs/1803.10986.
+
 The points are 0, infinity and pairs ``p, -p``, whose rows differ in the signs of odd powers only, so that they share
 their halves. Which ones they are decides the error: 3/4 and 3/2 keep the powers of all of them near 1, and are exact
 (Alam, Anderson, Barabasz and Gregg 2022, https://arxiv.org/abs/2201.10369, on the choice of points).
@@ -21,6 +23,9 @@ from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
 
 TAPS = 3
 """Of the filter, in each dimension."""
+
+ROUNDINGS = 20
+"""Roundings besides those of a sum over channels: of two passes each of both transforms, and of the filter's."""
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
@@ -87,8 +92,8 @@ class Algorithm:
 
     @cached_property
     def amplification(self) -> float:
-        """How many times as large as in the direct sum, with all terms at their largest, the absolute values can be that
-        are added up in one dimension: the largest element of ``|A^T| (|G| * |B^T|)``, of ones, divided by `TAPS`."""
+        """How many times as large as in the direct sum, with all terms at their largest, the absolute values can be
+        that are added up in one dimension: the largest of ``|A^T| (|G| 1 * |B^T| 1)``, divided by `TAPS`."""
 
         def norm(row: Sequence[Fraction]) -> Fraction:
             return sum((abs(c) for c in row), start=Fraction(0))
@@ -96,6 +101,12 @@ class Algorithm:
         lengths = [norm(b) * norm(g) for b, g in zip(self.inputs, self.filters, strict=True)]
         worst = max(sum(abs(a) * n for a, n in zip(row, lengths, strict=True)) for row in self.results)
         return float(worst) / TAPS
+
+    def bound(self, channels: int) -> float:
+        """The most that a result's rounding error can be, in units of the largest product of an element and a weight;
+        of first order in the unit roundoff of single precision (as Barabasz et al. 2020, theorem 4.1)."""
+        unit = 2.0**-24
+        return (channels + ROUNDINGS) * unit * self.amplification**2 * TAPS**2 * channels
 
     def transform(self, code: KernelBuilder, values: Sequence[Value]) -> list[Value]:
         """``B^T`` times a column of vectors."""

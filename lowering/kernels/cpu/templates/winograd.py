@@ -26,7 +26,7 @@ from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, convo
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.executable import joined
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.templates.product import LONGEST_SUM
+from covan_mlir.lowering.kernels.cpu.templates.product import EXPOSED, LONGEST_SUM
 from covan_mlir.lowering.kernels.cpu.winograd import TransformWriter, WinogradWriter, parts_name
 from covan_mlir.lowering.kernels.cpu.winograd_algebra import SIZES, TAPS, Algorithm
 from covan_mlir.lowering.kernels.cpu.winograd_filter import TransformedFilter, weight_of
@@ -46,8 +46,6 @@ LEAST_TILES = 4
 """Of a block, where there are as many: filters are read again for each."""
 STAYS = 0.7
 """Of the second cache, what stays there while something else is streamed through it."""
-EXPOSED = 0.25
-"""Of the lesser of computing and reading, what the greater one does not hide."""
 
 
 @dataclass(frozen=True)
