@@ -104,7 +104,7 @@ class Algorithm:
 
     def bound(self, channels: int) -> float:
         """The most that a result's rounding error can be, in units of the largest product of an element and a weight;
-        of first order in the unit roundoff of single precision (as Barabasz et al. 2020, theorem 4.1)."""
+        of first order in the unit roundoff of single precision."""
         unit = 2.0**-24
         return (channels + ROUNDINGS) * unit * self.amplification**2 * TAPS**2 * channels
 
