@@ -10,7 +10,7 @@ from typing import Any
 
 import iree.compiler.ir as ir
 
-from covan_mlir.dialects.prov_locations import TraceReader, fused_of
+from covan_mlir.dialects.prov_locations import TraceReader, fused_of, is_prepared
 from covan_mlir.lowering import marks
 from covan_mlir.provenance.program_graph import (
     Argument,
@@ -200,7 +200,7 @@ class _Reader:
             if op.name in _INNER_VIEWS:
                 views.append(Definition("view", self._ids(op)))
                 value = op.operands[0]
-            elif op.name in _LAYOUTS:
+            elif op.name in _LAYOUTS or (is_prepared(op.location) and len(op.operands) and not self._ids(op)):
                 value = op.operands[0]
             elif op.name == "linalg.generic":
                 return (*views, self._payload(op, ir.OpResult(value).result_number))

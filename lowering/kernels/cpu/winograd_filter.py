@@ -9,11 +9,13 @@ The transform is computed in double precision and rounded once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from covan_mlir.fred.chain import Chain, Input
 from covan_mlir.fred.expression import Read, reads
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution
+from covan_mlir.lowering.kernels.cpu.winograd_algebra import TAPS
 from covan_mlir.lowering.kernels.cpu.winograd_layout import WinogradLayout
 from covan_mlir.lowering.kernels.kernel import Operand, Preparation
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
@@ -48,67 +50,63 @@ class TransformedFilter:
 
     @property
     def preparation(self) -> Preparation:
-        """What transforms it: columns, rows, then the order in which it is read."""
+        """What transforms it: one loop nest over the results, of a filter with whole panels."""
         layout, convolution = self.layout, self.layout.convolution
         (output,), (channel,) = convolution.rows, convolution.contracted
-        down, across = layout.height.tap, layout.width.tap
-        names = {output: "k", channel: "c", down: "r", across: "s"}
-        span, filters, channels = layout.algorithm.span, layout.filters, layout.channels
-        sizes = {axis: convolution.sizes[axis] for axis in self.weight.axes}
-        given = _tensor([*sizes.values()], self.weight.dtype)
-        matrix = _tensor([span, 3], "f64")
+        names = {output: "p, q", channel: "c", layout.height.tap: "r", layout.width.tap: "s"}
+        span, panels, panel = layout.algorithm.span, layout.panels, layout.panel
+        axes, dtype = self.weight.axes, self.weight.dtype
+        own = [convolution.sizes[axis] for axis in axes]
+        whole = [panels * panel if axis == output else convolution.sizes[axis] for axis in axes]
+        split = [n for axis, n in zip(axes, whole, strict=True) for n in ((panels, panel) if axis == output else (n,))]
+        at = axes.index(output)
+        groups = [[n] if n < at else [at, at + 1] if n == at else [n + 1] for n in range(len(axes))]
+        given, padded, panelled = (_tensor(sizes, dtype) for sizes in (own, whole, split))
+        high = ", ".join(str(b - a) for a, b in zip(own, whole, strict=True))
+        matrix = _tensor([span, TAPS], "f64")
         rows = ", ".join(f"[{', '.join(repr(float(c)) for c in row)}]" for row in layout.algorithm.filters)
-        half, whole = _tensor([span, 3, channels, filters], "f64"), _tensor([span, span, channels, filters], "f64")
-        narrow = _tensor([span, span, channels, filters], "f32")
-        points, result = _tensor([layout.points, channels, filters], "f32"), self.operand.tensor
-
-        def maps(domain: str, *results: str) -> str:
-            return f"indexing_maps = [{', '.join(f'affine_map<({domain}) -> ({one})>' for one in results)}]"
-
-        parallel = ", ".join(['"parallel"'] * 4)
-        summed = f'iterator_types = [{parallel}, "reduction"]'
-        columns = maps("a, s, c, k, r", "a, r", ", ".join(names[axis] for axis in self.weight.axes), "a, s, c, k")
-        lines = maps("a, b, c, k, s", "b, s", "a, s, c, k", "a, b, c, k")
-        same = maps("a, b, c, k", "a, b, c, k", "a, b, c, k")
+        exact, rounded = (_tensor([panels, span, span, layout.channels, panel], one) for one in ("f64", dtype))
+        result, parallel = self.operand.tensor, ", ".join(['"parallel"'] * 5)
+        read = ", ".join(names[axis] for axis in axes)
+        nest = _maps("p, a, b, c, q, r, s", "a, r", "b, s", read, "p, a, b, c, q")
+        same = _maps("p, a, b, c, q", "p, a, b, c, q", "p, a, b, c, q")
         text = f"""func.func private @transformed(%w: {given}) -> {result} {{
+  %none = arith.constant 0.0 : {dtype}
   %zero = arith.constant 0.0 : f64
-  %none = arith.constant 0.0 : f32
   %matrix = arith.constant dense<[{rows}]> : {matrix}
-  %half_empty = tensor.empty() : {half}
-  %half_zero = linalg.fill ins(%zero : f64) outs(%half_empty : {half}) -> {half}
-  %half = linalg.generic {{{columns}, {summed}}}
-      ins(%matrix, %w : {matrix}, {given}) outs(%half_zero : {half}) {{
-  ^bb0(%m: f64, %e: f32, %sum: f64):
-    %wide = arith.extf %e : f32 to f64
-    %term = arith.mulf %m, %wide : f64
+  %whole = tensor.pad %w low[{", ".join("0" for _ in own)}] high[{high}] {{
+  ^bb0({", ".join(f"%i{n}: index" for n in range(len(own)))}):
+    tensor.yield %none : {dtype}
+  }} : {given} to {padded}
+  %panels = tensor.expand_shape %whole {groups} output_shape {split} : {padded} into {panelled}
+  %exact_empty = tensor.empty() : {exact}
+  %exact_zero = linalg.fill ins(%zero : f64) outs(%exact_empty : {exact}) -> {exact}
+  %exact = linalg.generic {{{nest}, iterator_types = [{parallel}, "reduction", "reduction"]}}
+      ins(%matrix, %matrix, %panels : {matrix}, {matrix}, {panelled}) outs(%exact_zero : {exact}) {{
+  ^bb0(%down: f64, %across: f64, %element: {dtype}, %sum: f64):
+    %wide = arith.extf %element : {dtype} to f64
+    %factor = arith.mulf %down, %across : f64
+    %term = arith.mulf %factor, %wide : f64
     %next = arith.addf %sum, %term : f64
     linalg.yield %next : f64
-  }} -> {half}
-  %whole_empty = tensor.empty() : {whole}
-  %whole_zero = linalg.fill ins(%zero : f64) outs(%whole_empty : {whole}) -> {whole}
-  %whole = linalg.generic {{{lines}, {summed}}}
-      ins(%matrix, %half : {matrix}, {half}) outs(%whole_zero : {whole}) {{
-  ^bb0(%m: f64, %e: f64, %sum: f64):
-    %term = arith.mulf %m, %e : f64
-    %next = arith.addf %sum, %term : f64
-    linalg.yield %next : f64
-  }} -> {whole}
-  %narrow_empty = tensor.empty() : {narrow}
-  %narrow = linalg.generic {{{same}, iterator_types = [{parallel}]}}
-      ins(%whole : {whole}) outs(%narrow_empty : {narrow}) {{
-  ^bb0(%e: f64, %old: f32):
-    %rounded = arith.truncf %e : f64 to f32
-    linalg.yield %rounded : f32
-  }} -> {narrow}
-  %points = tensor.collapse_shape %narrow [[0, 1], [2], [3]] : {narrow} into {points}
-  %empty = tensor.empty() : {result}
-  %packed = linalg.pack %points padding_value(%none : f32) outer_dims_perm = [2, 0, 1] inner_dims_pos = [2]
-      inner_tiles = [{layout.panel}] into %empty : {points} -> {result}
-  return %packed : {result}
+  }} -> {exact}
+  %rounded_empty = tensor.empty() : {rounded}
+  %rounded = linalg.generic {{{same}, iterator_types = [{parallel}]}}
+      ins(%exact : {exact}) outs(%rounded_empty : {rounded}) {{
+  ^bb0(%element: f64, %old: {dtype}):
+    %narrow = arith.truncf %element : f64 to {dtype}
+    linalg.yield %narrow : {dtype}
+  }} -> {rounded}
+  %result = tensor.collapse_shape %rounded [[0], [1, 2], [3], [4]] : {rounded} into {result}
+  return %result : {result}
 }}
 """
         return Preparation(self.operand, (self.weight.name,), text)
 
 
-def _tensor(sizes: list[int], dtype: str) -> str:
+def _maps(domain: str, *results: str) -> str:
+    return f"indexing_maps = [{', '.join(f'affine_map<({domain}) -> ({one})>' for one in results)}]"
+
+
+def _tensor(sizes: Sequence[int], dtype: str) -> str:
     return f"tensor<{'x'.join([*map(str, sizes), dtype])}>"
