@@ -28,7 +28,7 @@ from covan_mlir.lowering.kernels.declarations import embed_declared
 from covan_mlir.lowering.kernels.reductions import demote
 from covan_mlir.lowering.kernels.registry import templates
 from covan_mlir.lowering.pipeline import PipelineState, Run, StepError
-from covan_mlir.lowering.request import Job
+from covan_mlir.lowering.request import WINOGRAD, Job
 from covan_mlir.lowering.result import CompilerDiagnostic, Severity
 from covan_mlir.passes.framework import registry
 from covan_mlir.passes.framework.pipeline import parse_pipeline
@@ -98,6 +98,7 @@ def kernels(job: Job) -> PassStage:
 def _options(job: Job) -> str:
     options = [f"target={job.target}"]
     options += ["fuse=always"] if job.fuse == "always" else []
+    options += [f"winograd={job.winograd}"] if job.winograd != WINOGRAD else []
     options += ["demote-f64=true"] if demote.FLAG in job.flags else []
     return f"{{{' '.join(options)}}}"
 
