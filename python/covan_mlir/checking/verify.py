@@ -205,7 +205,9 @@ class _Examiner:
                 continue
             varying = [part for part in site.folds if not constant.get(part, False)]
             if varying:
-                self._wrong(site.id, varying, f"said to be folded, but depends on the arguments: {self._names(varying)}")
+                self._wrong(
+                    site.id, varying, f"said to be folded, but depends on the arguments: {self._names(varying)}"
+                )
             if site.trace or site.parts or site.views:
                 self.missing.append(
                     f"site {site.id} ({site.kernel}) was added after dispatches were formed: its trace is its location"
