@@ -215,6 +215,7 @@ class _Examiner:
 
     def _check_surplus(self, program: ProgramSystem) -> None:
         """Claims that lie not between a node's states."""
+        owned = {node for node in program.data if not self.graph.nodes[node].hands_on_pieces}
         for node, claim in enumerate(self.claims):
             if self.step != PROGRAM and node not in program.read_nodes:
                 continue
@@ -226,7 +227,7 @@ class _Examiner:
             ):
                 extra = [p for p in parts if p in self.lineage.parts and not program.reached(node, p)]
                 # The location of a piece that is moved may be that of whoever asked for it.
-                if extra and (what == "performed" or node in program.read_nodes):
+                if extra and (what == "performed" or node in program.read_nodes or node in owned):
                     why = "not between what it is given and what it gives"
                     self._wrong(self._site(node), extra, f"said to be {what}, but {why}: {self._names(extra)}", node)
 
