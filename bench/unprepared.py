@@ -132,7 +132,7 @@ def built(name: str) -> tuple[nn.Module, dict[str, torch.Tensor]]:
         return settled(model), {"x": torch.randn(1, *size)}
     from transformers import AutoConfig, AutoModel
 
-    config = AutoConfig.for_model(name)
+    config: Any = AutoConfig.for_model(name)
     for part in (config, *(getattr(config, sub, None) for sub in config.sub_configs)):
         for key, value in _SMALL.items():
             if isinstance(getattr(part, key, None), int):
@@ -140,8 +140,8 @@ def built(name: str) -> tuple[nn.Module, dict[str, torch.Tensor]]:
         types = getattr(part, "layer_types", None)
         if types:
             part.layer_types = types[: getattr(part, "num_hidden_layers", len(types))]
-    model = AutoModel.from_config(config)
-    return settled(model), dict(_arguments(model, config))
+    transformer: nn.Module = AutoModel.from_config(config)
+    return settled(transformer), dict(_arguments(transformer, config))
 
 
 def settled(model: nn.Module) -> nn.Module:

@@ -131,7 +131,7 @@ class ProgramSystem:
 
     def _serves(self, node: int, part: int) -> bool:
         """Whether a node gives data to others that do the part's work, or whose work reads the part as a constant."""
-        of_readers = self._readers.get(node, frozenset()) if node in self._data else frozenset()
+        of_readers = self._readers.get(node, frozenset()) if node in self.data else frozenset()
         source = self.source.source
         work = {p for reader in of_readers for p in self._reached_parts.get(reader, ())}
         if not source.independent[part]:
@@ -142,12 +142,13 @@ class ProgramSystem:
         return source.twin(part) in self._needed[node]
 
     @cached_property
-    def _data(self) -> frozenset[int]:
+    def data(self) -> frozenset[int]:
+        """Nodes that no argument lies behind."""
         return data_nodes(self.graph)
 
     @cached_property
     def _readers(self) -> Mapping[int, frozenset[int]]:
-        return readers(self.graph, self._data)
+        return readers(self.graph, self.data)
 
     @cached_property
     def _reached_parts(self) -> dict[int, set[int]]:

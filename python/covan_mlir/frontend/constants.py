@@ -1,6 +1,6 @@
 """Constants of the graph that are worth having by value: vectors of indices and coefficients, and single numbers.
 
-An interpolation computes, from its sizes alone, an index and a coefficient per row and column, in some thirty operations.
+An interpolation computes from its sizes alone an index and a coefficient per row and column, in some thirty operations.
 Left to the compiler they run as that many kernels whenever the program is loaded; a sum of ones loses the operand that
 says how long it is. Here they are computed once, by torch, and enter the program as literals at the place of the last
 operation. What varies along several axes, such as a mask, stays an expression: kernels compute it where they need it.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from covan_mlir.provenance.model import Part
-from covan_mlir.provenance.program_graph import Argument, Definition, Global, NodeResult, ProgramGraph, Unknown
+from covan_mlir.provenance.program_graph import Argument, Definition, Global, NodeResult, ProgramGraph, Unknown, Value
 
 
 def data_nodes(graph: ProgramGraph) -> frozenset[int]:
@@ -20,10 +20,7 @@ def data_nodes(graph: ProgramGraph) -> frozenset[int]:
     data: set[int] = set()
     for index, node in enumerate(graph.nodes):
         for value in node.inputs:
-            seen: set[str] = set()
-            while isinstance(value, Global) and value.name in graph.globals and value.name not in seen:
-                seen.add(value.name)
-                value = graph.globals[value.name]
+            value = _stored(graph, value)
             if isinstance(value, Argument | Unknown) or (isinstance(value, NodeResult) and value.node not in data):
                 break
         else:
@@ -31,15 +28,21 @@ def data_nodes(graph: ProgramGraph) -> frozenset[int]:
     return frozenset(data)
 
 
+def _stored(graph: ProgramGraph, value: Value) -> Value:
+    """What a global holds; any other value as it is."""
+    seen: set[str] = set()
+    while isinstance(value, Global) and value.name in graph.globals and value.name not in seen:
+        seen.add(value.name)
+        value = graph.globals[value.name]
+    return value
+
+
 def readers(graph: ProgramGraph, data: frozenset[int]) -> Mapping[int, frozenset[int]]:
     """Of each node of ``data``, the nodes that read its values, through data and moves of pieces."""
     direct: dict[int, set[int]] = {}
     for index, node in enumerate(graph.nodes):
         for value in node.inputs:
-            seen: set[str] = set()
-            while isinstance(value, Global) and value.name in graph.globals and value.name not in seen:
-                seen.add(value.name)
-                value = graph.globals[value.name]
+            value = _stored(graph, value)
             if isinstance(value, NodeResult):
                 direct.setdefault(value.node, set()).add(index)
     through: dict[int, frozenset[int]] = {}

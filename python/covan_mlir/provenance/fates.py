@@ -50,10 +50,7 @@ def part_fates(
             fates[index] = Fate("merged", fates[part.twin].sites, at, part.twin)
         elif source.constant[index] and not part.view:
             fates[index] = Fate("folded", (), at)
-        elif (
-            not part.view
-            and (kept := _given_back(part, identity)) is not None
-        ):
+        elif not part.view and (kept := _given_back(part, identity)) is not None:
             fates[index] = Fate("merged", viewed.get(index) or fates[kept].sites, at, kept)
         else:  # also what others now write straight to its place
             seen = {*viewed.get(index, ()), *folded.get(index, ())}

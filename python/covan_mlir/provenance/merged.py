@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.data_nodes import data_nodes, renamed
+from covan_mlir.provenance.data_nodes import data_nodes, readers, renamed
 from covan_mlir.provenance.program_graph import Argument, Constant, Definition, Definitions, NodeResult, ProgramGraph
 from covan_mlir.provenance.relation import Identity, Region, Source, relate
 
@@ -34,9 +34,25 @@ def supplemented(
     while True:
         gives = _Search(source, graph, results, regions, identity).run()
         if not gives:
-            return graph, regions
+            named = _named_by_readers(graph, regions)
+            return named, regions if named is graph else relate(source, named, identity)
         graph = _giving(graph, gives)
         regions = relate(source, graph, identity)
+
+
+def _named_by_readers(graph: ProgramGraph, regions: Sequence[Region]) -> ProgramGraph:
+    """The graph in which data at the location of somebody who does not read it is named after the only part that those
+    perform who do."""
+    data = data_nodes(graph)
+    of_readers = readers(graph, data)
+    nodes = list(graph.nodes)
+    for index in data:
+        node, region = nodes[index], regions[index]
+        work = frozenset[int]().union(*(regions[reader].performed for reader in of_readers[index] - data))
+        foreign = not (region.performed or region.folded or node.hands_on_pieces)
+        if foreign and len(work) == 1 and tuple(work) != node.evidence:
+            nodes[index] = replace(node, evidence=tuple(work))
+    return graph if nodes == list(graph.nodes) else replace(graph, nodes=tuple(nodes))
 
 
 def _giving(graph: ProgramGraph, gives: Mapping[NodeResult, set[int]]) -> ProgramGraph:

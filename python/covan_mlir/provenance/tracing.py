@@ -84,8 +84,8 @@ def _adopted(commands: Sequence[SiteCommand], graph: ProgramGraph) -> list[SiteC
         same = free.get(key, [])
         nodes = same * len(indices) if len(same) == 1 else same
         if len(nodes) == len(indices):
-            for index, node in zip(indices, nodes, strict=True):
-                adopted[index] = replace(commands[index], node=node)
+            for index, position in zip(indices, nodes, strict=True):
+                adopted[index] = replace(commands[index], node=position)
     return adopted
 
 
