@@ -193,14 +193,14 @@ class _Reader:
         """
         block = dispatch.regions[0].blocks[0]
         stored: dict[int, Definitions] = {}
-        partly: set[int] = set()
+        partly: dict[int, tuple[int, ...]] = {}
         for view in block:
             if view.operation.name == _STORE:
                 value, whole = view.operation.operands[0], view.operation.operands[1]
                 target = ir.BlockArgument(whole).arg_number
                 stored[target] = stored.get(target, ()) + self._definitions(value)
                 if f":{value.type}>" not in str(whole.type):  # dispatch.tensor<readwrite:tensor<...>>
-                    partly.add(target)
+                    partly[target] = partly.get(target, ()) + self._ids(view.operation)
         fresh = (i for i, argument in enumerate(block.arguments) if "<writeonly:" in str(argument.type))
         tied = [i for i, argument in enumerate(block.arguments) if "<readwrite:" in str(argument.type)]
         operands = dispatch.attributes["tied_operands"] if "tied_operands" in dispatch.attributes else []  # noqa: SIM401  # no dict
@@ -208,16 +208,20 @@ class _Reader:
         for number in range(len(dispatch.results)):
             if number < len(operands) and ir.IntegerAttr(operands[number]).value >= 0:
                 target = tied.pop(0)
-                before = self._written_into(dispatch.operands[target]) if target in partly else ()
+                into = dispatch.operands[target]
+                before = self._written_into(into, partly[target]) if target in partly else ()
                 outputs.append(stored.get(target, ()) + before)
             else:
                 outputs.append(stored.get(next(fresh), ()))
         return outputs
 
-    def _written_into(self, value: Any) -> Definitions:
-        """Those of a value that a node gave, as the shape of what is written into it."""
+    def _written_into(self, value: Any, asked: tuple[int, ...]) -> Definitions:
+        """Those of a value that a node gave, as the shape of what is written into it; ``asked``: ids of those who
+        write, which are to be believed where that value is data that several share."""
         match self._value(value):
             case NodeResult(node, result):
+                if asked and node not in self._varying:
+                    return (Definition("view", asked),)
                 return tuple(Definition("view", definition.ids) for definition in self.nodes[node].outputs[result])
         return ()
 

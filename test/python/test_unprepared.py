@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -157,7 +158,7 @@ def test_traces_that_are_dropped_or_exchanged_are_rejected(name: str) -> None:
     placed = [site for site in lineage.sites if site.node is not None and site.parts]
     for site in placed:
         assert verify(edited(lineage, performing(lineage, site, ()))).outcome == "no", site
-    for first, second in zip(placed, placed[1:], strict=False):
+    for first, second in pairwise(placed):
         if first.parts != second.parts:
             swapped = performing(lineage, first, second.parts), performing(lineage, second, first.parts)
             assert verify(edited(lineage, *swapped)).outcome == "no", (first, second)

@@ -152,10 +152,11 @@ class ProgramSystem:
 
     @cached_property
     def _reached_parts(self) -> dict[int, set[int]]:
-        """What each node performs on the way to the results."""
+        """What each node performs on the way to the results, or gives after others have done some of the work."""
         parts: dict[int, set[int]] = {}
         for node, part in self._moments | self._shares:
-            if part in self._performed.get(node, ()):
+            given = node >= 0 and part in self.graph.nodes[node].all_states and not self.source.parts[part].view
+            if given or part in self._performed.get(node, ()):
                 parts.setdefault(node, set()).add(part)
         return parts
 

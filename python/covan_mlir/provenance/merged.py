@@ -34,24 +34,29 @@ def supplemented(
     while True:
         gives = _Search(source, graph, results, regions, identity).run()
         if not gives:
-            named = _named_by_readers(graph, regions)
+            named = _named_by_readers(source, graph, regions)
             return named, regions if named is graph else relate(source, named, identity)
         graph = _giving(graph, gives)
         regions = relate(source, graph, identity)
 
 
-def _named_by_readers(graph: ProgramGraph, regions: Sequence[Region]) -> ProgramGraph:
-    """The graph in which data at the location of somebody who does not read it is named after the only part that those
-    perform who do."""
+def _named_by_readers(source: Source, graph: ProgramGraph, regions: Sequence[Region]) -> ProgramGraph:
+    """The graph in which data at the location of somebody else is also named after those who read it: after the only
+    part that a reader performs, where its location names none of those."""
     data = data_nodes(graph)
     of_readers = readers(graph, data)
     nodes = list(graph.nodes)
     for index in data:
         node, region = nodes[index], regions[index]
-        work = frozenset[int]().union(*(regions[reader].performed for reader in of_readers[index] - data))
-        foreign = not (region.performed or region.folded or node.hands_on_pieces)
-        if foreign and len(work) == 1 and tuple(work) != node.evidence:
-            nodes[index] = replace(node, evidence=tuple(work))
+        if node.hands_on_pieces or any(source.independent[p] for p in region.performed | region.folded):
+            continue
+        names = set(region.performed)
+        for reader in of_readers[index] - data:
+            work = {p for p in regions[reader].performed if not source.independent[p]}
+            if len(work) == 1 and work.isdisjoint(node.evidence):
+                names |= work
+        if names and names != set(node.evidence):
+            nodes[index] = replace(node, evidence=tuple(sorted(names)))
     return graph if nodes == list(graph.nodes) else replace(graph, nodes=tuple(nodes))
 
 

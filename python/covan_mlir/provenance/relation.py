@@ -100,8 +100,10 @@ def _share_data(source: Source, graph: ProgramGraph, regions: Sequence[Region], 
         region, node = regions[index], graph.nodes[index]
         if node.hands_on_pieces:
             continue
-        others = [regions[reader] for reader in of_readers[index] if reader not in data]
-        work = frozenset[int]().union(*(other.performed for other in others))
+        work = {part for reader in of_readers[index] - data for part in regions[reader].performed}
+        # What others write straight to its place, as into memory that is filled with zeros.
+        given = {part for reader in of_readers[index] - data for part in graph.nodes[reader].all_states}
+        work |= {part for part in given if part in source.parts and not source.parts[part].view}
         shared = {part for part in node.evidence if part in work and not source.independent[part]}
         returned = any(isinstance(value, NodeResult) and value.node == index for value in graph.results)
         if not returned:
