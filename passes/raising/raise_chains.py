@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -67,7 +67,7 @@ def raise_chains(
     rewriter = Rewriter(function)
     for built in chains:
         _replace(built, graph, rewriter)
-    _clean(blocks[0], rewriter)
+    _clean(blocks[0], rewriter, [graph.nodes[i].op for built in chains for i in built.copied])
 
 
 def _replace(built: Built, graph: LinalgGraph, rewriter: Rewriter) -> None:
@@ -165,9 +165,9 @@ def _outermost(op: ir.Operation, block: ir.Block) -> ir.Operation:
     return op
 
 
-def _clean(block: ir.Block, rewriter: Rewriter) -> None:
-    """Erases what only the replaced ops read: initial values, shapes."""
-    waiting = [view.operation for view in block if view.operation.name in _LEFT_OVER]
+def _clean(block: ir.Block, rewriter: Rewriter, copied: Sequence[ir.Operation]) -> None:
+    """Erases what only the replaced ops read: initial values, shapes, and what each chain that reads it computes."""
+    waiting = [op for view in block if (op := view.operation).name in _LEFT_OVER or op in copied]
     for op in reversed(waiting):
         if not any(True for result in op.results for _ in result.uses):
-            rewriter.erase(op)
+            rewriter.erase(op, "each of its readers computes it")

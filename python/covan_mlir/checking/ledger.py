@@ -124,7 +124,7 @@ class Ledger:
             fault = self._lost(source, loss) if loss.node >= 0 else self._not_returned(graph, loss)
             faults.setdefault(fault.node, fault)
         for node, region in enumerate(regions):
-            if region.strangers:
+            if region.strangers and node in program.read_nodes:
                 names = ", ".join(self.name(part) for part in sorted(region.strangers))
                 why = f"has a trace that names {names}, which does not lie between what it reads and gives"
                 faults.setdefault(node, Fault(node, why, frozenset(region.strangers)))

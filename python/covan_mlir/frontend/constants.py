@@ -18,6 +18,7 @@ from covan_mlir.frontend.actions import reads_sizes_only
 
 _LONGEST = 1 << 14  # elements of a literal
 _LARGEST = 1 << 20  # elements of what is computed on the way
+_SHORT = 4  # operations that kernels compute where they need them, rather than read their result
 
 
 def literals(graph: Graph) -> dict[Node, torch.Tensor]:
@@ -30,6 +31,8 @@ def literals(graph: Graph) -> dict[Node, torch.Tensor]:
     chosen: dict[Node, torch.Tensor] = {}
     for node in graph.nodes:
         if node not in constants or not _worth(node) or all(user in constants for user in node.users):
+            continue
+        if not _shrinks(node) and len(_behind(node)) <= _SHORT:
             continue
         value = _value(node, values)
         if value is not None:
@@ -76,6 +79,23 @@ def _worth(node: Node) -> bool:
     return bool(
         constant_operands(node) and 0 < value.numel() <= _LONGEST and value.numel() == max(value.shape, default=1)
     )
+
+
+def _shrinks(node: Node) -> bool:
+    """Whether a constant has fewer elements than what it is computed from: little is left of a sum."""
+    return any(node.meta["val"].numel() < read.meta["val"].numel() for read in constant_operands(node))
+
+
+def _behind(node: Node) -> set[Node]:
+    """The operations that a constant is computed by, up to a few more than are short."""
+    behind: set[Node] = set()
+    waiting = [node]
+    while waiting and len(behind) <= _SHORT:
+        operation = waiting.pop()
+        if operation not in behind:
+            behind.add(operation)
+            waiting += constant_operands(operation)
+    return behind
 
 
 def constant_operands(node: Node) -> list[Node]:
