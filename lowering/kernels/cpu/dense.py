@@ -9,11 +9,12 @@ from functools import cached_property
 from math import prod
 from typing import Protocol, TypeVar
 
-from covan_mlir.fred.chain import Chain, Reduce
+from covan_mlir.fred.chain import Chain, Map, Reduce
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable, Preparation, with_prepared
 from covan_mlir.lowering.kernels.reductions.operands import elements, operands, traffic
+from covan_mlir.lowering.kernels.reductions.sweeps import cost
 from covan_mlir.lowering.kernels.template import Cost, Match, Schedule
 from covan_mlir.lowering.source_lines import SourceLines
 
@@ -39,6 +40,11 @@ class DenseChain:
         """Floating-point operations, as the chain has them; a multiply-add counts as two."""
         return 2 * self.count((*self.step.axes, *self.step.over))
 
+    @cached_property
+    def work(self) -> int:
+        """Vector instructions on a sum, roughly: what the chain makes of it."""
+        return sum(cost(step.expr) for step in self.chain.steps if isinstance(step, Map))
+
     def count(self, axes: Iterable[str]) -> int:
         """Positions on some axes."""
         return prod(self.sizes[axis] for axis in axes)
@@ -57,6 +63,10 @@ class DenseSchedule(Schedule):
     """
 
     lanes: int
+
+
+DIRECT = 8
+"""Operations that are done on a tile in registers, written out for each of its vectors; more are done on scratch."""
 
 
 class Writer(Protocol):
