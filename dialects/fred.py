@@ -95,7 +95,8 @@ ChainOp = _op(
     """A chain of reductions: steps in its region, which reads nothing but the block's arguments.
 
     ``axes`` and ``sizes`` name the axes and say their sizes (-1: known at run time only); ``names`` and ``inputs`` are
-    name and axes of each operand. Each ``fred.output`` in the region is a result.
+    name and axes of each operand, and ``weights``, if it is there, the names of those that are the same at every call.
+    Each ``fred.output`` in the region is a result.
     """,
 )
 

@@ -68,6 +68,22 @@ def fused_of(location: Location) -> tuple[list[list[int]], list[int]] | None:
     return None
 
 
+PREPARED = "covan:prepared"
+"""Name of the location of what gives weights another form: its result is, to lineages, what it is given."""
+
+
+def is_prepared(location: Location) -> bool:
+    """Whether a location, at any depth, is that of what gives weights another form."""
+    match type(location).__name__:
+        case "NameLoc":
+            return location.name_str == PREPARED or is_prepared(location.child_loc)
+        case "FusedLoc":
+            return any(is_prepared(member) for member in location.locations)
+        case "CallSiteLoc":
+            return is_prepared(location.callee)
+    return False
+
+
 def trace_of(location: Location) -> tuple[int, ...] | None:
     """The ids of the ``#prov.trace`` metadata of a FusedLoc as written, or None if it carries none.
 

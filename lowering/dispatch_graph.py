@@ -5,12 +5,12 @@ This is all that the relation between source and program needs of the IR (`covan
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import iree.compiler.ir as ir
 
-from covan_mlir.dialects.prov_locations import TraceReader, fused_of
+from covan_mlir.dialects.prov_locations import TraceReader, fused_of, is_prepared
 from covan_mlir.lowering import marks
 from covan_mlir.provenance.program_graph import (
     Argument,
@@ -86,6 +86,8 @@ class _Reader:
         self.results: list[Value] = []
         self._read = read
         self._values: dict[Any, Value] = {}
+        self._varying: set[int] = set()
+        """Nodes that an argument lies behind."""
 
     def read(self, module: Any) -> None:
         functions = [op.operation for op in module.regions[0].blocks[0]]
@@ -119,7 +121,8 @@ class _Reader:
             elif name == "util.global.store":
                 self.globals[op.attributes["global"].value] = self._value(op.operands[0])
             elif name == _DISPATCH:
-                self._node(op, "dispatch", phase, self._outputs(op), performed(op, self._read))
+                performed = Performed(op, self._read, self._varies)
+                self._node(op, "dispatch", phase, self._outputs(op), performed.ids, performed.data)
             elif name == "flow.dispatch":  # of an executable that stands ready
                 named = list(self._ids(op))
                 results, computed = fused_of(op.location) or ([named] * len(op.results), named)
@@ -146,12 +149,39 @@ class _Reader:
                     for inner in region:
                         self._block(inner, phase)
 
+    def _varies(self, operand: Any) -> bool:
+        """Whether an argument lies behind the elements of an operand; of a number that is none, whether a node does."""
+        value = self._value(operand)
+        if isinstance(value, Global):
+            value = self.globals.get(value.name, Constant())
+        match value:
+            case NodeResult(node, _):
+                return node in self._varying
+            case Argument():
+                return True
+            case Unknown():
+                return "tensor<" in str(operand.type)
+        return False
+
     def _node(
-        self, op: Any, kind: NodeKind, phase: NodePhase, outputs: Iterable[Definitions], evidence: Iterable[int]
+        self,
+        op: Any,
+        kind: NodeKind,
+        phase: NodePhase,
+        outputs: Iterable[Definitions],
+        evidence: Iterable[int],
+        data: Iterable[int] = (),
     ) -> None:
         index = len(self.nodes)
-        inputs = tuple(self._value(operand) for operand in op.operands if "tensor<" in str(operand.type))
-        self.nodes.append(ProgramNode(kind, phase, inputs, tuple(outputs), tuple(sorted(set(evidence)))))
+        tensors = [operand for operand in op.operands if "tensor<" in str(operand.type)]
+        inputs = tuple(map(self._value, tensors))
+        self.nodes.append(
+            ProgramNode(
+                kind, phase, inputs, tuple(outputs), tuple(sorted(set(evidence))), data=tuple(sorted(set(data)))
+            )
+        )
+        if any(map(self._varies, tensors)):
+            self._varying.add(index)
         for number, result in enumerate(op.results):
             self._values[result] = NodeResult(index, number)
         marks.mark(op, index)
@@ -200,7 +230,7 @@ class _Reader:
             if op.name in _INNER_VIEWS:
                 views.append(Definition("view", self._ids(op)))
                 value = op.operands[0]
-            elif op.name in _LAYOUTS:
+            elif op.name in _LAYOUTS or (is_prepared(op.location) and len(op.operands) and not self._ids(op)):
                 value = op.operands[0]
             elif op.name == "linalg.generic":
                 return (*views, self._payload(op, ir.OpResult(value).result_number))
@@ -222,32 +252,60 @@ class _Reader:
         return Definition("move", self._ids(generic))
 
 
-def performed(dispatch: Any, read: TraceReader) -> frozenset[int]:
-    """Ids in the locations of the operations that compute inside a dispatch."""
-    computing: set[int] = set()
-    moving: set[int] = set()
-    loud: list[Any] = []
+class Performed:
+    """What a dispatch does, by the locations of the operations in it that compute.
 
-    checks = _checks(dispatch)
+    Args:
+        varies: whether an argument lies behind an operand of the dispatch.
 
-    def visit(op: Any) -> Any:
-        name = op.name
-        if name not in SILENT and not name.startswith(_SILENT_DIALECTS) and op not in checks:
-            loud.append(op)
-        return ir.WalkResult.ADVANCE
+    Attributes:
+        ids: ids in those locations.
+        data: those of them that only such operations name behind which no argument lies: indices, masks.
+    """
 
-    dispatch.walk(visit)
-    for op in loud:
-        ids = read.ids(op.location)
-        if op.name == "linalg.generic":
-            # Its payload speaks for itself; a generic that only moves data has none.
-            payload = any(inner.operation.name not in SILENT for inner in op.regions[0].blocks[0])
-            (moving if payload else computing).update(ids)
-        elif op.name.startswith("tensor."):
-            moving.update(ids)
+    def __init__(self, dispatch: Any, read: TraceReader, varies: Callable[[Any], bool]) -> None:
+        self._read = read
+        self._checks = _checks(dispatch)
+        self._varying: set[Any] = set()
+        self._computing: dict[bool, set[int]] = {True: set(), False: set()}
+        self._moving: set[int] = set()
+        block = dispatch.regions[0].blocks[0]
+        first = ir.DenseI32ArrayAttr(dispatch.attributes["operandSegmentSizes"])[0]  # behind the workload
+        for operand, argument in zip(list(dispatch.operands)[first:], block.arguments, strict=False):
+            if "<writeonly:" not in str(argument.type) and varies(operand):
+                self._varying.add(argument)
+        for view in block:
+            self._visit(view.operation)
+        computing = self._computing[True] | self._computing[False]
+        self.ids = frozenset(computing or self._moving or read.ids(dispatch.location))
+        self.data = self._computing[False] - self._computing[True] if self._computing[True] else frozenset[int]()
+
+    def _visit(self, op: Any) -> bool:
+        """Reads one operation and those in it; whether its results vary with the arguments."""
+        varies = any(operand in self._varying for operand in op.operands)
+        for region in op.regions:
+            for block in region:
+                for number, argument in enumerate(block.arguments):
+                    if op.operands[number] in self._varying if op.name == "linalg.generic" else varies:
+                        self._varying.add(argument)
+                inner = [self._visit(view.operation) for view in block]
+                varies = varies or any(inner)
+        if varies:
+            self._varying.update(op.results)
+        if op.name not in SILENT and not op.name.startswith(_SILENT_DIALECTS) and op not in self._checks:
+            self._note(op, varies)
+        return varies
+
+    def _note(self, op: Any, varies: bool) -> None:
+        ids = self._read.ids(op.location)
+        # The payload of a generic speaks for itself; a generic that only moves data has none.
+        payload = op.name == "linalg.generic" and any(
+            inner.operation.name not in SILENT for inner in op.regions[0].blocks[0]
+        )
+        if payload or op.name.startswith("tensor."):
+            self._moving.update(ids)
         else:
-            computing.update(ids)
-    return frozenset(computing or moving or read.ids(dispatch.location))
+            self._computing[varies].update(ids)
 
 
 def _checks(dispatch: Any) -> set[Any]:

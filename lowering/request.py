@@ -11,6 +11,10 @@ TO_LINALG = ("torch-backend", "torch-to-linalg")
 """The steps in which torch-mlir may find that it cannot lower a program."""
 
 
+WINOGRAD = 4
+"""How many times as large as that of a direct sum the error of a convolution by Winograd's filtering may be."""
+
+
 @dataclass(frozen=True)
 class Job:
     """What to compile and how.
@@ -23,6 +27,8 @@ class Job:
         reproducer: where to keep the IR that entered the failing step, or None.
         trace: after what the history has an entry: ``phases`` or ``passes``.
         fuse: whether chains of reductions become kernels of their own: where it pays, or ``always``.
+        winograd: the most that the rounding error of a convolution by Winograd's filtering may be, in that of the
+            direct sum; 0: there are none.
         target: name of the target, for messages.
         kind: of the target: whose kernels are written for chains.
         devices: the element of ``hal.device.targets``; empty: the flags say it all.
@@ -41,6 +47,7 @@ class Job:
     reproducer: str | None = None
     trace: Literal["phases", "passes"] = "phases"
     fuse: bool | Literal["always"] = False
+    winograd: int = WINOGRAD
     target: str = "cpu"
     kind: str = "cpu"
     devices: str = ""

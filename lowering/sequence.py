@@ -15,6 +15,8 @@ iree:embed            calls to dispatches of executables                        
 iree:input ...        IREE's phases (`iree_phases.PHASES`)                      always
 iree:data-tiling      hints which products are to be laid out anew; after       on CPUs
                       iree:global-optimization
+iree:concatenations   what is concatenated is written in place; after           on CPUs
+                      iree:flow
 iree:team             kernels share their work with a team; after               where chains are fused, on CPUs
                       iree:executable-sources: targets are known then, and
                       code is still to be generated
@@ -30,7 +32,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from covan_mlir.lowering import data_tiling, extra_steps, inlined, iree_phases, parameters, stages
+from covan_mlir.lowering import concatenations, data_tiling, extra_steps, inlined, iree_phases, parameters, stages
 from covan_mlir.lowering.kernels.cpu import team
 from covan_mlir.lowering.pipeline import LoweringStep, Run
 from covan_mlir.lowering.request import Job
@@ -120,7 +122,9 @@ SEQUENCE: tuple[Entry, ...] = (
     Entry("iree:embed", lambda setting: setting.border.embed, _fused),
     *_phases("input", "global-optimization"),
     Entry("iree:data-tiling", lambda setting: data_tiling.hint, _on_cpu),
-    *_phases("dispatch-creation", "executable-sources"),
+    *_phases("dispatch-creation", "flow"),
+    Entry("iree:concatenations", lambda setting: concatenations.in_place, _on_cpu),
+    *_phases("stream", "executable-sources"),
     Entry("iree:team", lambda setting: team.run, _fused_on_cpu),
     *_phases("executable-configurations", "end"),
 )

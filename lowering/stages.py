@@ -26,9 +26,11 @@ from covan_mlir.lowering.kernels import targets
 from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE
 from covan_mlir.lowering.kernels.declarations import embed_declared
 from covan_mlir.lowering.kernels.reductions import demote
+from covan_mlir.lowering.kernels.registry import templates
 from covan_mlir.lowering.pipeline import PipelineState, Run, StepError
-from covan_mlir.lowering.request import Job
+from covan_mlir.lowering.request import WINOGRAD, Job
 from covan_mlir.lowering.result import CompilerDiagnostic, Severity
+from covan_mlir.passes.framework import registry
 from covan_mlir.passes.framework.pipeline import parse_pipeline
 from covan_mlir.provenance.fusion import FusionRecord
 
@@ -96,6 +98,7 @@ def kernels(job: Job) -> PassStage:
 def _options(job: Job) -> str:
     options = [f"target={job.target}"]
     options += ["fuse=always"] if job.fuse == "always" else []
+    options += [f"winograd={job.winograd}"] if job.winograd != WINOGRAD else []
     options += ["demote-f64=true"] if demote.FLAG in job.flags else []
     return f"{{{' '.join(options)}}}"
 
@@ -151,6 +154,14 @@ def _diagnostic(info: Any) -> CompilerDiagnostic:
     severity = _SEVERITIES[info.severity]
     file, line = prov_locations.user_line(info.location) or (None, None)
     return CompilerDiagnostic(severity, info.message, tuple(sorted(prov_locations.ids(info.location))), file, line)
+
+
+def load_passes() -> None:
+    """Imports what every job for a CPU needs, which the first one would wait for."""
+    templates("cpu", "rows")
+    names = ("prov-drop-table", "prov-baseline", "fred-raise", CHECK, "fred-kernels", "prov-lower-locations")
+    for name in names:
+        registry.lookup(name)
 
 
 def prepare_target(job: Job) -> None:

@@ -29,8 +29,10 @@ def main(parent: int, folder: str | None = None) -> None:
     # Heavy imports come before the greeting: the caller counts the worker as ready then.
     from covan_mlir.lowering.job import JobError, compile_job
     from covan_mlir.lowering.pass_prints import PassPrints
+    from covan_mlir.lowering.stages import load_passes
     from covan_mlir.provenance.collector import uncollected
 
+    load_passes()
     prints = PassPrints(folder) if folder else None
 
     messages.send(answers, messages.Ready())

@@ -93,6 +93,12 @@ def compile_(
     trace: Annotated[
         Literal["phases", "passes"], typer.Option("--trace", help="Record after what of the compiler things changed.")
     ] = "phases",
+    winograd: Annotated[
+        int,
+        typer.Option(
+            "--winograd", min=0, metavar="TIMES", help="Most error of such convolutions, in direct ones'; 0: none."
+        ),
+    ] = 4,
     attach: Attach = None,
     cache: Annotated[
         bool, typer.Option("--cache/--no-cache", help="Take what was compiled before from disk; keep what was not.")
@@ -135,6 +141,7 @@ def compile_(
             iree_flags=tuple(iree_flag or ()),
             reproducer=reproducer,
             trace=trace,
+            winograd=winograd,
             attach=cli_models.attached(attach or ()),
             cache=cache,
         )

@@ -18,6 +18,7 @@ from covan_mlir.lowering.kernels.reductions.demote import demoted
 from covan_mlir.lowering.kernels.reductions.record import record
 from covan_mlir.lowering.kernels.select import Selection, select
 from covan_mlir.lowering.kernels.target import KernelTarget
+from covan_mlir.lowering.request import WINOGRAD
 from covan_mlir.lowering.source_lines import Actions, SourceLines, actions, source_lines_of
 from covan_mlir.provenance.fusion import FusionRecord
 
@@ -61,7 +62,9 @@ class Chooser:
         return demoted(chain.untraced) if self.demote else chain.untraced
 
 
-def chooser(op: ir.Operation, target: str, *, always: bool = False, demote: bool = False) -> Chooser | None:
+def chooser(
+    op: ir.Operation, target: str, *, always: bool = False, winograd: int = WINOGRAD, demote: bool = False
+) -> Chooser | None:
     """The chooser for the program that ``op`` is, or stands in; None where a target takes no kernels.
 
     Raises:
@@ -75,7 +78,7 @@ def chooser(op: ir.Operation, target: str, *, always: bool = False, demote: bool
     lines: Actions = {}
     if targets.names_lines(target):
         lines = actions(lines_of(read_table(module)) if has_table(module) else read_lines(module))
-    return Chooser(kernel_target, always, demote, lines)
+    return Chooser(kernel_target.allowing(winograd), always, demote, lines)
 
 
 def _module(op: ir.Operation) -> ir.Operation:

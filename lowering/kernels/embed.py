@@ -1,4 +1,5 @@
-"""Kernels into IREE's module: calls of the functions that stand for them become dispatches."""
+"""Kernels into IREE's module: calls of the functions that stand for them become dispatches, and what they read prepared
+becomes globals."""
 
 from __future__ import annotations
 

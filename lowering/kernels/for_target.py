@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 
 from covan_mlir.errors import TargetError
+from covan_mlir.lowering.request import WINOGRAD
 from covan_mlir.passes.framework.interface import PassFailure
 
 if TYPE_CHECKING:
@@ -23,11 +24,14 @@ class ForTarget:
     Attributes:
         target: what the kernels are for, as ``covan compile --target`` takes it.
         fuse: where a chain becomes a kernel: where it ``pays``, or ``always``.
+        winograd: how many times as large as that of a direct sum the rounding error of a convolution by Winograd's
+            filtering may be; 0: there are none.
         demote_f64: kernels compute in float32 what the program has in float64.
     """
 
     target: str = ""
     fuse: str = "pays"
+    winograd: int = WINOGRAD
     demote_f64: bool = False
 
     def __post_init__(self) -> None:
@@ -44,6 +48,7 @@ class ForTarget:
         from covan_mlir.lowering.kernels.choice import chooser
 
         try:
-            return chooser(op, self.target, always=self.fuse == "always", demote=self.demote_f64)
+            always = self.fuse == "always"
+            return chooser(op, self.target, always=always, winograd=self.winograd, demote=self.demote_f64)
         except TargetError as error:
             raise PassFailure(str(error), op.location) from error

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from covan_mlir.dialects.prov_locations import PREPARED
 from covan_mlir.lowering.kernels.kernel import Preparation
 
 log = logging.getLogger(__name__)
@@ -107,7 +108,7 @@ class Preparer:
             copies = dict(zip(block.arguments, sources, strict=True))
             *ops, returned = [view.operation for view in block]
             for op in ops:
-                _unlocate(_copy(op, copies, at))  # no action computes it
+                _locate(_copy(op, copies, at), ir.Location.name(PREPARED))  # no action computes it
             return copies[returned.operands[0]]
 
     def _source(self, value: Any) -> Any:
@@ -237,12 +238,12 @@ def _captured(op: Any) -> list[Any]:
     return [value for value in dict.fromkeys(read) if value not in inside]
 
 
-def _unlocate(op: Any) -> None:
-    """Takes off where the text of an op stood."""
+def _locate(op: Any, location: Any) -> None:
+    """Gives an op, and all that is nested in it, a location."""
     import iree.compiler.ir as ir
 
     def visit(inner: Any) -> Any:
-        inner.location = ir.Location.unknown()
+        inner.location = location
         return ir.WalkResult.ADVANCE
 
     op.walk(visit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.reductions.profitability import Rates
@@ -26,6 +26,11 @@ class KernelTarget(ABC):
     @abstractmethod
     def rates(self, chain: Chain) -> Rates:
         """What the compiler's own code for a chain reaches, which a kernel is weighed against."""
+
+    def allowing(self, winograd: int) -> Self:
+        """The same device with another limit of the rounding errors of convolutions by Winograd's filtering, in those
+        of direct sums. Where no template writes any, there is nothing to limit."""
+        return self
 
     def unable(self) -> str | None:
         """Why no kernel at all can be made for it here, or None."""

@@ -339,7 +339,7 @@ class _Builder:
         such read."""
         graph = self.graph
         members = self.cluster.members
-        gone = {i for i in members if not graph.nodes[i].copies and i not in self.closed}
+        gone = {i for i in members if not (graph.nodes[i].copies or self.cluster.is_free(i)) and i not in self.closed}
         sinks = self._sinks()
         gone |= sinks
         waiting = sorted((members | self.closed) - gone, reverse=True)

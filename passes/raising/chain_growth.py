@@ -58,12 +58,6 @@ class Reach:
                 self.after[i] |= after
 
 
-def is_free(index: int, cluster: Cluster) -> bool:
-    """Whether a member is a view of something outside: a copy of it does no harm."""
-    node = cluster.graph.nodes[index]
-    return node.copies and sources(node)[0] not in cluster.dims
-
-
 class Growth:
     """The largest chain that the rules reach from a cluster of one reduction."""
 
@@ -158,7 +152,7 @@ class Growth:
                 return None
         if not self._same_through_views(grown) or not _shares_inputs(grown, self.cluster, path):
             return None
-        if not self.reach.convex({i for i in grown.members if not is_free(i, grown)}):
+        if not self.reach.convex({i for i in grown.members if not grown.is_free(i)}):
             return None
         if grown.windows and sum(self.graph.nodes[i].reduces for i in grown.loops) > 1:
             return None
@@ -203,7 +197,7 @@ class Growth:
         """Whether a node may be computed in the chain that reads it."""
         alone = not any(grown.outside(value) for value in node.results)
         if node.copies:
-            return alone or is_free(node.index, grown)
+            return alone or grown.is_free(node.index)
         if any(value in self.graph.weights for value in node.results):
             return False  # the compiler evaluates it
         if not node.reduces:
@@ -325,11 +319,15 @@ class Growth:
         above: list[LinalgNode] = []
         while value in self.graph.definition:
             node = self.graph.nodes[self.graph.definition[value]]
-            if not node.copies or node.index in self.cluster.members | self.taken:
+            if not self._repeatable(node) or node.index in self.cluster.members | self.taken:
                 break
             above.append(node)
             value = sources(node)[0]
         return any(self._absorb(above[:count]) for count in range(len(above), 0, -1))
+
+    def _repeatable(self, node: LinalgNode) -> bool:
+        """Whether a chain may do for itself what leads to an input."""
+        return node.copies
 
     def _absorb(self, nodes: list[LinalgNode]) -> bool:
         grown = self.cluster.copy()

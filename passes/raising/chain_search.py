@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from covan_mlir.passes.raising.chain_growth import Growth, Reach, is_free
+from covan_mlir.passes.raising.chain_growth import Growth, Reach
 from covan_mlir.passes.raising.cluster import Cluster
 from covan_mlir.passes.raising.linalg_graph import LinalgGraph, LinalgNode
 from covan_mlir.passes.raising.product_growth import Alone, Epilogue, Unturned
@@ -57,11 +57,11 @@ def find_chains(graph: LinalgGraph, accept: Accept | None = None, products: bool
         if isinstance(chain, set):
             refused |= chain
             continue
-        # Views and broadcasts of what comes from outside may be read through by several chains.
-        free = {i for i in chain.members if is_free(i, chain)}
+        # Views, broadcasts and conversions of what comes from outside may be read through by several chains.
+        free = {i for i in chain.members if chain.is_free(i)}
         read_through |= free
         taken |= chain.members - free
-        reach.contract({i for i in chain.members if not graph.nodes[i].copies})
+        reach.contract({i for i in chain.members - free if not graph.nodes[i].copies})
         clusters.append(chain)
     return clusters
 

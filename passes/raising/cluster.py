@@ -184,8 +184,16 @@ class Cluster:
                 while node.copies and (source := sources(node)[0]) in self.dims:
                     value = source
                     node = self.graph.nodes[self.graph.definition[value]]
-                given |= set() if node.copies else {value}
+                given |= set() if node.copies or (node.widens and self.is_free(node.index)) else {value}
         return len(given)
+
+    def is_free(self, index: int) -> bool:
+        """Whether a member is a view of something outside, or that in more bits: a copy of it does no harm."""
+        node = self.graph.nodes[index]
+        if not (node.copies or node.widens):
+            return False
+        source = sources(node)[0]
+        return source not in self.dims or (node.widens and self.is_free(self.graph.definition[source]))
 
     def outside(self, value: int) -> list[int]:
         """Who reads a value and is no member."""

@@ -135,6 +135,14 @@ class LinalgNode:
         )
 
     @property
+    def widens(self) -> bool:
+        """Whether it only holds what it reads in more bits: who reads it may as well do so."""
+        if len(self.parts) != 1 or self.parts[0] is None or self.parts[0].combine is not None:
+            return False
+        expr = self.parts[0].expr
+        return isinstance(expr, Apply) and expr.op == "arith.extf" and isinstance(expr.args[0], Read)
+
+    @property
     def over(self) -> frozenset[int]:
         """The loops that it reduces."""
         kept = {loop for part in self.parts if part is not None for loop in part.dims}

@@ -12,7 +12,7 @@ import pytest
 import torch
 from cuda_stub import COMPILER, build, environment
 from fred_chains import attention, row_cases
-from test_cuda_kernels import tiles
+from test_dense_kernels import convolution, product
 
 import covan_mlir
 from covan_mlir import CompileOptions
@@ -21,8 +21,10 @@ from covan_mlir.lowering.kernels.cuda import target as cuda
 from covan_mlir.lowering.kernels.cuda.compile import available, compile_kernel
 from covan_mlir.lowering.kernels.cuda.device import DEVICES
 from covan_mlir.lowering.kernels.cuda.kernel import Binary
+from covan_mlir.lowering.kernels.cuda.match import TileMatch
+from covan_mlir.lowering.kernels.cuda.schedule import TileSchedule
 from covan_mlir.lowering.kernels.kernel import Refusal
-from covan_mlir.lowering.kernels.select import select
+from covan_mlir.lowering.kernels.select import Choices, choices, select
 from covan_mlir.lowering.kernels.standalone import compile_text, program
 from covan_mlir.lowering.targets.cuda import ARCHITECTURES, attribute
 
@@ -69,8 +71,11 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def launched(stub: Path, folder: Path, chain: Chain) -> tuple[tuple[Binary, ...], list[list[str]], list[Launched], int]:
     """-> (what was compiled, lines of the log, launches, first int of the result)."""
-    match = tiles(chain, DEVICES["sm_90a"])
-    schedule = match.schedules()[0]
+    listed = choices(chain, cuda.CudaTarget(DEVICES["sm_90a"]))
+    assert isinstance(listed, Choices)
+    match, schedule = listed.candidates[0].match, listed.candidates[0].first
+    assert isinstance(match, TileMatch)
+    assert isinstance(schedule, TileSchedule)
     kernel = match.emit(schedule, "main", ())
     binaries = compile_kernel(match.write(schedule, "main"))
     path, log = folder / "program.vmfb", folder / "log"
@@ -129,6 +134,33 @@ def test_parts_and_their_merge(stub: Path, tmp_path: Path) -> None:
 def test_rows(stub: Path, tmp_path: Path) -> None:
     (binary,), _, (launch,), result = launched(stub, tmp_path, row_cases(64, 1000)["layer_norm"][0])
     assert launch.grid == (binary.launch.grid, 1, 1) == (64, 1, 1)
+    assert launch.first[:3] == (1, 2, 3)
+    assert result == 1000
+
+
+def test_a_product_and_the_sum_of_its_parts(stub: Path, tmp_path: Path) -> None:
+    whole = product("ik", "jk", "ij", "k", "f16", i=1024, j=1024, k=512)
+    (binary,), _, (launch,), result = launched(stub, tmp_path, whole)
+    assert launch.grid == (binary.launch.grid, 1, 1)
+    assert launch.block == (binary.threads, 1, 1)
+    assert launch.shared == binary.shared
+    assert launch.first[:4] == (1, 2, 3, 4)  # both factors, bias, gate
+    assert result == 1000
+    split = product("ik", "jk", "ij", "k", "f16", i=16, j=256, k=16384)
+    (tmp_path / "split").mkdir()
+    binaries, _, (parts, merge), result = launched(stub, tmp_path / "split", split)
+    assert [parts.name, merge.name] == [binary.launch.name for binary in binaries]
+    assert parts.first[:2] == (1, 2)
+    assert merge.first[:3] == (3, 4, 1000)  # bias, gate, the sums of the parts
+    assert merge.addresses[2] == parts.addresses[2]
+    assert result == 1001
+
+
+def test_a_convolution(stub: Path, tmp_path: Path) -> None:
+    chain = convolution(64, 64, (3, 3), (28, 28), batch=4, dtype="f16")
+    (binary,), _, (launch,), result = launched(stub, tmp_path, chain)
+    assert launch.grid == (binary.launch.grid, 1, 1)
+    assert launch.shared == binary.shared
     assert launch.first[:3] == (1, 2, 3)
     assert result == 1000
 

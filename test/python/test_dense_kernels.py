@@ -114,6 +114,67 @@ def test_sizes_around_tiles() -> None:
     check({n: (chain, arrays_of(chain, 2), k) for n, (chain, k) in cases.items()}, "product")
 
 
+def weighted(chain: Chain, name: str = "b") -> Chain:
+    """The chain with an input that is a weight."""
+    inputs = tuple(dataclasses.replace(value, weight=value.name == name) for value in chain.inputs)
+    return dataclasses.replace(chain, inputs=inputs)
+
+
+def packed_kernels(chain: Chain, name: str) -> list[Executable]:
+    """Some kernels of a product that read panels packed ahead of time."""
+    choice = choices(weighted(chain), CpuTarget(MACHINE))
+    assert not isinstance(choice, Refusal), choice
+    packed = [(candidate, schedule) for candidate, schedule in choice.schedules() if schedule.to_json().get("packed")]
+    picked = random.Random(0).sample(packed, 3)
+    selections = [candidate.write(schedule, f"{name}_{n}") for n, (candidate, schedule) in enumerate(picked)]
+    assert all(isinstance(selection, Selection) for selection in selections)
+    return [selection.executable for selection in selections if isinstance(selection, Selection)]
+
+
+def test_weights_packed_ahead_of_time() -> None:
+    """All roles of axes that a weight may have, last panels and blocks that are not full, and element types."""
+    plain = {"i": 21, "j": 94, "k": 37}
+    cases = {
+        "plain": (product("ik", "kj", "ij", "k", **plain), 37),
+        "transposed": (product("ik", "jk", "ij", "k", **plain), 37),
+        "batched": (product("bik", "bjk", "bij", "k", b=3, **plain), 37),
+        "shared": (product("bik", "kj", "bij", "k", b=3, **plain), 37),
+        "joined": (product("hik", "jhk", "ij", "hk", h=4, **plain), 148),
+        "outer": (product("ik", "hjk", "hij", "k", h=4, **plain), 37),
+        "blocks": (product("ik", "jk", "ij", "k", i=3, j=48, k=2500), 2500),
+        "row": (product("ik", "jk", "ij", "k", i=1, j=96, k=130), 130),
+        "halves": (product("ik", "jk", "ij", "k", "bf16", **plain), 37),
+        "double": (product("ik", "jk", "ij", "k", "f64", **plain), 37),
+    }
+    for name, (chain, terms) in cases.items():
+        kernels, arrays = packed_kernels(chain, name), arrays_of(chain, 4)
+        alone = Standalone(kernels)
+        want = interpret(chain, arrays, "f64")["y"]
+        for executable in kernels:
+            assert [operand.name for operand in executable.dispatches[0].inputs] == ["a", "bias", "gate", "b.packed"]
+            got = np.asarray(alone[executable.name](*(alone.buffer(a) for a in arrays.values())).to_host())
+            near(got, want, terms, chain.values["y"].dtype)
+
+
+def test_a_weight_is_packed_where_nothing_else_reads_it_and_little_is_added() -> None:
+    def packs(chain: Chain) -> bool:
+        choice = choices(chain, CpuTarget(MACHINE))
+        assert not isinstance(choice, Refusal)
+        return any(schedule.to_json().get("packed") for _, schedule in choice.schedules())
+
+    chain = product("ik", "jk", "ij", "k", i=8, j=96, k=64)
+    assert packs(weighted(chain))
+    assert not packs(chain)  # it may be another one at each call
+    assert not packs(weighted(chain, "a"))  # it is read as scalars
+    assert not packs(weighted(product("ik", "jk", "ij", "k", i=8, j=10, k=64)))  # lanes of its panel would be empty
+    assert not packs(weighted(product("ik", "jk", "ij", "k", unknown="k", i=8, j=96, k=64)))
+    w = Writer("f32", i=96, j=96, k=96)
+    a, b = w.input("a", "ik"), w.input("b", "ij")
+    w.reduce("s", "ij", "add", "k", f("arith.mulf", a, w.input("c", "kj")))
+    w.map("y", "ij", f("arith.addf", w.read("s"), b))
+    assert not packs(weighted(w.chain("y")))  # it is added, not multiplied
+
+
 @pytest.mark.parametrize("dtype", ["f64", "f16", "bf16"])
 def test_element_types(dtype: str) -> None:
     cases = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -246,8 +247,14 @@ def test_open_batch() -> None:
     np.testing.assert_allclose(result, model(x).detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("target", ["cuda:sm_90", "vulkan:lavapipe"])
-def test_without_a_template_programs_stay_as_they_are(target: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("vulkan:lavapipe", "through a window, which no template for vulkan takes"),
+        ("cuda:sm_90", "it does not pay|it is no sum from 0 on|Triton is not installed"),
+    ],
+)
+def test_without_a_kernel_programs_stay_as_they_are(target: str, reason: str, caplog: pytest.LogCaptureFixture) -> None:
     module = linalg(nn.Sequential(nn.Conv2d(4, 5, 2), nn.ReLU(), nn.MaxPool2d(2)), (torch.randn(IMAGE),))
     before = str(module)
     with caplog.at_level(logging.INFO, "covan_mlir"):
@@ -256,7 +263,7 @@ def test_without_a_template_programs_stay_as_they_are(target: str, caplog: pytes
     assert str(module) == before
     assert len(decisions) >= 2  # a convolution and a pooling, with and without what is computed from them
     for decision in decisions:
-        assert "through a window, which no template for" in decision.reason
+        assert re.search(reason, decision.reason)
 
 
 def test_flops_are_those_of_the_convolution() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import triton.language as tl
 from triton.language.extra import libdevice
 from triton.runtime import interpreter
 
@@ -45,6 +46,22 @@ def _data(value: Any) -> Any:
     return value.handle.data if hasattr(value, "handle") else np.float32(value)
 
 
+def _widened(handle: Any) -> Any:
+    """A value whose bf16, which numpy does not have, are f32."""
+    if handle.dtype.scalar != tl.bfloat16:
+        return handle
+    data = (handle.data.astype(np.uint32) << 16).view(np.float32)
+    return interpreter.TensorHandle(data, tl.float32)
+
+
+_dot = interpreter.InterpreterBuilder.create_dot
+
+
+def _exact_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+    """The interpreter's product of matrices, which takes the bits of bf16 for numbers."""
+    return _dot(self, _widened(a), _widened(b), *rest)
+
+
 LIBRARY = {
     "log1p": torch.log1p,
     "expm1": torch.expm1,
@@ -60,6 +77,7 @@ def main() -> None:
     for name, function in LIBRARY.items():
         setattr(libdevice, name, _library(function))
     interpreter.ReduceOps.generic_reduce = _by_slices
+    interpreter.InterpreterBuilder.create_dot = _exact_dot
     cases = torch.load(sys.argv[1], weights_only=False)
     with np.errstate(all="ignore"):
         torch.save([run(kernel, inputs) for kernel, inputs in cases], sys.argv[2])

@@ -12,7 +12,7 @@ from typing import Any
 import iree.compiler.ir as ir
 from iree.compiler.dialects import arith, memref, scf, vector
 
-from covan_mlir.lowering.kernels.cpu.executable import first_named, shell
+from covan_mlir.lowering.kernels.cpu.executable import context, first_named, shell
 from covan_mlir.lowering.kernels.kernel import Operand
 
 Value = Any
@@ -50,7 +50,7 @@ class KernelBuilder:
         team: bool = False,
     ) -> None:
         self.lanes = lanes
-        self.context = ir.Context()
+        self.context = context()
         self._constants: dict[tuple[Any, ...], Value] = {}
         with self.context, ir.Location.unknown():
             self.module = ir.Module.parse(shell(name, inputs, outputs, extents, team=team))

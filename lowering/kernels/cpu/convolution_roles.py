@@ -7,8 +7,7 @@ from functools import cached_property
 
 from covan_mlir.fred.chain import Chain, Reduce
 from covan_mlir.fred.expression import Affine, Apply, Expr, Window, walk
-from covan_mlir.lowering.kernels.cpu.dense import DenseChain
-from covan_mlir.lowering.kernels.cpu.product_roles import check_sum, only_reduction
+from covan_mlir.lowering.kernels.dense.chain import DenseChain, check_sum, only_reduction
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
 

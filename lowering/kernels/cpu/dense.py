@@ -1,62 +1,24 @@
-"""What the CPU's templates for products and for convolutions share: one reduction with element-wise work around it."""
+"""What the CPU's templates for products and for convolutions share."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from math import prod
 from typing import Protocol, TypeVar
 
-from covan_mlir.fred.chain import Chain, Map, Reduce
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.dense.chain import DenseChain
 from covan_mlir.lowering.kernels.kernel import Executable, Preparation, with_prepared
-from covan_mlir.lowering.kernels.reductions.operands import elements, operands, traffic
-from covan_mlir.lowering.kernels.reductions.sweeps import cost
+from covan_mlir.lowering.kernels.reductions.operands import operands
 from covan_mlir.lowering.kernels.template import Cost, Match, Schedule
 from covan_mlir.lowering.source_lines import SourceLines
 
 
 @dataclass(frozen=True)
-class DenseChain:
-    """A chain of one reduction.
-
-    Attributes:
-        chain: as it was given; its sizes may be known at run time only.
-    """
-
-    chain: Chain
-    step: Reduce
-
-    @cached_property
-    def sizes(self) -> dict[str, int]:
-        """With a nominal size for every axis."""
-        return self.chain.nominal.known_sizes
-
-    @cached_property
-    def flops(self) -> int:
-        """Floating-point operations, as the chain has them; a multiply-add counts as two."""
-        return 2 * self.count((*self.step.axes, *self.step.over))
-
-    @cached_property
-    def work(self) -> int:
-        """Vector instructions on a sum, roughly: what the chain makes of it."""
-        return sum(cost(step.expr) for step in self.chain.steps if isinstance(step, Map))
-
-    def count(self, axes: Iterable[str]) -> int:
-        """Positions on some axes."""
-        return prod(self.sizes[axis] for axis in axes)
-
-    def cost(self, seconds: float) -> Cost:
-        """What a kernel costs that takes this long."""
-        return Cost(seconds, self.flops, traffic(self.chain), elements(self.chain))
-
-
-@dataclass(frozen=True)
 class DenseSchedule(Schedule):
-    """A schedule of such a chain.
+    """A schedule of a chain of one reduction.
 
     Attributes:
         lanes: elements per register.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import iree.compiler.ir as ir
 
@@ -92,9 +93,19 @@ def first_named(op: Any, name: str) -> Any:
     return None
 
 
+_kept = threading.local()
+
+
+def context() -> ir.Context:
+    """Where this thread writes its kernels: loading the dialects anew takes longer than many a kernel."""
+    if not hasattr(_kept, "context"):
+        _kept.context = ir.Context()
+    return cast("ir.Context", _kept.context)
+
+
 def joined(first: str, second: str) -> str:
     """Two modules of executables as one."""
-    with ir.Context(), ir.Location.unknown():
+    with context(), ir.Location.unknown():
         module, other = ir.Module.parse(first), ir.Module.parse(second)
         for op in list(other.body.operations):
             op.detach_from_parent()

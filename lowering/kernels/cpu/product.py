@@ -14,7 +14,8 @@ For ``y[i, j] = f(sum over k of a[i, k] * b[j, k])``, a workgroup runs this nest
             sums[i, j] += tile
     y[i, j] = f(sums[i, j])                               # of a single block: f(tile), at once
 
-The last columns and rows, if there are fewer, have a narrower tile of their own.
+The last columns and rows, if there are fewer, have a narrower tile of their own. Panels of a weight that is
+packed ahead of time (`packed_panel`) are read in place.
 """
 
 from __future__ import annotations

@@ -12,22 +12,33 @@ from covan_mlir.lowering.kernels.cpu.team_functions import INSTRUCTION_SETS
 from covan_mlir.lowering.kernels.overrides import IllegalError, changes
 from covan_mlir.lowering.kernels.reductions.profitability import Rates
 from covan_mlir.lowering.kernels.target import KernelTarget
+from covan_mlir.lowering.request import WINOGRAD
 from covan_mlir.machine.description import PRESETS, Machine
 from covan_mlir.machine.host import host
 
 
 @dataclass(frozen=True)
 class CpuTarget(KernelTarget):
-    """A CPU."""
+    """A CPU.
+
+    Attributes:
+        winograd: the most that the rounding error of a convolution by Winograd's filtering may be, in that of the
+            direct sum, as `covan_mlir.lowering.kernels.cpu.winograd_algebra` predicts it; 0: there are none.
+    """
 
     kind: ClassVar[str] = "cpu"
 
     machine: Machine
+    winograd: int = WINOGRAD
 
     @property
     def name(self) -> str:
         """Of the machine."""
         return self.machine.name
+
+    def allowing(self, winograd: int) -> CpuTarget:
+        """See `KernelTarget`."""
+        return replace(self, winograd=winograd)
 
     @property
     def team(self) -> bool:

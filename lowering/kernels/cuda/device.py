@@ -39,8 +39,13 @@ class CudaDevice:
         return 10 * major + minor
 
     @property
+    def synchronous(self) -> float:
+        """Peak FLOP/s of the matrix instructions that a warp waits for."""
+        return self.flops * 2 / 3 if self.architecture.wgmma else self.flops
+
+    @property
     def rates(self) -> Rates:
-        """What IREE's own code reaches: it has no matrix instructions for the parts of a chain."""
+        """What IREE's own code reaches without matrix instructions, which it has not for the parts of a chain."""
         return Rates(self.bandwidth, self.plain / 2, self.plain / 2, self.launch, self.multiprocessors)
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce
-from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, walk
+from covan_mlir.fred.expression import Affine, Apply, Const, Expr, Extent, Index, Read, Window, walk
 from covan_mlir.lowering.kernels.cuda.layout import Layout
 from covan_mlir.lowering.kernels.cuda.operations import (
     LIBRARY,
@@ -137,6 +137,9 @@ class TileEvaluator:
                 dim = self.layout.dim_of(node.axis)
                 if dim is not None and dim.name == self.layout.stream:
                     return 1
+            elif isinstance(node, Window):
+                if self.layout.stream in self.layout.dims_of(node.axes):
+                    return 1
             elif isinstance(node, Read):
                 if node.name in self.blocks[1].named:
                     return 1
@@ -177,6 +180,8 @@ class TileEvaluator:
                 return constant(Const(self.layout.sizes[axis], "i64"))
             case Read(name):
                 return self._read(name, depth)
+            case Window():
+                return self._window(expr, depth)
             case Apply():
                 with self._performing(self.origins.get(momentless(self.scope.inlined(expr)))):
                     return self._apply(expr, depth)
@@ -212,6 +217,35 @@ class TileEvaluator:
         if dtype in ("i8", "i16", "i32"):
             return self.assign(variable, Tile(f"{variable}.to(tl.int64)", dims, "i64", steps=frozenset({name})), depth)
         return Tile(variable, dims, dtype)
+
+    def _window(self, window: Window, depth: int) -> Tile:
+        """Reads an input at affine positions, and a number where one of them lies outside of it."""
+        axes, sizes = self.chain.values[window.name].axes, self.chain.known_sizes
+        inside: list[Tile] = []
+        terms: list[tuple[str, int]] = []
+        offset, stride = 0, 1
+        for axis, at in reversed(list(zip(axes, window.at, strict=True))):
+            terms += [(name, coefficient * stride) for name, coefficient in at.terms]
+            offset += at.offset * stride
+            stride *= sizes[axis]
+            low, high = at.bounds(sizes)
+            if low < 0 or high >= sizes[axis]:
+                position = self.text.affine(at)
+                variable = self.assign(f"{window.name}_{axis}", position, depth if self._streams(position) else 0)
+                conditions = ["{0} >= 0"] * (low < 0) + [f"{{0}} < {sizes[axis]}"] * (high >= sizes[axis])
+                inside += [replace(variable, text=f"({text.format(variable.text)})") for text in conditions]
+        place = self.text.affine(Affine.of(terms, offset))
+        dims = self.text.union(place, *inside)
+        masks = [self.text.spread(tile.text, tile.dims, dims) for tile in inside]
+        masks += [self.text.spread(ok, (dim,), dims) for dim in dims if (ok := self.valid(dim)) is not None]
+        masked = f", mask={' & '.join(masks)}, other={literal(window.outside.value, window.dtype)}" if masks else ""
+        element = self.names.fresh(window.name)
+        pointer = f"{self.pointers[window.name]} + {self.text.spread(place.text, place.dims, dims)}"
+        self.emit(f"{element} = tl.load({pointer}{masked})", frozenset({window.name}), depth)
+        return Tile(element, dims, window.dtype)
+
+    def _streams(self, tile: Tile) -> bool:
+        return self.layout.stream in tile.dims
 
     def store(self, name: str, axes: tuple[str, ...], dtype: str, tile: Tile, lead: str = "") -> None:
         """Writes a tensor's elements of the tile at hand."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from covan_mlir.fred.chain import Chain, Reduce
@@ -92,6 +92,7 @@ class FunctionBuilder:
             programs *= size
             return f"{text} % {size}"
 
+        grouped = self._grouped(component)
         for name in ("rows", "wide"):
             dim = layout.dim(name)
             if dim is None:
@@ -101,9 +102,9 @@ class FunctionBuilder:
             if tiles == 1:
                 emit(f"{self.text.dims[name]} = tl.arange(0, {dim.block})")
                 continue
-            number = component(tiles)
+            number = grouped[name] if grouped else component(tiles)
             backwards = self.schedule.backwards and name == "rows"
-            emit(f"{variable} = {f'{tiles - 1} - {number}' if backwards else number}")
+            emit(f"{variable} = {f'{tiles - 1} - ({number})' if backwards else number}")
             tile = variable if name == "rows" else tile
             start = variable if dim.block == 1 else f"{variable} * {dim.block}"
             emit(f"{self.text.dims[name]} = {start} + tl.arange(0, {dim.block})")
@@ -120,6 +121,21 @@ class FunctionBuilder:
             if dim.name != layout.stream and dim.ragged:
                 self._limit(dim.name, -1)
         return TileProgram(programs, self.grid, tile, part)
+
+    def _grouped(self, component: Callable[[int], str]) -> dict[str, str]:
+        """Which tile of rows and of features a program has, if they are run in groups of rows."""
+        rows, wide, group = self.layout.tiles("rows"), self.layout.tiles("wide"), self.schedule.group
+        if not 0 < group < rows or wide == 1:
+            return {}
+        turn, first, within = (self.names.fresh(name) for name in ("turn", "first", "within"))
+        self.evaluator.emit(f"{turn} = {component(rows * wide)}")
+        self.evaluator.emit(f"{first} = {turn} // {group * wide} * {group}")
+        self.evaluator.emit(f"{within} = {turn} % {group * wide}")
+        tall = str(group)
+        if rows % group:
+            tall = self.names.fresh("tall")
+            self.evaluator.emit(f"{tall} = tl.minimum({rows} - {first}, {group})")
+        return {"rows": f"{first} + {within} % {tall}", "wide": f"{within} // {tall}"}
 
     def _limit(self, name: str, depth: int) -> None:
         dim = self.layout.dim(name)

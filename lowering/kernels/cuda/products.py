@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce
-from covan_mlir.fred.expression import Apply, Expr, Read
+from covan_mlir.fred.expression import Apply, Expr, Read, Window
 from covan_mlir.lowering.kernels.cuda.layout import Layout
 from covan_mlir.lowering.kernels.cuda.operations import TYPES
 from covan_mlir.lowering.kernels.cuda.tiles import Block, Text, Tile, computed
@@ -114,11 +114,9 @@ def _operand_type(evaluator: FactorEvaluator, sides: dict[str, list[Expr]]) -> s
     """Half precision where both sides are, or one is and the other loses nothing that matters: weights up to 1."""
     kinds: list[str] = []
     for parts in sides.values():
-        if len(parts) == 1 and isinstance(parts[0], Read):
-            value = evaluator.chain.values.get(parts[0].name)
-            if isinstance(value, Input):
-                kinds.append(value.dtype)
-                continue
+        if len(parts) == 1 and (value := _input(evaluator, parts[0])) is not None:
+            kinds.append(value.dtype)
+            continue
         kinds.append("weights" if len(parts) == 1 and evaluator.is_weight(parts[0]) else "computed")
     known = {kind for kind in kinds if kind not in ("weights", "computed")}
     if len(known) == 1 and (kind := known.pop()) in ("f16", "bf16") and ("computed" not in kinds or kind == "bf16"):
@@ -126,12 +124,19 @@ def _operand_type(evaluator: FactorEvaluator, sides: dict[str, list[Expr]]) -> s
     return "f32"
 
 
+def _input(evaluator: FactorEvaluator, expr: Expr) -> Input | None:
+    """The input that an expression reads, if it is no more than that."""
+    value = evaluator.chain.values.get(expr.name) if isinstance(expr, Read | Window) else None
+    return value if isinstance(value, Input) else None
+
+
 def _operand(evaluator: FactorEvaluator, parts: list[Expr], order: tuple[str, ...], over: str, kind: str) -> Tile:
     """A factor of the product with its dimensions in the order that the instruction takes."""
     text = evaluator.text
     if len(parts) == 1:
         tile = evaluator.tile(parts[0])
-        loaded = isinstance(parts[0], Read) and isinstance(evaluator.chain.values.get(parts[0].name), Input)
+        zero = not isinstance(parts[0], Window) or parts[0].outside.value == 0
+        loaded = zero and _input(evaluator, parts[0]) is not None
     else:
         expr = parts[0]
         for part in parts[1:]:

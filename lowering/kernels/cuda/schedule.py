@@ -39,6 +39,8 @@ class TileSchedule(Schedule):
         precision: of matrix products of f32.
         backwards: the last tiles of rows run first: under a causal mask they take longest.
         fold: factors move into exponentials of base 2, which rounds differently.
+        group: tiles of rows whose programs run beside each other for all tiles of features, so that what they read is
+            in cache; 0: all.
     """
 
     shape: Shape
@@ -52,6 +54,7 @@ class TileSchedule(Schedule):
     precision: Literal["tf32x3", "tf32", "ieee"] = "tf32x3"
     backwards: bool = False
     fold: bool = False
+    group: int = 0
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from covan_mlir.fred.chain import Chain
-from covan_mlir.fred.expression import Const, Expr
-from covan_mlir.lowering.kernels.cuda.layout import Layout
+from covan_mlir.fred.expression import Affine, Const, Expr
+from covan_mlir.lowering.kernels.cuda.layout import Dim, Layout
 from covan_mlir.lowering.kernels.cuda.operations import TYPES, literal
+from covan_mlir.lowering.kernels.errors import UnsupportedError
 
 MOST_PARTS = 1024
 """Parts that a loop is split into, at most."""
@@ -139,16 +141,43 @@ class Text:
         dim = self.layout.dim_of(axis)
         if dim is None:
             return Tile(self.grid[axis], (), "i32", limits=limits)
-        text = self.dims[dim.name]
-        at = dim.axes.index(axis)
-        inner = 1
-        for other in dim.axes[at + 1 :]:
-            inner *= self.layout.sizes[other]
+        text = self._run(dim, dim.axes.index(axis), 1)
+        return Tile(text, (dim.name,), "i32", limits=(0, max(dim.size, dim.block * -(-dim.size // dim.block))))
+
+    def _run(self, dim: Dim, first: int, count: int) -> str:
+        """Position on some neighbouring axes of a dimension as one."""
+        text, sizes = self.dims[dim.name], [self.layout.sizes[axis] for axis in dim.axes]
+        inner = prod(sizes[first + count :])
         if inner > 1:
             text = f"({text} // {inner})"
-        if at > 0:
-            text = f"({text} % {size})"
-        return Tile(text, (dim.name,), "i32", limits=(0, max(dim.size, dim.block * -(-dim.size // dim.block))))
+        if first > 0:
+            text = f"({text} % {prod(sizes[first : first + count])})"
+        return text
+
+    def _moves(self, axis: str) -> bool:
+        """Whether there is a position on an axis, or the axis stands for a dimension that has one alone."""
+        dim = self.layout.dim_of(axis)
+        return self.layout.sizes[axis] > 1 or (dim is not None and dim.size == 1 and axis == dim.axes[0])
+
+    def affine(self, at: Affine) -> Tile:
+        """A sum of multiples of positions.
+
+        Raises:
+            UnsupportedError: it does not fit 32 bits.
+        """
+        limits = at.bounds(self.layout.sizes)
+        if max(map(abs, limits)) >= 2**31:
+            raise UnsupportedError("positions of a window do not fit 32 bits")
+        positions = {axis: self.position(axis) for axis, _ in at.terms if self._moves(axis)}
+        terms: dict[tuple[str, ...], list[str]] = {}
+        for axis, coefficient in at.terms:
+            if axis in positions:
+                terms.setdefault(positions[axis].dims, []).append(self._times(positions[axis].text, coefficient))
+        if at.offset or not terms:
+            terms.setdefault((), []).append(str(at.offset))
+        dims = self.union(*positions.values())
+        texts = [self.spread(self._atom(" + ".join(parts)), own, dims) for own, parts in terms.items()]
+        return Tile(texts[0] if len(texts) == 1 else f"({' + '.join(texts)})", dims, "i32", limits=limits)
 
     def address(self, axes: tuple[str, ...], lead: str = "") -> tuple[str, str, tuple[str, ...]]:
         """-> (offset that programs differ in, offset within a tile, dimensions of it) of a value's elements.
@@ -169,12 +198,12 @@ class Text:
                     scalars.append(self._times(self._wide(self.grid[axis], wide), strides[axis]))
                 n += 1
                 continue
-            if axes[n : n + len(dim.axes)] == dim.axes:
-                text, last = self.dims[dim.name], dim.axes[-1]
-                n += len(dim.axes)
-            else:
-                text, last = self.position(axis).text, axis
-                n += 1
+            first = dim.axes.index(axis)
+            count = 1
+            while dim.axes[first : first + count + 1] == axes[n : n + count + 1] and n + count < len(axes):
+                count += 1
+            text, last = self._run(dim, first, count), axes[n + count - 1]
+            n += count
             terms.append((dim.name, self._times(self._wide(text, wide), strides[last])))
         if lead:
             scalars.append(f"{lead} * tl.full((), {total}, tl.int64)" if wide else self._times(lead, total))

@@ -101,9 +101,14 @@ class LaunchWriter:
             dims.append(dim_of_axes(f"deep{len(dims)}", over, sizes, depth))
         held = {axis for dim in dims for axis in dim.axes}
         grid = tuple(axis for axis in roles.rows if axis not in held)
-        if lost := {a.name for a in chain.axes if (a.size or 1) > 1} - held - set(grid):
+        # The axes of an input that is read through a window are no positions of any step.
+        known = {
+            axis for step in chain.steps for axis in (*step.axes, *(step.over if isinstance(step, Reduce) else ()))
+        }
+        others = known - held - set(grid)
+        if lost := {axis for axis in others if sizes[axis] > 1}:
             raise UnsupportedError(f"the axes {sorted(lost)} belong neither to the rows nor to the loop")
-        ones = tuple(a.name for a in chain.axes if a.name not in held and a.name not in grid)
+        ones = tuple(a.name for a in chain.axes if a.name in others)
         return Layout(tuple(dims), (*grid, *ones), sizes, "stream")
 
     def launches(self) -> tuple[Launch, ...]:
@@ -259,7 +264,7 @@ class LaunchWriter:
         ones = tuple(a.name for a in chain.axes if a.name not in known)
         layout = Layout(tuple(dims), ones, {**self.sizes, **dict.fromkeys(ones, 1)}, "")
         warps = 4 if block * wide >= 512 else 1
-        return layout, replace(self.schedule, num_warps=warps, num_stages=1, backwards=False)
+        return layout, replace(self.schedule, num_warps=warps, num_stages=1, backwards=False, group=0)
 
 
 def _read(rolling: Rolling) -> set[str]:

@@ -39,6 +39,8 @@ class FredRaise(ForTarget):
         products: whether chains may hold matrix products
         target: what the kernels are for, as ``covan compile --target`` takes it; empty: all chains are raised
         fuse: pays: where a kernel is predicted to pay; always: wherever there is one
+        winograd: how many times as large as that of a direct sum the rounding error of a convolution by Winograd's
+            filtering may be; 0: there are none
         demote-f64: kernels compute in float32 what the program has in float64
     """
 

@@ -12,6 +12,7 @@ from torch_mlir import ir
 from covan_mlir.dialects.fred_chain import chains, read_chain
 from covan_mlir.dialects.fred_data import attribute
 from covan_mlir.dialects.fred_fused import read_fusion
+from covan_mlir.lowering.request import WINOGRAD
 from covan_mlir.passes.framework.interface import PassFailure
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class FredSchedule:
         target: the target whose schedules these are
         machine: host, or the name of a machine that the target describes; by default host, for GPUs the first
         machine-with: what to change in its description, such as cores=4
+        winograd: how many times as large as that of a direct sum the rounding error of a convolution by Winograd's
+            filtering may be; 0: there are none
         override: what to change in the schedule that was chosen, such as block=64; it must be legal
         candidate: number of the schedule among the legal ones of all templates; 0 is the cost model's choice
         list: write all legal schedules to standard error, with their predicted times and templates
@@ -49,6 +52,7 @@ class FredSchedule:
     target: str = "cpu"
     machine: str = ""
     machine_with: tuple[str, ...] = ()
+    winograd: int = WINOGRAD
     override: tuple[str, ...] = ()
     candidate: int = 0
     list: bool = False
@@ -59,7 +63,7 @@ class FredSchedule:
         from covan_mlir.lowering.kernels.overrides import IllegalError
 
         try:
-            target = targets.named(self.target, self.machine, _pairs(self.machine_with))
+            target = targets.named(self.target, self.machine, _pairs(self.machine_with)).allowing(self.winograd)
             for chain in chains(op, "fred.chain", "fred.fused"):
                 self._schedule(chain, target)
         except IllegalError as error:

@@ -74,7 +74,7 @@ class _Fates:
         if fate.kind == "folded":
             if not self.source.source.constant[part.id]:
                 return "is said to be folded, but depends on the arguments"
-            return self._at(fate, self.folded.get(part.id, ()))
+            return self._at(fate, self.folded.get(part.id) or self._of_readers(part.id))
         if part.view or part.id in self.source.identity or part.id in self.in_place:
             return ""
         return "is said to be a view, but its operator makes another value"
@@ -97,6 +97,21 @@ class _Fates:
             if set(fate.sites) == set(sites or ())
             else f"is said to be at {list(fate.sites)}, not at {list(sites or ())}"
         )
+
+    def _of_readers(self, part: int) -> tuple[int, ...]:
+        """Where those are that read a part: a constant that became part of another one is where that is."""
+        fates = self.lineage.part_fates
+        return tuple({site for reader in self._readers.get(part, ()) for site in fates[reader].sites})
+
+    @cached_property
+    def _readers(self) -> dict[int, list[int]]:
+        """The parts that read a part, those that nobody needs aside."""
+        readers: dict[int, list[int]] = {}
+        for part in self.lineage.parts.values():
+            if self.lineage.part_fates[part.id].kind != "dead":
+                for read in part.inputs:
+                    readers.setdefault(read, []).append(part.id)
+        return readers
 
     def _equal(self, left: int, right: int) -> bool:
         classes, number = self._classes

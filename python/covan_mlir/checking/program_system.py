@@ -12,13 +12,14 @@ source shares them: an action state per part and node instead of one per path.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from covan_mlir.checking.source_system import END, START, Aside, SourceSystem, State, Transition, numbered
 from covan_mlir.prov import TAU, Coalgebra
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.data_nodes import constants_behind, data_nodes, readers
 from covan_mlir.provenance.program_graph import Argument, Global, NodeResult, ProgramGraph, Unknown, Value
 
 
@@ -79,6 +80,7 @@ class ProgramSystem:
     _moments: set[tuple[int, int]] = field(default_factory=set)
     _entered: set[int] = field(default_factory=set)
     _shares: set[tuple[int, int]] = field(default_factory=set)
+    _needed: dict[int, frozenset[int]] = field(default_factory=dict)
     _known_free: dict[tuple[int, int], bool] = field(default_factory=dict)
     _stack: list[tuple[int, int]] = field(default_factory=list)
     _transitions: list[Transition] = field(default_factory=list)
@@ -125,7 +127,37 @@ class ProgramSystem:
         if (node, part) in self._moments or (node, part) in self._shares:
             return True
         alike = part in self._evidence(node) or part not in self._performed.get(node, ())
-        return alike and self.source.source.twin(part) in self._reached.get(node, ())
+        return (alike and self.source.source.twin(part) in self._reached.get(node, ())) or self._serves(node, part)
+
+    def _serves(self, node: int, part: int) -> bool:
+        """Whether a node gives data to others that do the part's work, or whose work reads the part as a constant."""
+        of_readers = self._readers.get(node, frozenset()) if node in self.data else frozenset()
+        source = self.source.source
+        work = {p for reader in of_readers for p in self._reached_parts.get(reader, ())}
+        if not source.independent[part]:
+            return part in work
+        if node not in self._needed:
+            needed = constants_behind(source.parts, source.independent, work)
+            self._needed[node] = frozenset(map(source.twin, needed))
+        return source.twin(part) in self._needed[node]
+
+    @cached_property
+    def data(self) -> frozenset[int]:
+        """Nodes that no argument lies behind."""
+        return data_nodes(self.graph)
+
+    @cached_property
+    def _readers(self) -> Mapping[int, frozenset[int]]:
+        return readers(self.graph, self.data)
+
+    @cached_property
+    def _reached_parts(self) -> dict[int, set[int]]:
+        """What each node performs on the way to the results."""
+        parts: dict[int, set[int]] = {}
+        for node, part in self._moments | self._shares:
+            if part in self._performed.get(node, ()):
+                parts.setdefault(node, set()).add(part)
+        return parts
 
     @cached_property
     def _reached(self) -> dict[int, set[int]]:

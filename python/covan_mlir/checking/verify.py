@@ -197,15 +197,25 @@ class _Examiner:
         return before
 
     def _check_unplaced(self) -> None:
-        """Work that the compiler added after dispatches were formed has no place in the graph."""
+        """Work that the compiler added after dispatches were formed has no place in the graph: it may be said to hold
+        constants, and no more."""
+        constant = Source(self.lineage.parts).constant
         for site in self.lineage.sites:
-            if site.node is None and (site.trace or site.parts):
+            if site.node is not None:
+                continue
+            varying = [part for part in site.folds if not constant.get(part, False)]
+            if varying:
+                self._wrong(
+                    site.id, varying, f"said to be folded, but depends on the arguments: {self._names(varying)}"
+                )
+            if site.trace or site.parts or site.views:
                 self.missing.append(
                     f"site {site.id} ({site.kernel}) was added after dispatches were formed: its trace is its location"
                 )
 
     def _check_surplus(self, program: ProgramSystem) -> None:
         """Claims that lie not between a node's states."""
+        owned = {node for node in program.data if not self.graph.nodes[node].hands_on_pieces}
         for node, claim in enumerate(self.claims):
             if self.step != PROGRAM and node not in program.read_nodes:
                 continue
@@ -217,7 +227,7 @@ class _Examiner:
             ):
                 extra = [p for p in parts if p in self.lineage.parts and not program.reached(node, p)]
                 # The location of a piece that is moved may be that of whoever asked for it.
-                if extra and (what == "performed" or node in program.read_nodes):
+                if extra and (what == "performed" or node in program.read_nodes or node in owned):
                     why = "not between what it is given and what it gives"
                     self._wrong(self._site(node), extra, f"said to be {what}, but {why}: {self._names(extra)}", node)
 

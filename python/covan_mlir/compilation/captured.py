@@ -114,6 +114,7 @@ def jobs(
         reproducer=options.reproducer,
         trace=options.trace if provenance else "phases",
         fuse=options.fuse_reductions,
+        winograd=options.winograd,
         extra=options.extra_steps,
         extensions=options.extensions,
         functions=functions(captured.program.graph),

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from covan_mlir.artifacts.attachment import Attach, attachments
 from covan_mlir.artifacts.schema import DEVICES
+from covan_mlir.lowering.request import WINOGRAD
 
 Frontend = Literal["auto", "linalg", "torch"]
 Trace = Literal["phases", "passes"]
@@ -37,6 +38,8 @@ class CompileOptions:
         fuse_reductions: chains of reductions (softmax, norms, attention) become one kernel each, where one can be
             written, is proved to compute the same, and is predicted to pay; ``"always"``: also where it is not. What
             is not fused, and why, is logged at INFO level.
+        winograd: convolutions of 3 x 3 weights may be computed by Winograd's filtering where its rounding error is
+            predicted to be at most so many times that of the direct sum; 0: never (docs/dense-kernels.md).
         extra_steps: the user's own steps of the compiler, ``("torch-to-linalg", "/path/to/steps.py:function")``: the
             function is called after the step of that name, in the compiler's process; see
             `covan_mlir.lowering.extra_steps`.
@@ -58,6 +61,7 @@ class CompileOptions:
     device: str = "auto"
     trace: Trace = "phases"
     fuse_reductions: bool | Literal["always"] = True
+    winograd: int = WINOGRAD
     extra_steps: tuple[tuple[str, str], ...] = ()
     extensions: tuple[str, ...] = ()
     attach: Attach = field(default_factory=dict, hash=False)
@@ -87,6 +91,8 @@ class CompileOptions:
         attachments(self.attach)
         if self.fuse_reductions not in (True, False, "always"):
             raise ValueError(f"fuse_reductions is True, False or 'always', not {self.fuse_reductions!r}")
+        if self.winograd < 0:
+            raise ValueError(f"winograd is a number of times that an error may be larger, or 0, not {self.winograd}")
         if self.trace not in ("phases", "passes"):
             raise ValueError(f"trace is 'phases' or 'passes', not {self.trace!r}")
 

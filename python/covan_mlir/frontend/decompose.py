@@ -17,6 +17,7 @@ from covan_mlir.errors import ExportError
 from covan_mlir.frontend.graph_passes.complements import unite_complements
 from covan_mlir.frontend.graph_passes.empty import fold_empty
 from covan_mlir.frontend.graph_passes.halves import keep_slices
+from covan_mlir.frontend.graph_passes.pieces import slice_pieces
 from covan_mlir.frontend.graph_passes.reshapes import explain_reshapes
 from covan_mlir.frontend.graph_passes.uniform import fold_uniform
 from covan_mlir.frontend.graph_passes.widen import widen_bytes
@@ -43,6 +44,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
     fold_uniform(decomposed.graph)
     type_numbers(decomposed.graph)
     widen_bytes(decomposed.graph)
+    slice_pieces(decomposed.graph)
     keep_slices(decomposed.graph)
     unite_complements(decomposed.graph)
     explain_reshapes(decomposed.graph)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.actions import ledger, op_name
 from covan_mlir.frontend.capture import Capture
+from covan_mlir.frontend.constants import literals
 from covan_mlir.frontend.cost import work
 from covan_mlir.frontend.decompose import decompose
 from covan_mlir.frontend.describe import Description, describe
@@ -36,6 +37,7 @@ from covan_mlir.frontend.identity import Identities
 from covan_mlir.frontend.strided import view_whole
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.model import Action, Part
+from covan_mlir.provenance.relation import KeptOperands
 
 # torch-mlir's table lacks the two widest unsigned types; its lowering knows them.
 fx.TORCH_DTYPE_TO_MLIR_TYPE_ASM.setdefault(torch.uint16, "ui16")
@@ -54,7 +56,7 @@ class Imported:
             ``signature`` in the function's argument list.
         actions: the ledger.
         results: what the program returns, in order.
-        identity: whether a part gives back one of its inputs.
+        identity: whether a part gives back one of its operands, and which.
         flops, elements: work of one call; see `covan_mlir.frontend.cost`.
     """
 
@@ -63,7 +65,7 @@ class Imported:
     weights: Mapping[str, torch.Tensor] = field(repr=False)
     actions: tuple[Action, ...] = field(repr=False)
     results: tuple[Operand, ...] = field(repr=False)
-    identity: Callable[[int], bool] = field(repr=False)
+    identity: KeptOperands = field(repr=False)
     flops: int
     elements: int
 
@@ -158,7 +160,10 @@ def _build(
             if node.op == "placeholder" and (node, 0) not in nodes._v and node.users:
                 raise ExportError(f"argument {node.name} of the exported graph has no value")
         importer._import_all_child_modules(graph.owning_module, "main")
-        calls = [node for node in graph.nodes if node.op == "call_function"]
+        constants = literals(graph)
+        for node, tensor in constants.items():
+            nodes.lazy_import_parameter(cache.get_node_location(node), node, tensor, _info(node))
+        calls = [node for node in graph.nodes if node.op == "call_function" and node not in constants]
         nodes.import_nodes(calls, skip_placeholders_outputs=True)
         nodes.return_node_values(cache.named("main"), list(description.results), {})
         importer.symbol_table.insert(function)

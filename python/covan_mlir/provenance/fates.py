@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from covan_mlir.provenance.arguments import operands
 from covan_mlir.provenance.model import Action, Fate, Kind, Part, Site
 from covan_mlir.provenance.observed import Changes
-from covan_mlir.provenance.relation import Identity, Source
+from covan_mlir.provenance.relation import KeptOperands, Source
 
 DECOMPOSE = "decompose"
 _ORDER: tuple[Kind, ...] = ("dispatched", "folded", "merged", "view", "dead")
@@ -18,7 +19,7 @@ def part_fates(
     sites: Sequence[Site],
     live: Iterable[int],
     history: Sequence[tuple[str, Changes]],
-    identity: Identity,
+    identity: KeptOperands,
 ) -> dict[int, Fate]:
     """The fate of every part.
 
@@ -26,7 +27,7 @@ def part_fates(
         sites: with what they perform, view and fold.
         live: parts that the results need.
         history: see `covan_mlir.lowering.history`.
-        identity: whether a part gives back one of its inputs.
+        identity: whether a part gives back one of its operands, and which.
     """
     performed = _sites((site.id, site.parts) for site in sites)
     viewed = _sites((site.id, site.views) for site in sites)
@@ -49,12 +50,7 @@ def part_fates(
             fates[index] = Fate("merged", fates[part.twin].sites, at, part.twin)
         elif source.constant[index] and not part.view:
             fates[index] = Fate("folded", (), at)
-        elif (
-            not part.view
-            and identity(index)
-            # none when it gives back an argument or a weight
-            and (kept := next((i for i in part.inputs if source.parts[i].types == part.types), None)) is not None
-        ):
+        elif not part.view and (kept := _given_back(part, identity)) is not None:
             fates[index] = Fate("merged", viewed.get(index) or fates[kept].sites, at, kept)
         else:  # also what others now write straight to its place
             seen = {*viewed.get(index, ()), *folded.get(index, ())}
@@ -62,6 +58,15 @@ def part_fates(
             fates[index] = Fate("view", tuple(sorted(seen)), at)
     _place_at_readers(source, fates)
     return fates
+
+
+def _given_back(part: Part, identity: KeptOperands) -> int | None:
+    """The part whose value a part gives back; None when it is an argument's or a weight's, or no operand's."""
+    position = identity.kept(part.id)
+    if position is None:
+        return None
+    kind, name = operands(part.args)[position]
+    return int(name) if kind == "p" else None
 
 
 def _place_at_readers(source: Source, fates: dict[int, Fate]) -> None:

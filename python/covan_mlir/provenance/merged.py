@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.data_nodes import data_nodes, readers, renamed
 from covan_mlir.provenance.program_graph import Argument, Constant, Definition, Definitions, NodeResult, ProgramGraph
 from covan_mlir.provenance.relation import Identity, Region, Source, relate
 
@@ -28,13 +29,30 @@ def supplemented(
     Args:
         results: what the program returns, in order.
     """
+    graph = renamed(graph, source.independent)
     regions = relate(source, graph, identity)
     while True:
         gives = _Search(source, graph, results, regions, identity).run()
         if not gives:
-            return graph, regions
+            named = _named_by_readers(graph, regions)
+            return named, regions if named is graph else relate(source, named, identity)
         graph = _giving(graph, gives)
         regions = relate(source, graph, identity)
+
+
+def _named_by_readers(graph: ProgramGraph, regions: Sequence[Region]) -> ProgramGraph:
+    """The graph in which data at the location of somebody who does not read it is named after the only part that those
+    perform who do."""
+    data = data_nodes(graph)
+    of_readers = readers(graph, data)
+    nodes = list(graph.nodes)
+    for index in data:
+        node, region = nodes[index], regions[index]
+        work = frozenset[int]().union(*(regions[reader].performed for reader in of_readers[index] - data))
+        foreign = not (region.performed or region.folded or node.hands_on_pieces)
+        if foreign and len(work) == 1 and tuple(work) != node.evidence:
+            nodes[index] = replace(node, evidence=tuple(work))
+    return graph if nodes == list(graph.nodes) else replace(graph, nodes=tuple(nodes))
 
 
 def _giving(graph: ProgramGraph, gives: Mapping[NodeResult, set[int]]) -> ProgramGraph:
@@ -66,6 +84,7 @@ class _Search:
         self.results = results
         self.regions = regions
         self.identity = identity
+        self.data = data_nodes(graph)
         self.gives: dict[NodeResult, set[int]] = {}
         self.owners: dict[int, set[int]] = {}
         for index, node in enumerate(self.nodes):
@@ -107,7 +126,7 @@ class _Search:
                     continue
                 case _:
                     return False
-        return True
+        return node not in self.data
 
     def _first(self, values: Sequence[NodeResult], part: int) -> None:
         for value in values:
@@ -157,6 +176,8 @@ class _Search:
             for value in self.nodes[stack.pop()].inputs:
                 if isinstance(value, Constant) or (isinstance(value, Argument) and value.position in arguments):
                     continue
+                if isinstance(value, NodeResult) and value.node in self.data:
+                    continue
                 if not isinstance(value, NodeResult) or len(between) == _MOST:
                     return None
                 if value not in between and not reads & {self.source.twin(p) for p in self._known(value)}:
@@ -195,7 +216,7 @@ class _Search:
         here = region.performed | region.viewed
         used = {source.twin(i) for part in here for i in source.parts[part].inputs} | {source.twin(p) for p in here}
         for value in self.nodes[node].inputs:
-            if isinstance(value, NodeResult):
+            if isinstance(value, NodeResult) and value.node not in self.data:
                 known = {source.twin(p) for p in self._known(value)}
                 if not known & used or not self._whole(known, node):
                     yield value

@@ -74,6 +74,8 @@ class ProgramNode(Struct, frozen=True, array_like=True):
         outputs: what each result is.
         evidence: ids in the locations of what computes.
         op: name of the operation; empty of a node that stands for many.
+        data: those of ``evidence`` that only name work inside of it behind which no argument lies. Not kept: it tells
+            which names to believe (`covan_mlir.provenance.data_nodes.renamed`).
     """
 
     kind: NodeKind
@@ -82,6 +84,7 @@ class ProgramNode(Struct, frozen=True, array_like=True):
     outputs: tuple[Definitions, ...]
     evidence: tuple[int, ...]
     op: str = ""
+    data: tuple[int, ...] = ()
 
     def states(self, result: int) -> set[int]:
         """The source states that a result may stand for."""

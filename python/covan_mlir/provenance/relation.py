@@ -12,9 +12,11 @@ between the states is replaced by one generated action, the dispatch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from covan_mlir.provenance.data_nodes import constants_behind, data_nodes, readers
 from covan_mlir.provenance.model import Part
 from covan_mlir.provenance.program_graph import Argument, Global, NodeResult, ProgramGraph, Unknown, Value
 
@@ -50,9 +52,12 @@ class Source:
         self.parts = parts
         self.constant: dict[int, bool] = {}
         """Whether no argument lies behind the part's value."""
+        self.independent: dict[int, bool] = {}
+        """Whether no element of an argument does: a size may."""
         for index in sorted(parts):
             part = parts[index]
             self.constant[index] = not part.arguments and not part.sizes and all(self.constant[i] for i in part.inputs)
+            self.independent[index] = not part.arguments and all(self.independent[i] for i in part.inputs)
 
     def twin(self, part: int) -> int:
         """The first part with the same value."""
@@ -60,16 +65,53 @@ class Source:
 
 
 Identity = Callable[[int], bool]
-"""Whether a part's value equals one of its inputs, for all inputs (x * 1, a copy)."""
+"""Whether a part's value equals one of its operands, for all inputs (x * 1, a copy)."""
+
+
+class KeptOperands(Protocol):
+    """An `Identity` that says which operand it is."""
+
+    def __call__(self, part: int) -> bool: ...
+
+    def kept(self, part: int) -> int | None:
+        """The position of the operand that a part gives back, or None."""
 
 
 def relate(source: Source, graph: ProgramGraph, identity: Identity) -> list[Region]:
     """The region of each node of a graph."""
+    data = data_nodes(graph)
     owners: dict[int, set[int]] = {}
     for index, node in enumerate(graph.nodes):
         for part in node.all_states.union(() if node.hands_on_pieces else node.evidence):
-            owners.setdefault(part, set()).add(index)
-    return [_Builder(source, graph, owners, index, identity).build() for index in range(len(graph.nodes))]
+            if index not in data or source.independent.get(part, True):
+                owners.setdefault(part, set()).add(index)
+    regions = [
+        _Builder(source, graph, owners, index, identity, data=index in data).build()
+        for index in range(len(graph.nodes))
+    ]
+    _share_data(source, graph, regions, data)
+    return regions
+
+
+def _share_data(source: Source, graph: ProgramGraph, regions: Sequence[Region], data: frozenset[int]) -> None:
+    """What is data belongs to the work of those who read it, as far as its location says so."""
+    of_readers = readers(graph, data)
+    for index in data:
+        region, node = regions[index], graph.nodes[index]
+        if node.hands_on_pieces:
+            continue
+        others = [regions[reader] for reader in of_readers[index] if reader not in data]
+        work = frozenset[int]().union(*(other.performed for other in others))
+        shared = {part for part in node.evidence if part in work and not source.independent[part]}
+        returned = any(isinstance(value, NodeResult) and value.node == index for value in graph.results)
+        if not returned:
+            needed = {source.twin(part) for part in constants_behind(source.parts, source.independent, work)}
+            foreign = {part for part in region.performed | region.folded if source.twin(part) not in needed}
+            region.performed -= foreign
+            region.folded -= foreign
+            region.strangers |= foreign.intersection(node.evidence)
+        region.strangers -= shared
+        region.performed |= shared
 
 
 class _Builder:
@@ -82,8 +124,11 @@ class _Builder:
         owners: Mapping[int, set[int]],
         index: int,
         identity: Identity,
+        *,
+        data: bool,
     ) -> None:
         self.source = source
+        self.data = data
         self.owners = owners
         self.identity = identity
         self.node = graph.nodes[index]
@@ -129,16 +174,35 @@ class _Builder:
             self._walk(sorted(self.evidence))
             self.region = Region(viewed=region.viewed)
             return self.region
-        self._walk(seeds or sorted(self.evidence))
+        if not seeds:
+            seeds = [part for part in sorted(self.evidence) if self.source.independent[part] or not self.data]
+        self._walk(seeds)
         for part in self.evidence - region.performed - region.folded:
+            if self.data and not self.source.independent[part]:
+                region.strangers.add(part)  # unless those who read it say otherwise
+                continue
             # A part that was split stands on both sides of the border; a constant's parts may be computed in place.
             if len(self.owners[part]) > 1 or self.source.constant[part]:
                 self._walk([part])
             else:
                 region.strangers.add(part)
+        self._drop_foreign_constants()
         region.viewed -= region.performed
         region.folded -= region.performed
         return region
+
+    def _drop_foreign_constants(self) -> None:
+        """A constant that its work does not read, but that some operation names, is an equal one of another's."""
+        region, source = self.region, self.source
+        work = {part for part in (*region.performed, *region.viewed) if not source.independent[part]}
+        if not work:
+            return  # data: those who read it tell
+        states = {part for part in self.node.all_states if part in source.parts}
+        needed = constants_behind(source.parts, source.independent, work | states)
+        foreign = region.performed.union(region.folded) - work - needed
+        region.performed -= foreign
+        region.folded -= foreign
+        region.strangers |= foreign.intersection(self.evidence)
 
     def _walk(self, seeds: Iterable[int]) -> None:
         stack = list(seeds)

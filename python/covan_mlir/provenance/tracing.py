@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from covan_mlir.provenance.arguments import Operand
@@ -13,7 +13,7 @@ from covan_mlir.provenance.model import Action, Group, LineageData, Site
 from covan_mlir.provenance.observed import Observed, SiteCommand
 from covan_mlir.provenance.phases import kept
 from covan_mlir.provenance.program_graph import NodeResult, ProgramGraph
-from covan_mlir.provenance.relation import Region, Source
+from covan_mlir.provenance.relation import KeptOperands, Region, Source
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class SourceProgram:
     Attributes:
         actions: the ledger.
         results: what the program returns, in order.
-        identity: whether a part gives back one of its inputs.
+        identity: whether a part gives back one of its operands, and which.
         groups, tags: see `Lineage`.
     """
 
     actions: tuple[Action, ...]
     results: Sequence[Operand]
-    identity: Callable[[int], bool]
+    identity: KeptOperands
     groups: Sequence[Group] = ()
     tags: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
@@ -48,7 +48,8 @@ def trace_program(program: SourceProgram, observed: Observed, fusions: Sequence[
     for index, command in enumerate(commands):
         if command.node is not None:
             sites_of.setdefault(command.node, []).append(index)
-    sites = [_site(index, command, source, regions, graph, sites_of) for index, command in enumerate(commands)]
+    placed = frozenset[int]().union(*(regions[node].performed for node in sites_of))
+    sites = [_site(index, command, source, regions, graph, sites_of, placed) for index, command in enumerate(commands)]
     returned = [int(name) for kind, name in program.results if kind == "p"]
     fates = part_fates(source, sites, live_parts(parts, returned), observed.history, program.identity)
     return LineageData(
@@ -67,19 +68,24 @@ def trace_program(program: SourceProgram, observed: Observed, fusions: Sequence[
 
 
 def _adopted(commands: Sequence[SiteCommand], graph: ProgramGraph) -> list[SiteCommand]:
-    """Copies and fills lose their marks where the compiler makes them anew, as commands or kernels of its own: one
-    belongs to the only move with its location that has no command."""
+    """Copies and fills lose their marks where the compiler makes them anew, as commands or kernels of its own: they
+    belong to the moves with their location that have no command, in order, if there are as many."""
     taken = {command.node for command in commands}
     free: dict[tuple[str, frozenset[int]], list[int]] = {}
     for index, node in enumerate(graph.nodes):
         if index not in taken and node.kind == "transfer":
             free.setdefault((node.phase, frozenset(node.evidence)), []).append(index)
-    adopted: list[SiteCommand] = []
-    for command in commands:
+    lost: dict[tuple[str, frozenset[int]], list[int]] = {}
+    for index, command in enumerate(commands):
         if command.node is None and command.ids:
-            same = free.get((command.phase, frozenset(command.ids)), [])
-            command = replace(command, node=same[0]) if len(same) == 1 else command
-        adopted.append(command)
+            lost.setdefault((command.phase, frozenset(command.ids)), []).append(index)
+    adopted = list(commands)
+    for key, indices in lost.items():
+        same = free.get(key, [])
+        nodes = same * len(indices) if len(same) == 1 else same
+        if len(nodes) == len(indices):
+            for index, position in zip(indices, nodes, strict=True):
+                adopted[index] = replace(commands[index], node=position)
     return adopted
 
 
@@ -90,14 +96,16 @@ def _site(
     regions: Sequence[Region],
     graph: ProgramGraph,
     sites_of: Mapping[int, Sequence[int]],
+    placed: frozenset[int],
 ) -> Site:
     parts = source.parts
     node = command.node
-    # Work that the compiler added after dispatch creation is known by its location only; a constant that it fills in
-    # is data.
+    # Work that the compiler added after dispatch creation is known by its location only, which is that of all who need
+    # it: a constant that it fills in is data, and what others perform it only gets the memory ready for.
     named = set(command.ids) & parts.keys()
     data = {part for part in named if source.constant[part]}
-    region = regions[node] if node is not None else Region(performed=named - data, folded=data)
+    views = {part for part in named if parts[part].view}
+    region = regions[node] if node is not None else Region(performed=named - data - views - placed, folded=data)
     return Site(
         id=index,
         kernel=command.kernel,

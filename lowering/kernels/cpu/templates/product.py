@@ -38,7 +38,7 @@ TILES = ((8, 3), (6, 4), (12, 2), (4, 4), (4, 6), (8, 2), (8, 1), (4, 2), (4, 1)
 DEPTHS = (64, 128, 256, 512)
 GROUPS = (64, 128, 256)
 EXPOSED = 0.25
-"""Of the lesser of computing and reading packed weights, what the greater one does not hide."""
+"""Of the lesser of computing and moving data, what the greater one does not hide."""
 LONGEST_SUM = 1024
 """Products that are summed one after the other; longer sums are sums of blocks."""
 
@@ -101,11 +101,8 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         computed = outer * (products + staged + sums) / rate * share
         bandwidth = machine.bandwidth * machine.cores
         moved = traffic(product.chain) / bandwidth
-        packing = Packing.of(product, schedule)
-        if packing is None:
-            return max(computed, moved)
-        # Each group reads all of the weight, and no register tile waits until a panel of it is staged.
-        moved += (groups - 1) * packing.operand.bytes / bandwidth
+        if (packing := Packing.of(product, schedule)) is not None:
+            moved += (groups - 1) * packing.operand.bytes / bandwidth  # each group reads all of the weight
         return max(computed, moved) + EXPOSED * min(computed, moved)
 
     def prepared(self, schedule: ProductSchedule) -> tuple[Preparation, ...]:

@@ -24,7 +24,6 @@ and, where the stream is split into parts, a second launch that merges their sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import ClassVar
@@ -32,42 +31,24 @@ from typing import ClassVar
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.fred.fuse import fuse
-from covan_mlir.lowering.kernels.cuda.compile import compile_kernel
-from covan_mlir.lowering.kernels.cuda.executables import module_text
-from covan_mlir.lowering.kernels.cuda.kernel import Binary, CudaKernel
-from covan_mlir.lowering.kernels.cuda.layout import SweepRoles, sweep_roles
-from covan_mlir.lowering.kernels.cuda.lines import renamed, with_source_lines
+from covan_mlir.lowering.kernels.cuda.layout import sweep_roles
+from covan_mlir.lowering.kernels.cuda.match import TileMatch
 from covan_mlir.lowering.kernels.cuda.ranges import BlockRanges, block_ranges
 from covan_mlir.lowering.kernels.cuda.schedule import Problem, TileSchedule, configs, problem, seconds
 from covan_mlir.lowering.kernels.cuda.target import CudaTarget
-from covan_mlir.lowering.kernels.cuda.writer import LaunchWriter, moments
+from covan_mlir.lowering.kernels.cuda.writer import moments
 from covan_mlir.lowering.kernels.errors import UnsupportedError
-from covan_mlir.lowering.kernels.kernel import Dispatch, Executable, Refusal
+from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
-from covan_mlir.lowering.kernels.reductions.operands import elements, operands, traffic
+from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
 from covan_mlir.lowering.kernels.reductions.redundant_precision import without_redundant_precision
 from covan_mlir.lowering.kernels.registry import register
-from covan_mlir.lowering.kernels.template import Cost, Match, Template
-from covan_mlir.lowering.source_lines import SourceLines
-
-_NAME = "fred_kernel_"
-"""Stands for the name of a kernel where it is only known later."""
+from covan_mlir.lowering.kernels.template import Cost, Template
 
 
 @dataclass(frozen=True, eq=False)
-class TilesMatch(Match[TileSchedule]):
-    """A chain whose sweeps all run over the same axes; equal to itself only.
-
-    Attributes:
-        chain: as it was given.
-        fusion: its sweeps, with the repairs.
-        roles: of its axes.
-    """
-
-    chain: Chain
-    fusion: Fusion
-    roles: SweepRoles
-    target: CudaTarget
+class TilesMatch(TileMatch):
+    """A chain whose sweeps all run over the same axes."""
 
     @cached_property
     def problem(self) -> Problem:
@@ -98,37 +79,6 @@ class TilesMatch(Match[TileSchedule]):
         """See `Match`."""
         flops = int(self.fusion.chain.contraction_flops * self.problem.share)
         return Cost(self.predict(schedule), flops, traffic(self.chain), elements(self.chain))
-
-    def write(self, schedule: TileSchedule, name: str, actions: Mapping[str, str] | None = None) -> CudaKernel:
-        """Source of the launches.
-
-        Args:
-            actions: what to call steps of the chain in the source, instead of their own names.
-
-        Raises:
-            UnsupportedError: there is no code for the chain; says why.
-        """
-        inputs, outputs = operands(self.chain)
-        steps = (*self.chain.inputs, *self.chain.steps, *self.fusion.chain.steps)
-        called = {step.name: step.name for step in steps} | dict(actions or {})
-        launches = LaunchWriter(name, self.fusion, self.roles, schedule, self.chain.known_sizes, called).launches()
-        return CudaKernel(name, launches, inputs, outputs, self.target.device)
-
-    def emit(self, schedule: TileSchedule, name: str, lines: SourceLines) -> Executable:
-        """See `Match`. What Triton compiled is remembered, whatever it is called."""
-        kernel, compiled = _compiled(self, schedule)
-        where = dict(lines)
-        binaries = [renamed(with_source_lines(binary, where), _NAME, name) for binary in compiled]
-        launches = [binary.launch for binary in binaries]
-        dispatches = tuple(Dispatch(launch.name, launch.inputs, launch.outputs) for launch in launches)
-        text = module_text(binaries, kernel.device)
-        return Executable(name, text, kernel.inputs, kernel.outputs, dispatches)
-
-
-@lru_cache(256)
-def _compiled(match: TilesMatch, schedule: TileSchedule) -> tuple[CudaKernel, tuple[Binary, ...]]:
-    kernel = match.write(schedule, _NAME)
-    return kernel, compile_kernel(kernel)
 
 
 @lru_cache(256)

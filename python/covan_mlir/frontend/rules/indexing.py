@@ -37,6 +37,20 @@ def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulat
     return plain(aten.index_put.default, x, wrapped, values, accumulate)
 
 
+@rule(aten.pad.default)
+def pad(x: Tensor, pads: list[int], mode: str = "constant", value: float | None = None) -> Any:
+    """Round in a circle, as the other modes are: one gather an axis. torch writes six slices into memory that it never
+    filled."""
+    if mode != "circular" or not all(isinstance(number, int) for number in (*pads, *x.shape)):
+        return NotImplemented
+    for axis, (before, after) in enumerate(zip(pads[::2], pads[1::2], strict=True), start=1):
+        size = x.shape[-axis]
+        if before or after:
+            places = torch.remainder(torch.arange(-before, size + after, device=x.device), size)
+            x = torch.index_select(x, -axis, places)
+    return x.clone() if not any(pads) else x
+
+
 @rule(aten.full_like.default)
 def full_like(x: Tensor, value: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
     """Of sizes that are known at run time only: it reads sizes and no elements, so that those of different tensors are

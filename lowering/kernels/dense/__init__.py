@@ -1,0 +1,1 @@
+"""What kernels of matrix products and convolutions share on every target."""

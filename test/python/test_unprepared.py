@@ -1,0 +1,246 @@
+"""Honest programs verify, and a lie beside each is rejected: data at another's location, constants, fills, copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import covan_mlir
+from covan_mlir.checking.verify import verify
+from covan_mlir.frontend.constants import literals
+from covan_mlir.frontend.decompose import decompose
+from covan_mlir.lineage import Lineage
+from covan_mlir.provenance.data_nodes import data_nodes, readers, renamed
+from covan_mlir.provenance.model import Site
+from covan_mlir.provenance.program_graph import (
+    Argument,
+    Constant,
+    Definition,
+    Global,
+    NodeResult,
+    ProgramGraph,
+    ProgramNode,
+    Unknown,
+)
+
+
+class Graph(nn.Module):
+    """Messages along edges, summed or averaged where they arrive."""
+
+    def __init__(self, *, mean: bool) -> None:
+        super().__init__()
+        self.a, self.b, self.mean = nn.Linear(16, 32), nn.Linear(32, 8), mean
+
+    def forward(self, x: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        hidden = torch.relu(self.a(x))
+        total = torch.zeros(30, 32).index_add(0, target, hidden[source])
+        if self.mean:
+            count = torch.zeros(30).index_add(0, target, torch.ones(60))
+            total = total / count.clamp(min=1)[:, None]
+        result: Tensor = self.b(total)
+        return result
+
+
+class Router(nn.Module):
+    """Two experts for each token: the ranges of two one-hot encodings and of ``topk`` are one constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        value, index = torch.softmax(self.gate(x), -1).topk(2)
+        first, second = F.one_hot(index[:, 0], 4), F.one_hot(index[:, 1], 4)
+        return first * value[:, :1] + second * value[:, 1:], (first + second).float().mean(0)
+
+
+class Nest(nn.Module):
+    """A token taken off a sequence and put in front of it again."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        whole = torch.cat([x[:, :1], x[:, 1:].exp()], 1)
+        return torch.cat([whole[:, :1].sin(), whole[:, 1:]], 1) * 2
+
+
+def _written(x: Tensor, y: Tensor) -> Tensor:
+    whole = y.clone()
+    whole[:, :, 2:6, 2:6].copy_(x.relu()[:, :, :4, :4])
+    return whole.sin()
+
+
+@dataclass(frozen=True)
+class Program:
+    model: Callable[[], Callable[..., Any]]
+    args: Callable[[], tuple[Tensor, ...]]
+
+
+def _image() -> tuple[Tensor, ...]:
+    return (torch.randn(1, 3, 8, 8),)
+
+
+def _graph() -> tuple[Tensor, ...]:
+    return torch.randn(30, 16), torch.randint(0, 30, (60,)), torch.randint(0, 30, (60,))
+
+
+def _rows() -> tuple[Tensor, ...]:
+    return (torch.randn(3, 4),)
+
+
+PROGRAMS = {
+    **{
+        f"pad {mode}": Program(lambda mode=mode: lambda x: F.pad(x, (1, 2, 2, 1), mode=mode).relu(), _image)  # type: ignore[misc]
+        for mode in ("reflect", "replicate", "circular")
+    },
+    **{
+        f"convolution, padded {mode}": Program(
+            lambda mode=mode: nn.Conv2d(3, 4, 3, padding=1, padding_mode=mode),  # type: ignore[misc]
+            _image,
+        )
+        for mode in ("zeros", "reflect", "circular")
+    },
+    "interpolate bicubic": Program(lambda: lambda x: F.interpolate(x, size=(12, 12), mode="bicubic"), _image),
+    "interpolate bilinear": Program(lambda: lambda x: F.interpolate(x, size=(12, 12), mode="bilinear"), _image),
+    "messages summed": Program(lambda: Graph(mean=False), _graph),
+    "messages averaged": Program(lambda: Graph(mean=True), _graph),
+    "norm, silu, padded convolution": Program(
+        lambda: nn.Sequential(nn.GroupNorm(2, 8), nn.SiLU(), nn.Conv2d(8, 8, 3, padding=1)),
+        lambda: (torch.randn(1, 8, 6, 6),),
+    ),
+    "router": Program(Router, lambda: (torch.randn(6, 8),)),
+    "sums of constants": Program(lambda: lambda x: (x + torch.ones(4).sum(), torch.ones(3, 4).sum(-1)), _rows),
+    "sums of what is like an argument": Program(
+        lambda: lambda x: (torch.ones_like(x).sum(-1), torch.zeros_like(x).sum(), (x.long() * 0).sum()), _rows
+    ),
+    "slices of a concatenation": Program(Nest, lambda: (torch.randn(1, 3, 16),)),
+    "copy into a slice": Program(lambda: _written, lambda: (*_image(), torch.randn(1, 3, 9, 9))),
+}
+
+
+@cache
+def compiled(name: str) -> tuple[Any, Callable[..., Any], tuple[Tensor, ...]]:
+    torch.manual_seed(0)
+    program = PROGRAMS[name]
+    model, args = program.model(), program.args()
+    return covan_mlir.compile_module(model, args), model, args
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_honest_programs_hold(name: str) -> None:
+    exe, model, args = compiled(name)
+    torch.testing.assert_close(exe(*args), model(*args), rtol=1e-4, atol=1e-4)
+    verdict = exe.verify()
+    assert verdict, str(verdict)
+
+
+def edited(lineage: Lineage, *sites: Site) -> Lineage:
+    """The lineage with other sites in place of those with their ids."""
+    by_id = {site.id: site for site in sites}
+    fields = ("actions", "commands", "fates", "part_fates", "history", "results", "phases")
+    kept = {name: getattr(lineage, name) for name in fields}
+    return Lineage(sites=[by_id.get(site.id, site) for site in lineage.sites], **kept)
+
+
+def performing(lineage: Lineage, site: Site, parts: tuple[int, ...]) -> Site:
+    return replace(site, parts=parts, trace=tuple(sorted({lineage.parts[part].action for part in parts})))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_traces_that_are_dropped_or_exchanged_are_rejected(name: str) -> None:
+    lineage = compiled(name)[0].lineage
+    placed = [site for site in lineage.sites if site.node is not None and site.parts]
+    for site in placed:
+        assert verify(edited(lineage, performing(lineage, site, ()))).outcome == "no", site
+    for first, second in zip(placed, placed[1:], strict=False):
+        if first.parts != second.parts:
+            swapped = performing(lineage, first, second.parts), performing(lineage, second, first.parts)
+            assert verify(edited(lineage, *swapped)).outcome == "no", (first, second)
+
+
+def test_a_fill_belongs_to_those_who_read_it() -> None:
+    """The compiler keeps one of two equal fills, that of the first product; messages are summed into it."""
+    lineage = compiled("messages summed")[0].lineage
+    (fill,) = (site for site in lineage.sites if site.kernel == "fill")
+    assert [action.name for action in lineage.why(fill)] == ["index_add"]
+    weight, product, *_ = (part.id for part in lineage.find("linear")[0].parts)
+    assert verify(edited(lineage, performing(lineage, fill, (product,)))).outcome == "no"
+    assert verify(edited(lineage, performing(lineage, fill, (*fill.parts, product)))).outcome == "no"
+    assert verify(edited(lineage, replace(fill, folds=(weight,)))).outcome == "no"
+
+
+def test_work_added_late_holds_constants_and_no_more() -> None:
+    lineage = compiled("norm, silu, padded convolution")[0].lineage
+    added = [site for site in lineage.sites if site.node is None]
+    assert added
+    assert not any(site.parts or site.views for site in added)
+    varying = lineage.find("silu")[0].parts[-1].id
+    assert verify(edited(lineage, performing(lineage, added[0], (varying,)))).outcome != "yes"
+    assert verify(edited(lineage, replace(added[0], folds=(varying,)))).outcome == "no"
+
+
+def test_interpolation_computes_nothing_at_load() -> None:
+    for mode in ("bicubic", "bilinear"):
+        lineage = compiled(f"interpolate {mode}")[0].lineage
+        assert not [site for site in lineage.sites if site.phase == "init"]
+
+
+def test_circular_padding_is_a_gather_an_axis() -> None:
+    assert len(compiled("pad circular")[0].lineage.sites) <= 2
+    x = torch.randn(2, 3, 5)
+    program = torch.export.export(_Circular(), (x,))
+    assert "index_select" in str(decompose(program).graph) or "index" in str(decompose(program).graph)
+    torch.testing.assert_close(covan_mlir.compile_module(_Circular(), (x,))(x), _Circular()(x))
+
+
+class _Circular(nn.Module):
+    """More than one axis, and one side only."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pad(x[:, :, None].expand(-1, -1, 4, -1), (0, 3, 2, 0), mode="circular")
+
+
+def test_vectors_of_constants_are_literals_and_masks_are_not() -> None:
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            weights = torch.arange(8).to(torch.float32).div(8).sin()
+            mask = torch.arange(8)[:, None] >= torch.arange(8)
+            return (x * weights).masked_fill(mask, 0.0) + torch.rand(8) * torch.full((8,), 2.0)
+
+    graph = decompose(torch.export.export(Model(), (torch.randn(8, 8),))).graph
+    values = literals(graph)
+    (weights,) = (value for node, value in values.items() if "sin" in node.name)
+    torch.testing.assert_close(weights, torch.arange(8).to(torch.float32).div(8).sin())
+    assert not [node for node, value in values.items() if value.numel() > 8 or "rand" in node.name]
+
+
+def _node(inputs: tuple[Any, ...], ids: tuple[int, ...], data: tuple[int, ...] = ()) -> ProgramNode:
+    return ProgramNode("dispatch", "call", inputs, ((Definition("compute", ids),),), (*ids, *data), data=data)
+
+
+def test_data_is_what_no_argument_lies_behind() -> None:
+    graph = ProgramGraph(
+        nodes=(
+            _node((), (1,)),
+            _node((NodeResult(0), Constant()), (2,)),
+            _node((Argument(0), NodeResult(1)), (3,), data=(1, 4)),
+            _node((Unknown(),), (5,)),
+            _node((Global("held"),), (6,)),
+            _node((Global("given"),), (7,)),
+        ),
+        results=(NodeResult(2),),
+        globals={"held": NodeResult(0), "given": Argument(0)},
+    )
+    data = data_nodes(graph)
+    assert data == {0, 1, 4}
+    assert readers(graph, data)[0] == {1, 2, 4}
+    # Part 1 reads no argument, part 2 does: the second node gives some constant at its location.
+    independent = {1: True, 2: False, 3: False, 4: False, 5: False, 6: True, 7: False}
+    nodes = renamed(graph, independent).nodes
+    assert [node.all_states for node in nodes] == [{1}, set(), {3}, {5}, {6}, {7}]
+    assert nodes[2].evidence == (3, 1)
