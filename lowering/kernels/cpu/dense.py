@@ -27,6 +27,10 @@ class DenseSchedule(Schedule):
     lanes: int
 
 
+DIRECT = 8
+"""Operations that are done on a tile in registers, written out for each of its vectors; more are done on scratch."""
+
+
 class Writer(Protocol):
     """Writes the code of a workgroup."""
 

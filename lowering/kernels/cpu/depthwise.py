@@ -21,20 +21,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from covan_mlir.fred.chain import Map
 from covan_mlir.lowering.kernels.cpu.accumulators import combining
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution
-from covan_mlir.lowering.kernels.cpu.dense import DenseSchedule
+from covan_mlir.lowering.kernels.cpu.dense import DIRECT, DenseSchedule
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, inputs
 from covan_mlir.lowering.kernels.cpu.register_tile import Tile
 from covan_mlir.lowering.kernels.cpu.row_outputs import Known, RowOutputs
 from covan_mlir.lowering.kernels.cpu.window_columns import WindowColumns
-from covan_mlir.lowering.kernels.reductions.sweeps import cost
-
-DIRECT = 8
-"""Operations that are done on the tile in registers, written out for each of its vectors."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +118,7 @@ class DepthwiseWriter:
         self.outputs = RowOutputs(code, chain, convolution.step, self.evaluator, sizes, frozenset(convolution.outer))
         self.columns = WindowColumns(code, convolution)
         self.spans = row_spans(convolution, schedule.rows)
-        work = sum(cost(step.expr) for step in chain.steps if isinstance(step, Map))
-        self.held = work > DIRECT
+        self.held = convolution.work > DIRECT
 
     @cached_property
     def sums(self) -> Value:

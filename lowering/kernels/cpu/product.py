@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from covan_mlir.fred.chain import Map
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
+from covan_mlir.lowering.kernels.cpu.dense import DIRECT
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, inputs
 from covan_mlir.lowering.kernels.cpu.packed_panel import PackedPanel, Packing
@@ -37,13 +37,9 @@ from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, Tile, 
 from covan_mlir.lowering.kernels.cpu.row_outputs import RowOutputs
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
 from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, in_place, row_length
-from covan_mlir.lowering.kernels.reductions.sweeps import cost
 
 VectorAt = Callable[[int, Place, int], Value]
 """A vector of a block of a panel, by number, position and tap."""
-
-DIRECT = 8
-"""Operations that are done on the tile in registers, written out for each of its vectors."""
 
 
 @dataclass(frozen=True)
@@ -258,8 +254,7 @@ def rows_held(product: Product, schedule: ProductSchedule) -> int:
     is made of them, else none."""
     if product.sizes[product.contracted[0]] > schedule.depth or product.chain.sizes[product.contracted[0]] is None:
         return schedule.group
-    work = sum(cost(step.expr) for step in product.chain.steps if isinstance(step, Map))
-    return schedule.rows if work > DIRECT else 0
+    return schedule.rows if product.work > DIRECT else 0
 
 
 def scratch(product: Product, schedule: ProductSchedule) -> int:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from covan_mlir.fred.chain import Chain, Input, Reduce
+from covan_mlir.fred.chain import Chain, Input, Map, Reduce
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
+from covan_mlir.lowering.kernels.reductions.sweeps import cost
 from covan_mlir.lowering.kernels.template import Cost
 
 
@@ -33,6 +34,11 @@ class DenseChain:
     def flops(self) -> int:
         """Floating-point operations, as the chain has them; a multiply-add counts as two."""
         return 2 * self.count((*self.step.axes, *self.step.over))
+
+    @cached_property
+    def work(self) -> int:
+        """Vector instructions on a sum, roughly: what the chain makes of it."""
+        return sum(cost(step.expr) for step in self.chain.steps if isinstance(step, Map))
 
     def count(self, axes: Iterable[str]) -> int:
         """Positions on some axes."""

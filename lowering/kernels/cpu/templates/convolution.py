@@ -126,7 +126,7 @@ class ConvolutionMatch(DenseMatch[ConvolutionSchedule]):
         each_vector = 3.0 * convolution.width.stride + (4.0 if schedule.width < convolution.width.outside else 0.0)
         staged = channels * len(layout.phases) * layout.rows * (4.0 + each_vector * -(-layout.pitch // schedule.lanes))
         sums = 4.0 * tall * footprint.panels * schedule.vectors * footprint.blocks
-        written = 8.0 * min(rows, schedule.group) * schedule.height * vectors
+        written = (8.0 + convolution.work) * min(rows, schedule.group) * schedule.height * vectors
         units = convolution.count(convolution.outer) * groups * bands
         share = -(-units // machine.cores) / units
         rate = machine.flops / (2 * schedule.lanes)

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import product as combinations
 from typing import ClassVar
 
-from covan_mlir.fred.chain import Chain, Map
+from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, convolution_of
@@ -27,7 +27,6 @@ from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.window_columns import MOST_SHUFFLED
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.reductions.operands import traffic
-from covan_mlir.lowering.kernels.reductions.sweeps import cost
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.elements import bits
@@ -104,7 +103,6 @@ class DepthwiseMatch(DenseMatch[DepthwiseSchedule]):
         convolution = self.task
         width = convolution.width
         wide = -(-width.outside // schedule.lanes)
-        work = sum(cost(step.expr) for step in convolution.chain.steps if isinstance(step, Map))
         # Most of what is read crosses cache lines, and of what lies a stride apart more is read than is used.
         read = 2.0 if width.stride == 1 else 2.0 * width.stride + 1.0 if width.stride <= MOST_SHUFFLED else 24.0
         slots = 20.0
@@ -119,7 +117,7 @@ class DepthwiseMatch(DenseMatch[DepthwiseSchedule]):
                 max(products, loads)
                 + 0.25 * min(products, loads)
                 + masks
-                + (3.0 + work) * span.rows * wide
+                + (3.0 + convolution.work) * span.rows * wide
                 + 8.0 * blocks
             )
         # What is written out must be fetched, too.
