@@ -149,7 +149,7 @@ def settled(model: nn.Module) -> nn.Module:
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.is_floating_point():
-                parameter += 0.05 * torch.randn_like(parameter)
+                parameter.add_(0.05 * torch.randn_like(parameter))
     return model.eval()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from oracle import assert_same
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -215,11 +216,40 @@ def test_vectors_of_constants_are_literals_and_masks_are_not() -> None:
             return (x * weights + halves).masked_fill(mask, 0.0) + torch.rand(8) * torch.full((8,), 2.0)
 
     graph = decompose(torch.export.export(Model(), (torch.randn(8, 8),))).graph
-    values = literals(graph)
+    values = literals(graph, {})
     (weights,) = (value for node, value in values.items() if "exp" in node.name)
     torch.testing.assert_close(weights, torch.arange(8).to(torch.float32).div(8).sin().exp())
     assert not [node for node in values if "div" in node.name]
     assert not [node for node, value in values.items() if value.numel() > 8 or "rand" in node.name]
+
+
+def test_batch_norms_are_a_factor_and_a_summand_computed_exactly() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8)).eval()
+    norm = model[1]
+    assert isinstance(norm, nn.BatchNorm2d)
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    norm.running_mean.normal_(3.0)
+    norm.running_var.uniform_(0.5, 2.0)
+    x = torch.randn(1, 3, 9, 9)
+    program = decompose(torch.export.export(model, (x,)))
+    given = {node: tensor for node in program.graph.nodes if (tensor := _weight(program, node)) is not None}
+    factor, summand = literals(program.graph, given).values()
+    expected = norm.weight.double() / (norm.running_var.double() + norm.eps).sqrt()
+    torch.testing.assert_close(factor.flatten(), expected.float(), rtol=0, atol=0)
+    rest = norm.bias.double() - norm.running_mean.double() * expected
+    torch.testing.assert_close(summand.flatten(), rest.float(), rtol=0, atol=0)
+    exe = covan_mlir.compile_module(model, (x,))
+    assert_same(exe(x), model(x))
+    fates = {part.name: exe.lineage.part_fates[part.id].kind for part in exe.lineage.find("batch_norm")[0].parts}
+    assert {name for name, fate in fates.items() if fate == "folded"} >= {"sqrt", "reciprocal", "neg"}
+    assert exe.verify()
+
+
+def _weight(program: torch.export.ExportedProgram, node: torch.fx.Node) -> torch.Tensor | None:
+    signature = program.graph_signature
+    name = signature.inputs_to_parameters.get(node.name) or signature.inputs_to_buffers.get(node.name)
+    return None if name is None else program.state_dict[name].detach()
 
 
 def _node(inputs: tuple[Any, ...], ids: tuple[int, ...], data: tuple[int, ...] = ()) -> ProgramNode:

@@ -160,7 +160,8 @@ def _build(
             if node.op == "placeholder" and (node, 0) not in nodes._v and node.users:
                 raise ExportError(f"argument {node.name} of the exported graph has no value")
         importer._import_all_child_modules(graph.owning_module, "main")
-        constants = literals(graph)
+        inline = {node: tensor for node, (_, tensor) in description.weights.items() if node not in external}
+        constants = literals(graph, inline)
         for node, tensor in constants.items():
             nodes.lazy_import_parameter(cache.get_node_location(node), node, tensor, _info(node))
         calls = [node for node in graph.nodes if node.op == "call_function" and node not in constants]

@@ -1,6 +1,7 @@
 """Decompositions that torch and torch-mlir do not have, or have wrong.
 
-A rule is here because an operation gives wrong numbers, crashes, does not compile or multiplies zeros without it.
+A rule is here because an operation gives wrong numbers, crashes, does not compile, multiplies zeros or computes at each
+call what weights decide without it.
 Operations that torch-mlir lowers well keep their lowering: a rule gives ``NotImplemented`` for all cases but those it
 is for.
 """
@@ -11,6 +12,7 @@ from covan_mlir.frontend.rules import (
     distances,
     double,
     indexing,
+    normalization,
     ordering,
     pooling,
     special,
@@ -25,6 +27,7 @@ __all__ = [
     "distances",
     "double",
     "indexing",
+    "normalization",
     "ordering",
     "pooling",
     "special",
