@@ -183,7 +183,7 @@ def settled(model: nn.Module) -> nn.Module:
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.is_floating_point():
-                parameter += 0.05 * torch.randn_like(parameter)
+                parameter.add_(torch.randn_like(parameter), alpha=0.05)
     return model.eval()
 
 
