@@ -244,6 +244,8 @@ class _Weights(fx.FxImporterHooks):  # type: ignore[misc]  # the bindings are un
             kind = fx.create_mlir_tensor_type(tensor)
             if key is None:
                 value = ir.Attribute.parse(f"dense<> : {kind}")
+            elif _is_constant(info) and bool((tensor == tensor.flatten()[0]).all()):
+                value = _splat(kind, tensor.flatten()[0].item())
             else:
                 data = tensor.contiguous().view(torch.uint8).numpy() if tensor.dim() else None
                 assert data is not None  # a 0-d tensor has one element
@@ -258,6 +260,19 @@ class _Weights(fx.FxImporterHooks):  # type: ignore[misc]  # the bindings are un
             results=[gni._cc.tensor_to_vtensor_type(tensor)],
             attributes={"value": value},
         ).result
+
+
+def _is_constant(info: Any) -> bool:
+    """Whether a literal is a constant of the graph's own, and no weight."""
+    return info is not None and info.node is not None and info.node.op == "call_function"
+
+
+def _splat(kind: Any, number: float) -> Any:
+    """One number everywhere, which compilers fold."""
+    element = ir.ShapedType(kind).element_type
+    is_float = isinstance(number, float)
+    attribute = ir.FloatAttr.get(element, number) if is_float else ir.IntegerAttr.get(element, int(number))
+    return ir.DenseElementsAttr.get_splat(kind, attribute)
 
 
 def _table(actions: tuple[Action, ...]) -> prov_table.Table:
