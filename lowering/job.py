@@ -14,7 +14,7 @@ from covan_mlir.lowering.pass_history import PassHistory
 from covan_mlir.lowering.pass_prints import PassPrints
 from covan_mlir.lowering.phase_graph import PhaseObserver
 from covan_mlir.lowering.pipeline import Observer, PipelineState, StepError, instrument, run
-from covan_mlir.lowering.request import TO_LINALG, Job
+from covan_mlir.lowering.request import FUSING, TO_LINALG, Job
 from covan_mlir.lowering.result import JobResult, StepFailure
 from covan_mlir.lowering.sequence import Setting, pipeline
 from covan_mlir.lowering.sites import SiteObserver
@@ -48,7 +48,7 @@ def compile_job(
     refusal: StepFailure | None = None
     if job.frontend in ("auto", "linalg"):
         try:
-            return _attempt("linalg", bytecode, job, told, prints)
+            return _through_linalg(bytecode, job, told, prints)
         except JobError as error:
             if job.frontend == "linalg" or error.failure.phase not in TO_LINALG:
                 raise
@@ -62,6 +62,22 @@ def compile_job(
         diagnostics = refusal.diagnostics + error.failure.diagnostics
         raise JobError(replace(error.failure, diagnostics=diagnostics)) from error
     return replace(result, why_torch=refusal), program
+
+
+def _through_linalg(
+    bytecode: bytes, job: Job, told: Callable[[str], None], prints: PassPrints | None
+) -> tuple[JobResult, bytes]:
+    """The program by torch-mlir's lowering: without kernels of our own where a pass of ours fails.
+
+    A user's own steps may be what fails it, and who asks for every kernel wants to know: these are told.
+    """
+    try:
+        return _attempt("linalg", bytecode, job, told, prints)
+    except JobError as error:
+        if error.failure.phase not in FUSING or job.fuse == "always" or job.extra:
+            raise
+        result, program = _attempt("linalg", bytecode, replace(job, fuse=False), told, prints)
+        return replace(result, why_unfused=error.failure), program
 
 
 def _load(job: Job) -> None:

@@ -9,6 +9,8 @@ from covan_mlir.machine.description import Machine
 
 TO_LINALG = ("torch-backend", "torch-to-linalg")
 """The steps in which torch-mlir may find that it cannot lower a program."""
+FUSING = ("fred-raise", "fred-kernels")
+"""The steps in which chains of reductions become kernels of our own, with the checks of their traces."""
 
 
 WINOGRAD = 4

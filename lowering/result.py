@@ -59,6 +59,7 @@ class JobResult:
             dispatches.
         fusions: what was decided about chains of reductions, in the order in which they were looked at.
         why_torch: why the program did not go through torch-mlir's lowering, if that was tried first.
+        why_unfused: why no chain became a kernel of our own, if a pass of ours failed.
     """
 
     frontend: Literal["linalg", "torch"]
@@ -69,3 +70,4 @@ class JobResult:
     shared: dict[str, int] = field(default_factory=dict)
     fusions: tuple[FusionRecord, ...] = field(default=(), repr=False)
     why_torch: StepFailure | None = None
+    why_unfused: StepFailure | None = None

@@ -83,11 +83,15 @@ class Growth:
         self._absorb_views()
         return self.cluster
 
+    def _is_taken(self, index: int) -> bool:
+        """Whether another chain has a node: to itself, or to hold what it reads in more bits, which it does there."""
+        return index in self.taken or (index in self.read_through and self.graph.nodes[index].widens)
+
     def _step(self) -> bool:
         refused: set[tuple[int, ...]] = set()
         for path in self._paths():
             key = tuple(path)
-            if key in refused or any(i in self.taken for i in path):
+            if key in refused or any(self._is_taken(i) for i in path):
                 continue
             grown = self._with(path)
             if grown is not None:

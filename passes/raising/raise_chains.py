@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch_mlir import ir
 
 from covan_mlir.dialects.arguments import read_arguments
 from covan_mlir.dialects.fred_chain import write_chain
+from covan_mlir.dialects.identity import address
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.fred.chain import Chain
 from covan_mlir.passes.framework.rewriter import Rewriter
@@ -65,9 +66,10 @@ def raise_chains(
     if not chains:
         return
     rewriter = Rewriter(function)
+    copied = {address(graph.nodes[i].op) for built in chains for i in built.copied}
     for built in chains:
         _replace(built, graph, rewriter)
-    _clean(blocks[0], rewriter, [graph.nodes[i].op for built in chains for i in built.copied])
+    _clean(blocks[0], rewriter, copied)
 
 
 def _replace(built: Built, graph: LinalgGraph, rewriter: Rewriter) -> None:
@@ -165,9 +167,9 @@ def _outermost(op: ir.Operation, block: ir.Block) -> ir.Operation:
     return op
 
 
-def _clean(block: ir.Block, rewriter: Rewriter, copied: Sequence[ir.Operation]) -> None:
+def _clean(block: ir.Block, rewriter: Rewriter, copied: Container[int]) -> None:
     """Erases what only the replaced ops read: initial values, shapes, and what each chain that reads it computes."""
-    waiting = [op for view in block if (op := view.operation).name in _LEFT_OVER or op in copied]
+    waiting = [op for view in block if (op := view.operation).name in _LEFT_OVER or address(op) in copied]
     for op in reversed(waiting):
         if not any(True for result in op.results for _ in result.uses):
             rewriter.erase(op, "each of its readers computes it")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import covan
+from oracle import assert_same
 from torch import nn
 from torch_mlir import ir
 
@@ -18,6 +19,12 @@ from covan_mlir import CompileError, CompileOptions, dialects
 from covan_mlir.compile import pipeline_text
 from covan_mlir.frontend.capture import capture
 from covan_mlir.frontend.importer import import_program
+from covan_mlir.lowering import pool
+from covan_mlir.lowering.job import JobError, compile_job
+from covan_mlir.lowering.kernels.passes.fred_raise import FredRaise
+from covan_mlir.lowering.request import Job
+from covan_mlir.lowering.result import JobResult
+from covan_mlir.passes.framework.interface import PassFailure
 from covan_mlir.passes.framework.pipeline import PassError, parse_pipeline
 
 # What the compiler has before the step into IREE, in a file beside this one.
@@ -104,6 +111,29 @@ def test_false_traces_are_caught(tmp_path: Path) -> None:
     said = [(told.message, told.file) for told in raised.value.diagnostics]
     assert [file for message, file in said if "is returned as the value of div" in message] == [__file__, __file__]
     assert "pass 'prov-check'" in said[-1][0]
+
+
+@pytest.mark.loses_kernels
+def test_a_pass_that_fails_costs_kernels_and_not_the_program(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(self: FredRaise, op: ir.Operation) -> None:
+        raise PassFailure("it is broken", op.location)
+
+    def here(bytecode: bytes, job: Job, **kwargs: object) -> tuple[JobResult, bytes]:
+        return compile_job(bytecode, job, lambda step: None)
+
+    monkeypatch.setattr(FredRaise, "run", fails)
+    monkeypatch.setattr(pool, "compile_program", here)
+    args = (torch.randn(64, 128), torch.randn(64, 128))
+    exe = covan_mlir.compile_module(Norms(), args)
+    assert_same(exe(*args), Norms()(*args))
+    assert exe.verify()
+    assert not exe.lineage.fusions
+    assert "no kernels of covan's own, for fred-raise failed" in caplog.text
+    assert "it is broken" in caplog.text
+    with pytest.raises(JobError):
+        covan_mlir.compile_module(Norms(), args, options=CompileOptions(fuse_reductions="always"))
 
 
 def test_command_prints_it(tmp_path: Path) -> None:

@@ -124,10 +124,11 @@ class Ledger:
             fault = self._lost(source, loss) if loss.node >= 0 else self._not_returned(graph, loss)
             faults.setdefault(fault.node, fault)
         for node, region in enumerate(regions):
-            if region.strangers and node in program.read_nodes:
-                names = ", ".join(self.name(part) for part in sorted(region.strangers))
+            strangers = {part for part in region.strangers if not self._source.constant[part]}
+            if strangers and node in program.read_nodes:
+                names = ", ".join(self.name(part) for part in sorted(strangers))
                 why = f"has a trace that names {names}, which does not lie between what it reads and gives"
-                faults.setdefault(node, Fault(node, why, frozenset(region.strangers)))
+                faults.setdefault(node, Fault(node, why, frozenset(strangers)))
         for node, claim in () if faults else enumerate(claims):  # behind a fault nothing is reached
             if extra := self._surplus(program, node, claim):
                 names = ", ".join(map(self.name, extra))

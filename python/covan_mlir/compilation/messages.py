@@ -81,6 +81,15 @@ def report_frontend(result: JobResult, actions: tuple[Action, ...]) -> None:
 
 def report_fusion(result: JobResult, actions: tuple[Action, ...]) -> None:
     """Log which chains of reductions have no kernel of their own, and why."""
+    if (failure := result.why_unfused) is not None:
+        action, file, line = _culprit(_diagnostics(failure.diagnostics, actions), actions)
+        log.warning(
+            "%sthe program has no kernels of covan's own, for %s failed%s: %s. Its results are the same, but later",
+            f"{file}:{line}: " if file else "",
+            failure.phase,
+            f" at {action.name} ({action.op})" if action else "",
+            (failure.diagnostics[0].message if failure.diagnostics else failure.message).strip().splitlines()[0],
+        )
     owner = {part.id: action for action in actions for part in action.parts}
     for record in result.fusions:
         if not record.reason:
