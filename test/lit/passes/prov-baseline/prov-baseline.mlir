@@ -4,7 +4,7 @@
 // Each function gets its graph: one operation, which reads the first argument and gives part 1.
 
 // WRITES: func.func @first
-// WRITES-SAME: prov.baseline = "[[[\22dispatch\22,\22call\22,{{\[\[}}\22arg\22,0]],[{{\[\[}}\22compute\22,[1]]]],[1],\22math.exp\22]],{{.*}}]"
+// WRITES-SAME: prov.baseline = "[[[\22dispatch\22,\22call\22,{{\[\[}}\22arg\22,0]],[{{\[\[}}\22compute\22,[1]]]],[1],\22math.exp\22,[]]],{{.*}}]"
 // WRITES: func.func @false
 // WRITES-SAME: prov.baseline
 
