@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 Kind = Literal["cpu", "vulkan", "cuda"]
 
+_NO_IM2COL = "--iree-global-opt-use-im2col-for-convs=false"
+"""What a batch of halves becomes adds numbers of two types, which does not verify."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -38,14 +41,16 @@ class Target:
         """Whether the device computes in float64."""
         return self.kind != "vulkan" or "fp64" in self.requires["types"]
 
-    def compiler_flags(self, double: bool) -> tuple[str, ...]:
+    def compiler_flags(self, double: bool, halves: bool = False) -> tuple[str, ...]:
         """Flags of IREE's compiler for a model.
 
         Args:
             double: the model computes in float64 somewhere. Where it does not, torch-mlir still takes variances in
                 float64. CPUs do that well, and it stays. GPUs are slow at it or cannot, and IREE's code for them fails
                 on it: there it becomes float32, in which torch's own kernels compute as well.
+            halves: the model convolves batches in half precision, of which IREE cannot make products.
         """
         # Demoting would give results of the wrong size for arguments and results in float64.
         demoted = self.kind != "cpu" and not double
-        return (f"--iree-input-demote-f64-to-f32={str(demoted).lower()}", *self.flags)
+        flags = (f"--iree-input-demote-f64-to-f32={str(demoted).lower()}", *self.flags)
+        return (*flags, _NO_IM2COL) if halves and self.kind == "cpu" else flags

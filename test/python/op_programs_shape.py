@@ -26,6 +26,8 @@ GROUPS["convolutions"] = {
     "conv2d_depthwise": (lambda x, w: F.conv2d(x, w, padding=1, groups=4), (r(1, 4, 8, 9), r(4, 1, 3, 3))),
     "conv2d_depthwise_x2": (lambda x, w: F.conv2d(x, w, groups=4, stride=2), (r(1, 4, 8, 9), r(8, 1, 3, 3))),
     "conv2d_bf16": (F.conv2d, (r(1, 3, 8, 9).bfloat16(), r(4, 3, 3, 3).bfloat16(), r(4).bfloat16())),
+    "conv2d_bf16_batch": (F.conv2d, (r(2, 3, 8, 9).bfloat16(), r(4, 3, 3, 3).bfloat16(), r(4).bfloat16())),
+    "conv2d_f16_batch": (nn.Conv2d(3, 4, 3, padding=1).half(), (r(2, 3, 8, 9).half(),)),
     "conv2d_bf16_weights": (nn.Conv2d(3, 4, 3).bfloat16(), (r(1, 3, 8, 9).bfloat16(),)),
     "conv2d_unbatched": (F.conv2d, (r(3, 8, 9), r(4, 3, 3, 3))),
     "conv3d": (lambda x, w: F.conv3d(x, w, padding=1), (r(1, 2, 4, 5, 6), r(3, 2, 3, 3, 3))),

@@ -20,7 +20,7 @@ from covan_mlir.errors import TargetError
 from covan_mlir.frontend.capture import Capture
 from covan_mlir.frontend.groups import groups
 from covan_mlir.frontend.importer import Imported, import_program
-from covan_mlir.frontend.precision import first_double
+from covan_mlir.frontend.precision import convolves_halves, first_double
 from covan_mlir.lowering import pool, targets
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.result import JobResult
@@ -120,9 +120,10 @@ def jobs(
         functions=functions(captured.program.graph),
         attached=has_own(captured.program.graph),
     )
+    halves = convolves_halves(captured.program.graph)
     asked = []
     for goal in goals:
-        flags = (*goal.compiler_flags(double is not None), *options.iree_flags)
+        flags = (*goal.compiler_flags(double is not None, halves), *options.iree_flags)
         machine = machine_of(goal) if options.fuse_reductions else None
         goal_job = replace(job, flags=flags, target=goal.name, kind=goal.kind, devices=goal.devices, machine=machine)
         asked.append((goal, goal_job))

@@ -23,3 +23,18 @@ def first_double(graph: Graph) -> str | None:
         user = next((frame for frame in parse(node.meta.get("stack_trace")) if not frame.internal), None)
         return f"{node.name} ({node.target})" + (f" at {user}" if user else "")
     return None
+
+
+def convolves_halves(graph: Graph) -> bool:
+    """Whether an exported graph has a convolution in half precision of a batch that is not known to be one."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if (
+            node.op == "call_function"
+            and "conv" in getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
+            and isinstance(value, torch.Tensor)
+            and value.dtype in (torch.float16, torch.bfloat16)
+            and not (isinstance(value.shape[0], int) and value.shape[0] == 1)
+        ):
+            return True
+    return False
