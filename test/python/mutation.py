@@ -285,7 +285,8 @@ class _Watcher:
         if step != "iree:dispatch-creation":
             return
         module = state.module.operation
-        blobs = dict(re.findall(r'(\w+): "0x([0-9A-Fa-f]+)"', module.get_asm()))
+        # A name starts a word: digits of constants that are written out would be looked through from each of them on.
+        blobs = dict(re.findall(r'\b(\w+): "0x([0-9A-Fa-f]+)"', module.get_asm()))
         stored = {
             op.attributes["sym_name"].value: op.attributes["initial_value"]
             for op in marks.walk(module, "util.global")
