@@ -66,6 +66,8 @@ def test_line_tables_name_lines_and_actions_of_the_model(program: Executable) ->
         for file, line, called in told:
             assert (file, line) in lines
             assert set(called.split("+")) <= {action.name for action in performed}
+        if not any("softmax" in action.name for action in performed):
+            continue  # a product
         assert any("softmax" in called for _, _, called in told)
         seen.append((site.kernel, {line for file, line, _ in told if file == HERE}))
     source = Path(HERE).read_text().splitlines()
