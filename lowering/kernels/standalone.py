@@ -166,7 +166,7 @@ class Standalone:
 
     def _prepare(self, name: str, buffers: Sequence[Any]) -> Sequence[Any]:
         """What a kernel reads prepared of what its call is given."""
-        if not (count := self._prepared[name]):
+        if not (count := self._prepared.get(name, 0)):
             return ()
         values = self._invoker(f"{name}_prepare")(*buffers)
         return (values,) if count == 1 else tuple(values)

@@ -166,7 +166,8 @@ class _Builder:
         if key not in self.inputs:
             name = f"x{len(self.inputs)}"
             dtype = self.graph.dtypes[value]
-            weight = value in self.graph.weights and self.graph.only_multiplied(value)
+            ours = value in self.graph.weights and value not in self.graph.parameters
+            weight = ours and self.graph.only_multiplied(value)
             given = Input(name, self._axes(dims), dtype, weight)
             self.inputs[key] = (given, ChainTensor(value, name, self._groups(dims)))
         return Read(self.inputs[key][0].name, self.graph.dtypes[value])

@@ -170,6 +170,7 @@ class LinalgGraph:
         constants: values whose elements are all one number.
         closed: values that depend on positions only, and cheaply: expressions over ``Index("@k")``, k a dimension.
         weights: values that come from constant tensors, from arguments that hold weights, or from nothing at all.
+        parameters: those of them that come from arguments: they stay in memory as they are.
         sources: nodes that a closed value was made by.
         extents: sizes of tensors' dimensions, by value (`covan_mlir.passes.raising.sizes.SizeReader`).
         sums: sizes that are sums of others.
@@ -184,6 +185,7 @@ class LinalgGraph:
     constants: dict[int, Const] = field(default_factory=dict)
     closed: dict[int, Expr] = field(default_factory=dict)
     weights: set[int] = field(default_factory=set)
+    parameters: set[int] = field(default_factory=set)
     sources: dict[int, frozenset[int]] = field(default_factory=dict)
     extents: dict[int, tuple[Expr, ...]] = field(default_factory=dict)
     sums: dict[Extent, Sum] = field(default_factory=dict)

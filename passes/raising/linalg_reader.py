@@ -61,6 +61,7 @@ class _BlockReader:
             number = self._value(value)
             if argument.weight:
                 self.graph.weights.add(number)
+                self.graph.parameters.add(number)
             self._sizes.argument(value, argument.sizes)
         for view in block:
             self._node(view.operation)
@@ -350,6 +351,8 @@ class _BlockReader:
                 graph.constants[node.result] = graph.constants[node.source]
             if node.source in graph.weights:
                 graph.weights.add(node.result)
+            if node.source in graph.parameters:
+                graph.parameters.add(node.result)
             if node.source in graph.closed:
                 self._closed_view(node)
         elif node.kind == "compute":
@@ -358,6 +361,8 @@ class _BlockReader:
                 not tensors and not self._closed_compute(node)
             ):
                 graph.weights.update(part.value for part in node.parts if part is not None)
+                if any(value in graph.parameters for value in tensors):
+                    graph.parameters.update(part.value for part in node.parts if part is not None)
 
     def _closed_view(self, node: LinalgNode) -> None:
         graph = self.graph

@@ -167,9 +167,9 @@ def test_models_with_prepared_weights(external: bool) -> None:
     )
     assert_same(exe(ids), model(ids), depth=3)
     packed = [record.schedule["packed"] for record in exe.lineage.fusions if record.kernel]
-    assert packed == [True, True, False, True]  # the embedding reads its weight as it is
+    # The embedding reads its weight as it is; parameters would be in memory twice.
+    assert packed == ([False] * 4 if external else [True, True, False, True])
     loading = [site for site in exe.lineage.sites if site.phase == "init"]
     # Constants are packed when the program is compiled.
-    assert len([site for site in loading if "pack" in site.kernel]) == (2 if external else 0)
-    assert not any(site.trace for site in loading if site.kernel.endswith("pack_f32"))
+    assert not [site for site in loading if "pack" in site.kernel]
     assert exe.verify()

@@ -31,8 +31,8 @@ IREE = [
     "iree:vm",
     "iree:end",
 ]
-TILED = [*IREE[:4], "iree:data-tiling", *IREE[4:]]
-TEAM = [*TILED[:9], "iree:team", *TILED[9:]]
+TILED = [*IREE[:4], "iree:data-tiling", *IREE[4:6], "iree:concatenations", *IREE[6:]]
+TEAM = [*TILED[:10], "iree:team", *TILED[10:]]
 
 
 def setting(job: Job, frontend: Literal["linalg", "torch"]) -> Setting:

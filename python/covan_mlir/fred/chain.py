@@ -42,8 +42,9 @@ class Input:
     """A tensor that the chain reads; ``axes`` in the order of its dimensions.
 
     Attributes:
-        weight: it is the same at every call (a weight or a constant of the program, or computed from such alone), and
-            nothing but products and convolutions reads it: its kernels may read it in another form.
+        weight: it is the same at every call (a constant of the program, or computed from such alone), and nothing but
+            products and convolutions reads it: its kernels may read it in another form. A parameter that the runtime
+            keeps outside of the program would be in memory twice.
     """
 
     name: str
