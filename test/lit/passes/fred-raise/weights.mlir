@@ -4,14 +4,16 @@
 // input.
 
 // CHECK-LABEL: func.func @main(
-// CHECK: %[[P:.*]] = "fred.chain"(%arg0, %arg1) ({
+// CHECK: %[[W:.*]] = arith.constant dense_resource<w>
+// CHECK: %[[P:.*]] = "fred.chain"(%arg0, %[[W]]) ({
 // CHECK: arith.mulf
 // CHECK: }) {axes = ["i", "j", "k"], {{.*}}sizes = [4, 8, 16], weights = ["x1"]}
 // CHECK: %[[R:.*]] = "fred.chain"(%[[P]]) ({
 // CHECK: math.exp
 // CHECK: }) {axes = ["i", "j"], {{.*}}sizes = [4, 16]}
 // CHECK: return %[[R]]
-func.func @main(%a: tensor<4x8xf32>, %w: tensor<8x16xf32> {covan.weight = "w"}) -> tensor<4xf32> {
+func.func @main(%a: tensor<4x8xf32>) -> tensor<4xf32> {
+  %w = arith.constant dense_resource<w> : tensor<8x16xf32>
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<4x16xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4x16xf32>) -> tensor<4x16xf32>
@@ -36,11 +38,25 @@ func.func @main(%a: tensor<4x8xf32>, %w: tensor<8x16xf32> {covan.weight = "w"}) 
 // CHECK-LABEL: func.func @read_twice(
 // CHECK: arith.mulf
 // CHECK: }) {axes = ["i", "j", "k"], {{.*}}sizes = [8, 8, 8]}
-func.func @read_twice(%a: tensor<8x8xf32>, %w: tensor<8x8xf32> {covan.weight = "w"}) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+func.func @read_twice(%a: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %w = arith.constant dense_resource<w> : tensor<8x8xf32>
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<8x8xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
   %p = linalg.matmul ins(%a, %w : tensor<8x8xf32>, tensor<8x8xf32>) outs(%f : tensor<8x8xf32>) -> tensor<8x8xf32>
   %s = linalg.add ins(%a, %w : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
   return %p, %s : tensor<8x8xf32>, tensor<8x8xf32>
+}
+
+// Nor of one that stays outside of the program: it would be in memory twice.
+
+// CHECK-LABEL: func.func @outside(
+// CHECK: arith.mulf
+// CHECK: }) {axes = ["i", "j", "k"], {{.*}}sizes = [8, 8, 8]}
+func.func @outside(%a: tensor<8x8xf32>, %w: tensor<8x8xf32> {covan.weight = "w"}) -> tensor<8x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %p = linalg.matmul ins(%a, %w : tensor<8x8xf32>, tensor<8x8xf32>) outs(%f : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %p : tensor<8x8xf32>
 }

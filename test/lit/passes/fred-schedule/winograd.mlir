@@ -12,7 +12,8 @@
 // SMALL: 0: {{[0-9.eE+-]+}} s winograd: lanes=16 size=2
 // NEVER-NOT: winograd
 // NEVER: 0: {{[0-9.eE+-]+}} s convolution: lanes=16
-func.func @convolution(%x: tensor<1x64x30x30xf32>, %w: tensor<64x64x3x3xf32> {covan.weight = "w"}) -> tensor<1x64x28x28xf32> {
+func.func @convolution(%x: tensor<1x64x30x30xf32>) -> tensor<1x64x28x28xf32> {
+  %w = arith.constant dense_resource<w> : tensor<64x64x3x3xf32>
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<1x64x28x28xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<1x64x28x28xf32>) -> tensor<1x64x28x28xf32>
