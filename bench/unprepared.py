@@ -160,8 +160,8 @@ def built(name: str) -> tuple[nn.Module, dict[str, torch.Tensor]]:
     if name.startswith("timm:"):
         import timm
 
-        model: nn.Module = timm.create_model(name.removeprefix("timm:"), pretrained=False, num_classes=5)
-        size = model.default_cfg.get("input_size", (3, 64, 64))  # type: ignore[union-attr, operator]
+        model: Any = timm.create_model(name.removeprefix("timm:"), pretrained=False, num_classes=5)
+        size = model.default_cfg.get("input_size", (3, 64, 64))
         return settled(model), {"x": torch.randn(1, *size)}
     from transformers import AutoConfig, AutoModel
 

@@ -1,7 +1,8 @@
 """What is computed ahead of time of a program's weights, as globals of IREE's module.
 
 IREE hoists what is computed from weights alone only where it grows little. So each prepared value is a global from the
-start, and an initializer computes it: at compile time where it reads constants, at load time where it reads parameters.
+start, and an initializer computes it: at compile time where it reads constants, at load time where it reads parameters
+(`fred-raise` calls no parameter a weight, for it would be in memory twice; pipelines of one's own may).
 """
 
 from __future__ import annotations

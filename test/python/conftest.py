@@ -33,12 +33,22 @@ settings.register_profile("search", deadline=None, print_blob=True, suppress_hea
 settings.load_profile("tests")
 
 
+class _Listener(logging.Handler):
+    """Writes down what is told from warnings on."""
+
+    def __init__(self, told: list[str]) -> None:
+        super().__init__(logging.WARNING)
+        self.told = told
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.told.append(record.getMessage())
+
+
 @pytest.fixture(autouse=True)
 def kernels_of_our_own(request: pytest.FixtureRequest) -> Iterator[None]:
     """A program that lost its kernels, for a pass of ours failed, is right: only a warning tells."""
     told: list[str] = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    handler = _Listener(told)
     log = logging.getLogger("covan_mlir.compilation.messages")
     log.addHandler(handler)
     yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -83,6 +83,10 @@ class Program:
     args: Callable[[], tuple[Tensor, ...]]
 
 
+def _padded(x: Tensor, mode: str) -> Tensor:
+    return F.pad(x, (1, 2, 2, 1), mode=mode).relu()
+
+
 def _image() -> tuple[Tensor, ...]:
     return (torch.randn(1, 3, 8, 8),)
 
@@ -97,12 +101,12 @@ def _rows() -> tuple[Tensor, ...]:
 
 PROGRAMS = {
     **{
-        f"pad {mode}": Program(lambda mode=mode: lambda x: F.pad(x, (1, 2, 2, 1), mode=mode).relu(), _image)  # type: ignore[misc]
+        f"pad {mode}": Program(partial(partial, _padded, mode=mode), _image)
         for mode in ("reflect", "replicate", "circular")
     },
     **{
         f"convolution, padded {mode}": Program(
-            lambda mode=mode: nn.Conv2d(3, 4, 3, padding=1, padding_mode=mode),  # type: ignore[misc]
+            partial(nn.Conv2d, 3, 4, 3, padding=1, padding_mode=mode),
             _image,
         )
         for mode in ("zeros", "reflect", "circular")

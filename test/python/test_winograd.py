@@ -40,9 +40,9 @@ def with_residual(chain: Chain) -> Chain:
 
 
 def listed(chain: Chain, target: CpuTarget = TARGET) -> Choices:
-    found = choices(chain, target)
-    assert not isinstance(found, Refusal), found
-    return found
+    offered = choices(chain, target)
+    assert not isinstance(offered, Refusal), offered
+    return offered
 
 
 def kernels(chain: Chain, prefix: str, kinds: int) -> dict[str, tuple[Executable, int]]:

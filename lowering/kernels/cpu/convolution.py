@@ -140,8 +140,7 @@ class ConvolutionWriter:
     ) -> None:
         self.code, self.convolution, self.sizes, self.schedule = code, convolution, sizes, schedule
         chain = convolution.chain
-        own = {name: source for name, source in inputs(code, chain, sizes).items() if name not in chain.windowed}
-        self.evaluator = VectorEvaluator(code, chain, own)
+        self.evaluator = VectorEvaluator(code, chain, inputs(code, chain, sizes))
         self.dtype = computed(convolution.step.dtype)
         self.footprint = Footprint(convolution, schedule)
         self.rows = RowTiles(code, convolution.rows, schedule.rows, schedule.group)

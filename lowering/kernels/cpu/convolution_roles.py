@@ -11,6 +11,9 @@ from covan_mlir.lowering.kernels.dense.chain import DenseChain, check_sum, only_
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
 
+MOST_TAPS = 64
+"""Of a window, that are written out in an inner loop."""
+
 
 @dataclass(frozen=True)
 class Sliding:
@@ -75,6 +78,17 @@ class Convolution(DenseChain):
     width: Sliding
     height: Sliding | None
     contracted: tuple[str, ...]
+
+    @property
+    def taps(self) -> int:
+        """Of the window, along both."""
+        return self.width.taps * (self.height.taps if self.height is not None else 1)
+
+
+def check_taps(convolution: Convolution) -> None:
+    """Raises UnsupportedError: a window has more taps than are written out in an inner loop."""
+    if convolution.taps > MOST_TAPS:
+        raise UnsupportedError(f"its window has {convolution.taps} taps, and more than {MOST_TAPS} are not written out")
 
 
 def convolution_of(chain: Chain) -> Convolution:

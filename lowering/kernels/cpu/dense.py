@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, TypeVar
 
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
@@ -53,6 +54,19 @@ class DenseMatch(Match[S]):
 
     task: DenseChain
     target: CpuTarget
+
+    @abstractmethod
+    def legal(self) -> Iterator[S]:
+        """The schedules that the target can hold, in any order, perhaps some of them twice."""
+
+    @cached_property
+    def ranked(self) -> list[S]:
+        """Each legal schedule, the one that is predicted to be best first; there may be none."""
+        return sorted(dict.fromkeys(self.legal()), key=self.predict)
+
+    def schedules(self) -> Iterable[S]:
+        """See `Match`."""
+        return self.ranked
 
     @abstractmethod
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: S) -> Writer:

@@ -112,8 +112,7 @@ class DepthwiseWriter:
     ) -> None:
         self.code, self.convolution, self.sizes, self.schedule = code, convolution, sizes, schedule
         chain = convolution.chain
-        own = {name: source for name, source in inputs(code, chain, sizes).items() if name not in chain.windowed}
-        self.evaluator = VectorEvaluator(code, chain, own)
+        self.evaluator = VectorEvaluator(code, chain, inputs(code, chain, sizes))
         self.dtype = computed(convolution.step.dtype)
         self.outputs = RowOutputs(code, chain, convolution.step, self.evaluator, sizes, frozenset(convolution.outer))
         self.columns = WindowColumns(code, convolution)

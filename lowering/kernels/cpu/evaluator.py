@@ -355,5 +355,5 @@ def inputs(code: KernelBuilder, chain: Chain, sizes: Mapping[str, Size]) -> dict
     return {
         value.name: load(code, code.memory[value.name], value.dtype, value.axes, sizes)
         for value in chain.inputs
-        if value.name in code.memory
+        if value.name in code.memory and value.name not in chain.windowed
     }

@@ -25,7 +25,7 @@ from functools import cached_property
 
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.convolution import Corner
-from covan_mlir.lowering.kernels.cpu.evaluator import VectorEvaluator, load
+from covan_mlir.lowering.kernels.cpu.evaluator import VectorEvaluator, inputs
 from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, outer_products
 from covan_mlir.lowering.kernels.cpu.row_outputs import RowOutputs
 from covan_mlir.lowering.kernels.cpu.tiles import transpose
@@ -104,12 +104,7 @@ class WinogradWriter:
         convolution = layout.convolution
         chain = convolution.chain
         self.lane, self.row = convolution.width.axis, convolution.rows[0]
-        sources = {
-            value.name: load(code, code.memory[value.name], value.dtype, value.axes, sizes)
-            for value in chain.inputs
-            if value.name in code.memory and value.name not in chain.windowed
-        }
-        evaluator = VectorEvaluator(code, chain, sources)
+        evaluator = VectorEvaluator(code, chain, inputs(code, chain, sizes))
         fixed = frozenset((*convolution.outer, *convolution.rows))
         self.outputs = RowOutputs(code, chain, convolution.step, evaluator, sizes, fixed)
         self.filters = code.memory[filters]

@@ -14,16 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product as combinations
-from math import prod
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.convolution import ConvolutionSchedule, ConvolutionWriter, Footprint
-from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, convolution_of
+from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, check_taps, convolution_of
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.product import LONGEST_SUM
@@ -54,8 +52,6 @@ HEIGHTS = (1, 2, 3, 4, 6, 7, 8, 12, 14, 16, 28)
 WIDTHS = (32, 64, 128, 256)
 DEPTHS = (8, 16, 32, 64, 128)
 GROUPS = (16, 32, 64, 128)
-MOST_TAPS = 64
-"""That are written out in the inner loop."""
 
 
 @dataclass(frozen=True)
@@ -65,26 +61,14 @@ class ConvolutionMatch(DenseMatch[ConvolutionSchedule]):
     task: Convolution
     target: CpuTarget
 
-    def schedules(self) -> Iterator[ConvolutionSchedule]:
-        """See `Match`."""
-        yield from self._ranked
-
-    @cached_property
-    def _ranked(self) -> list[ConvolutionSchedule]:
-        return sorted(dict.fromkeys(self._legal()), key=self.predict)
-
-    @property
-    def _taps(self) -> int:
-        slides = (self.task.width, self.task.height)
-        return prod(one.taps for one in slides if one is not None)
-
-    def _legal(self) -> Iterator[ConvolutionSchedule]:
+    def legal(self) -> Iterator[ConvolutionSchedule]:
+        """See `DenseMatch`."""
         machine, convolution = self.target.machine, self.task
         element = max(32, bits(convolution.step.dtype))  # halves are computed, and staged, in single precision
         lanes = machine.lanes(f"f{element}")
         rows, height = convolution.count(convolution.rows), convolution.height
         channels = convolution.sizes[convolution.contracted[0]] if convolution.contracted else 1
-        most = max(1, LONGEST_SUM // (self._taps * convolution.count(convolution.contracted[1:])))
+        most = max(1, LONGEST_SUM // (self.task.taps * convolution.count(convolution.contracted[1:])))
         high = height.outside if height is not None else 1
         wide = convolution.width.outside
         tiles = [tile for tile in TILES if (tile[0] + 1) * tile[1] + 1 <= machine.registers and tile[0] < 2 * rows]
@@ -106,7 +90,7 @@ class ConvolutionMatch(DenseMatch[ConvolutionSchedule]):
         """Products at the rate at which a tile is multiplied, planes at that of copies, or what memory gives."""
         machine, convolution = self.target.machine, self.task
         footprint = Footprint(convolution, schedule)
-        layout, taps = footprint.layout, self._taps
+        layout, taps = footprint.layout, self.task.taps
         rows, channels = convolution.count(convolution.rows), convolution.count(convolution.contracted)
         groups = -(-rows // schedule.group)
         tall = -(-min(rows, schedule.group) // schedule.rows) * schedule.rows
@@ -150,7 +134,6 @@ class ConvolutionTemplate(Template[CpuTarget, ConvolutionSchedule]):
     def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> ConvolutionMatch | Refusal:
         """See `Template`."""
         convolution = convolution_of(chain)
+        check_taps(convolution)
         match = ConvolutionMatch(convolution, target)
-        if match._taps > MOST_TAPS:
-            return Refusal(f"its window has {match._taps} taps, and more than {MOST_TAPS} are not written out")
-        return match if match._ranked else Refusal("no planes of it fit into a stack frame")
+        return match if match.ranked else Refusal("no planes of it fit into a stack frame")

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product as combinations
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
-from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, convolution_of
+from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, check_taps, convolution_of
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.depthwise import DepthwiseSchedule, DepthwiseWriter, RowSpan, row_spans
 from covan_mlir.lowering.kernels.cpu.scalar_rows import in_place
@@ -31,8 +30,6 @@ from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.elements import bits
 
-MOST_TAPS = 64
-"""Of a window: they are written out."""
 MOST_WRITTEN = 2000
 """Instructions of tiles that are written out, of all kinds of rows together; of small ones the compiler takes less."""
 HEIGHTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
@@ -50,20 +47,8 @@ class DepthwiseMatch(DenseMatch[DepthwiseSchedule]):
     task: Convolution
     target: CpuTarget
 
-    def schedules(self) -> Iterator[DepthwiseSchedule]:
-        """See `Match`."""
-        yield from self._ranked
-
-    @cached_property
-    def _ranked(self) -> list[DepthwiseSchedule]:
-        return sorted(self._legal(), key=self.predict)
-
-    @cached_property
-    def _taps(self) -> int:
-        height = self.task.height
-        return self.task.width.taps * (height.taps if height is not None else 1)
-
-    def _legal(self) -> Iterator[DepthwiseSchedule]:
+    def legal(self) -> Iterator[DepthwiseSchedule]:
+        """See `DenseMatch`."""
         machine, convolution = self.target.machine, self.task
         lanes = machine.lanes(f"f{max(32, bits(convolution.step.dtype))}")  # halves are computed in single precision
         high = convolution.height.outside if convolution.height is not None else 1
@@ -163,7 +148,6 @@ class DepthwiseTemplate(Template[CpuTarget, DepthwiseSchedule]):
         neutral = 0.0 if convolution.scalars is not None else convolution.step.initial.value
         if convolution.window.outside.value != neutral:
             return Refusal("what is outside of the input counts")
+        check_taps(convolution)
         match = DepthwiseMatch(convolution, target)
-        if match._taps > MOST_TAPS:
-            return Refusal(f"its window has {match._taps} taps, and more than {MOST_TAPS} are not written out")
-        return match if match._ranked else Refusal("its tiles are too long to be written out")
+        return match if match.ranked else Refusal("its tiles are too long to be written out")

@@ -50,11 +50,8 @@ class ProductMatch(DenseMatch[ProductSchedule]):
     task: Product
     target: CpuTarget
 
-    def schedules(self) -> Iterator[ProductSchedule]:
-        """See `Match`."""
-        yield from sorted(dict.fromkeys(self._legal()), key=self.predict)
-
-    def _legal(self) -> Iterator[ProductSchedule]:
+    def legal(self) -> Iterator[ProductSchedule]:
+        """See `DenseMatch`."""
         machine, product = self.target.machine, self.task
         element = max(32, bits(product.step.dtype))  # halves are computed, and staged, in single precision
         lanes = machine.lanes(f"f{element}")
@@ -132,6 +129,4 @@ class ProductTemplate(Template[CpuTarget, ProductSchedule]):
         if unknown := [axis for axis in product.contracted[1:] if chain.sizes[axis] is None]:
             return Refusal(f"the sizes of {', '.join(unknown)} are only known at run time")
         match = ProductMatch(product, target)
-        if next(match._legal(), None) is None:
-            return Refusal("no panel of it fits into a stack frame")
-        return match
+        return match if match.ranked else Refusal("no panel of it fits into a stack frame")

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain, Input
@@ -61,15 +60,8 @@ class WinogradMatch(DenseMatch[WinogradSchedule]):
     weight: Input
     sizes: tuple[int, ...]
 
-    def schedules(self) -> Iterator[WinogradSchedule]:
-        """See `Match`."""
-        yield from self._ranked
-
-    @cached_property
-    def _ranked(self) -> list[WinogradSchedule]:
-        return sorted(self._legal(), key=self.predict)
-
-    def _legal(self) -> Iterator[WinogradSchedule]:
+    def legal(self) -> Iterator[WinogradSchedule]:
+        """See `DenseMatch`."""
         machine, convolution = self.target.machine, self.task
         assert convolution.height is not None
         lanes = machine.lanes("f32")
@@ -211,7 +203,7 @@ class WinogradTemplate(Template[CpuTarget, WinogradSchedule]):
                 suits=False,
             )
         match = WinogradMatch(convolution, target, weight, sizes)
-        return match if match._ranked else Refusal("no block of its tiles fits into a stack frame")
+        return match if match.ranked else Refusal("no block of its tiles fits into a stack frame")
 
 
 def _unsuited(convolution: Convolution) -> str | None:
