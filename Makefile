@@ -47,7 +47,7 @@ $(FILES): files $(STAMP)
 		$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . 2>pip.log || { cat pip.log; exit 1; }; \
 		rm -f pip.log; $(LIST_FILES) >$(FILES); }
 
-# ONNX Runtime and OpenVINO, which are only measured against, and timm, whose models are only tried.
+# ONNX Runtime and OpenVINO, which are only measured against.
 $(PEERS): $(STAMP)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[bench]' 2>pip.log || { cat pip.log; exit 1; }
 	@rm -f pip.log
