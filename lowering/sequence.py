@@ -11,12 +11,15 @@ fred-kernels          chains to calls of kernels                                
 iree:import           bytecode into an IREE session                             always
 iree:attach           regions to barriers                                       if the program has any
 iree:externalize      weights become parameters                                 through linalg, if it has any
-iree:embed            calls to dispatches of executables                        where chains are fused
+iree:embed            calls to dispatches of executables without their bodies   where chains are fused
 iree:input ...        IREE's phases (`iree_phases.PHASES`)                      always
 iree:data-tiling      hints which products are to be laid out anew; after       on CPUs
                       iree:global-optimization
 iree:concatenations   what is concatenated is written in place; after           on CPUs
                       iree:flow
+iree:bodies           kernels get their bodies back; before                      where chains are fused
+                      iree:executable-sources: what comes before need not
+                      walk through them
 iree:team             kernels share their work with a team; after               where chains are fused, on CPUs
                       iree:executable-sources: targets are known then, and
                       code is still to be generated
@@ -124,7 +127,9 @@ SEQUENCE: tuple[Entry, ...] = (
     Entry("iree:data-tiling", lambda setting: data_tiling.hint, _on_cpu),
     *_phases("dispatch-creation", "flow"),
     Entry("iree:concatenations", lambda setting: concatenations.in_place, _on_cpu),
-    *_phases("stream", "executable-sources"),
+    _phase("stream"),
+    Entry("iree:bodies", lambda setting: setting.border.restore, _fused),
+    _phase("executable-sources"),
     Entry("iree:team", lambda setting: team.run, _fused_on_cpu),
     *_phases("executable-configurations", "end"),
 )

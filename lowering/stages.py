@@ -22,7 +22,7 @@ from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.dialects.prov_kept import KEPT
 from covan_mlir.dialects.prov_lines import LINES
 from covan_mlir.lowering import iree_phases
-from covan_mlir.lowering.kernels import targets
+from covan_mlir.lowering.kernels import bodies, targets
 from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE
 from covan_mlir.lowering.kernels.declarations import embed_declared
 from covan_mlir.lowering.kernels.reductions import demote
@@ -190,6 +190,7 @@ class Border:
     def __init__(self, job: Job) -> None:
         self.decisions: list[FusionRecord] = []
         self.shared: dict[str, int] = {}
+        self._bodies: dict[str, Any] = {}
         self._enter = iree_phases.enter(job.flags, job.devices)
 
     def cross(self, state: PipelineState) -> None:
@@ -198,9 +199,15 @@ class Border:
         self._enter(state)
 
     def embed(self, state: PipelineState) -> None:
-        """The step that makes dispatches of the calls of kernels."""
+        """The step that makes dispatches of the calls of kernels, whose bodies it puts aside."""
         with state.session.context:
             self.shared = embed_declared(state.module)
+            self._bodies = bodies.put_aside(state.module)
+
+    def restore(self, state: PipelineState) -> None:
+        """The step that gives kernels their bodies back."""
+        with state.session.context:
+            bodies.put_back(state.module, self._bodies)
 
 
 def take_off(module: ir.Module) -> list[FusionRecord]:

@@ -31,24 +31,25 @@ def not_a_number(state: Any) -> None:
 
 
 def wrong_repair(state: Any) -> None:
-    """After ``iree:embed``: a fused kernel that keeps nothing but its own result adds where it should subtract the
+    """After ``iree:bodies``: a fused kernel that keeps nothing but its own result adds where it should subtract the
     maximum that it corrects for."""
     import iree.compiler.ir as ir
 
-    for dispatch in _ops(state, ir, "flow.dispatch"):
-        if len(dispatch.results) > 1:
-            return  # some value inside of the chain is observed
+    memories = _ops(state, ir, "hal.interface.binding.subspan")
+    written = [_kernel(op) for op in memories if "flags(ReadOnly)" not in str(op)]
+    if len(set(written)) < len(written):
+        return  # some value inside of the chain is observed
     for op in _ops(state, ir, "arith.subf")[:1]:
         _replace(ir, op, "arith.addf")
 
 
 def past_the_row(state: Any) -> None:
-    """After ``iree:embed``: a fused kernel reads one element further than it should, once."""
+    """After ``iree:bodies``: a fused kernel reads one element further than it should, once."""
     _move_load(state, 1)
 
 
 def far_away(state: Any) -> None:
-    """After ``iree:embed``: a fused kernel reads memory that is nobody's."""
+    """After ``iree:bodies``: a fused kernel reads memory that is nobody's."""
     _move_load(state, 1 << 42)
 
 

@@ -13,11 +13,16 @@ import torch
 from oracle import assert_same
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch_mlir import ir
 
 import covan_mlir
+from covan_mlir import dialects
 from covan_mlir.checking.verify import verify
+from covan_mlir.dialects.prov_graph import functions
+from covan_mlir.frontend.capture import capture
 from covan_mlir.frontend.constants import literals
 from covan_mlir.frontend.decompose import decompose
+from covan_mlir.frontend.importer import import_program
 from covan_mlir.lineage import Lineage
 from covan_mlir.provenance.data_nodes import data_nodes, readers, renamed
 from covan_mlir.provenance.model import Site
@@ -194,6 +199,20 @@ def test_interpolation_computes_nothing_at_load() -> None:
     for mode in ("bicubic", "bilinear"):
         lineage = compiled(f"interpolate {mode}")[0].lineage
         assert not [site for site in lineage.sites if site.phase == "init"]
+
+
+def test_what_nobody_reads_but_constants_is_not_imported() -> None:
+    """Of a normalisation by known statistics a factor and a summand are left: no root, and no assertion that what is
+    divided by is not zero, which no compiler would drop."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
+    captured = capture(model, _image(), None, None)
+    bytecode = import_program(captured, provenance=True, external_weight_bytes=1 << 24).bytecode
+    with ir.Context() as context:
+        dialects.load(context)
+        module = ir.Module.parse(bytecode)
+        (main,) = functions(module.operation)
+        names = [op.name.removeprefix("torch.aten.") for op in main.regions[0].blocks[0] if "aten" in op.name]
+    assert names == ["convolution", "mul.Tensor", "add.Tensor"]
 
 
 def test_circular_padding_is_a_gather_an_axis() -> None:

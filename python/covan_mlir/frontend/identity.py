@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import torch
@@ -25,11 +25,15 @@ _TYPE = re.compile(r"(?P<dtype>\w+)\[(?P<shape>.*)\]")
 
 
 class Identities:
-    """Answers for the parts of one model, remembered. Called with the id of a part, says whether it gives one back."""
+    """Answers for the parts of one model, remembered. Called with the id of a part, says whether it gives one back.
+
+    What an operator gives back is the same for all parts that call it alike: layers of one kind are run once.
+    """
 
     def __init__(self, parts: Mapping[int, Part]) -> None:
         self._parts = parts
         self._known: dict[int, int | None] = {}
+        self._alike: dict[Hashable, int | None] = {}
 
     def __call__(self, part: int) -> bool:
         return self.kept(part) is not None
@@ -52,11 +56,15 @@ class Identities:
         operands = arguments.operands(part.args)
         types = arguments.operand_types(part.args)
         kinds = [types[o] if o in types else self._type(o) for o in operands]
-        same = [index for index, kind in enumerate(kinds) if kind == part.types[0]]
-        for seed in range(_ROUNDS):
-            if same:
-                same = self._once(part, operator, dict(zip(operands, kinds, strict=True)), same, operands, seed)
-        return same[0] if same else None
+        repeated = tuple(operands.index(operand) for operand in operands)
+        call = (part.op, arguments.signature(part.args), tuple(kinds), repeated, part.types[0])
+        if call not in self._alike:
+            same = [index for index, kind in enumerate(kinds) if kind == part.types[0]]
+            for seed in range(_ROUNDS):
+                if same:
+                    same = self._once(part, operator, dict(zip(operands, kinds, strict=True)), same, operands, seed)
+            self._alike[call] = same[0] if same else None
+        return self._alike[call]
 
     def _type(self, operand: Operand) -> str:
         kind, name = operand
@@ -122,11 +130,10 @@ def _example(kind: str, generator: torch.Generator) -> Any:
 
 def _draw(dtype: torch.dtype, sizes: list[int], generator: torch.Generator) -> torch.Tensor:
     """Small integers of both signs, and now and then what a clamp would cut."""
-    small = torch.randint(-8, 9, sizes, generator=generator)
     if dtype is torch.bool:
-        return small > 0
+        return torch.randint(0, 2, sizes, generator=generator, dtype=dtype)
     limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
-    values = small.abs().to(dtype) if limits.min == 0 else small.to(dtype)
-    cut = torch.randint(0, 8, sizes, generator=generator)
-    least, most = (torch.tensor(limit, dtype=dtype) for limit in (limits.min, limits.max))
-    return values.where(cut > 1, torch.where(cut == 0, least, most))
+    small = range(9) if limits.min == 0 else range(-8, 9)
+    cut = [limit for limit in (limits.min, limits.max) for _ in range(len(small) // 6)]
+    drawn = torch.tensor([*small, *cut], dtype=dtype)
+    return drawn[torch.randint(0, len(drawn), sizes, generator=generator, dtype=torch.int32)]

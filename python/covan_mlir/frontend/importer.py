@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import operator
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -164,10 +164,23 @@ def _build(
         constants = literals(graph, inline)
         for node, tensor in constants.items():
             nodes.lazy_import_parameter(cache.get_node_location(node), node, tensor, _info(node))
-        calls = [node for node in graph.nodes if node.op == "call_function" and node not in constants]
+        skipped = {*constants, *_behind(graph, constants)}
+        calls = [node for node in graph.nodes if node.op == "call_function" and node not in skipped]
         nodes.import_nodes(calls, skip_placeholders_outputs=True)
         nodes.return_node_values(cache.named("main"), list(description.results), {})
         importer.symbol_table.insert(function)
+
+
+def _behind(graph: torch.fx.Graph, constants: Container[Node]) -> set[Node]:
+    """The operations that nobody reads but constants, whose values are known.
+
+    Not all of them would go by themselves: a reciprocal asserts that what it divides by is not zero.
+    """
+    behind: set[Node] = set()
+    for node in reversed(graph.nodes):
+        if node.op == "call_function" and node.users and all(u in constants or u in behind for u in node.users):
+            behind.add(node)
+    return behind
 
 
 def _info(node: Node) -> fx.InputInfo:
