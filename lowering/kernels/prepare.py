@@ -1,8 +1,9 @@
 """What is computed ahead of time of a program's weights, as globals of IREE's module.
 
 IREE hoists what is computed from weights alone only where it grows little. So each prepared value is a global from the
-start, and an initializer computes it: at compile time where it reads constants, at load time where it reads parameters
-(`fred-raise` calls no parameter a weight, for it would be in memory twice; pipelines of one's own may).
+start. Where it reads constants it is computed here, and the global holds it; where it reads parameters an initializer
+computes it when the program is loaded (`fred-raise` calls no parameter a weight, for it would be in memory twice;
+pipelines of one's own may).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from covan_mlir.dialects.prov_locations import PREPARED
+from covan_mlir.fred.scalars import Array
+from covan_mlir.lowering.kernels import evaluation
 from covan_mlir.lowering.kernels.kernel import Preparation
 
 log = logging.getLogger(__name__)
@@ -33,7 +36,7 @@ class Preparer:
 
         %r = call @kernel(%x, %w) : (tensor<3x8xf32>, tensor<32x8xf32>) -> tensor<3x32xf32>
 
-    After::
+    After, if ``%w`` is read from a parameter; if it is constant, the global has a value and no initializer::
 
         util.global private @prepared_5f0c1d2e3a4b5968.0 : tensor<2x8x16xf32>
         util.initializer {
@@ -76,10 +79,20 @@ class Preparer:
             return ir.Operation.create(_LOAD, [kind], attributes={"global": symbol}).result
 
     def _global(self, preparation: Preparation, sources: Sequence[Any]) -> str:
-        """Adds a global, and the initializer that computes it. -> the symbol of the global"""
+        """Adds a global with its value, or with the initializer that computes it. -> the symbol of the global"""
         import iree.compiler.ir as ir
 
         name, kind = f"{preparation.symbol}.{len(self.globals)}", preparation.operand.tensor
+        value = self._evaluated(preparation, sources)
+        if value is not None:
+            stored = ir.Module.parse(f"util.global private @{name} : {kind}")
+            (view,) = stored.body.operations
+            view.operation.attributes["initial_value"] = ir.DenseResourceElementsAttr.get_from_buffer(
+                value, name, ir.Type.parse(kind)
+            )
+            view.operation.detach_from_parent()
+            ir.InsertionPoint.at_block_begin(self.module.body).insert(view.operation)
+            return name
         owner = ir.Module.parse(
             f"util.global private @{name} : {kind}\nutil.initializer {{\n  util.return\n}}",
         )
@@ -97,6 +110,27 @@ class Preparer:
             attributes = {"global": ir.FlatSymbolRefAttr.get(name)}
             ir.Operation.create("util.global.store", [], [value], attributes=attributes)
         return name
+
+    def _evaluated(self, preparation: Preparation, sources: Sequence[Any]) -> Array | None:
+        """What is prepared; None: it is not known before the program is loaded, or cannot be computed here."""
+        import iree.compiler.ir as ir
+
+        owner = ir.Module.parse(preparation.text)
+        (function,) = owner.body.operations
+        try:
+            return evaluation.call(function.operation, [self._value(source) for source in sources])
+        except evaluation.UnknownError as error:
+            log.info("%s: prepared when the program is loaded, or by the compiler: %s", preparation.symbol, error)
+            return None
+
+    def _value(self, value: Any) -> Array:
+        """The value of what comes from constants.
+
+        Raises:
+            UnknownError: it does not.
+        """
+        op = self._source(value)
+        return evaluation.result(op, {operand: self._value(operand) for operand in (*op.operands, *_captured(op))})
 
     def _computed(self, preparation: Preparation, sources: Sequence[Any], at: Any) -> Any:
         """The body of a preparation's function, of some values."""
