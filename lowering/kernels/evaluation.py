@@ -57,13 +57,15 @@ def _constant(op: Any, _: Mapping[Any, Array]) -> Array:
     if isinstance(op.result.type, ir.FloatType):
         return np.asarray(attribute.value, _dtype(op.result.type))
     shape, dtype = _kind(op.result)
-    if isinstance(attribute, ir.DenseResourceElementsAttr):
-        return np.frombuffer(resources.data(attribute, prod(shape) * dtype.itemsize), dtype).reshape(shape)
-    if isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat:
-        return np.full(shape, attribute.get_splat_value().value, dtype)
-    if isinstance(attribute, ir.DenseElementsAttr) and dtype.name in ("float32", "float64"):
+    if isinstance(attribute, ir.DenseElementsAttr):
+        if attribute.is_splat:
+            return np.full(shape, attribute.get_splat_value().value, dtype)
+        if dtype.name not in ("float32", "float64"):
+            raise UnknownError(f"a constant of {op.result.type} is not evaluated")
         return np.array(attribute).reshape(shape)
-    raise UnknownError(f"a constant of {op.result.type} is not evaluated")
+    # The bindings do not say by its class that an attribute is a resource.
+    resource = ir.DenseResourceElementsAttr(attribute)
+    return np.frombuffer(resources.data(resource, prod(shape) * dtype.itemsize), dtype).reshape(shape)
 
 
 def _empty(op: Any, _: Mapping[Any, Array]) -> Array:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import iree.compiler.ir as ir
+import numpy as np
 import pytest
 import torch
 from iree.compiler.api import Session
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 import covan_mlir
 from covan_mlir import CompileOptions
+from covan_mlir.lowering.kernels import resources
 from covan_mlir.lowering.kernels.embed import embed
 from covan_mlir.lowering.kernels.kernel import Executable, Operand, Preparation, with_prepared
 
@@ -108,6 +110,26 @@ def test_a_weight_is_prepared_once_for_all_that_want_it_in_one_form(session: Ses
     (initializer,) = ops(module.operation, "util.initializer")
     assert [op.attributes["global"].value for op in ops(initializer, "util.global.load")] == ["weight"]
     assert len(ops(initializer, "linalg.transpose")) == len(ops(initializer, "linalg.pack")) == 1
+
+
+def test_what_is_prepared_of_constants_is_known_at_once(session: Session) -> None:
+    """The constant in the form that weights have: a resource."""
+    held = np.random.default_rng(0).standard_normal((8, 32), np.float32)
+    module = ir.Module.parse(calls("@first(%x, %t)", before=TRANSPOSED))
+    body = next(op.operation for op in module.body.operations if op.attributes["sym_name"].value == "body")
+    kind = ir.Type.parse("tensor<8x32xf32>")
+    attribute = ir.DenseResourceElementsAttr.get_from_buffer(held.view(np.uint8), "weight", kind)
+    with ir.InsertionPoint.at_block_begin(body.regions[0].blocks[0]):
+        weight = ir.Operation.create("arith.constant", [kind], attributes={"value": attribute}).result
+    body.regions[0].blocks[0].arguments[1].replace_all_uses_with(weight)
+    embed(module, [kernel("first")])
+    module.operation.verify()
+    assert not ops(module.operation, "util.initializer")
+    (known,) = (
+        op for op in ops(module.operation, "util.global") if "initial_value" in op.attributes and "dense" in str(op)
+    )
+    panels = np.frombuffer(resources.data(known.attributes["initial_value"], held.nbytes), np.float32)
+    np.testing.assert_array_equal(panels.reshape(2, 8, 16), held.reshape(8, 2, 16).transpose(1, 0, 2))
 
 
 def test_ops_that_read_values_from_outside_of_their_bodies_are_copied_with_these(session: Session) -> None:
