@@ -104,7 +104,9 @@ def _pack(op: Any, values: Mapping[Any, Array]) -> Array:
     missing = [(0, -size % tile.get(axis, 1)) for axis, size in enumerate(value.shape)]
     if any(high for _, high in missing):
         value = np.pad(value, missing, constant_values=filling[0] if filling else 0)
-    split, outer, inner = [], {}, {}
+    split: list[int] = []
+    outer: dict[int, int] = {}
+    inner: dict[int, int] = {}
     for axis, size in enumerate(value.shape):
         outer[axis] = len(split)
         split.append(size // tile.get(axis, 1))
