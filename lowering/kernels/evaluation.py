@@ -64,8 +64,11 @@ def _constant(op: Any, _: Mapping[Any, Array]) -> Array:
             raise UnknownError(f"a constant of {op.result.type} is not evaluated")
         return np.array(attribute).reshape(shape)
     # The bindings do not say by its class that an attribute is a resource.
-    resource = ir.DenseResourceElementsAttr(attribute)
-    return np.frombuffer(resources.data(resource, prod(shape) * dtype.itemsize), dtype).reshape(shape)
+    try:
+        held = resources.data(ir.DenseResourceElementsAttr(attribute), prod(shape) * dtype.itemsize)
+    except ValueError as error:
+        raise UnknownError(f"a constant of {op.result.type} is not evaluated: {error}") from error
+    return np.frombuffer(held, dtype).reshape(shape)
 
 
 def _empty(op: Any, _: Mapping[Any, Array]) -> Array:
