@@ -219,6 +219,11 @@ class _Locations(fx.ContextCache):  # type: ignore[misc]  # the bindings are unt
             return ir.Location.name(prov_locations.key(part.id, part.name), line, context=self._c)
         return line if not self._provenance else ir.Location.name(node.name, line, context=self._c)
 
+    def get_vtensor_type(self, shape: Any, dtype: torch.dtype, **options: Any) -> Any:
+        """The type of a tensor; sizes that torch keeps as expressions although they are known are known."""
+        known = [int(size) if isinstance(size, torch.SymInt) and size.node.expr.is_number else size for size in shape]
+        return super().get_vtensor_type(known, dtype, **options)
+
     def named(self, name: str) -> Any:
         return ir.Location.name(name, context=self._c)
 
