@@ -18,6 +18,7 @@ from torch.fx.traceback import preserve_node_meta
 
 from covan_mlir.errors import ExportError, InputError
 from covan_mlir.frontend.frames import user_frame, whole_stacks
+from covan_mlir.frontend.refusals import export_failure
 
 log = logging.getLogger(__name__)
 
@@ -106,9 +107,7 @@ def capture(
     except Exception as error:
         name = getattr(model, "__name__", type(model).__name__)
         where = user_frame(error)
-        raise ExportError(
-            f"{f'{where}: ' if where else ''}{name} does not export: {type(error).__name__}: {error}"
-        ) from error
+        raise ExportError(f"{f'{where}: ' if where else ''}{export_failure(name, error)}") from error
     return Capture(program, module if isinstance(model, torch.nn.Module) else None, _parameters(module))
 
 

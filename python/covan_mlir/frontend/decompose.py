@@ -15,6 +15,7 @@ from torch.fx import Graph, Interpreter
 from torch.utils import _pytree as pytree
 
 from covan_mlir.errors import ExportError
+from covan_mlir.frontend import frames
 from covan_mlir.frontend.actions import graphs, modules
 from covan_mlir.frontend.graph_passes.complements import unite_complements
 from covan_mlir.frontend.graph_passes.empty import fold_empty
@@ -24,6 +25,7 @@ from covan_mlir.frontend.graph_passes.reshapes import explain_reshapes
 from covan_mlir.frontend.graph_passes.uniform import fold_uniform
 from covan_mlir.frontend.graph_passes.widen import widen_bytes
 from covan_mlir.frontend.numbers import type_numbers
+from covan_mlir.frontend.refusals import advice, plainly
 from covan_mlir.frontend.table import table
 
 _REGIONS = (torch.ops.higher_order.wrap_with_autocast, torch.ops.higher_order.wrap_with_set_grad_enabled)
@@ -44,7 +46,8 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         try:
             decomposed: ExportedProgram = twin.run_decompositions(dict(table()))
         except Exception as error:
-            raise ExportError(f"the model cannot be decomposed: {type(error).__name__}: {error}") from error
+            why = f"{type(error).__name__}: {plainly(str(error))}"
+            raise ExportError(f"{_where(error)}the model cannot be decomposed: {why}; {advice('')}") from error
     for _, graph in list(graphs(decomposed.graph)):
         fold_empty(graph)
         fold_uniform(graph)
@@ -56,6 +59,12 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         explain_reshapes(graph)
         graph.eliminate_dead_code()  # decompositions leave nodes behind that nobody reads
     return decomposed
+
+
+def _where(error: Exception) -> str:
+    """The user's line of the node that was run: torch's interpreter adds the node's stack to what it passes on."""
+    innermost = next((frame for frame in frames.parse(str(error)) if not frame.internal), None)
+    return f"{innermost}: " if innermost else ""
 
 
 def _flat_outputs(calls: list[ModuleCallEntry]) -> list[ModuleCallEntry]:

@@ -27,13 +27,14 @@ from covan_mlir.dialects.arguments import ArgumentFacts, write_arguments
 from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
-from covan_mlir.frontend.actions import ledger, op_name
+from covan_mlir.frontend.actions import ledger
 from covan_mlir.frontend.capture import Capture
 from covan_mlir.frontend.constants import literals
 from covan_mlir.frontend.cost import work
 from covan_mlir.frontend.decompose import decompose
 from covan_mlir.frontend.describe import Description, describe
 from covan_mlir.frontend.identity import Identities
+from covan_mlir.frontend.refusals import plainly, refuse_random, refused
 from covan_mlir.frontend.regions import RegionImporter
 from covan_mlir.frontend.strided import view_whole
 from covan_mlir.provenance.arguments import Operand
@@ -80,6 +81,7 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
     decomposed = decompose(captured.program)
     view_whole(decomposed.graph)
     rewrite_as_strided(decomposed.graph)  # needs the fake tensors' storage, so before anything else
+    refuse_random(decomposed.graph)
     description = describe(captured, decomposed)
     flops, elements = work(decomposed.graph)
     actions: tuple[Action, ...] = ()
@@ -303,10 +305,5 @@ def _table(actions: tuple[Action, ...]) -> prov_table.Table:
 
 
 def _import_error(error: Exception, node: Node | None) -> ExportError:
-    if node is None:
-        return ExportError(f"torch-mlir cannot import the model: {error}")
-    user = next((f for f in frames.parse(node.meta.get("stack_trace")) if not f.internal), None)
-    where = f" at {user}" if user else ""
-    return ExportError(
-        f"torch-mlir cannot import {node.name} ({op_name(node)}){where}: {type(error).__name__}: {error}"
-    )
+    why = f"{type(error).__name__}: {plainly(str(error))}"
+    return ExportError(f"torch-mlir cannot import the model: {why}") if node is None else refused(node, why)
