@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.actions import graphs, modules
+from covan_mlir.frontend.graph_passes.axes import count_from_the_front
 from covan_mlir.frontend.graph_passes.complements import unite_complements
 from covan_mlir.frontend.graph_passes.empty import fold_empty
 from covan_mlir.frontend.graph_passes.halves import keep_slices
@@ -57,6 +58,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         keep_slices(graph)
         unite_complements(graph)
         explain_reshapes(graph)
+        count_from_the_front(graph)
         graph.eliminate_dead_code()  # decompositions leave nodes behind that nobody reads
     return decomposed
 

@@ -46,7 +46,7 @@ def plainly(message: str) -> str:
     first = next(iter(message.strip().splitlines()), "")
     if _NO_CODE.search(first):
         return "there is no lowering for it"
-    text = _TYPES.sub("", _NOTATION.sub("", first)).strip(" :,")
+    text = _TYPES.sub("", _NOTATION.sub("", first)).partition(". ")[0].strip(" :,")
     return text or "the compiler gives no reason"
 
 
@@ -70,11 +70,16 @@ def refuse_random(graph: Graph) -> None:
                 raise refused(node, "its random numbers would not follow torch.manual_seed")
 
 
+def depends_on_data(error: BaseException) -> bool:
+    """Whether `torch.export` fails because a model asks for the value of a tensor."""
+    return "DataDependent" in type(error).__name__ or "data-dependent" in str(error)
+
+
 def export_failure(name: str, error: BaseException) -> str:
     """Why `torch.export` does not take a model."""
     kind = type(error).__name__
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    if "DataDependent" in kind or "data-dependent" in str(error):
+    if depends_on_data(error):
         reason = f"what it does next depends on the value of a tensor (data-dependent, {kind})"
         return f"{name} does not export: {reason}, which torch.export does not follow: {_BREAKS}"
     return (
