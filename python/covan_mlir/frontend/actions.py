@@ -31,7 +31,7 @@ def op_name(node: Node) -> str:
     if isinstance(target, torch._ops.OpOverload):
         return str(target)
     if isinstance(target, torch._ops.HigherOrderOperator):
-        return f"higher_order.{target}"
+        return str(node.args[1]) if str(target) == "with_effects" else f"higher_order.{target}"
     module = getattr(target, "__module__", "") or ""
     return f"{module.lstrip('_')}.{getattr(target, '__name__', target)}"
 

@@ -19,6 +19,7 @@ from covan_mlir.frontend import frames
 from covan_mlir.frontend.actions import graphs, modules
 from covan_mlir.frontend.graph_passes.axes import count_from_the_front
 from covan_mlir.frontend.graph_passes.complements import unite_complements
+from covan_mlir.frontend.graph_passes.conversions import name_conversions
 from covan_mlir.frontend.graph_passes.empty import fold_empty
 from covan_mlir.frontend.graph_passes.halves import keep_slices
 from covan_mlir.frontend.graph_passes.pieces import slice_pieces
@@ -59,6 +60,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         unite_complements(graph)
         explain_reshapes(graph)
         count_from_the_front(graph)
+        name_conversions(graph)
         graph.eliminate_dead_code()  # decompositions leave nodes behind that nobody reads
     return decomposed
 

@@ -28,7 +28,9 @@ _ADVICE = (
     (r"bernoulli|rand|normal|multinomial|dropout", "pass the random numbers to the model as an argument"),
     (r"complex|_fft|stft|view_as_", "compute with real and imaginary parts of their own"),
 )
-_NO_CODE = re.compile(r"failed to legalize|explicitly marked illegal|unsupported by backend contract|not implemented")
+_NO_CODE = re.compile(
+    r"failed to legalize|explicitly marked illegal|unsupported by backend contract|[Nn]ot implemented|Unimplemented"
+)
 _NOTATION = re.compile(
     r"\s*[:,]?\s*(?:%\w|\"torch\.|!torch|loc\(|see current operation|\^bb\d|#map|func\.func).*", re.S
 )

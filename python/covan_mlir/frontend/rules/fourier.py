@@ -10,7 +10,7 @@ from torch import Tensor
 
 from covan_mlir.frontend.rules.registry import rule
 
-aten = torch.ops.aten
+aten, prims = torch.ops.aten, torch.ops.prims
 
 _LARGEST = 2048
 """Points of the longest transform: its matrices are constants of the program."""
@@ -83,6 +83,21 @@ def complex_to_real(x: Tensor, dim: list[int], normalization: int, last_dim_size
     weights = torch.where(once, 1.0, 2.0).to(real.dtype).unsqueeze(1)
     whole = _along(real, last, cos.T * weights) - _along(imaginary, last, sin.T * weights)
     return whole * _scale([*(x.shape[d] for d in dim[:-1]), last_dim_size], normalization)
+
+
+@rule(prims.fft_c2c.default)
+def unscaled_complex_to_complex(x: Tensor, *, dim: list[int], forward: bool) -> Any:
+    return complex_to_complex(x, dim, _NONE, forward)
+
+
+@rule(prims.fft_r2c.default)
+def unscaled_real_to_complex(x: Tensor, *, dim: list[int], onesided: bool) -> Any:
+    return real_to_complex(x, dim, _NONE, onesided)
+
+
+@rule(prims.fft_c2r.default)
+def unscaled_complex_to_real(x: Tensor, *, dim: list[int], last_dim_size: int) -> Any:
+    return complex_to_real(x, dim, _NONE, last_dim_size)
 
 
 @rule(aten.abs.default)

@@ -226,7 +226,7 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:  #
     values = wide(x).reshape(-1)
     if not isinstance(values.shape[0], int) or not values.shape[0]:
         return NotImplemented
-    low, high = values.new_tensor(min), values.new_tensor(max)
+    low, high = torch.full((), min, dtype=values.dtype), torch.full((), max, dtype=values.dtype)
     if min == max:
         low, high = values.amin(), values.amax()
     alone = low == high
