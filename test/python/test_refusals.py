@@ -104,3 +104,13 @@ def test_numbers_read_from_tensors(name: str) -> None:
     for shift in (0, 1, 4):
         shifted = tuple(arg + shift for arg in args)
         assert_same(exe(*shifted), function(*shifted))
+    assert exe.verify().outcome != "no", str(exe.verify())
+
+
+def test_a_number_read_from_a_tensor_is_an_operand() -> None:
+    def function(x: Tensor, t: Tensor) -> Tensor:
+        return x * t.item()
+
+    exe = covan_mlir.compile_module(function, (X, torch.tensor(2.5)))
+    assert_same(exe(X, torch.tensor(-3.0)), X * -3)
+    assert exe.verify(), str(exe.verify())

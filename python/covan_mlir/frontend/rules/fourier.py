@@ -79,8 +79,9 @@ def complex_to_real(x: Tensor, dim: list[int], normalization: int, last_dim_size
     last, kept = dim[-1], last_dim_size // 2 + 1
     real, imaginary = real.narrow(last, 0, kept), imaginary.narrow(last, 0, kept)
     cos, sin = _waves(last_dim_size, kept, real.dtype)
-    once = torch.tensor([k in (0, last_dim_size / 2) for k in range(kept)])
-    weights = torch.where(once, 1.0, 2.0).to(real.dtype).unsqueeze(1)
+    frequencies = torch.arange(kept)
+    alone = (frequencies == 0) | (frequencies * 2 == last_dim_size)
+    weights = torch.where(alone, 1.0, 2.0).to(real.dtype).unsqueeze(1)
     whole = _along(real, last, cos.T * weights) - _along(imaginary, last, sin.T * weights)
     return whole * _scale([*(x.shape[d] for d in dim[:-1]), last_dim_size], normalization)
 
@@ -108,3 +109,22 @@ def absolute(x: Tensor) -> Any:
 @rule(aten.angle.default)
 def angle(x: Tensor) -> Any:
     return torch.atan2(x.imag, x.real) if x.dtype.is_complex else NotImplemented
+
+
+def _parts(x: Any, y: Any) -> tuple[Tensor, Any] | None:
+    """Of a complex tensor and something real, in this order; None: they are not that."""
+    given = isinstance(x, Tensor) and x.dtype.is_complex
+    other = y.dtype.is_complex if isinstance(y, Tensor) else isinstance(y, complex)
+    return (x, y) if given and not other else None
+
+
+@rule(aten.mul.Tensor)
+def product(x: Any, y: Any) -> Any:
+    parts = _parts(x, y) or _parts(y, x)
+    return torch.complex(parts[0].real * parts[1], parts[0].imag * parts[1]) if parts else NotImplemented
+
+
+@rule(aten.div.Tensor)
+def quotient(x: Any, y: Any) -> Any:
+    parts = _parts(x, y)
+    return torch.complex(parts[0].real / parts[1], parts[0].imag / parts[1]) if parts else NotImplemented
