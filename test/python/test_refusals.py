@@ -45,6 +45,10 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "training": (lambda x: torch.dropout(x, 0.5, True), "would not follow torch.manual_seed"),
     "control flow in Python": (branches, "does not export: .*depends on the value of a tensor .*torch.cond"),
     "wrong in eager mode, too": (lambda x: x @ x, "torch.export fails with .*If the model runs in eager mode"),
+    "complex results": (
+        lambda x: torch.fft.fft(x),
+        "is torch.complex64: complex tensors are not supported as arguments",
+    ),
     "effects": (
         lambda x: torch.linalg.lu_factor(x[:, :4])[0] + 1,
         "_linalg_check_errors.* does something beside giving",

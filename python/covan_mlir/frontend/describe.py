@@ -24,7 +24,7 @@ from covan_mlir.artifacts.schema import MutatedBuffer, ResultKind
 from covan_mlir.artifacts.signature import Dim, Leaf, Signature, Tap
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend.capture import Capture
-from covan_mlir.frontend.refusals import refused
+from covan_mlir.frontend.refusals import refused, user_line
 
 _SCALARS = {SymIntArgument: "int", SymFloatArgument: "float", SymBoolArgument: "bool"}
 
@@ -152,7 +152,8 @@ def _leaf(arg: Any, node: Node | None, *, mutated: bool = False) -> Leaf:
         value = node.meta["val"]
         if value.dtype.is_complex:
             raise ExportError(
-                f"{arg.name} is {value.dtype}: complex tensors are not supported; pass real and imaginary parts"
+                f"{user_line(node)}{arg.name} is {value.dtype}: complex tensors are not supported as arguments and "
+                "results; pass real and imaginary parts (torch.view_as_real)"
             )
         if value.layout is not torch.strided:
             raise ExportError(

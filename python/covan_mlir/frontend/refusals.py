@@ -57,11 +57,16 @@ def said(log: str) -> Sequence[str]:
     return [line for line in log.splitlines() if not _NOTATION.search(line)]
 
 
+def user_line(node: Node) -> str:
+    """``file:line: `` of a node in the user's code, or an empty string."""
+    user = next((frame for frame in frames.parse(node.meta.get("stack_trace")) if not frame.internal), None)
+    return f"{user}: " if user else ""
+
+
 def refused(node: Node, why: str) -> ExportError:
     """The error for a program that cannot be compiled for one of its operations."""
     op = op_name(node)
-    user = next((frame for frame in frames.parse(node.meta.get("stack_trace")) if not frame.internal), None)
-    return ExportError(f"{f'{user}: ' if user else ''}{node.name} ({op}) cannot be compiled: {why}; {advice(op)}")
+    return ExportError(f"{user_line(node)}{node.name} ({op}) cannot be compiled: {why}; {advice(op)}")
 
 
 def refuse_random(graph: Graph) -> None:
