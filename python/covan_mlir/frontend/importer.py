@@ -72,8 +72,13 @@ class Imported:
     elements: int
 
 
-def import_program(captured: Capture, *, provenance: bool, external_weight_bytes: int) -> Imported:
+def import_program(
+    captured: Capture, *, provenance: bool, external_weight_bytes: int, random_numbers: bool = True
+) -> Imported:
     """Decompose and import.
+
+    Args:
+        random_numbers: whether the program may draw some of its own.
 
     Raises:
         ExportError: an operation or type has no counterpart in the torch dialect; names the user's line.
@@ -81,7 +86,8 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
     decomposed = decompose(captured.program)
     view_whole(decomposed.graph)
     rewrite_as_strided(decomposed.graph)  # needs the fake tensors' storage, so before anything else
-    refuse_random(decomposed.graph)
+    if not random_numbers:
+        refuse_random(decomposed.graph)
     description = describe(captured, decomposed)
     flops, elements = work(decomposed.graph)
     actions: tuple[Action, ...] = ()

@@ -25,7 +25,10 @@ _ADVICE = (
         r"_unique2|unique_|nonzero|masked_select",
         "the size of its result depends on values: use torch.where with a mask",
     ),
-    (r"bernoulli|rand|normal|multinomial|dropout", "pass the random numbers to the model as an argument"),
+    (
+        r"bernoulli|rand|normal|multinomial|dropout",
+        "pass them to the model as an argument, or take the program's own with CompileOptions(random_numbers=True)",
+    ),
     (r"complex|_fft|stft|view_as_", "compute with real and imaginary parts of their own"),
 )
 _NO_CODE = re.compile(
@@ -74,7 +77,7 @@ def refuse_random(graph: Graph) -> None:
     for _, inner in graphs(graph):
         for node in inner.nodes:
             if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and node.users:
-                raise refused(node, "its random numbers would not follow torch.manual_seed")
+                raise refused(node, "random numbers that a program draws do not follow torch.manual_seed")
 
 
 def depends_on_data(error: BaseException) -> bool:
