@@ -101,7 +101,6 @@ def test_messages_of_compilers(message: str, words: str) -> None:
 
 SCALARS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "comparison": (lambda t, u: float(t) >= int(u), (torch.tensor(2.5), torch.tensor(2))),
-    "truth": (lambda t: bool(t), (torch.tensor(1.0),)),
     "quotient": (lambda t, u: int(t) // int(u), (torch.tensor(7), torch.tensor(2))),
     "sum": (lambda t, u: int(t) + float(u), (torch.tensor(2), torch.tensor(2.5))),
     "factor": (lambda x, t: x * int(t) + 1, (X, torch.tensor(3))),

@@ -292,7 +292,7 @@ def _origin(node: Node, known: Mapping[int, str], actions: Mapping[str, Action])
     sources = node.meta.get("from_node") or []
     while sources:
         source = sources[-1]
-        if source.graph_id in known and (name := known[source.graph_id] + source.name) in actions:
+        if source.graph_id in known and (name := f"{known[source.graph_id]}{source.name}") in actions:
             return name
         sources = source.from_node
     return None

@@ -125,11 +125,13 @@ class RegionImporter(fx.GraphNodeImporter):  # type: ignore[misc]  # the binding
             returned = pytree.tree_leaves(body.graph.output_node().args[0])
             return [self._import_argument(loc, value) for value in returned]
 
-        return self._at(block, fill)
+        values: list[Any] = self._at(block, fill)
+        return values
 
     def _at(self, block: Any, fill: Callable[[], Any]) -> Any:
         """What ``fill`` gives, with what it makes at the end of a block."""
-        outer, self._b = self._b, block
+        outer: Any = self._b
+        self._b: Any = block
         try:
             with ir.InsertionPoint(block):
                 return fill()

@@ -46,10 +46,14 @@ def cholesky_old(a: Tensor, upper: bool = False) -> Any:
     return cholesky(a.mT if upper else a, upper=upper)
 
 
+def _batch(a: Tensor, b: Tensor) -> torch.Size:
+    return torch.broadcast_tensors(a[..., 0, 0], b[..., 0, 0])[0].shape
+
+
 def _solved(a: Tensor, b: Tensor) -> Tensor:
     """Gauss and Jordan's elimination with partial pivoting of [a | b]; -> what stands in b's place."""
     size = a.shape[-1]
-    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    batch = _batch(a, b)
     whole = torch.cat([a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])], -1)
     rows = torch.arange(size)
     for j in range(size):
@@ -86,7 +90,7 @@ def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, un
         return NotImplemented
     if not left:
         return solve_triangular(a.mT, b.mT, upper=not upper, unitriangular=unitriangular).mT
-    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    batch = _batch(a, b)
     rest = b.expand(*batch, *b.shape[-2:])
     unknowns: list[Tensor] = [rest] * size
     for i in reversed(range(size)) if upper else range(size):
