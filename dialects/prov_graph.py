@@ -71,6 +71,7 @@ _TRANSPARENT_DIALECTS = (
     "flow.tensor.reshape",
 )
 _PIECES = frozenset({"tensor.extract_slice", "flow.tensor.slice"})
+_BRANCHING = ("torch.prim.", "scf.")
 _RETURNS = frozenset({"func.return", "util.return"})
 _FUNCTIONS = frozenset({"func.func", "util.func"})
 # Of a chain of reductions, in place of its operations.
@@ -162,15 +163,17 @@ class TraceGraph:
         self.operations.append(op)
 
     def _captured(self, op: Any) -> list[Any]:
-        """Values from outside that the operation's body reads by itself, element by element."""
+        """Values from outside that the operation's body reads by itself: element by element, or as a number, or as a
+        branch or loop."""
+        whole = op.name.startswith(_BRANCHING)
         return [
             operand
             for region in op.regions
             for block in region
             for inner in block
-            if inner.operation.name.startswith("tensor.")
-            for operand in inner.operation.operands
+            for operand in [*inner.operation.operands, *(self._captured(inner.operation) if whole else ())]
             if operand in self._values
+            and (whole or inner.operation.name.startswith("tensor.") or str(operand.type) != "index")
         ]
 
     def _of(self, operands: Sequence[Any]) -> list[Value]:

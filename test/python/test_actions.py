@@ -101,7 +101,7 @@ def test_every_node_of_the_decomposed_graph_is_a_part(name: str) -> None:
         decomposed = decompose(program)
     actions, parts = ledger(program.graph, decomposed.graph)
     assert len(actions) == sum(node.op == "call_function" for node in program.graph.nodes)
-    assert set(parts) == {node.name for node in decomposed.graph.nodes if node.op == "call_function"}
+    assert set(parts) == {node for node in decomposed.graph.nodes if node.op == "call_function"}
     ids = [a.id for a in actions] + [p.id for p in parts.values()]
     assert len(ids) == len(set(ids))
     assert {p.action for p in parts.values()} <= {a.id for a in actions}

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import op_programs_algebra
 import op_programs_math
 import op_programs_shape
 import pytest
@@ -28,7 +29,7 @@ SIZE = 14
 
 BATCHES = [
     pytest.param(dict(items[start : start + SIZE]), id=f"{group}-{start // SIZE}")
-    for group, programs in (op_programs_math.GROUPS | op_programs_shape.GROUPS).items()
+    for group, programs in (op_programs_math.GROUPS | op_programs_shape.GROUPS | op_programs_algebra.GROUPS).items()
     for items in [list(programs.items())]
     for start in range(0, len(items), SIZE)
 ]
@@ -77,7 +78,6 @@ LIMITATIONS: dict[str, tuple[Program, str, str]] = {
     ),
     "bessel": ((torch.i0, (r(3),)), "i0", "torch's decomposition ends in its own primitive"),
     "gcd": ((torch.gcd, (n(4), n(4))), "gcd", "a loop of unknown length"),
-    "histogram": ((lambda x: torch.histc(x, 4), (r(9),)), "histc", "no decomposition"),
     "masked_select": (
         (torch.masked_select, (r(4), b(4))),
         "masked_select",

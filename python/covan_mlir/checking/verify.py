@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from covan_mlir.checking.branching import undecided
 from covan_mlir.checking.fates import check_fates
 from covan_mlir.checking.program_system import Claim, Loss, ProgramSystem
 from covan_mlir.checking.source_system import PartCall, SourceSystem
@@ -37,7 +38,7 @@ def verify(lineage: LineageData) -> Verification:
     if not lineage.phases or not lineage.actions:
         return Verification((Check(PROGRAM, "incomplete", missing=("the program was compiled without provenance",)),))
     with uncollected():
-        return Verification(tuple(_checks(lineage)))
+        return Verification(tuple(undecided(check, lineage) for check in _checks(lineage)))
 
 
 def _checks(lineage: LineageData) -> list[Check]:

@@ -77,7 +77,7 @@ def _compiled(
     """The program of an exported model for each target."""
     with EXPORT_LOCK, uncollected():
         tell("import")
-        imported = import_program(captured, provenance=provenance, external_weight_bytes=options.external_weight_bytes)
+        imported = _imported(captured, provenance, options)
     tagged = LineageData(imported.actions)
     if provenance:
         calls, marks = groups(captured.program.graph)
@@ -89,6 +89,15 @@ def _compiled(
             tell(f"target {goal.name}")
         variants.append(_variant(goal, job, imported, tagged, options, tell))
     return imported, variants
+
+
+def _imported(captured: Capture, provenance: bool, options: CompileOptions) -> Imported:
+    return import_program(
+        captured,
+        provenance=provenance,
+        external_weight_bytes=options.external_weight_bytes,
+        random_numbers=options.random_numbers,
+    )
 
 
 def jobs(
@@ -135,7 +144,7 @@ def pipeline_of(captured: Capture, goal: targets.Target, options: CompileOptions
     from covan_mlir.lowering.sequence import text  # with both compilers, which run in the worker only otherwise
 
     with EXPORT_LOCK, uncollected():
-        imported = import_program(captured, provenance=True, external_weight_bytes=options.external_weight_bytes)
+        imported = _imported(captured, True, options)
     ((_, job),) = jobs(captured, [goal], options, True, tuple(imported.weights))
     return text(job)
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from covan_mlir.errors import CompileError, Diagnostic
+from covan_mlir.frontend.refusals import advice, plainly, said
 from covan_mlir.lowering import pool
 from covan_mlir.lowering.result import CompilerDiagnostic, JobResult
 from covan_mlir.provenance.model import Action
@@ -15,10 +16,10 @@ log = logging.getLogger(__name__)
 _WORDS, _WIDTH = 8, 200  # of a crashed compiler's output in the message; all that was kept is in ``CompileError.log``
 
 
-def _diagnostics(said: Sequence[CompilerDiagnostic], actions: tuple[Action, ...]) -> tuple[Diagnostic, ...]:
+def _diagnostics(messages: Sequence[CompilerDiagnostic], actions: tuple[Action, ...]) -> tuple[Diagnostic, ...]:
     owner = {part.id: action.id for action in actions for part in action.parts}
     diagnostics = []
-    for message in said:
+    for message in messages:
         ids = [owner.get(i, i) for i in message.ids]
         file, line = message.file, message.line
         if not ids and file:  # IREE's messages name a line, not an action: tell it when the line has one action only
@@ -46,14 +47,14 @@ def compile_error(error: pool.WorkerError, actions: tuple[Action, ...]) -> Compi
     action, file, line = _culprit(diagnostics, actions)
     where = f"{file}:{line}: " if file else ""
     what = f"{action.name} ({action.op}): " if action else ""
-    first = failure.message.strip().splitlines()[0] if failure.message.strip() else "no reason given"
-    lines = [f"{where}{what}{first} [in {failure.phase}]"]
+    do = f"; {advice(action.op)}" if action else ""
+    lines = [f"{where}{what}{plainly(failure.message)}{do} [in {failure.phase}]"]
     if failure.reproducer:
         lines.append(f"reproducer: {failure.reproducer}")
     elif error.crashed:
         lines.append("to keep the input of the failing step, pass CompileOptions(reproducer='failing.mlir')")
-    if failure.log:
-        lines += ["the compiler's last words:", *(line[:_WIDTH] for line in failure.log.splitlines()[-_WORDS:])]
+    if words := said(failure.log):
+        lines += ["the compiler's last words:", *(line[:_WIDTH] for line in words[-_WORDS:])]
     return CompileError(
         "\n".join(lines),
         phase=failure.phase,

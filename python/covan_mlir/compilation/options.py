@@ -40,6 +40,8 @@ class CompileOptions:
             is not fused, and why, is logged at INFO level.
         winograd: convolutions of 3 x 3 weights may be computed by Winograd's filtering where its rounding error is
             predicted to be at most so many times that of the direct sum; 0: never (docs/dense-kernels.md).
+        random_numbers: a model may draw random numbers: the program then draws its own, which do not follow
+            ``torch.manual_seed``. Without, such a model is refused.
         extra_steps: the user's own steps of the compiler, ``("torch-to-linalg", "/path/to/steps.py:function")``: the
             function is called after the step of that name, in the compiler's process; see
             `covan_mlir.lowering.extra_steps`.
@@ -62,6 +64,7 @@ class CompileOptions:
     trace: Trace = "phases"
     fuse_reductions: bool | Literal["always"] = True
     winograd: int = WINOGRAD
+    random_numbers: bool = False
     extra_steps: tuple[tuple[str, str], ...] = ()
     extensions: tuple[str, ...] = ()
     attach: Attach = field(default_factory=dict, hash=False)

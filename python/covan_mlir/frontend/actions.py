@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.fx import Node
+from torch.utils import _pytree as pytree
 
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.dtypes import NAMES
@@ -19,6 +21,9 @@ from covan_mlir.provenance.model import Action, Part
 
 log = logging.getLogger(__name__)
 
+_ITERATING = tuple(getattr(torch.ops.higher_order, name) for name in ("while_loop", "scan", "map_impl"))
+"""Operators whose functions are given something else at each call."""
+
 
 def op_name(node: Node) -> str:
     """``aten.softmax.int``, ``operator.getitem``, ``higher_order.while_loop``."""
@@ -26,7 +31,7 @@ def op_name(node: Node) -> str:
     if isinstance(target, torch._ops.OpOverload):
         return str(target)
     if isinstance(target, torch._ops.HigherOrderOperator):
-        return f"higher_order.{target}"
+        return str(node.args[1]) if str(target) == "with_effects" else f"higher_order.{target}"
     module = getattr(target, "__module__", "") or ""
     return f"{module.lstrip('_')}.{getattr(target, '__name__', target)}"
 
@@ -47,27 +52,85 @@ def module_path(node: Node) -> str:
 
 
 def calls(graph: torch.fx.Graph) -> Iterator[Node]:
-    return (node for node in graph.nodes if node.op in ("call_function", "call_module", "call_method"))
+    """The call nodes of a graph, those of bodies before the operator that takes them."""
+    for node in graph.nodes:
+        if node.op in ("call_function", "call_module", "call_method"):
+            for body in bodies(node):
+                yield from calls(body)
+            yield node
+
+
+def modules(node: Node) -> list[torch.fx.GraphModule]:
+    """The functions that an operator takes: branches of ``cond``, bodies of loops, regions."""
+    owner = node.graph.owning_module
+    taken = [n for n in node.all_input_nodes if n.op == "get_attr"] if owner is not None else []
+    values = [operator.attrgetter(str(n.target))(owner) for n in taken]
+    return [value for value in values if isinstance(value, torch.fx.GraphModule)]
+
+
+def bodies(node: Node) -> list[torch.fx.Graph]:
+    """The graphs of these."""
+    return [module.graph for module in modules(node)]
+
+
+def constant_operands(node: Node) -> dict[Node, Node]:
+    """Of an operator that takes functions: placeholders of these, and what each stands for in every call of them."""
+    taken = bodies(node)
+    functions = [n for n in node.all_input_nodes if n.op == "get_attr"]
+    if not taken or node.target in _ITERATING:
+        return {}
+    behind = node.args[max(index for index, arg in enumerate(node.args) if arg in functions) + 1 :]
+    given = pytree.tree_leaves(behind)
+    return {
+        placeholder: value
+        for body in taken
+        for placeholder, value in zip(body.find_nodes(op="placeholder"), given, strict=False)
+        if isinstance(value, Node)
+    }
+
+
+def graphs(graph: torch.fx.Graph, path: str = "") -> Iterator[tuple[str, torch.fx.Graph]]:
+    """A graph, and those of the bodies in it, each with what goes before its nodes' names."""
+    yield path, graph
+    owner = graph.owning_module
+    for node in graph.nodes:
+        if node.op == "get_attr" and owner is not None:
+            value = operator.attrgetter(str(node.target))(owner)
+            if isinstance(value, torch.fx.GraphModule):
+                yield from graphs(value.graph, f"{path}{node.target}.")
 
 
 def source_actions(graph: torch.fx.Graph) -> dict[str, Action]:
-    """One action per call node of the exported graph, by node name, in order."""
+    """One action per call node of the exported graph and of bodies in it, by name, in order."""
     ids = {node: index for index, node in enumerate(calls(graph))}
     needed = _needed(graph)
+    paths = {id(inner): path for path, inner in graphs(graph)}
+    names = {node: paths[id(node.graph)] + node.name for node in ids}
+    outside = {inner: value for node in ids for inner, value in constant_operands(node).items()}
     return {
-        node.name: Action(
+        names[node]: Action(
             id=index,
-            name=node.name,
+            name=names[node],
             op=op_name(node),
             module=module_path(node),
             frames=frames.parse(node.meta.get("stack_trace")),
             types=type_strings(node.meta.get("val")),
-            inputs=tuple(sorted(ids[n] for n in node.all_input_nodes if n in ids)),
+            inputs=tuple(sorted({ids[n] for n in _read(node, outside) if n in ids})),
             view=is_view(node),
             live=node in needed,
         )
         for node, index in ids.items()
     }
+
+
+def _read(node: Node, outside: Mapping[Node, Node]) -> Iterator[Node]:
+    """What a node reads: for a body's operands what they stand for, and of a function what it returns."""
+    for value in node.all_input_nodes:
+        while value in outside:
+            value = outside[value]
+        yield value
+    for body in bodies(node):
+        yield from body.output_node().all_input_nodes
 
 
 def _needed(graph: torch.fx.Graph) -> set[Node]:
@@ -80,6 +143,7 @@ def _needed(graph: torch.fx.Graph) -> set[Node]:
             continue
         needed.add(node)
         stack += node.all_input_nodes
+        stack += [body.output_node() for body in bodies(node)]
         stack += [user for user in node.users if writes(user, node)]
     return needed
 
@@ -100,39 +164,49 @@ def ledger(
     decomposed: torch.fx.Graph,
     arguments: Sequence[Node] = (),
     weights: Mapping[Node, str] | None = None,
-) -> tuple[tuple[Action, ...], Mapping[str, Part]]:
-    """-> (actions with their parts, part of each call node of the decomposed graph by node name).
+) -> tuple[tuple[Action, ...], Mapping[Node, Part]]:
+    """-> (actions with their parts, part of each call node of the decomposed graph).
 
     Args:
         arguments: placeholders that are the program's arguments, in order.
         weights: placeholders that are frozen in the program, and what the model calls them.
     """
     actions = source_actions(exported)
-    origin = {node: _origin(node, id(exported), actions) for node in calls(decomposed)}
+    known = {id(graph): path for path, graph in graphs(exported)}
+    paths = {id(graph): path for path, graph in graphs(decomposed)}
+    origin = {node: _origin(node, known, actions) for node in calls(decomposed)}
     _adopt(origin, actions)
-    parts: dict[str, Part] = {}
+    parts: dict[Node, Part] = {}
     position = {node: index for index, node in enumerate(arguments)}
     held = weights or {}
     numbers = _ValueNumbers()
+    outside = {inner: value for node in origin for inner, value in constant_operands(node).items()}
+
+    def meant(value: Node) -> Node:
+        while value in outside:
+            value = outside[value]
+        return value
 
     def plain(value: Any) -> Any:
         if not isinstance(value, Node):
             return _plain(value)
-        if value.name in parts:
-            return {"p": parts[value.name].id}
-        kind = {"a": position[value]} if value in position else {"w": held.get(value, value.name)}
+        value = meant(value)
+        if value in parts:
+            return {"p": parts[value].id}
+        own = paths[id(value.graph)] + value.name  # what a body is given is not known
+        kind = {"a": position[value]} if value in position else {"w": held.get(value, own)}
         return kind | {"of": ", ".join(type_strings(value.meta.get("val")))}
 
     for index, (node, name) in enumerate(origin.items(), start=len(actions)):
-        read = [] if reads_sizes_only(node) else node.all_input_nodes
-        reads = sorted({parts[n.name].id for n in read if n.name in parts})
+        read = [] if reads_sizes_only(node) else list(dict.fromkeys(map(meant, node.all_input_nodes)))
+        reads = sorted({parts[n].id for n in read if n in parts})
         if name is None:
             continue  # a graph without a single tie: the warning above says so
         args = arguments_text.encode(node.args, node.kwargs, _plain if reads_sizes_only(node) else plain)
-        parts[node.name] = Part(
+        parts[node] = Part(
             id=index,
             action=actions[name].id,
-            name=node.name,
+            name=paths[id(node.graph)] + node.name,
             op=op_name(node),
             inputs=tuple(reads),
             types=type_strings(node.meta.get("val")),
@@ -201,7 +275,7 @@ class _ValueNumbers:
 
     def _key(self, value: Any) -> Any:
         if isinstance(value, Node):
-            return ("node", self._number.get(value, value.name))
+            return ("node", self._number.get(value, value))
         if isinstance(value, list | tuple):
             return tuple(self._key(item) for item in value)
         if isinstance(value, dict):
@@ -209,13 +283,17 @@ class _ValueNumbers:
         return (type(value).__name__, repr(value))  # 1, 1.0 and True are different arguments
 
 
-def _origin(node: Node, graph_id: int, actions: Mapping[str, Action]) -> str | None:
-    """Name of the action that ``node`` is a part of, from torch's ``from_node`` chain."""
+def _origin(node: Node, known: Mapping[int, str], actions: Mapping[str, Action]) -> str | None:
+    """Name of the action that ``node`` is a part of, from torch's ``from_node`` chain.
+
+    Args:
+        known: ids of the exported graph and of bodies in it, with what goes before names in them.
+    """
     sources = node.meta.get("from_node") or []
     while sources:
         source = sources[-1]
-        if source.graph_id == graph_id and source.name in actions:
-            return str(source.name)
+        if source.graph_id in known and (name := f"{known[source.graph_id]}{source.name}") in actions:
+            return name
         sources = source.from_node
     return None
 

@@ -18,6 +18,7 @@ from torch.fx.traceback import preserve_node_meta
 
 from covan_mlir.errors import ExportError, InputError
 from covan_mlir.frontend.frames import user_frame, whole_stacks
+from covan_mlir.frontend.refusals import depends_on_data, export_failure
 
 log = logging.getLogger(__name__)
 
@@ -94,22 +95,40 @@ def capture(
     example_args, example_kwargs = torch.utils._pytree.tree_map_only(
         np.ndarray, torch.from_numpy, (tuple(args), dict(kwargs or {}))
     )
+    name = getattr(model, "__name__", type(model).__name__)
     try:
-        # preserve_node_meta: what `covan_mlir.group` says in the model's code
-        with whole_stacks(), preserve_node_meta(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytree classes
-            program = torch.export.export(
-                module, example_args, example_kwargs, dynamic_shapes=dynamic_shapes, strict=False
-            )
+        program = _exported(module, example_args, example_kwargs, dynamic_shapes, name)
     except KeyboardInterrupt:
         raise
     except Exception as error:
-        name = getattr(model, "__name__", type(model).__name__)
         where = user_frame(error)
-        raise ExportError(
-            f"{f'{where}: ' if where else ''}{name} does not export: {type(error).__name__}: {error}"
-        ) from error
+        raise ExportError(f"{f'{where}: ' if where else ''}{export_failure(name, error)}") from error
     return Capture(program, module if isinstance(model, torch.nn.Module) else None, _parameters(module))
+
+
+def _exported(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any, name: str
+) -> ExportedProgram:
+    """By running the model; where it asks for the value of a tensor, by reading its code, which knows open numbers."""
+
+    def export(strict: bool) -> ExportedProgram:
+        return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+
+    # preserve_node_meta: what `covan_mlir.group` says in the model's code
+    with whole_stacks(), preserve_node_meta(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytree classes
+        try:
+            return export(strict=False)
+        except Exception as error:
+            if not depends_on_data(error):
+                raise
+            try:
+                with torch._dynamo.config.patch(capture_scalar_outputs=True):
+                    program = export(strict=True)
+            except Exception:  # the first reason is the one in the model's own words
+                raise error from None
+        log.info("%s asks for values of tensors: its code is read by TorchDynamo instead of run", name)
+        return program
 
 
 def _load(path: Path) -> ExportedProgram:

@@ -10,6 +10,8 @@ from torch.fx import Graph, Node
 from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import flop_registry
 
+from covan_mlir.frontend.actions import calls
+
 _aten = torch.ops.aten
 _VIEWS = frozenset(
     {_aten.alias, _aten.detach, _aten.expand, _aten.permute, _aten.reshape, _aten.select, _aten.slice, _aten.split}
@@ -20,10 +22,10 @@ _VIEWS = frozenset(
 def work(graph: Graph) -> tuple[int, int]:
     """-> (floating-point operations of contractions, elements that operations other than views write).
 
-    A dynamic dimension counts as the size of the example.
+    A dynamic dimension counts as the size of the example, and the body of a loop once.
     """
     flops = elements = 0
-    for node in graph.nodes:
+    for node in calls(graph):
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             continue
         if node.target.overloadpacket in _VIEWS:

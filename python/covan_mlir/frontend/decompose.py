@@ -11,10 +11,15 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram, ModuleCallEntry, _trace
+from torch.fx import Graph, Interpreter
 from torch.utils import _pytree as pytree
 
 from covan_mlir.errors import ExportError
+from covan_mlir.frontend import frames
+from covan_mlir.frontend.actions import graphs, modules
+from covan_mlir.frontend.graph_passes.axes import count_from_the_front
 from covan_mlir.frontend.graph_passes.complements import unite_complements
+from covan_mlir.frontend.graph_passes.conversions import name_conversions
 from covan_mlir.frontend.graph_passes.empty import fold_empty
 from covan_mlir.frontend.graph_passes.halves import keep_slices
 from covan_mlir.frontend.graph_passes.pieces import slice_pieces
@@ -22,7 +27,10 @@ from covan_mlir.frontend.graph_passes.reshapes import explain_reshapes
 from covan_mlir.frontend.graph_passes.uniform import fold_uniform
 from covan_mlir.frontend.graph_passes.widen import widen_bytes
 from covan_mlir.frontend.numbers import type_numbers
+from covan_mlir.frontend.refusals import advice, plainly
 from covan_mlir.frontend.table import table
+
+_REGIONS = (torch.ops.higher_order.wrap_with_autocast, torch.ops.higher_order.wrap_with_set_grad_enabled)
 
 
 def decompose(program: ExportedProgram) -> ExportedProgram:
@@ -34,22 +42,33 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
     twin = copy.copy(program)
     twin._constants = dict(program.constants)
     twin._module_call_graph = _flat_outputs(program.module_call_graph)
-    with _kept_constants(twin._constants), warnings.catch_warnings():
+    twin._guards_code = []  # what calls are checked by; some ask for arguments that flat calls do not have
+    with _kept_constants(twin._constants), _node_by_node(program.graph), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytree classes
         try:
             decomposed: ExportedProgram = twin.run_decompositions(dict(table()))
         except Exception as error:
-            raise ExportError(f"the model cannot be decomposed: {type(error).__name__}: {error}") from error
-    fold_empty(decomposed.graph)
-    fold_uniform(decomposed.graph)
-    type_numbers(decomposed.graph)
-    widen_bytes(decomposed.graph)
-    slice_pieces(decomposed.graph)
-    keep_slices(decomposed.graph)
-    unite_complements(decomposed.graph)
-    explain_reshapes(decomposed.graph)
-    decomposed.graph.eliminate_dead_code()  # decompositions leave nodes behind that nobody reads
+            why = f"{type(error).__name__}: {plainly(str(error))}"
+            raise ExportError(f"{_where(error)}the model cannot be decomposed: {why}; {advice('')}") from error
+    for _, graph in list(graphs(decomposed.graph)):
+        fold_empty(graph)
+        fold_uniform(graph)
+        type_numbers(graph)
+        widen_bytes(graph)
+        slice_pieces(graph)
+        keep_slices(graph)
+        unite_complements(graph)
+        explain_reshapes(graph)
+        count_from_the_front(graph)
+        name_conversions(graph)
+        graph.eliminate_dead_code()  # decompositions leave nodes behind that nobody reads
     return decomposed
+
+
+def _where(error: Exception) -> str:
+    """The user's line of the node that was run: torch's interpreter adds the node's stack to what it passes on."""
+    innermost = next((frame for frame in frames.parse(str(error)) if not frame.internal), None)
+    return f"{innermost}: " if innermost else ""
 
 
 def _flat_outputs(calls: list[ModuleCallEntry]) -> list[ModuleCallEntry]:
@@ -63,6 +82,22 @@ def _flat_outputs(calls: list[ModuleCallEntry]) -> list[ModuleCallEntry]:
     assert root.signature is not None
     flat = pytree.tree_structure(tuple(range(root.signature.out_spec.num_leaves)))
     return [dataclasses.replace(root, signature=dataclasses.replace(root.signature, out_spec=flat)), *calls[1:]]
+
+
+@contextmanager
+def _node_by_node(graph: Graph) -> Iterator[None]:
+    """Have regions (under ``torch.autocast``, ``torch.no_grad``) run node by node when they are decomposed.
+
+    Otherwise what comes of them is tied to the region, and not to the calls in it.
+    """
+    regions = [module for node in graph.nodes if node.target in _REGIONS for module in modules(node)]
+    for module in regions:
+        module.forward = Interpreter(module).run
+    try:
+        yield
+    finally:
+        for module in regions:
+            del module.forward
 
 
 @contextmanager

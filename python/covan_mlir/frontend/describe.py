@@ -24,6 +24,7 @@ from covan_mlir.artifacts.schema import MutatedBuffer, ResultKind
 from covan_mlir.artifacts.signature import Dim, Leaf, Signature, Tap
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend.capture import Capture
+from covan_mlir.frontend.refusals import refused, user_line
 
 _SCALARS = {SymIntArgument: "int", SymFloatArgument: "float", SymBoolArgument: "bool"}
 
@@ -75,7 +76,7 @@ def describe(captured: Capture, decomposed: ExportedProgram) -> Description:
             else:
                 weights[placeholders[name]] = (item.target, _held(decomposed, item.target))
         else:
-            raise ExportError(
+            raise _effect(decomposed) or ExportError(
                 f"the model takes {name!r}, a {item.kind.name.lower().replace('_', ' ')}, which cannot be compiled"
             )
 
@@ -129,6 +130,14 @@ def describe(captured: Capture, decomposed: ExportedProgram) -> Description:
     return Description(signature, (*user, *buffers.values()), weights, tuple(nodes))
 
 
+def _effect(program: ExportedProgram) -> ExportError | None:
+    """The error for an operator that does something beside giving a value, such as raising an error of its own."""
+    node = next((node for node in program.graph.nodes if str(node.target) == "with_effects"), None)
+    return node and refused(
+        node, "it does something beside giving a value, such as raising an error for a singular matrix"
+    )
+
+
 def _held(program: ExportedProgram, name: str) -> torch.Tensor:
     # Non-persistent buffers and lifted constants are in `constants`; everything else in `state_dict`.
     held = program.state_dict.get(name, program.constants.get(name))
@@ -143,7 +152,8 @@ def _leaf(arg: Any, node: Node | None, *, mutated: bool = False) -> Leaf:
         value = node.meta["val"]
         if value.dtype.is_complex:
             raise ExportError(
-                f"{arg.name} is {value.dtype}: complex tensors are not supported; pass real and imaginary parts"
+                f"{user_line(node)}{arg.name} is {value.dtype}: complex tensors are not supported as arguments and "
+                "results; pass real and imaginary parts (torch.view_as_real)"
             )
         if value.layout is not torch.strided:
             raise ExportError(

@@ -22,6 +22,7 @@ _TRACING = tuple(os.path.join(_TORCH, *path) for path in (("export", ""), ("_exp
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
 _SITE = sysconfig.get_path("purelib") + os.sep  # below the standard library's folder in some layouts
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+_GENERATED = "<eval_with_key>"  # code of torch.fx, which nobody wrote
 
 
 def in_order(stack_trace: str | None) -> list[Frame]:
@@ -29,6 +30,7 @@ def in_order(stack_trace: str | None) -> list[Frame]:
     return [
         Frame(file, int(line), function, file.startswith(_TORCH))
         for file, line, function in _FRAME.findall(stack_trace or "")
+        if not file.startswith(_GENERATED)
     ]
 
 
@@ -40,7 +42,7 @@ def parse(stack_trace: str | None) -> tuple[Frame, ...]:
 
 def is_users(file: str) -> bool:
     """Whether a file is neither torch's, the standard library's nor this package's."""
-    if file.startswith((_TORCH, _OWN, "<frozen", "<string>")):
+    if file.startswith((_TORCH, _OWN, _GENERATED, "<frozen", "<string>")):
         return False
     return file.startswith(_SITE) or not file.startswith(_STDLIB)
 

@@ -27,13 +27,15 @@ from covan_mlir.dialects.arguments import ArgumentFacts, write_arguments
 from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
-from covan_mlir.frontend.actions import ledger, op_name
+from covan_mlir.frontend.actions import ledger
 from covan_mlir.frontend.capture import Capture
 from covan_mlir.frontend.constants import literals
 from covan_mlir.frontend.cost import work
 from covan_mlir.frontend.decompose import decompose
 from covan_mlir.frontend.describe import Description, describe
 from covan_mlir.frontend.identity import Identities
+from covan_mlir.frontend.refusals import plainly, refuse_random, refused
+from covan_mlir.frontend.regions import RegionImporter
 from covan_mlir.frontend.strided import view_whole
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.model import Action, Part
@@ -70,8 +72,13 @@ class Imported:
     elements: int
 
 
-def import_program(captured: Capture, *, provenance: bool, external_weight_bytes: int) -> Imported:
+def import_program(
+    captured: Capture, *, provenance: bool, external_weight_bytes: int, random_numbers: bool = True
+) -> Imported:
     """Decompose and import.
+
+    Args:
+        random_numbers: whether the program may draw some of its own.
 
     Raises:
         ExportError: an operation or type has no counterpart in the torch dialect; names the user's line.
@@ -79,10 +86,12 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
     decomposed = decompose(captured.program)
     view_whole(decomposed.graph)
     rewrite_as_strided(decomposed.graph)  # needs the fake tensors' storage, so before anything else
+    if not random_numbers:
+        refuse_random(decomposed.graph)
     description = describe(captured, decomposed)
     flops, elements = work(decomposed.graph)
     actions: tuple[Action, ...] = ()
-    parts: Mapping[str, Part] = {}
+    parts: Mapping[Node, Part] = {}
     if provenance:
         held = {node: name for node, (name, _) in description.weights.items()}
         actions, parts = ledger(captured.program.graph, decomposed.graph, description.parameters, held)
@@ -90,12 +99,15 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
     context = ir.Context()
     dialects.load(context)
     importer = fx.FxImporter(context=context, hooks=_Weights())
+    importer._graph_node_importer_cls = RegionImporter
     importer._cc = _Locations(context, parts, provenance, importer._py_attr_tracker)
     external = _external(description, external_weight_bytes)
     try:
         _build(importer, decomposed.graph, description, external)
         _tell_arguments(importer.module, description, external)
-    except (NotImplementedError, TypeError, ValueError, KeyError, AssertionError) as error:
+    except ExportError:
+        raise
+    except Exception as error:  # whatever the importer stumbles over, it is at this node
         raise _import_error(error, importer._cc.node) from error
     if provenance:
         prov.write_table(importer.module, _table(actions))
@@ -108,8 +120,7 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
         weights=weights,
         actions=actions,
         results=tuple(
-            ("p", parts[node.name].id) if node.name in parts else _outside(node, description)
-            for node in description.results
+            ("p", parts[node].id) if node in parts else _outside(node, description) for node in description.results
         ),
         identity=Identities({part.id: part for part in parts.values()}),
         flops=flops,
@@ -124,8 +135,7 @@ def _tell_arguments(
     sizes = description.signature.size_names
     rows = [ArgumentFacts(sizes=sizes[i] if i < len(sizes) else ()) for i in range(len(description.parameters))]
     rows += [ArgumentFacts(weight=name) for name, _ in external.values()]
-    # Bodies of loops are functions beside it.
-    main = next(op for op in functions(module.operation) if op.attributes["sym_name"].value == "main")
+    (main,) = functions(module.operation)
     write_arguments(main, rows)
 
 
@@ -159,7 +169,6 @@ def _build(
         for node in graph.nodes:
             if node.op == "placeholder" and (node, 0) not in nodes._v and node.users:
                 raise ExportError(f"argument {node.name} of the exported graph has no value")
-        importer._import_all_child_modules(graph.owning_module, "main")
         inline = {node: tensor for node, (_, tensor) in description.weights.items() if node not in external}
         constants = literals(graph, inline)
         for node, tensor in constants.items():
@@ -202,20 +211,20 @@ class _Locations(fx.ContextCache):  # type: ignore[misc]  # the bindings are unt
 
     __slots__ = ("_made", "_parts", "_provenance", "node")
 
-    def __init__(self, context: Any, parts: Mapping[str, Part], provenance: bool, tracker: Any) -> None:
+    def __init__(self, context: Any, parts: Mapping[Node, Part], provenance: bool, tracker: Any) -> None:
         super().__init__(context, py_attr_tracker=tracker)
         self._parts = parts
         self._provenance = provenance
-        self._made: dict[str, Any] = {}
+        self._made: dict[Node, Any] = {}
         self.node: Node | None = None
         """The node being imported; for error messages."""
 
     def get_node_location(self, node: Node) -> Any:
         # Never None: the importer would go on with the previous node's location.
         self.node = node
-        if node.name not in self._made:
-            self._made[node.name] = self._location(node)
-        return self._made[node.name]
+        if node not in self._made:
+            self._made[node] = self._location(node)
+        return self._made[node]
 
     def _location(self, node: Node) -> Any:
         if node.target is operator.getitem and isinstance(node.args[0], Node):
@@ -226,10 +235,15 @@ class _Locations(fx.ContextCache):  # type: ignore[misc]  # the bindings are unt
             line = ir.Location.unknown(context=self._c)
         else:
             line = ir.Location.file(user.file, user.line, 0, context=self._c)
-        part = self._parts.get(node.name)
+        part = self._parts.get(node)
         if part is not None:
             return ir.Location.name(prov_locations.key(part.id, part.name), line, context=self._c)
         return line if not self._provenance else ir.Location.name(node.name, line, context=self._c)
+
+    def get_vtensor_type(self, shape: Any, dtype: torch.dtype, **options: Any) -> Any:
+        """The type of a tensor; sizes that torch keeps as expressions although they are known are known."""
+        known = [int(size) if isinstance(size, torch.SymInt) and size.node.expr.is_number else size for size in shape]
+        return super().get_vtensor_type(known, dtype, **options)
 
     def named(self, name: str) -> Any:
         return ir.Location.name(name, context=self._c)
@@ -310,10 +324,5 @@ def _table(actions: tuple[Action, ...]) -> prov_table.Table:
 
 
 def _import_error(error: Exception, node: Node | None) -> ExportError:
-    if node is None:
-        return ExportError(f"torch-mlir cannot import the model: {error}")
-    user = next((f for f in frames.parse(node.meta.get("stack_trace")) if not f.internal), None)
-    where = f" at {user}" if user else ""
-    return ExportError(
-        f"torch-mlir cannot import {node.name} ({op_name(node)}){where}: {type(error).__name__}: {error}"
-    )
+    why = f"{type(error).__name__}: {plainly(str(error))}"
+    return ExportError(f"torch-mlir cannot import the model: {why}") if node is None else refused(node, why)

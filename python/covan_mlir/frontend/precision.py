@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch.fx import Graph
 
+from covan_mlir.frontend.actions import graphs
 from covan_mlir.frontend.frames import parse
 
 
@@ -13,7 +14,7 @@ def first_double(graph: Graph) -> str | None:
 
     To be asked before decompositions: some of torch-mlir's take float64 inside.
     """
-    for node in graph.nodes:
+    for node in (node for _, inner in graphs(graph) for node in inner.nodes):
         value = node.meta.get("val")
         values = value if isinstance(value, tuple | list) else (value,)
         if not any(isinstance(v, torch.Tensor) and v.dtype is torch.float64 for v in values):
@@ -27,7 +28,7 @@ def first_double(graph: Graph) -> str | None:
 
 def convolves_halves(graph: Graph) -> bool:
     """Whether an exported graph has a convolution in half precision of a batch that is not known to be one."""
-    for node in graph.nodes:
+    for node in (node for _, inner in graphs(graph) for node in inner.nodes):
         value = node.meta.get("val")
         if (
             node.op == "call_function"

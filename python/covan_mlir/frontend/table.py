@@ -34,9 +34,12 @@ _UNLOWERED = (
 )
 
 
-_SHARED = (
+_TAKEN_APART = (
     # torch-mlir takes it apart, and then shares steps of it with other operations: each step has to have a name.
     aten._softmax.default,
+    # torch-mlir knows the one for real numbers and few sizes.
+    aten.fft_fft.default,
+    aten.fft_ifft.default,
 )
 
 
@@ -50,7 +53,7 @@ def table() -> Mapping[OpOverload, Rule]:
         if isinstance(op, OpOverload) and op not in rules and _wanted(op, context):
             rules[op] = decomposition
     core = core_aten_decompositions()
-    rules.update({op: decomposition_table[op] for op in _SHARED})
+    rules.update({op: decomposition_table[op] for op in _TAKEN_APART})
     for packet in _UNLOWERED:
         rules.update({op: core[op] for op in core if getattr(op, "overloadpacket", None) is packet})
     for op, ours in RULES.items():

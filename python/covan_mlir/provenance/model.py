@@ -84,7 +84,7 @@ class Action:
 
     Attributes:
         id: position among the call nodes.
-        name: node name (``softmax_1``).
+        name: node name (``softmax_1``), behind that of the function where it is in one (``true_graph_0.softmax``).
         op: ``aten.softmax.int``.
         module: path of the module instance whose forward made the call (``blocks.0.attn``); empty for the root.
         frames: source frames, user's first and innermost first, then torch's own.
@@ -105,6 +105,11 @@ class Action:
     inputs: tuple[int, ...] = ()
     view: bool = False
     live: bool = True
+
+    @property
+    def body(self) -> str:
+        """The function that it is in, of those that an operator such as ``torch.cond`` takes, or an empty string."""
+        return self.name.rpartition(".")[0]
 
     @property
     def line(self) -> str:

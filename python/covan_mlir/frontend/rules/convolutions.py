@@ -147,3 +147,10 @@ def _interleaved(y: Tensor, axes: list[_Axis]) -> Tensor:
         if axis.first or axis.more != axis.blocks * axis.stride:
             image = image.narrow(n, axis.first, length)
     return image
+
+
+@rule(aten.conv_tbc.default)
+def conv_tbc(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """Of a sequence as [time, batch, channels], by weights as [time, channels, results]."""
+    y = torch.conv1d(x.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return y.permute(2, 0, 1)

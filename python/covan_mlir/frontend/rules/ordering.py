@@ -218,3 +218,20 @@ def searchsorted(
 @rule(aten.searchsorted.Scalar)
 def searchsorted_scalar(boundaries: Tensor, x: Any, **named: Any) -> Tensor:
     return searchsorted(boundaries, torch.full((), x, dtype=torch.result_type(boundaries, x)), **named)
+
+
+@rule(aten.histc.default)
+def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # torch's names
+    """Each number against each bin; without limits, those of the data."""
+    values = wide(x).reshape(-1)
+    if not isinstance(values.shape[0], int) or not values.shape[0]:
+        return NotImplemented
+    low, high = torch.full((), min, dtype=values.dtype), torch.full((), max, dtype=values.dtype)
+    if min == max:
+        low, high = values.amin(), values.amax()
+    alone = low == high
+    low, high = torch.where(alone, low - 1, low), torch.where(alone, high + 1, high)
+    places = ((values - low) * bins / (high - low)).to(torch.int64).clamp(max=bins - 1)
+    inside = (values >= low) & (values <= high)
+    hits = (places.unsqueeze(1) == torch.arange(bins)) & inside.unsqueeze(1)
+    return hits.sum(0).to(x.dtype)

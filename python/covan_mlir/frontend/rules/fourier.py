@@ -1,0 +1,130 @@
+"""Fourier transforms, as products of real and imaginary parts with cosines and sines: n steps for each of n numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from covan_mlir.frontend.rules.registry import rule
+
+aten, prims = torch.ops.aten, torch.ops.prims
+
+_LARGEST = 2048
+"""Points of the longest transform: its matrices are constants of the program."""
+_NONE, _ROOT, _WHOLE = range(3)  # what torch calls by these numbers: how results are scaled
+
+
+def _long(x: Tensor, dims: list[int]) -> bool:
+    """Whether an axis is too long, or its length not known."""
+    return any(not isinstance(x.shape[dim], int) or x.shape[dim] > _LARGEST for dim in dims)
+
+
+def _waves(points: int, frequencies: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """cos and sin of 2 pi j k / points, [points, frequencies]; angles by whole numbers, so that none is large."""
+    turns = torch.arange(points).unsqueeze(1) * torch.arange(frequencies) % points
+    angles = turns.to(torch.float64) * (2 * math.pi / points)
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def _along(x: Tensor, dim: int, matrix: Tensor) -> Tensor:
+    return (x.movedim(dim, -1) @ matrix).movedim(-1, dim)
+
+
+def _scale(sizes: list[int], normalization: int) -> float:
+    count = math.prod(sizes)
+    return {_NONE: 1.0, _ROOT: 1 / math.sqrt(count), _WHOLE: 1 / count}[normalization]
+
+
+def _transformed(real: Tensor, imaginary: Tensor, dims: list[int], forward: bool) -> tuple[Tensor, Tensor]:
+    for dim in dims:
+        cos, sin = _waves(real.shape[dim], real.shape[dim], real.dtype)
+        sin = sin if forward else -sin
+        real, imaginary = (
+            _along(real, dim, cos) + _along(imaginary, dim, sin),
+            _along(imaginary, dim, cos) - _along(real, dim, sin),
+        )
+    return real, imaginary
+
+
+@rule(aten._fft_c2c.default)
+def complex_to_complex(x: Tensor, dim: list[int], normalization: int, forward: bool) -> Any:
+    if _long(x, dim):
+        return NotImplemented
+    real, imaginary = _transformed(x.real, x.imag, dim, forward)
+    scale = _scale([x.shape[d] for d in dim], normalization)
+    return torch.complex(real * scale, imaginary * scale)
+
+
+@rule(aten._fft_r2c.default)
+def real_to_complex(x: Tensor, dim: list[int], normalization: int, onesided: bool) -> Any:
+    """The last axis first: of real numbers, half of the frequencies say all."""
+    if _long(x, dim):
+        return NotImplemented
+    last, points = dim[-1], x.shape[dim[-1]]
+    cos, sin = _waves(points, points // 2 + 1 if onesided else points, x.dtype)
+    real, imaginary = _transformed(_along(x, last, cos), -_along(x, last, sin), dim[:-1], True)
+    scale = _scale([x.shape[d] for d in dim], normalization)
+    return torch.complex(real * scale, imaginary * scale)
+
+
+@rule(aten._fft_c2r.default)
+def complex_to_real(x: Tensor, dim: list[int], normalization: int, last_dim_size: int) -> Any:
+    """Frequencies that are left out are the conjugates of others: those count twice."""
+    if _long(x, dim) or not isinstance(last_dim_size, int) or last_dim_size > _LARGEST:
+        return NotImplemented
+    real, imaginary = _transformed(x.real, x.imag, dim[:-1], False)
+    last, kept = dim[-1], last_dim_size // 2 + 1
+    real, imaginary = real.narrow(last, 0, kept), imaginary.narrow(last, 0, kept)
+    cos, sin = _waves(last_dim_size, kept, real.dtype)
+    frequencies = torch.arange(kept)
+    alone = (frequencies == 0) | (frequencies * 2 == last_dim_size)
+    weights = torch.where(alone, 1.0, 2.0).to(real.dtype).unsqueeze(1)
+    whole = _along(real, last, cos.T * weights) - _along(imaginary, last, sin.T * weights)
+    return whole * _scale([*(x.shape[d] for d in dim[:-1]), last_dim_size], normalization)
+
+
+@rule(prims.fft_c2c.default)
+def unscaled_complex_to_complex(x: Tensor, *, dim: list[int], forward: bool) -> Any:
+    return complex_to_complex(x, dim, _NONE, forward)
+
+
+@rule(prims.fft_r2c.default)
+def unscaled_real_to_complex(x: Tensor, *, dim: list[int], onesided: bool) -> Any:
+    return real_to_complex(x, dim, _NONE, onesided)
+
+
+@rule(prims.fft_c2r.default)
+def unscaled_complex_to_real(x: Tensor, *, dim: list[int], last_dim_size: int) -> Any:
+    return complex_to_real(x, dim, _NONE, last_dim_size)
+
+
+@rule(aten.abs.default)
+def absolute(x: Tensor) -> Any:
+    return torch.hypot(x.real, x.imag) if x.dtype.is_complex else NotImplemented
+
+
+@rule(aten.angle.default)
+def angle(x: Tensor) -> Any:
+    return torch.atan2(x.imag, x.real) if x.dtype.is_complex else NotImplemented
+
+
+def _parts(x: Any, y: Any) -> tuple[Tensor, Any] | None:
+    """Of a complex tensor and something real, in this order; None: they are not that."""
+    given = isinstance(x, Tensor) and x.dtype.is_complex
+    other = y.dtype.is_complex if isinstance(y, Tensor) else isinstance(y, complex)
+    return (x, y) if given and not other else None
+
+
+@rule(aten.mul.Tensor)
+def product(x: Any, y: Any) -> Any:
+    parts = _parts(x, y) or _parts(y, x)
+    return torch.complex(parts[0].real * parts[1], parts[0].imag * parts[1]) if parts else NotImplemented
+
+
+@rule(aten.div.Tensor)
+def quotient(x: Any, y: Any) -> Any:
+    parts = _parts(x, y)
+    return torch.complex(parts[0].real / parts[1], parts[0].imag / parts[1]) if parts else NotImplemented

@@ -1,0 +1,148 @@
+"""Branches and loops as operators: `torch.cond`, ``while_loop``, ``scan``, ``map``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from oracle import assert_same
+from torch import Tensor, nn
+from torch._higher_order_ops import map as map_over
+from torch._higher_order_ops import scan, while_loop
+
+import covan_mlir
+
+X = torch.randn(4, 5, generator=torch.Generator().manual_seed(1))
+Program = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+class Branches(nn.Module):
+    """Weights that one branch reads alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = nn.Linear(5, 5), nn.Linear(5, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = torch.cond(x.sum() > 0, lambda x: self.one(x).relu(), lambda x: self.other(x), (x,))
+        return y.softmax(-1)
+
+
+class Repeated(nn.Module):
+    """A layer that is applied three times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(5, 5)
+
+    def forward(self, x: Tensor) -> Any:
+        return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, self.layer(x).tanh()), (torch.tensor(0), x))
+
+
+def nested(x: Tensor) -> Any:
+    def step(i: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        return i + 1, torch.cond(x.sum() > 3, lambda x: x * 0.5, lambda x: x.abs() + 1, (x,))
+
+    return while_loop(lambda i, x: i < 4, step, (torch.tensor(0), x))
+
+
+PROGRAMS: dict[str, tuple[Program, tuple[Tensor, ...], str]] = {
+    # name: (program, arguments, an action of a body)
+    "cond": (
+        lambda x: torch.cond(x.sum() > 0, lambda x: x.sin() * 2, lambda x: x.cos() - 1, (x,)),
+        (X,),
+        "true_graph_0.sin",
+    ),
+    "cond, weights": (Branches().eval(), (X,), "false_graph_0.linear"),
+    "while": (
+        lambda x: while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 1.5 + 1), (torch.tensor(0), x)),
+        (X,),
+        "while_loop_body_graph_0.mul",
+    ),
+    "while, decided by values": (
+        lambda x: while_loop(lambda x: x.sum() < 100, lambda x: (x.abs() * 1.5 + 1,), (x,)),
+        (X,),
+        "while_loop_body_graph_0.abs_1",
+    ),
+    "while, never": (
+        lambda x: while_loop(lambda i, x: i < 0, lambda i, x: (i + 1, x * 2), (torch.tensor(0), x)),
+        (X,),
+        "while_loop_body_graph_0.mul",
+    ),
+    "while, a number": (
+        lambda x: while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x + 1), (0, x)),
+        (X,),
+        "while_loop_body_graph_0.add_1",
+    ),
+    "while, weights": (Repeated().eval(), (X,), "while_loop_body_graph_0.linear"),
+    "nested": (nested, (X,), "while_loop_body_graph_0.true_graph_0.mul"),
+    "map": (lambda xs, y: map_over(lambda x, y: x.sin() @ y, xs, y), (X.repeat(3, 1, 1), X.t()), "body_graph_0.sin"),
+    "scan": (
+        lambda first, xs: scan(lambda carry, x: (carry * 0.5 + x, (carry + x).sin()), first, xs),
+        (X[0], X),
+        "scan_combine_graph_0.sin",
+    ),
+    "scan, backwards": (
+        lambda first, xs: scan(lambda carry, x: (carry * 0.5 + x, carry * 1), first, xs, reverse=True),
+        (X[0], X),
+        "scan_combine_graph_0.mul",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_branches_and_loops(name: str) -> None:
+    program, args, action = PROGRAMS[name]
+    exe = covan_mlir.compile_module(program, args)
+    assert exe.info["frontend"] == "linalg"
+    for sign in (1, -1):
+        signed = tuple(sign * arg for arg in args)
+        assert_same(exe(*signed), program(*signed), depth=16)
+    assert exe.lineage.where(action), [action.name for action in exe.lineage.actions]
+    (inner,) = exe.lineage.find(action)
+    assert inner.line.startswith(__file__)
+    verdict = exe.verify()
+    assert (verdict.outcome, verdict.counterexamples) == ("incomplete", ()), str(verdict)
+
+
+@pytest.mark.parametrize("name", ["cond", "cond, weights", "while", "while, weights", "map", "scan"])
+def test_through_torch_compile(name: str) -> None:
+    program, args, _ = PROGRAMS[name]
+    before = len(covan_mlir.last_compiled())
+    with torch.no_grad():
+        assert_same(torch.compile(program, backend="covan")(*args), program(*args), depth=16)
+    assert len(covan_mlir.last_compiled()) == before + 1
+
+
+def test_layers_of_a_region_are_actions() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.autocast("cpu", torch.bfloat16):
+                y: Tensor = self.layers(x)
+            return y
+
+    exe = covan_mlir.compile_module(Net().eval(), (torch.randn(2, 4),))
+    layers = [action for action in exe.lineage.actions if action.body]
+    assert [action.op.removeprefix("aten.") for action in layers] == [
+        "linear.default",
+        "relu.default",
+        "linear.default",
+        "relu.default",
+        "linear.default",
+    ]
+    assert [action.module for action in layers] == [f"layers.{index}" for index in range(5)]
+    assert all(exe.lineage.where(action) for action in layers if action.op == "aten.linear.default")
+    assert exe.verify(), str(exe.verify())
