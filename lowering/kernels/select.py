@@ -12,11 +12,12 @@ from typing import Any
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels import registry
+from covan_mlir.lowering.kernels.dense.siblings import apart
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.overrides import IllegalError, changes
 from covan_mlir.lowering.kernels.reductions.operands import refused
-from covan_mlir.lowering.kernels.reductions.profitability import does_not_pay
+from covan_mlir.lowering.kernels.reductions.profitability import compiled, does_not_pay
 from covan_mlir.lowering.kernels.target import KernelTarget
 from covan_mlir.lowering.kernels.template import ChainKind, Cost, IllegalScheduleError, Match, Schedule, Template
 from covan_mlir.lowering.source_lines import SourceLines
@@ -197,7 +198,10 @@ def _selected(
     choice = _choices(chain, target, asked)
     if isinstance(choice, Refusal):
         return choice
-    if not always and (reason := does_not_pay(chain, target.rates(chain), choice.candidates[0].seconds)):
+    seconds = choice.candidates[0].seconds
+    if not always and (reason := does_not_pay(chain, target.rates(chain), seconds)):
+        return Refusal(reason)
+    if not always and (reason := _faster_apart(chain, target, seconds)):
         return Refusal(reason)
     refusals: dict[str, Refusal] = {}
     for candidate in choice.candidates:
@@ -207,3 +211,23 @@ def _selected(
                 return selection
             refusals.setdefault(candidate.template.name, selection)
     return _united(refusals)
+
+
+def _faster_apart(chain: Chain, target: KernelTarget, seconds: float) -> str | None:
+    """Why the products of a chain are better off in kernels of their own, or None.
+
+    Args:
+        seconds: that one kernel of all of them takes, besides what its dispatch takes.
+    """
+    if not chain.product or len(chain.reductions) < 2:
+        return None
+    rates = target.rates(chain)
+    total = 0.0
+    for part in apart(chain):
+        listed = choices(part, target)
+        total += compiled(part.nominal, rates) if isinstance(listed, Refusal) else listed.candidates[0].seconds
+        total += 0.0 if isinstance(listed, Refusal) else rates.dispatch
+    if seconds + rates.dispatch <= total:
+        return None
+    count = len(chain.reductions)
+    return f"predicted to take {(seconds + rates.dispatch) * 1e6:.2f} us as one kernel, {total * 1e6:.2f} us as {count}"
