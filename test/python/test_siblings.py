@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -32,14 +34,15 @@ def siblings(*products: tuple[str, str], shared: str = "ik", unknown: str = "", 
     return w.chain(*outputs)
 
 
-def gate(**sizes: int) -> Chain:
-    """The product of two sums, the first of which is a result, too."""
-    w = Writer("f32", **sizes)
+def gate(products: int = 2, factor: str = "kj", result: str = "ij", unknown: str = "", **sizes: int) -> Chain:
+    """The product of some sums, the first of which is a result, too."""
+    w = Writer("f32", **{axis: None if axis in unknown else size for axis, size in sizes.items()})
     x = w.input("x", "ik")
-    one = w.reduce("s", "ij", "add", "k", f("arith.mulf", x, w.input("a", "jk")))
-    two = w.reduce("t", "ij", "add", "k", f("arith.mulf", x, w.input("b", "jk")))
-    w.map("y", "ij", f("arith.mulf", one, two))
-    return w.chain("s", "y")
+    sums = [
+        w.reduce(f"s{n}", result, "add", "k", f("arith.mulf", x, w.input(f"w{n}", factor))) for n in range(products)
+    ]
+    w.map("y", result, functools.reduce(lambda one, other: f("arith.mulf", one, other), sums))
+    return w.chain("s0", "y")
 
 
 def test_each_product_has_its_own_axes() -> None:
@@ -60,6 +63,26 @@ def test_each_product_has_its_own_axes() -> None:
         want = interpret(chain, arrays, "f64")
         for output, result in zip(chain.outputs, results, strict=True):
             near(np.asarray(result.to_host()), want[output], arrays["x"].shape[1], "f32")
+
+
+def test_gates() -> None:
+    """Sums of one block and of several, factors transposed and not, results that end in an axis of the shared factor,
+    one product that is a result itself, sizes known at run time only, more than two products."""
+    cases = {
+        "plain": gate(i=21, k=37, j=50),
+        "blocks": gate(i=21, k=1100, j=50),
+        "rows": gate(i=300, k=37, j=16),
+        "unknown": gate(unknown="i", i=21, k=37, j=50),
+        "three": gate(products=3, i=21, k=37, j=50),
+        "vectors": gate(factor="jk", result="ji", i=50, k=37, j=21),
+    }
+    alone = Standalone([kernel(chain, name, "gated") for name, chain in cases.items()])
+    for name, chain in cases.items():
+        arrays = arrays_of(chain, 1, **({"i": 21} if name == "unknown" else {}))
+        results = alone[name](*(alone.buffer(arrays[value.name]) for value in chain.inputs))
+        want = interpret(chain, arrays, "f64")
+        for output, result in zip(chain.outputs, results, strict=True):
+            near(np.asarray(result.to_host()), want[output], 3 * arrays["x"].shape[1], "f32")
 
 
 def test_the_same_in_kernels_of_their_own() -> None:
@@ -119,6 +142,33 @@ def test_a_site_performs_all_of_them() -> None:
     (site,) = [s for s in lineage.sites if names["query"] in s.trace and s.phase == "call"]
     assert {names["query"], names["key"], names["value"]} <= {*site.trace}
     assert names["out"] not in site.trace
+    assert executable.verify()
+    with torch.no_grad():
+        want = model.double()(x.double())
+    assert float((executable(x).double() - want).abs().max()) < 1e-5
+
+
+class Gate(nn.Module):
+    """A feed-forward layer with a gate (Shazeer, "GLU Variants Improve Transformer", 2020)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.up = nn.Linear(64, 160, bias=False), nn.Linear(64, 160)
+        self.down = nn.Linear(160, 64, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.down(nn.functional.silu(self.gate(x)) * self.up(x))
+        return y
+
+
+def test_a_gate_is_a_site() -> None:
+    torch.manual_seed(0)
+    model, x = Gate().eval(), torch.randn(1, 40, 64)
+    executable = covan_mlir.compile_module(model, (x,))
+    names = {action.module: action.id for action in executable.lineage.actions if action.op.startswith("aten.linear")}
+    first, second = (site for site in executable.lineage.sites if site.phase == "call")
+    assert {names["gate"], names["up"]} <= {*first.trace}
+    assert names["down"] in second.trace
     assert executable.verify()
     with torch.no_grad():
         want = model.double()(x.double())

@@ -31,8 +31,8 @@ from covan_mlir.machine.elements import bits
 
 
 @dataclass(frozen=True)
-class Siblings:
-    """Products that share a factor.
+class Products:
+    """Products in one kernel.
 
     Attributes:
         chain: all of them.
@@ -62,7 +62,7 @@ class SiblingsSchedule(DenseSchedule):
 class SiblingsMatch(DenseMatch[SiblingsSchedule]):
     """Products that share a factor."""
 
-    task: Siblings
+    task: Products
     target: CpuTarget
 
     def legal(self) -> Iterator[SiblingsSchedule]:
@@ -109,5 +109,5 @@ class SiblingsTemplate(Template[CpuTarget, SiblingsSchedule]):
             if isinstance(product, Refusal):
                 return product
             products.append(product)
-        match = SiblingsMatch(Siblings(chain, tuple(products)), target)
+        match = SiblingsMatch(Products(chain, tuple(products)), target)
         return match if match.ranked else Refusal("the panels of all of its products do not fit into a stack frame")
