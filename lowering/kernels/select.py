@@ -12,11 +12,11 @@ from typing import Any
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels import registry
-from covan_mlir.lowering.kernels.dense.siblings import apart
+from covan_mlir.lowering.kernels.dense.apart import apart
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.overrides import IllegalError, changes
-from covan_mlir.lowering.kernels.reductions.operands import refused
+from covan_mlir.lowering.kernels.reductions.operands import refused, traffic
 from covan_mlir.lowering.kernels.reductions.profitability import compiled, does_not_pay
 from covan_mlir.lowering.kernels.target import KernelTarget
 from covan_mlir.lowering.kernels.template import ChainKind, Cost, IllegalScheduleError, Match, Schedule, Template
@@ -214,20 +214,23 @@ def _selected(
 
 
 def _faster_apart(chain: Chain, target: KernelTarget, seconds: float) -> str | None:
-    """Why the products of a chain are better off in kernels of their own, or None.
+    """Why the products of a chain, and what is done to their factors before, are better off apart, or None.
 
     Args:
         seconds: that one kernel of all of them takes, besides what its dispatch takes.
     """
-    if not chain.product or len(chain.reductions) < 2:
+    if not chain.product or len(parts := apart(chain)) < 2:
         return None
     rates = target.rates(chain)
-    total = 0.0
-    for part in apart(chain):
+    together, total = rates.dispatch + seconds, 0.0
+    for part in parts:
         listed = choices(part, target)
-        total += compiled(part.nominal, rates) if isinstance(listed, Refusal) else listed.candidates[0].seconds
-        total += 0.0 if isinstance(listed, Refusal) else rates.dispatch
-    if seconds + rates.dispatch <= total:
+        if not isinstance(listed, Refusal):
+            total += rates.dispatch + listed.candidates[0].seconds
+        elif part.reductions:
+            total += compiled(part.nominal, rates)
+        else:
+            total += rates.dispatch + traffic(part) / rates.bandwidth
+    if together <= total:
         return None
-    count = len(chain.reductions)
-    return f"predicted to take {(seconds + rates.dispatch) * 1e6:.2f} us as one kernel, {total * 1e6:.2f} us as {count}"
+    return f"predicted to take {together * 1e6:.2f} us as one kernel, {total * 1e6:.2f} us as {len(parts)}"

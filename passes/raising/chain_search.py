@@ -21,7 +21,7 @@ from collections.abc import Callable
 from covan_mlir.passes.raising.chain_growth import Growth, Reach
 from covan_mlir.passes.raising.cluster import Cluster
 from covan_mlir.passes.raising.linalg_graph import LinalgGraph, LinalgNode
-from covan_mlir.passes.raising.product_growth import Alone, Epilogue, Unturned
+from covan_mlir.passes.raising.product_growth import Alone, Epilogue, Prologue, Unturned
 from covan_mlir.passes.raising.siblings import with_siblings
 
 Accept = Callable[[Cluster], bool]
@@ -120,10 +120,11 @@ def _products(
 def _product(
     seed: LinalgNode, graph: LinalgGraph, reach: Reach, taken: tuple[set[int], set[int]], accept: Accept | None
 ) -> Cluster | set[int]:
-    """A product of matrices, or what reads through windows, with the element-wise ops behind it if it is taken with
-    them, else without the transposition behind these, else alone; or what is not to be tried again."""
+    """A product of matrices, or what reads through windows, with the element-wise ops behind it and cheap ones before
+    it if it is taken with them, else without those before it, else without the transposition behind it, else alone; or
+    what is not to be tried again."""
     tried: list[set[int]] = []
-    for growth in (Epilogue, Unturned, Alone):
+    for growth in (Prologue, Epilogue, Unturned, Alone):
         cluster = Cluster(graph)
         if not cluster.add(seed):
             break

@@ -15,7 +15,7 @@ import covan_mlir
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.interpret import interpret
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.dense.siblings import apart, siblings_of
+from covan_mlir.lowering.kernels.dense.apart import apart, siblings_of
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.select import choices, select

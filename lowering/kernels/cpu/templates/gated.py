@@ -23,7 +23,7 @@ from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.product import Load, ProductMatch, ProductTemplate, seconds
 from covan_mlir.lowering.kernels.cpu.templates.siblings import Products
-from covan_mlir.lowering.kernels.dense.siblings import restricted
+from covan_mlir.lowering.kernels.dense.apart import restricted
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
 from covan_mlir.lowering.kernels.reductions.operands import traffic
 from covan_mlir.lowering.kernels.registry import register

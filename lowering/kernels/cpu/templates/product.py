@@ -29,6 +29,7 @@ from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
 from covan_mlir.lowering.kernels.reductions.operands import traffic
+from covan_mlir.lowering.kernels.reductions.sweeps import cost
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.description import Machine
@@ -117,7 +118,8 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         each = max(1.0, loads / (schedule.rows * schedule.vectors), 8 / (schedule.rows * schedule.vectors))
         products = tall * wide * depth * each
         groups = -(-rows // schedule.group)
-        staged = 0.0 if schedule.packed else groups * panels * schedule.vectors * depth * 6.0
+        each_staged = 6.0 + cost(product.vectors)
+        staged = 0.0 if schedule.packed else groups * panels * schedule.vectors * depth * each_staged
         blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
         sums = 4.0 * tall * wide * (blocks if blocks > 1 else 0)
         rate = machine.flops / (2 * schedule.lanes)

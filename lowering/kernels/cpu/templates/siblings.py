@@ -21,7 +21,7 @@ from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.siblings import SiblingsWriter
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.product import ProductMatch, ProductTemplate, seconds
-from covan_mlir.lowering.kernels.dense.siblings import siblings_of
+from covan_mlir.lowering.kernels.dense.apart import siblings_of
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
 from covan_mlir.lowering.kernels.reductions.operands import elements, traffic

@@ -1,8 +1,11 @@
-"""Chains of several sums of products, as chains of one each."""
+"""Chains of sums of products taken apart: several products, what is done to a factor before."""
 
 from __future__ import annotations
 
-from covan_mlir.fred.chain import Chain, Input, Reduce
+from collections.abc import Sequence
+
+from covan_mlir.fred.chain import Chain, Input, Step
+from covan_mlir.fred.expression import Apply, Read, reads
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 
 
@@ -25,7 +28,8 @@ def siblings_of(chain: Chain) -> tuple[Chain, ...]:
 
 def apart(chain: Chain) -> tuple[Chain, ...]:
     """What computes the same as a chain of products in kernels of one product each: what is made of several is made by
-    the last of them, which reads the others' sums."""
+    the last of them, which reads the others' sums; what is done to a factor, but for holding it in more bits, is done
+    before. A product that is nothing else is one part."""
     others = chain.reductions[:-1]
     parts: list[Chain] = []
     left = set(chain.outputs)
@@ -33,9 +37,23 @@ def apart(chain: Chain) -> tuple[Chain, ...]:
         own = [name for name in chain.outputs if _sums(chain, name) == {step.name}]
         left -= {*own}
         shared = any(step.name in _sums(chain, name) for name in left) and step.name not in own
-        parts.append(restricted(chain, (*own, *((step.name,) if shared else ()))))
+        parts += _after_factors(restricted(chain, (*own, *((step.name,) if shared else ()))))
     last = tuple(name for name in chain.outputs if name in left)
-    return (*parts, restricted(_given(chain, others), last))
+    return (*parts, *_after_factors(restricted(_given(chain, others), last)))
+
+
+def _after_factors(chain: Chain) -> list[Chain]:
+    """A chain of one product, after one of what is done to its factors, if there is something."""
+    (product,) = chain.reductions
+    factors = [step for step in chain.steps if step.name in reads(product.expr) and not _widens(step)]
+    if not factors:
+        return [chain]
+    before = restricted(chain, tuple(step.name for step in factors))
+    return [before, restricted(_given(chain, factors), chain.outputs)]
+
+
+def _widens(step: Step) -> bool:
+    return isinstance(step.expr, Apply) and step.expr.op == "arith.extf" and isinstance(step.expr.args[0], Read)
 
 
 def _sums(chain: Chain, name: str) -> frozenset[str]:
@@ -43,11 +61,11 @@ def _sums(chain: Chain, name: str) -> frozenset[str]:
     return (chain.depends(name) | {name}) & {step.name for step in chain.reductions}
 
 
-def _given(chain: Chain, sums: tuple[Reduce, ...]) -> Chain:
-    """The chain with some sums as inputs."""
-    inputs = tuple(Input(step.name, step.axes, step.dtype) for step in sums)
+def _given(chain: Chain, given: Sequence[Step]) -> Chain:
+    """The chain with some values as inputs."""
+    inputs = tuple(Input(step.name, step.axes, step.dtype) for step in given)
     return Chain(
-        chain.axes, (*chain.inputs, *inputs), tuple(step for step in chain.steps if step not in sums), chain.outputs
+        chain.axes, (*chain.inputs, *inputs), tuple(step for step in chain.steps if step not in given), chain.outputs
     )
 
 
