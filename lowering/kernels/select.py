@@ -12,11 +12,12 @@ from typing import Any
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels import registry
+from covan_mlir.lowering.kernels.dense.apart import apart
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.overrides import IllegalError, changes
-from covan_mlir.lowering.kernels.reductions.operands import refused
-from covan_mlir.lowering.kernels.reductions.profitability import does_not_pay
+from covan_mlir.lowering.kernels.reductions.operands import refused, traffic
+from covan_mlir.lowering.kernels.reductions.profitability import compiled, does_not_pay
 from covan_mlir.lowering.kernels.target import KernelTarget
 from covan_mlir.lowering.kernels.template import ChainKind, Cost, IllegalScheduleError, Match, Schedule, Template
 from covan_mlir.lowering.source_lines import SourceLines
@@ -197,7 +198,10 @@ def _selected(
     choice = _choices(chain, target, asked)
     if isinstance(choice, Refusal):
         return choice
-    if not always and (reason := does_not_pay(chain, target.rates(chain), choice.candidates[0].seconds)):
+    seconds = choice.candidates[0].seconds
+    if not always and (reason := does_not_pay(chain, target.rates(chain), seconds)):
+        return Refusal(reason)
+    if not always and (reason := _faster_apart(chain, target, seconds)):
         return Refusal(reason)
     refusals: dict[str, Refusal] = {}
     for candidate in choice.candidates:
@@ -207,3 +211,26 @@ def _selected(
                 return selection
             refusals.setdefault(candidate.template.name, selection)
     return _united(refusals)
+
+
+def _faster_apart(chain: Chain, target: KernelTarget, seconds: float) -> str | None:
+    """Why the products of a chain, and what is done to their factors before, are better off apart, or None.
+
+    Args:
+        seconds: that one kernel of all of them takes, besides what its dispatch takes.
+    """
+    if not chain.product or len(parts := apart(chain)) < 2:
+        return None
+    rates = target.rates(chain)
+    together, total = rates.dispatch + seconds, 0.0
+    for part in parts:
+        listed = choices(part, target)
+        if not isinstance(listed, Refusal):
+            total += rates.dispatch + listed.candidates[0].seconds
+        elif part.reductions:
+            total += compiled(part.nominal, rates)
+        else:
+            total += rates.dispatch + traffic(part) / rates.bandwidth
+    if together <= total:
+        return None
+    return f"predicted to take {together * 1e6:.2f} us as one kernel, {total * 1e6:.2f} us as {len(parts)}"

@@ -10,8 +10,8 @@ A chain starts from a reduction and grows, as long as something fits:
 - reductions over the same axes of the same inputs; elements picked along an axis that the chain reduces.
 
 Products with weights stay out of these, for they are large, and so does what reads through windows, a convolution or a
-pooling. With the element-wise ops behind them, they are chains of their own. A chain is convex: nothing outside lies
-between two of its ops.
+pooling. With the element-wise ops behind them, they are chains of their own; products that share a factor are one. A
+chain is convex: nothing outside lies between two of its ops.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from collections.abc import Callable
 from covan_mlir.passes.raising.chain_growth import Growth, Reach
 from covan_mlir.passes.raising.cluster import Cluster
 from covan_mlir.passes.raising.linalg_graph import LinalgGraph, LinalgNode
-from covan_mlir.passes.raising.product_growth import Alone, Epilogue, Unturned
+from covan_mlir.passes.raising.product_growth import Alone, Epilogue, Prologue, Unturned
+from covan_mlir.passes.raising.siblings import with_siblings
 
 Accept = Callable[[Cluster], bool]
 """Whether a chain is worth raising."""
@@ -51,7 +52,9 @@ def find_chains(graph: LinalgGraph, accept: Accept | None = None, products: bool
             continue  # the compiler evaluates it
         before = (taken, read_through)
         if _is_dense(node):
-            chain = _product(node, graph, reach, before, accept)
+            chain = _products(node, graph, reach, before, accept, refused) or _product(
+                node, graph, reach, before, accept
+            )
         else:
             chain = _grown(node, graph, reach, before, accept, products)
         if isinstance(chain, set):
@@ -94,13 +97,34 @@ def _grown(
     return tried
 
 
+def _products(
+    seed: LinalgNode,
+    graph: LinalgGraph,
+    reach: Reach,
+    taken: tuple[set[int], set[int]],
+    accept: Accept | None,
+    refused: set[int],
+) -> Cluster | None:
+    """A product of matrices and those that share a factor with it, if they are taken together."""
+
+    def grow(node: LinalgNode) -> Cluster | None:
+        cluster = Cluster(graph)
+        return Epilogue(graph, reach, taken, cluster, True).grow() if cluster.add(node) else None
+
+    if not seed.contracts:
+        return None
+    cluster = with_siblings(seed, graph, reach, taken[0] | refused, grow)
+    return cluster if cluster is not None and (accept is None or accept(cluster)) else None
+
+
 def _product(
     seed: LinalgNode, graph: LinalgGraph, reach: Reach, taken: tuple[set[int], set[int]], accept: Accept | None
 ) -> Cluster | set[int]:
-    """A product of matrices, or what reads through windows, with the element-wise ops behind it if it is taken with
-    them, else without the transposition behind these, else alone; or what is not to be tried again."""
+    """A product of matrices, or what reads through windows, with the element-wise ops behind it and cheap ones before
+    it if it is taken with them, else without those before it, else without the transposition behind it, else alone; or
+    what is not to be tried again."""
     tried: list[set[int]] = []
-    for growth in (Epilogue, Unturned, Alone):
+    for growth in (Prologue, Epilogue, Unturned, Alone):
         cluster = Cluster(graph)
         if not cluster.add(seed):
             break

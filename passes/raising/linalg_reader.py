@@ -15,7 +15,7 @@ from covan_mlir.fred.expression import Affine, Apply, Const, Expr, Index, Read, 
 from covan_mlir.passes.raising.gathers import SOURCE, picking, read_gather
 from covan_mlir.passes.raising.linalg_graph import Dims, LinalgGraph, LinalgNode, LinalgResult, NodeOperand, is_cheap
 from covan_mlir.passes.raising.sizes import SizeReader, regroup
-from covan_mlir.passes.raising.windows import affine_maps, projected, read_window
+from covan_mlir.passes.raising.windows import affine_maps, projected, read_window, single_points
 
 _COMBINES: dict[str, Combine] = {
     "arith.addf": "add",
@@ -241,7 +241,8 @@ class _BlockReader:
             window = read_window(self.graph, number, positions[k], sizes, self._value, patches=not pools)
             if window is None:
                 return None
-            operands.append(NodeOperand(number, (), window))
+            single = single_points(window) if not window.through else None
+            operands.append(NodeOperand(number, (), window) if single is None else NodeOperand(number, single))
         return operands
 
     def _gather(

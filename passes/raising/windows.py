@@ -113,6 +113,13 @@ def read_window(
     return OperandWindow(value, pieces, outside or nothing, frozenset(through))
 
 
+def single_points(window: OperandWindow) -> Dims | None:
+    """The loops that index what a window reads, of one that does not slide: of a convolution by single points."""
+    if any(len(pieces) > 1 or any(len(piece.loops) != 1 for piece in pieces) for pieces in window.pieces):
+        return None
+    return tuple(pieces[0].loops[0] if pieces else None for pieces in window.pieces)
+
+
 def pad_constant(pad: Any, graph: LinalgGraph, number: Callable[[Any], int]) -> Const | None:
     """What a ``tensor.pad`` fills in, if that is one number."""
     block = pad.regions[0].blocks[0]

@@ -6,7 +6,8 @@ operation here assumes the absence of NaN or infinities.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import iree.compiler.ir as ir
@@ -80,6 +81,15 @@ class KernelBuilder:
             self.module.operation.verify()
         # Never shortened, whatever the process was told about printing: the text is compiled.
         return str(self.module.operation.get_asm(large_elements_limit=1 << 30))
+
+    @contextmanager
+    def numbered(self, workgroup: Value) -> Iterator[None]:
+        """What is written meanwhile takes itself for another workgroup."""
+        before, self.workgroup = self.workgroup, workgroup
+        try:
+            yield
+        finally:
+            self.workgroup = before
 
     def _terminator(self) -> Any:
         return self._block.operations[len(self._block.operations) - 1]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeVar
 
+from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.dense.chain import DenseChain
 from covan_mlir.lowering.kernels.kernel import Executable, Preparation, with_prepared
 from covan_mlir.lowering.kernels.reductions.operands import operands
 from covan_mlir.lowering.kernels.template import Cost, Match, Schedule
@@ -42,17 +42,28 @@ class Writer(Protocol):
         """How many there are, of sizes that may be others than the writer's own."""
 
 
+class Task(Protocol):
+    """What a kernel computes."""
+
+    @property
+    def chain(self) -> Chain:
+        """As it was given; its sizes may be known at run time only."""
+
+    def cost(self, seconds: float) -> Cost:
+        """What a kernel costs that takes this long."""
+
+
 S = TypeVar("S", bound=DenseSchedule)
 
 
 class DenseMatch(Match[S]):
-    """A chain of one reduction that a template takes.
+    """A chain of products or a convolution that a template takes.
 
     Attributes:
         task: the chain.
     """
 
-    task: DenseChain
+    task: Task
     target: CpuTarget
 
     @abstractmethod

@@ -125,11 +125,20 @@ class ProductWriter:
 
         def block(start: Value, none: list[Value]) -> list[Value]:
             count = code.min(code.op("subi", code.size(total), start), self.schedule.depth)
-            vector = self._stage(unit, start, count)
-            self._each_tile(unit, lambda row, rows, vectors: self._add(unit, row, rows, vectors, start, count, vector))
+            self._add_block(unit, start, count)
             return none
 
         code.loop(0, total, self.schedule.depth, [], block)
+        self._write_group(unit)
+
+    def _add_block(self, unit: Unit, start: Value, count: Size) -> None:
+        """Adds a block's products to the sums of a group."""
+        vector = self._stage(unit, start, count)
+        self._each_tile(unit, lambda row, rows, vectors: self._add(unit, row, rows, vectors, start, count, vector))
+
+    def _write_group(self, unit: Unit) -> None:
+        """What the chain makes of the sums of a group, into its results."""
+        code = self.code
         rows = code.min(code.op("subi", code.size(self.rows.count(self.sizes)), unit.row), self.schedule.group)
         self._by_width(unit, lambda vectors: self._write_rows(unit, unit.row, rows, vectors))
 
@@ -182,10 +191,15 @@ class ProductWriter:
             for i, sums in enumerate(tile):
                 self._write(unit, code.add(row, i), sums)
             return
+        self._hold(tile)
+        self._write_rows(unit, row, rows, vectors)
+
+    def _hold(self, tile: Tile) -> None:
+        """Puts the sums of a tile into scratch."""
+        code = self.code
         for i, sums in enumerate(tile):
             for u, value in enumerate(sums):
                 code.store(value, self.sums, code.index(i * self.width + u * code.lanes))
-        self._write_rows(unit, row, rows, vectors)
 
     def _add(
         self, unit: Unit, row: Value, rows: int, vectors: int, start: Value, count: Size, vector: VectorAt

@@ -198,13 +198,15 @@ class Chain:
 
     @cached_property
     def product(self) -> bool:
-        """Whether it is one reduction, of values of which none has all its axes: a product of matrices."""
-        if len(self.reductions) != 1:
-            return False
-        (step,) = self.reductions
-        axes = {*step.axes, *step.over}
-        wide = {name for name in (step.name, *self.depends(step.name)) if axes <= {*self.values[name].axes}}
-        return bool(reads(step.expr)) and not wide
+        """Whether its reductions read none of each other, and no values that have all of their axes: products of
+        matrices."""
+        names = {step.name for step in self.reductions}
+        for step in self.reductions:
+            before = self.depends(step.name)
+            axes = {*step.axes, *step.over}
+            if not before or before & names or any(axes <= {*self.values[name].axes} for name in (step.name, *before)):
+                return False
+        return bool(names)
 
     @cached_property
     def contraction_flops(self) -> int:

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product as combinations
 from typing import ClassVar
@@ -29,8 +29,10 @@ from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
 from covan_mlir.lowering.kernels.reductions.operands import traffic
+from covan_mlir.lowering.kernels.reductions.sweeps import cost
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template
+from covan_mlir.machine.description import Machine
 from covan_mlir.machine.elements import bits
 
 TILES = ((8, 3), (6, 4), (12, 2), (4, 4), (4, 6), (8, 2), (8, 1), (4, 2), (4, 1), (2, 4), (2, 2), (1, 4), (1, 1))
@@ -41,6 +43,29 @@ EXPOSED = 0.25
 """Of the lesser of computing and moving data, what the greater one does not hide."""
 LONGEST_SUM = 1024
 """Products that are summed one after the other; longer sums are sums of blocks."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What there is to do.
+
+    Attributes:
+        computing: seconds of one core.
+        units: workgroups.
+        moved: bytes.
+    """
+
+    computing: float
+    units: int
+    moved: int
+
+
+def seconds(loads: Sequence[Load], machine: Machine) -> float:
+    """How long a machine takes for all of it, side by side."""
+    units = sum(load.units for load in loads)
+    computed = sum(load.computing for load in loads) * -(-units // machine.cores) / units
+    moved = sum(load.moved for load in loads) / (machine.bandwidth * machine.cores)
+    return max(computed, moved) + EXPOSED * min(computed, moved)
 
 
 @dataclass(frozen=True)
@@ -77,6 +102,10 @@ class ProductMatch(DenseMatch[ProductSchedule]):
                 yield schedule
 
     def predict(self, schedule: ProductSchedule) -> float:
+        """See `Match`."""
+        return seconds([self.load(schedule)], self.target.machine)
+
+    def load(self, schedule: ProductSchedule) -> Load:
         """Products at the rate at which a tile is multiplied, panels at that of copies, or what memory gives."""
         machine, product = self.target.machine, self.task
         rows, columns = product.count(product.rows), product.sizes[product.lane]
@@ -89,18 +118,15 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         each = max(1.0, loads / (schedule.rows * schedule.vectors), 8 / (schedule.rows * schedule.vectors))
         products = tall * wide * depth * each
         groups = -(-rows // schedule.group)
-        staged = 0.0 if schedule.packed else groups * panels * schedule.vectors * depth * 6.0
+        each_staged = 6.0 + cost(product.vectors)
+        staged = 0.0 if schedule.packed else groups * panels * schedule.vectors * depth * each_staged
         blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
         sums = 4.0 * tall * wide * (blocks if blocks > 1 else 0)
         rate = machine.flops / (2 * schedule.lanes)
-        units = outer * panels * groups
-        share = -(-units // machine.cores) / units
-        computed = outer * (products + staged + sums) / rate * share
-        bandwidth = machine.bandwidth * machine.cores
-        moved = traffic(product.chain) / bandwidth
+        moved = traffic(product.chain)
         if (packing := Packing.of(product, schedule)) is not None:
-            moved += (groups - 1) * packing.operand.bytes / bandwidth  # each group reads all of the weight
-        return max(computed, moved) + EXPOSED * min(computed, moved)
+            moved += (groups - 1) * packing.operand.bytes  # each group reads all of the weight
+        return Load(outer * (products + staged + sums) / rate, outer * panels * groups, moved)
 
     def prepared(self, schedule: ProductSchedule) -> tuple[Preparation, ...]:
         """See `DenseMatch`."""
@@ -125,7 +151,7 @@ class ProductTemplate(Template[CpuTarget, ProductSchedule]):
         try:
             product = product_of(chain)
         except UnsupportedError as error:
-            return Refusal(str(error), suits=chain.product)
+            return Refusal(str(error), suits=chain.product and len(chain.reductions) == 1)
         if unknown := [axis for axis in product.contracted[1:] if chain.sizes[axis] is None]:
             return Refusal(f"the sizes of {', '.join(unknown)} are only known at run time")
         match = ProductMatch(product, target)

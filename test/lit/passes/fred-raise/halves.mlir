@@ -1,19 +1,21 @@
 // RUN: covan-opt %s -p 'func.func(fred-raise, canonicalize)' | FileCheck %s
 
-// Two products of the same halves, which linalg holds in more bits before: each widens them for itself, the transposed
-// weight too, so that nobody reads the widened ones; what is behind the first is stored in halves, as it is.
+// Products of the same halves, which linalg holds in more bits before: each chain widens them for itself, the transposed
+// weight too, so that nobody reads the widened ones; what is behind the first product is stored in halves, as it is.
 
 // CHECK-LABEL: func.func @shared
 // CHECK-NOT: linalg.generic
 // CHECK: "fred.chain"
-// CHECK: ^bb0(%{{.*}}: tensor<8x64xf16>, %{{.*}}: tensor<32x64xf16>)
+// CHECK: ^bb0(%{{.*}}: tensor<8x64xf16>, %{{.*}}: tensor<32x64xf16>, %{{.*}}: tensor<64x16xf16>)
 // CHECK: arith.extf
 // CHECK: "fred.reduce"
 // CHECK: arith.truncf
+// CHECK: arith.extf
+// CHECK: "fred.reduce"
 // CHECK: "fred.output"
 // CHECK-SAME: tensor<8x32xf16>
-// CHECK: "fred.chain"
-// CHECK: arith.extf
+// CHECK: "fred.output"
+// CHECK-SAME: tensor<8x16xf32>
 // CHECK: "fred.chain"
 // CHECK: ^bb0(%{{.*}}: tensor<8x32xf16>
 // CHECK-NOT: linalg.generic

@@ -48,9 +48,11 @@ func.func @transposed(%a: tensor<4x8xf32>, %b: tensor<16x8xf32>) -> tensor<4x16x
   return %p : tensor<4x16xf32>
 }
 
-// Two products with a product of their elements, as gates have it: a chain each, the second of which reads the first.
+// Two products with a product of their elements, as gates have it, are one chain.
 // CHECK-LABEL: func.func @gate(
-// CHECK-COUNT-2: "fred.chain"
+// CHECK: "fred.chain"(%arg0, %arg1, %arg2) ({
+// CHECK-COUNT-2: "fred.reduce"() ({
+// CHECK-NOT: "fred.chain"
 // CHECK-NOT: linalg
 // CHECK: return
 func.func @gate(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>, %c: tensor<8x16xf32>) -> tensor<4x16xf32> {
