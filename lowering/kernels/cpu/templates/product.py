@@ -20,8 +20,10 @@ from typing import ClassVar
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
+from covan_mlir.lowering.kernels.cpu.column_tail import tail_of
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.packed_panel import PADDING, Packing, packed_weight
+from covan_mlir.lowering.kernels.cpu.panel import transposed_axis
 from covan_mlir.lowering.kernels.cpu.product import ProductWriter, scratch
 from covan_mlir.lowering.kernels.cpu.product_roles import Product, product_of
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
@@ -39,6 +41,13 @@ DEPTHS = (64, 128, 256, 512)
 GROUPS = (64, 128, 256)
 EXPOSED = 0.25
 """Of the lesser of computing and moving data, what the greater one does not hide."""
+SCATTERED = {2: 1.3, 4: 1.0, 8: 1.0, 16: 1.15}
+"""Of the time that memory takes for one run, that for so many columns side by side: with few, too little is asked for at
+once, and of many less is asked for ahead of time."""
+FEW_ROWS = 16
+"""Of more, the last columns may be summed in another way."""
+SUMMED = 4.0
+"""Instructions that sum a vector across lanes, of as many as there are lanes."""
 LONGEST_SUM = 1024
 """Products that are summed one after the other; longer sums are sums of blocks."""
 
@@ -70,11 +79,13 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             tiles = -(-rows // height)
             groups = -(-rows // largest)
             group = -(-tiles // groups) * height
-            schedule = ProductSchedule(lanes, height, vectors, group, even, packed)
-            if (packing := Packing.of(product, schedule)) is not None and packing.padding > PADDING:
-                continue
-            if scratch(product, schedule) * element // 8 <= machine.stack:
-                yield schedule
+            tails = {0, tail_of(product, lanes)} if not packed and rows > FEW_ROWS else {0}
+            for tail in tails:
+                schedule = ProductSchedule(lanes, height, vectors, group, even, packed, tail)
+                if (packing := Packing.of(product, schedule)) is not None and packing.padding > PADDING:
+                    continue
+                if scratch(product, schedule) * element // 8 <= machine.stack:
+                    yield schedule
 
     def predict(self, schedule: ProductSchedule) -> float:
         """Products at the rate at which a tile is multiplied, panels at that of copies, or what memory gives."""
@@ -82,7 +93,7 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         rows, columns = product.count(product.rows), product.sizes[product.lane]
         outer, depth = product.count(product.outer), product.count(product.contracted)
         tall = -(-rows // schedule.rows) * schedule.rows
-        wide = -(-columns // schedule.lanes)
+        wide = -(-(columns - schedule.tail) // schedule.lanes)
         panels = -(-wide // schedule.vectors)
         # Vector instructions: per position one for each product, and loads beside them, two at a time.
         loads = schedule.rows + schedule.vectors
@@ -92,12 +103,19 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         staged = 0.0 if schedule.packed else groups * panels * schedule.vectors * depth * 6.0
         blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
         sums = 4.0 * tall * wide * (blocks if blocks > 1 else 0)
+        if schedule.tail:
+            # Of each product its own vector is loaded, and of each row a vector is summed, and results are made.
+            products += rows * schedule.tail * depth / schedule.lanes * (1 + 1 / schedule.tail)
+            sums += rows * (SUMMED * schedule.tail + 12.0 + product.work)
+            staged += groups * schedule.tail * depth * 2.0
         rate = machine.flops / (2 * schedule.lanes)
         units = outer * panels * groups
         share = -(-units // machine.cores) / units
         computed = outer * (products + staged + sums) / rate * share
         bandwidth = machine.bandwidth * machine.cores
         moved = traffic(product.chain) / bandwidth
+        if not schedule.packed and transposed_axis(product.chain, product.vectors, product.lane, product.contracted):
+            moved *= SCATTERED[schedule.lanes]
         if (packing := Packing.of(product, schedule)) is not None:
             moved += (groups - 1) * packing.operand.bytes / bandwidth  # each group reads all of the weight
         return max(computed, moved) + EXPOSED * min(computed, moved)
