@@ -42,8 +42,8 @@ GROUPS = (64, 128, 256)
 EXPOSED = 0.25
 """Of the lesser of computing and moving data, what the greater one does not hide."""
 SCATTERED = {2: 1.3, 4: 1.0, 8: 1.0, 16: 1.15}
-"""Of the time that memory takes for one run, that for so many columns side by side: with few, too little is asked for at
-once, and of many less is asked for ahead of time."""
+"""Of the time that memory takes for one run, that for so many columns side by side: with few, too little is asked for
+at once, and of many less is asked for ahead of time."""
 FEW_ROWS = 16
 """Of more, the last columns may be summed in another way."""
 SUMMED = 4.0
