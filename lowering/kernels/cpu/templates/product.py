@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product as combinations
 from typing import ClassVar
 
@@ -69,6 +70,8 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         depths = [(longest, False) for longest in DEPTHS]
         if packed_weight(product) is not None:
             depths += [(longest, True) for longest in (*DEPTHS, LONGEST_SUM)]  # no scratch holds these
+        tail = tail_of(product, lanes) if rows > FEW_ROWS else 0
+        tails = (0, tail) if tail else (0,)
         for (height, vectors), (longest, packed), largest in combinations(TILES, depths, GROUPS):
             if (height + 1) * vectors + 1 > machine.registers:
                 continue
@@ -79,13 +82,18 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             tiles = -(-rows // height)
             groups = -(-rows // largest)
             group = -(-tiles // groups) * height
-            tails = {0, tail_of(product, lanes)} if not packed and rows > FEW_ROWS else {0}
-            for tail in tails:
-                schedule = ProductSchedule(lanes, height, vectors, group, even, packed, tail)
+            for last in (0,) if packed else tails:
+                schedule = ProductSchedule(lanes, height, vectors, group, even, packed, last)
                 if (packing := Packing.of(product, schedule)) is not None and packing.padding > PADDING:
                     continue
                 if scratch(product, schedule) * element // 8 <= machine.stack:
                     yield schedule
+
+    @cached_property
+    def _transposed(self) -> bool:
+        """Whether panels are read across their columns, and transposed."""
+        product = self.task
+        return transposed_axis(product.chain, product.vectors, product.lane, product.contracted) is not None
 
     def predict(self, schedule: ProductSchedule) -> float:
         """Products at the rate at which a tile is multiplied, panels at that of copies, or what memory gives."""
@@ -114,7 +122,7 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         computed = outer * (products + staged + sums) / rate * share
         bandwidth = machine.bandwidth * machine.cores
         moved = traffic(product.chain) / bandwidth
-        if not schedule.packed and transposed_axis(product.chain, product.vectors, product.lane, product.contracted):
+        if not schedule.packed and self._transposed:
             moved *= SCATTERED[schedule.lanes]
         if (packing := Packing.of(product, schedule)) is not None:
             moved += (groups - 1) * packing.operand.bytes / bandwidth  # each group reads all of the weight
