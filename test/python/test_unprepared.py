@@ -99,6 +99,18 @@ def _rows() -> tuple[Tensor, ...]:
     return (torch.randn(3, 4),)
 
 
+# Of four rows a window of three that moves by two reads three, and of six columns it reads five.
+_WINDOWS: tuple[tuple[str, Callable[..., nn.Module], dict[str, int]], ...] = (
+    ("convolution", nn.Conv2d, {"in_channels": 8, "out_channels": 4, "kernel_size": 3, "stride": 2}),
+    (
+        "convolution of channels",
+        nn.Conv2d,
+        {"in_channels": 8, "out_channels": 8, "kernel_size": 3, "stride": 2, "groups": 8},
+    ),
+    ("maximum", nn.MaxPool2d, {"kernel_size": 3, "stride": 2}),
+    ("mean", nn.AvgPool2d, {"kernel_size": 3, "stride": 2}),
+)
+
 PROGRAMS = {
     **{
         f"pad {mode}": Program(partial(partial, _padded, mode=mode), _image)
@@ -125,6 +137,10 @@ PROGRAMS = {
         lambda: lambda x: (torch.ones_like(x).sum(-1), torch.zeros_like(x).sum(), (x.long() * 0).sum()), _rows
     ),
     "slices of a concatenation": Program(Nest, lambda: (torch.randn(1, 3, 16),)),
+    **{
+        f"{kind}, in one place": Program(partial(layer, **options), lambda: (torch.randn(2, 8, 4, 6),))
+        for kind, layer, options in _WINDOWS
+    },
     "copy into a slice": Program(lambda: _written, lambda: (*_image(), torch.randn(1, 3, 9, 9))),
 }
 
