@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -130,11 +131,8 @@ def _timm() -> Any:
 
         return decorator
 
-    torch.library.register_fake = tolerant
-    try:
+    with mock.patch.object(torch.library, "register_fake", tolerant):
         import timm
-    finally:
-        torch.library.register_fake = register
     return timm
 
 
@@ -255,9 +253,11 @@ def settled(model: nn.Module) -> nn.Module:
                 scale = 0.05 if parameter.dim() < 2 else 0.2 / max(1, inputs) ** 0.5
                 parameter.add_(torch.randn_like(parameter), alpha=scale)
         for module in model.modules():
-            if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.running_mean is not None:
-                module.running_mean.normal_(std=0.2)
-                module.running_var.uniform_(0.5, 1.5)
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                if module.running_mean is not None:
+                    module.running_mean.normal_(std=0.2)
+                if module.running_var is not None:
+                    module.running_var.uniform_(0.5, 1.5)
     return model.eval()
 
 
