@@ -1,37 +1,42 @@
 """Architectures that nobody prepared covan for: chosen at random, compiled with tiny configurations, checked.
 
 Of the configurations that `transformers` knows, and of the models that `timm` does (where they are installed), a seeded
-sample is instantiated with random weights and made small. Per architecture: does it compile, do the numbers agree with
-eager, what does `verify()` say, and why.
+sample is instantiated with random weights, small or at its real size (`architectures.py`). Per architecture: does it
+compile, do the numbers agree with eager, what does `verify()` say, and why.
 
-    python bench/unprepared.py --seed 0 --count 20
+    python bench/unprepared.py --seed 0 --count 20 --library transformers
     python bench/unprepared.py --only gemma2 clip_vision_model
+    python bench/unprepared.py --only timm:mobilevit_xxs --real --times
 
 `ARCHITECTURES` lists those that have been tried, with the seed that chose them. Models that draw random numbers
-(`vit_mae`) cannot agree with eager.
+(`vit_mae`) cannot agree with eager and are told as such.
 """
 
 from __future__ import annotations
 
 import argparse
-import inspect
-import logging
+import copy
+import math
 import multiprocessing
+import queue as queues
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from statistics import median
 from typing import Any
 
 import torch
-from torch import nn
-from torch.utils import _pytree as pytree
+from architectures import LIBRARIES, Built, built, known, tensors
+from torch import Tensor
 
 import covan_mlir
 
 TOLERANCE = 1e-3
 """Of the largest difference from eager, relative to the largest value."""
-LIMIT = 150
+LIMIT = 280
 """Seconds per architecture."""
 ARCHITECTURES: dict[int, tuple[str, ...]] = {
     0: (
@@ -64,56 +69,86 @@ ARCHITECTURES: dict[int, tuple[str, ...]] = {
         "distilbert",
         "musicflamingo",
     ),
+    1: (
+        "aimv2_vision_model",
+        "aria_text",
+        "beit",
+        "bigbird_pegasus",
+        "bitnet",
+        "blenderbot-small",
+        "bloom",
+        "chinese_clip_vision_model",
+        "cosmos3_edge",
+        "deepseek_vl",
+        "diffllama",
+        "dinov3_vit",
+        "doge",
+        "dpt",
+        "encodec",
+        "ernie4_5_moe",
+        "fastspeech2_conformer",
+        "glm4",
+        "glm5_next",
+        "gpt2",
+        "hiera",
+        "hrm_text",
+        "hyperclovax_vision_v2",
+        "idefics3",
+        "kimi_linear",
+        "led",
+        "m2m_100",
+        "maskformer-swin",
+        "mistral",
+        "modernbert",
+        "mt5",
+        "nemotron_asr_streaming",
+        "olmo",
+        "openai-gpt",
+        "parakeet_encoder",
+        "patchtsmixer",
+        "pocket_tts_audio_tokenizer",
+        "pocket_tts_audio_tokenizer_encoder",
+        "qwen2_moe",
+        "qwen3_5_text",
+        "qwen3_moe",
+        "qwen4_exp_text",
+        "roberta-prelayernorm",
+        "rt_detr",
+        "sam_hq",
+        "sam_vision_model",
+        "solar_open",
+        "ultrabert",
+        "voxtral_realtime_encoder",
+        "xglm",
+        "yolos",
+        "timm:beit_base_patch16_384",
+        "timm:coat_mini",
+        "timm:coatnet_2_224",
+        "timm:coatnet_bn_0_rw_224",
+        "timm:coatnet_rmlp_0_rw_224",
+        "timm:cs3darknet_focus_m",
+        "timm:dla46x_c",
+        "timm:dpn48b",
+        "timm:efficientformer_l1",
+        "timm:lcnet_075",
+        "timm:maxvit_tiny_tf_512",
+        "timm:nest_small_jx",
+        "timm:repvgg_b2",
+        "timm:res2next50",
+        "timm:resnext26ts",
+        "timm:sebotnet33ts_256",
+        "timm:semnasnet_050",
+        "timm:swiftformer_l3",
+        "timm:swinv2_cr_tiny_ns_224",
+        "timm:test_efficientnet_gn",
+        "timm:vit_base_patch16_clip_384",
+        "timm:vit_giant_patch16_radio_v3",
+        "timm:vit_large_patch16_siglip_256",
+        "timm:vit_pe_spatial_tiny_patch16_512",
+    ),
 }
-"""By seed, those that were tried: with timm left out."""
-
-_SMALL = {
-    "vocab_size": 64,
-    "hidden_size": 32,
-    "d_model": 32,
-    "n_embd": 32,
-    "dim": 32,
-    "embed_dim": 32,
-    "embedding_size": 32,
-    "emb_dim": 32,
-    "intermediate_size": 48,
-    "ffn_dim": 48,
-    "n_inner": 48,
-    "d_ff": 48,
-    "hidden_dim": 48,
-    "encoder_ffn_dim": 48,
-    "decoder_ffn_dim": 48,
-    "dim_feedforward": 48,
-    "num_hidden_layers": 2,
-    "num_layers": 2,
-    "n_layer": 2,
-    "n_layers": 2,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "num_decoder_layers": 1,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "num_heads": 4,
-    "n_head": 4,
-    "n_heads": 4,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "head_dim": 8,
-    "d_kv": 8,
-    "max_position_embeddings": 64,
-    "n_positions": 64,
-    "image_size": 32,
-    "patch_size": 8,
-    "num_channels": 3,
-    "num_experts": 4,
-    "num_local_experts": 4,
-    "n_routed_experts": 4,
-    "moe_intermediate_size": 16,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "use_cache": False,
-}
+"""By seed, those that were tried: of seed 0 with timm left out, of seed 1 those that could be built. Verdicts stand in
+docs/benchmarks.md."""
 
 
 @dataclass(frozen=True)
@@ -121,180 +156,177 @@ class Outcome:
     """What became of one architecture.
 
     Attributes:
-        compiles: an empty string, or why not.
+        failure: why there is no verdict: not built, not compiled, not run; empty otherwise.
         error: largest difference from eager, relative to the largest value.
-        verdict: of `verify`; empty where it does not compile.
+        rounding: the same of eager in f32 from eager in f64, where `error` is above `TOLERANCE`.
+        random: the model draws random numbers, so that numbers need not agree.
+        verdict: of `verify`.
         reasons: why it is no ``yes``.
+        slowdown: time of a call over eager's; 0 where it is not measured.
+        seconds: to build, compile, run and verify it.
     """
 
     name: str
-    compiles: str = ""
+    failure: str = ""
     error: float = 0.0
+    rounding: float = 0.0
+    random: bool = False
     verdict: str = ""
     reasons: tuple[str, ...] = ()
     actions: int = 0
     sites: int = 0
+    slowdown: float = 0.0
     seconds: float = 0.0
 
 
-def known() -> list[str]:
-    """Names of all architectures: model types of transformers, ``timm:`` and a name of timm's."""
-    from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
-
-    names: list[str] = sorted(MODEL_MAPPING_NAMES)
-    try:
-        import timm
-    except ImportError as error:
-        logging.getLogger(__name__).info("timm is left out: %s", error)
-        return names
-    return names + [f"timm:{name}" for name in timm.list_models()]
-
-
-def built(name: str) -> tuple[nn.Module, dict[str, torch.Tensor]]:
-    """A small model with random weights, and arguments for it by name.
-
-    Raises:
-        Exception: whatever the library raises when the model cannot be made small.
-    """
-    torch.manual_seed(0)
-    if name.startswith("timm:"):
-        import timm
-
-        model: Any = timm.create_model(name.removeprefix("timm:"), pretrained=False, num_classes=5)
-        size = model.default_cfg.get("input_size", (3, 64, 64))
-        return settled(model), {"x": torch.randn(1, *size)}
-    from transformers import AutoConfig, AutoModel
-
-    config: Any = AutoConfig.for_model(name)
-    parts: list[Any] = [config, *(getattr(config, sub, None) for sub in config.sub_configs)]
-    for part in parts:
-        for key, value in _SMALL.items():
-            if isinstance(getattr(part, key, None), int):
-                setattr(part, key, value)
-        types = getattr(part, "layer_types", None)
-        if types:
-            part.layer_types = types[: getattr(part, "num_hidden_layers", len(types))]
-    transformer: nn.Module = AutoModel.from_config(config)
-    return settled(transformer), dict(_arguments(transformer, config))
-
-
-def settled(model: nn.Module) -> nn.Module:
-    """The model in evaluation mode, with weights that a trained one could have: norms are not exactly one."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.is_floating_point():
-                parameter.add_(torch.randn_like(parameter), alpha=0.05)
-    return model.eval()
-
-
-def _arguments(model: Any, config: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    names = inspect.signature(model.forward).parameters
-    shapes: dict[str, Callable[[], torch.Tensor]] = {
-        "input_ids": lambda: torch.randint(3, 60, (1, 8)),
-        "decoder_input_ids": lambda: torch.randint(3, 60, (1, 6)),
-        "pixel_values": lambda: torch.randn(1, 3, _side(config), _side(config)),
-        "input_values": lambda: torch.randn(1, 4000),
-        "input_features": lambda: torch.randn(1, getattr(config, "num_mel_bins", 80), 100),
-        "past_values": lambda: torch.randn(1, getattr(config, "context_length", 32), 1),
-    }
-    main = getattr(model, "main_input_name", "input_ids")
-    chosen = {name for name in (main, "pixel_values", "input_ids") if name in names and name in shapes}
-    if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in names:
-        chosen.add("decoder_input_ids")
-    yield from ((name, shapes[name]()) for name in sorted(chosen))
-
-
-def _side(config: Any) -> int:
-    size = getattr(getattr(config, "vision_config", config), "image_size", 64)
-    return size if isinstance(size, int) else 64
-
-
-def tried(name: str) -> Outcome:
+def tried(name: str, *, real: bool, times: bool) -> Outcome:
     """Compile one architecture, run it beside eager, and verify it."""
     start = time.perf_counter()
+    outcome = Outcome(name)
+    stage = "not built"
     try:
-        model, args = built(name)
-        with torch.no_grad():
-            expected = _tensors(model(**args))
+        chosen = built(name, real=real)
+        expected = _eager(chosen)
+        stage = ""
+        exe = covan_mlir.compile_module(chosen.model, (), chosen.args)
+        stage = "not run"
+        given = tensors(exe(**chosen.args))
+        stage = "not verified"
+        verdict = exe.verify()
     except Exception as error:
-        return Outcome(name, f"not built: {_told(error)}", seconds=time.perf_counter() - start)
-    try:
-        exe = covan_mlir.compile_module(model, (), args)
-    except Exception as error:
-        return Outcome(name, _told(error), seconds=time.perf_counter() - start)
-    worst = _difference(expected, _tensors(exe(**args)))
-    verdict = exe.verify()
+        told = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        return replace(outcome, failure=f"{stage}: {told}" if stage else told, seconds=time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    error = difference(expected, given)
     reasons = [str(example) for example in verdict.counterexamples]
     reasons += [reason for check in verdict.checks for reason in check.missing]
-    lineage = exe.lineage
-    return Outcome(
-        name,
-        error=worst,
+    return replace(
+        outcome,
+        error=error,
+        # What eager itself makes of rounding: deep models with random weights can amplify it.
+        rounding=0.0 if error <= TOLERANCE else difference(_eager(chosen, torch.float64), expected),
+        random=chosen.random,
         verdict=verdict.outcome,
         reasons=tuple(dict.fromkeys(reasons)),
-        actions=len(lineage.actions),
-        sites=len(lineage.sites),
-        seconds=time.perf_counter() - start,
+        actions=len(exe.lineage.actions),
+        sites=len(exe.lineage.sites),
+        slowdown=_time(lambda: exe(**chosen.args)) / _time(lambda: _eager(chosen)) if times else 0.0,
+        seconds=seconds,
     )
 
 
-def _tensors(result: Any) -> list[torch.Tensor]:
-    return [value for value in pytree.tree_leaves(result) if isinstance(value, torch.Tensor)]
+def _time(call: Callable[[], Any]) -> float:
+    """Seconds, the median of five calls after one."""
+    samples = []
+    for _ in range(6):
+        start = time.perf_counter()
+        call()
+        samples.append(time.perf_counter() - start)
+    return median(samples[1:])
 
 
-def _difference(expected: list[torch.Tensor], given: list[torch.Tensor]) -> float:
-    worst = 0.0 if len(expected) == len(given) else float("inf")
-    for left, right in zip(expected, given, strict=False):
-        if left.numel() and left.shape == right.shape:
-            scale = max(1.0, float(left.double().abs().max()))
-            worst = max(worst, float((left.double() - right.double()).abs().max()) / scale)
+def _eager(chosen: Built, dtype: torch.dtype | None = None) -> list[Tensor]:
+    model, args = chosen.model, chosen.args
+    if dtype is not None:
+        model = copy.deepcopy(model).to(dtype)
+        args = {name: value.to(dtype) if value.is_floating_point() else value for name, value in args.items()}
+    with torch.no_grad():
+        return [value.clone() for value in tensors(model(**args))]
+
+
+def difference(expected: list[Tensor], given: list[Tensor]) -> float:
+    """The largest difference, relative to the largest value of its tensor; infinite where shapes or NaN differ."""
+    if [value.shape for value in expected] != [value.shape for value in given]:
+        return math.inf
+    worst = 0.0
+    for left, right in zip(expected, given, strict=True):
+        if left.numel():
+            left, right = left.double(), right.double()
+            if not torch.equal(left.isfinite(), right.isfinite()):
+                return math.inf
+            left, right = (value.nan_to_num(0.0, 0.0, 0.0) for value in (left, right))
+            worst = max(worst, float((left - right).abs().max()) / (float(left.abs().max()) or 1.0))
     return worst
 
 
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+def _child(name: str, real: bool, times: bool, queue: Any) -> None:
+    torch.set_num_threads(2 if times else 1)
+    queue.put(tried(name, real=real, times=times))
 
 
-def _child(name: str, queue: Any) -> None:
-    torch.set_num_threads(1)
-    queue.put(tried(name))
-
-
-def _apart(name: str) -> Outcome:
+def _apart(name: str, *, real: bool, times: bool) -> Outcome:
     """`tried` in a process of its own, which may crash or hang."""
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["__main__", "transformers"])
     queue = context.Queue()
-    child = context.Process(target=_child, args=(name, queue))
+    child = context.Process(target=_child, args=(name, real, times, queue))
     child.start()
-    try:
-        outcome: Outcome = queue.get(timeout=LIMIT)
-    except Exception:
-        outcome = Outcome(name, f"no answer within {LIMIT} s", seconds=LIMIT)
+    outcome = Outcome(name, f"no answer within {LIMIT} s", seconds=LIMIT)
+    for second in range(LIMIT):
+        try:
+            outcome = queue.get(timeout=1)
+            break
+        except queues.Empty:
+            if not child.is_alive():
+                outcome = Outcome(name, f"the process ended with {child.exitcode}", seconds=second)
+                break
     child.kill()
     child.join()
     return outcome
+
+
+def sample(seed: int, library: str) -> list[str]:
+    """All names of a library in the order of a seed."""
+    names = [name for name in known() if name.startswith("timm:") == (library == "timm")]
+    return random.Random(seed).sample(names, len(names))
+
+
+def _outcomes(options: argparse.Namespace) -> Iterator[Outcome]:
+    apart = partial(_apart, real=options.real, times=options.times)
+    if options.only:
+        yield from map(apart, options.only)
+        return
+    for library in options.library:
+        outcomes = (apart(name) for name in sample(options.seed, library)[options.skip :])
+        yield from islice(
+            (outcome for outcome in outcomes if not outcome.failure.startswith("not built")), options.count
+        )
+
+
+def _cells(outcome: Outcome) -> Iterator[object]:
+    yield outcome.name
+    yield outcome.failure.split(":")[0] or "yes"
+    if outcome.failure:
+        yield ""
+    elif outcome.random:
+        yield "random"
+    elif outcome.error <= TOLERANCE:
+        yield "agree"
+    else:
+        yield f"**{outcome.error:.1e}**, eager's rounding {outcome.rounding:.1e}"
+    yield from (outcome.verdict, outcome.actions, outcome.sites, f"{outcome.seconds:.0f}")
+    if outcome.slowdown:
+        yield f"{outcome.slowdown:.2f}"
+    yield outcome.failure or "; ".join(outcome.reasons[:2])
 
 
 def main() -> None:
     """Print the table, one row per architecture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--count", type=int, default=20, help="architectures of each library that can be built")
+    parser.add_argument("--skip", type=int, default=0, help="names of the sample to leave out")
+    parser.add_argument("--library", nargs="+", choices=LIBRARIES, default=LIBRARIES)
+    parser.add_argument("--real", action="store_true", help="real widths and inputs")
+    parser.add_argument("--times", action="store_true", help="calls beside eager's, too")
     parser.add_argument("--only", nargs="+", help="names, instead of a sample")
     options = parser.parse_args()
-    names = options.only or random.Random(options.seed).sample(known(), options.count)
-    print("| architecture | compiles | numbers | verify | actions | sites | s | why |")
-    print("|---|---|---|---|---|---|---|---|")
-    for name in names:
-        outcome = _apart(name)
-        compiles = outcome.compiles.split(":")[0] if outcome.compiles else "yes"
-        numbers = "" if outcome.compiles else "agree" if outcome.error <= TOLERANCE else f"**{outcome.error:.1e}**"
-        why = outcome.compiles or "; ".join(outcome.reasons[:2])
-        print(
-            f"| {name} | {compiles} | {numbers} | {outcome.verdict} | {outcome.actions} | {outcome.sites}"
-            f" | {outcome.seconds:.0f} | {why} |",
-            flush=True,
-        )
+    head = ["architecture", "compiles", "numbers", "verify", "actions", "sites", "s", "why"]
+    if options.times:
+        head.insert(-1, "time / eager's")
+    print(f"| {' | '.join(head)} |\n{'|---' * len(head)}|")
+    for outcome in _outcomes(options):
+        print(f"| {' | '.join(map(str, _cells(outcome)))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -67,10 +67,10 @@ BACKEND = PassStage(
 
 LINALG = PassStage(
     "torch-to-linalg",
-    ("torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}",),
+    ("torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}", "func.func(linalg-cut-windows)"),
     watched=True,
 )
-"""The backend contract to linalg on tensors, by torch-mlir's own pipeline."""
+"""The backend contract to linalg on tensors, by torch-mlir's own pipeline, in forms that IREE takes."""
 
 CHECK = "prov-check"
 """Fails where the traces no longer say, to the last operation, what the program computes."""
@@ -159,7 +159,15 @@ def _diagnostic(info: Any) -> CompilerDiagnostic:
 def load_passes() -> None:
     """Imports what every job for a CPU needs, which the first one would wait for."""
     templates("cpu", "rows")
-    names = ("prov-drop-table", "prov-baseline", "fred-raise", CHECK, "fred-kernels", "prov-lower-locations")
+    names = (
+        "prov-drop-table",
+        "linalg-cut-windows",
+        "prov-baseline",
+        "fred-raise",
+        CHECK,
+        "fred-kernels",
+        "prov-lower-locations",
+    )
     for name in names:
         registry.lookup(name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -76,6 +77,19 @@ class Nest(nn.Module):
         return torch.cat([whole[:, :1].sin(), whole[:, 1:]], 1) * 2
 
 
+class Experts(nn.Module):
+    """Rows that are sorted by expert; the last one has none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        importlib.import_module("transformers.integrations.moe")  # registers its operators
+        self.weight = nn.Parameter(torch.randn(4, 8, 6))
+
+    def forward(self, x: Tensor, ends: Tensor) -> Tensor:
+        product: Tensor = torch.ops.transformers.grouped_mm_fallback(x.sin(), self.weight, ends)
+        return product.relu()
+
+
 def _written(x: Tensor, y: Tensor) -> Tensor:
     whole = y.clone()
     whole[:, :, 2:6, 2:6].copy_(x.relu()[:, :, :4, :4])
@@ -100,9 +114,25 @@ def _graph() -> tuple[Tensor, ...]:
     return torch.randn(30, 16), torch.randint(0, 30, (60,)), torch.randint(0, 30, (60,))
 
 
+def _sorted_rows(rows: int) -> tuple[Tensor, ...]:
+    return torch.randn(rows, 8), torch.tensor([0, 1, rows - 1, rows - 1], dtype=torch.int32)
+
+
 def _rows() -> tuple[Tensor, ...]:
     return (torch.randn(3, 4),)
 
+
+# Of four rows a window of three that moves by two reads three, and of six columns it reads five.
+_WINDOWS: tuple[tuple[str, Callable[..., nn.Module], dict[str, int]], ...] = (
+    ("convolution", nn.Conv2d, {"in_channels": 8, "out_channels": 4, "kernel_size": 3, "stride": 2}),
+    (
+        "convolution of channels",
+        nn.Conv2d,
+        {"in_channels": 8, "out_channels": 8, "kernel_size": 3, "stride": 2, "groups": 8},
+    ),
+    ("maximum", nn.MaxPool2d, {"kernel_size": 3, "stride": 2}),
+    ("mean", nn.AvgPool2d, {"kernel_size": 3, "stride": 2}),
+)
 
 PROGRAMS = {
     **{
@@ -130,6 +160,11 @@ PROGRAMS = {
         lambda: lambda x: (torch.ones_like(x).sum(-1), torch.zeros_like(x).sum(), (x.long() * 0).sum()), _rows
     ),
     "slices of a concatenation": Program(Nest, lambda: (torch.randn(1, 3, 16),)),
+    **{
+        f"{kind}, in one place": Program(partial(layer, **options), lambda: (torch.randn(2, 8, 4, 6),))
+        for kind, layer, options in _WINDOWS
+    },
+    **{f"experts, {rows} rows": Program(Experts, partial(_sorted_rows, rows)) for rows in (3, 16)},
     "copy into a slice": Program(lambda: _written, lambda: (*_image(), torch.randn(1, 3, 9, 9))),
 }
 

@@ -5,7 +5,8 @@ An operation that torch-mlir lowers keeps its lowering. To torch-mlir's table ar
 1. for every operation that the torch dialect does not know at all, torch's decomposition where there is one;
 2. torch's decomposition of operations that the dialect names but has no lowering for, or takes apart too late;
 3. rules of our own (`covan_mlir.frontend.rules`), where torch has nothing either or the lowering is wrong;
-4. a missing axis or batch axis, for operations whose lowering needs one.
+4. a missing axis or batch axis, for operations whose lowering needs one;
+5. rules for operations of other libraries, where these have been imported.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 from covan_mlir import dialects
 from covan_mlir.frontend.rules import RULES
 from covan_mlir.frontend.rules.ranks import ALONG_AN_AXIS, POOLING, with_a_batch, with_an_axis
-from covan_mlir.frontend.rules.registry import Rule
+from covan_mlir.frontend.rules.registry import Rule, foreign_rules
 
 aten = torch.ops.aten
 
@@ -43,9 +44,13 @@ _TAKEN_APART = (
 )
 
 
-@functools.cache
 def table() -> Mapping[OpOverload, Rule]:
     """Decomposition by operation, for `torch.export.ExportedProgram.run_decompositions`."""
+    return {**_torch_table(), **foreign_rules()}
+
+
+@functools.cache
+def _torch_table() -> Mapping[OpOverload, Rule]:
     rules: dict[OpOverload, Rule] = dict(get_decomposition_table())
     context = ir.Context()
     dialects.load(context)

@@ -13,6 +13,7 @@ Rule = Callable[..., Any]
 """Takes the operation's arguments and gives its result, or ``NotImplemented`` to leave the operation as it is."""
 
 RULES: dict[OpOverload, Rule] = {}
+_foreign: dict[str, Rule] = {}
 _plain: set[OpOverload] = set()
 _F = TypeVar("_F", bound=Rule)
 
@@ -26,6 +27,26 @@ def rule(*ops: OpOverload) -> Callable[[_F], _F]:
         return function
 
     return register
+
+
+def foreign_rule(name: str) -> Callable[[_F], _F]:
+    """Register a function as the decomposition of an operation of another library: ``library::operation``."""
+
+    def register(function: _F) -> _F:
+        _foreign[name] = function
+        return function
+
+    return register
+
+
+def foreign_rules() -> dict[OpOverload, Rule]:
+    """The rules for operations of those libraries that have been imported."""
+    rules: dict[OpOverload, Rule] = {}
+    for name, function in _foreign.items():
+        library, _, operation = name.partition("::")
+        if (packet := getattr(getattr(torch.ops, library), operation, None)) is not None:
+            rules[packet.default] = function
+    return rules
 
 
 def _unless_plain(op: OpOverload, function: Rule) -> Rule:
