@@ -147,9 +147,8 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             sums += rows * (SUMMED * schedule.tail + 12.0 + product.work)
             staged += groups * schedule.tail * depth * 2.0
         rate = machine.flops / (2 * schedule.lanes)
-        moved = traffic(product.chain)
-        if not schedule.packed and self._transposed:
-            moved *= SCATTERED[schedule.lanes]
+        scattered = not schedule.packed and self._transposed
+        moved = traffic(product.chain) * (SCATTERED[schedule.lanes] if scattered else 1.0)
         if (packing := Packing.of(product, schedule)) is not None:
             moved += (groups - 1) * packing.operand.bytes  # each group reads all of the weight
         return Load(outer * (products + staged + sums) / rate, outer * panels * groups, moved)
