@@ -18,6 +18,7 @@ from covan_mlir.frontend.graph_passes.complements import unite_complements
 from covan_mlir.frontend.graph_passes.empty import fold_empty
 from covan_mlir.frontend.graph_passes.halves import keep_slices
 from covan_mlir.frontend.graph_passes.pieces import slice_pieces
+from covan_mlir.frontend.graph_passes.positions import count_from_front
 from covan_mlir.frontend.graph_passes.reshapes import explain_reshapes
 from covan_mlir.frontend.graph_passes.uniform import fold_uniform
 from covan_mlir.frontend.graph_passes.widen import widen_bytes
@@ -40,6 +41,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
             decomposed: ExportedProgram = twin.run_decompositions(dict(table()))
         except Exception as error:
             raise ExportError(f"the model cannot be decomposed: {type(error).__name__}: {error}") from error
+    count_from_front(decomposed.graph)
     fold_empty(decomposed.graph)
     fold_uniform(decomposed.graph)
     type_numbers(decomposed.graph)
