@@ -24,6 +24,7 @@ from covan_mlir.provenance.merged import supplemented
 from covan_mlir.provenance.phases import PROGRAM, Phase
 from covan_mlir.provenance.program_graph import ProgramGraph
 from covan_mlir.provenance.relation import Region, Source, relate
+from covan_mlir.provenance.shared import apportion
 
 if TYPE_CHECKING:
     from covan_mlir.frontend.identity import Identities
@@ -91,6 +92,7 @@ class _Examiner:
         identity = identities or (lambda part: False)
         if self.step == PROGRAM:  # supplemented when it was traced: its sites are to be checked against that
             self.graph, regions = phase.graph, relate(Source(parts), phase.graph, identity)
+            apportion(Source(parts), phase.graph, lineage.results, regions)
         else:
             self.graph, regions = supplemented(Source(parts), phase.graph, lineage.results, identity)
         self.claims = [

@@ -4,6 +4,9 @@ Twins, parts that compute the same from the same, are one state, and a node that
 its location names. Whose value it is tells who reads it: a node that gives ``x != x`` to nobody but the results of
 ``isnan`` does no work of ``maximum``, which compares ``x`` with itself at another node. So each node performs those of
 the twins that its readers read, or that it goes on with itself, and all of these.
+
+Compilers merge what lies within parts, too: ``sign(x)`` and ``x < 0`` share a comparison, which keeps the name of one.
+Where that one is done elsewhere, and nobody reads of the node what it would be needed for, it is not done here.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.data_nodes import data_nodes, stored
-from covan_mlir.provenance.program_graph import NodeResult, ProgramGraph
+from covan_mlir.provenance.program_graph import NodeResult, ProgramGraph, Unknown
 from covan_mlir.provenance.relation import Region, Source
 
 
@@ -26,9 +29,8 @@ def apportion(source: Source, graph: ProgramGraph, results: Sequence[Operand], r
     twins: dict[int, set[int]] = {}
     for part in source.parts:
         twins.setdefault(source.twin(part), set()).add(part)
-    if all(len(alike) == 1 for alike in twins.values()):
-        return
     data = data_nodes(graph)
+    vague = _vaguely_read(graph, regions)
     before = [(set(region.performed), set(region.viewed)) for region in regions]
     wanted: list[set[int]] = [set() for _ in graph.nodes]
     """By node, the parts that are read of it by others."""
@@ -39,7 +41,9 @@ def apportion(source: Source, graph: ProgramGraph, results: Sequence[Operand], r
     for index in reversed(range(len(graph.nodes))):
         node, region = graph.nodes[index], regions[index]
         if index not in data:
-            _settle(source, twins, region, wanted[index])
+            alone = [part for part in region.performed | region.viewed if len(twins[source.twin(part)]) == 1]
+            read_of_it = wanted[index]
+            _settle(source, twins, region, read_of_it.union(alone) if index in vague or not read_of_it else read_of_it)
         read = {i for part in region.performed | region.viewed for i in source.parts[part].inputs}
         read |= region.performed | region.viewed  # begun by the giver, and finished here
         for given in node.inputs:
@@ -53,14 +57,25 @@ def apportion(source: Source, graph: ProgramGraph, results: Sequence[Operand], r
     _restore(regions, before)
 
 
+def _vaguely_read(graph: ProgramGraph, regions: Sequence[Region]) -> set[int]:
+    """Nodes of which not all that is read is known, or for what."""
+    if any(isinstance(value, Unknown) for node in graph.nodes for value in node.inputs):
+        return set(range(len(graph.nodes)))
+    vague: set[int] = set()
+    for node, region in zip(graph.nodes, regions, strict=True):
+        if region.gaps or any(map(node.hands_on, range(len(node.outputs)))):
+            givers = (stored(graph, value) for value in node.inputs)
+            vague |= {value.node for value in givers if isinstance(value, NodeResult)}
+    return vague
+
+
 def _settle(source: Source, twins: dict[int, set[int]], region: Region, wanted: Iterable[int]) -> None:
     """One region, with those twins that are wanted of it or that it reads itself."""
     performed = set(map(source.twin, region.performed))
     viewed = set(map(source.twin, region.viewed)) - performed
     kept: set[int] = set()
     stack = [part for part in wanted if source.twin(part) in performed | viewed]
-    stack += [part for part in region.performed | region.viewed if len(twins[source.twin(part)]) == 1]
-    unwanted = sorted(region.performed | region.viewed)
+    unwanted = sorted(part for part in region.performed | region.viewed if len(twins[source.twin(part)]) > 1)
     while stack or unwanted:
         if not stack:  # nobody asks for any of the twins: it stays what its location names
             part = unwanted.pop()
@@ -73,12 +88,17 @@ def _settle(source: Source, twins: dict[int, set[int]], region: Region, wanted: 
         kept.add(part)
         stack += [i for i in source.parts[part].inputs if source.twin(i) in performed | viewed]
     region.performed = {part for part in kept if source.twin(part) in performed}
-    region.viewed = {part for part in kept if source.twin(part) in viewed}
+    region.viewed = {
+        part
+        for part in kept.union(region.viewed)
+        if source.twin(part) in viewed and (part in kept or len(twins[source.twin(part)]) == 1)
+    }
 
 
 def _restore(regions: Sequence[Region], before: Sequence[tuple[set[int], set[int]]]) -> None:
     """A part that nobody is known to want stays where its location is."""
-    somewhere = set[int]().union(*(region.performed | region.viewed for region in regions))
+    done = set[int]().union(*(region.performed for region in regions))
+    seen = done.union(*(region.viewed for region in regions))
     for region, (performed, viewed) in zip(regions, before, strict=True):
-        region.performed |= performed - somewhere
-        region.viewed |= viewed - somewhere
+        region.performed |= performed - done
+        region.viewed |= viewed - seen
