@@ -1,6 +1,8 @@
-"""Lineages as large as asked for."""
+"""Lineages as large as asked for, and changed ones."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from covan_mlir.lineage import Lineage
 from covan_mlir.provenance.model import Action, Fate, Frame, Part, Site
@@ -21,3 +23,16 @@ def large(nodes: int) -> Lineage:
     steps = [(f"step-{k}", {p: {f"op{k}": 1} for p in range(k % 5, nodes, 5)}) for k in range(12)]
     fates = [Fate("dispatched", (i // 3,), "step-11") for i in range(nodes)]
     return Lineage(actions, sites, fates=fates, part_fates=dict(enumerate(fates)), history=steps)
+
+
+def edited(lineage: Lineage, *sites: Site) -> Lineage:
+    """The lineage with other sites in place of those with their ids."""
+    by_id = {site.id: site for site in sites}
+    fields = ("actions", "commands", "fates", "part_fates", "history", "results", "phases")
+    kept = {name: getattr(lineage, name) for name in fields}
+    return Lineage(sites=[by_id.get(site.id, site) for site in lineage.sites], **kept)
+
+
+def performing(lineage: Lineage, site: Site, parts: tuple[int, ...]) -> Site:
+    """The site as one that performs these parts."""
+    return replace(site, parts=parts, trace=tuple(sorted({lineage.parts[part].action for part in parts})))

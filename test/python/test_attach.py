@@ -381,7 +381,7 @@ def attached_to(exe: Executable, attachments: dict[str | int, Any]) -> tuple[Exe
     return new, attach.records(plan, exe.lineage, new.lineage)
 
 
-def test_views_and_merged_results_are_told(fates: Executable, caplog: pytest.LogCaptureFixture) -> None:
+def test_views_are_told_and_equal_results_share_a_kernel(fates: Executable) -> None:
     attached: dict[str | int, Any] = {
         "mul": (
             Attachment(lambda x: x, name="itself"),
@@ -390,10 +390,10 @@ def test_views_and_merged_results_are_told(fates: Executable, caplog: pytest.Log
             Attachment(lambda x: x.t() @ x, name="other"),
         )
     }
-    with caplog.at_level(logging.WARNING, "covan_mlir.attaching.attach"):
-        exe, them = attached_to(fates, attached)
-    assert [it.fate for it in them] == ["view", "view", "dispatched", "merged"]
-    assert "'other': its result is merged: the same value as one_matmul" in caplog.text
+    exe, them = attached_to(fates, attached)
+    assert [it.fate for it in them] == ["view", "view", "dispatched", "dispatched"]
+    assert them[2].sites == them[3].sites
+    assert len(exe.lineage.where("one_matmul")) == 1
     y, taps = exe.call_with_attachments(torch.randn(3, 4))
     torch.testing.assert_close(taps, {"itself": y, "float": y, "one": y.t() @ y, "other": y.t() @ y})
     assert exe.verify()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from lineages import edited, performing
 from oracle import assert_same
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -24,9 +25,7 @@ from covan_mlir.frontend.capture import capture
 from covan_mlir.frontend.constants import literals
 from covan_mlir.frontend.decompose import decompose
 from covan_mlir.frontend.importer import import_program
-from covan_mlir.lineage import Lineage
 from covan_mlir.provenance.data_nodes import data_nodes, readers, renamed
-from covan_mlir.provenance.model import Site
 from covan_mlir.provenance.program_graph import (
     Argument,
     Constant,
@@ -183,18 +182,6 @@ def test_honest_programs_hold(name: str) -> None:
     torch.testing.assert_close(exe(*args), model(*args), rtol=1e-4, atol=1e-4)
     verdict = exe.verify()
     assert verdict, str(verdict)
-
-
-def edited(lineage: Lineage, *sites: Site) -> Lineage:
-    """The lineage with other sites in place of those with their ids."""
-    by_id = {site.id: site for site in sites}
-    fields = ("actions", "commands", "fates", "part_fates", "history", "results", "phases")
-    kept = {name: getattr(lineage, name) for name in fields}
-    return Lineage(sites=[by_id.get(site.id, site) for site in lineage.sites], **kept)
-
-
-def performing(lineage: Lineage, site: Site, parts: tuple[int, ...]) -> Site:
-    return replace(site, parts=parts, trace=tuple(sorted({lineage.parts[part].action for part in parts})))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

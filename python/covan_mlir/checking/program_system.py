@@ -66,6 +66,7 @@ class ProgramSystem:
         losses: values that claimed parts read and that are not there.
         open: nodes whose inputs are not all known: what they read cannot be checked.
         aside: values that the program computes and does not need.
+        unclaimed: pairs (node, part) where a node gives a part's value and is claimed to perform its twins only.
     """
 
     source: SourceSystem
@@ -74,6 +75,7 @@ class ProgramSystem:
     losses: list[Loss] = field(default_factory=list)
     open: set[int] = field(default_factory=set)
     aside: list[Aside] = field(default_factory=list)
+    unclaimed: set[tuple[int, int]] = field(default_factory=set)
     _given: dict[int, _Given] = field(default_factory=dict)
     _order: dict[int, dict[int, int]] = field(default_factory=dict)
     _performed: dict[int, frozenset[int]] = field(default_factory=dict)
@@ -122,11 +124,11 @@ class ProgramSystem:
         self._settle()
 
     def reached(self, node: int, part: int) -> bool:
-        """Whether a claimed part lies on the way from the node's results to what it is given. Of twins that the
-        program names at this place, or that are no work, any may."""
+        """Whether a claimed part lies on the way from the node's results to what it is given. Of twins that are no
+        work, any may; of others, those that are read, if it is known what is."""
         if (node, part) in self._moments or (node, part) in self._shares:
             return True
-        alike = part in self._evidence(node) or part not in self._performed.get(node, ())
+        alike = bool(self.open) or part not in self._performed.get(node, ())
         return (alike and self.source.source.twin(part) in self._reached.get(node, ())) or self._serves(node, part)
 
     def _serves(self, node: int, part: int) -> bool:
@@ -288,6 +290,8 @@ class ProgramSystem:
         if state not in self._values:
             self._values.add(state)
             inside = self._inside(node, part)
+            if inside in self._performed[node] and part not in self._performed[node]:
+                self.unclaimed.add((node, part))
             after = self._enter(node, inside) if inside is not None else self._read(node, -1, ("p", part))
             self._transitions.append((state, TAU, after))
         return state

@@ -25,6 +25,7 @@ from covan_mlir.provenance.merged import supplemented
 from covan_mlir.provenance.phases import PROGRAM, Phase
 from covan_mlir.provenance.program_graph import ProgramGraph
 from covan_mlir.provenance.relation import Region, Source, relate
+from covan_mlir.provenance.shared import apportion
 
 if TYPE_CHECKING:
     from covan_mlir.frontend.identity import Identities
@@ -92,6 +93,7 @@ class _Examiner:
         identity = identities or (lambda part: False)
         if self.step == PROGRAM:  # supplemented when it was traced: its sites are to be checked against that
             self.graph, regions = phase.graph, relate(Source(parts), phase.graph, identity)
+            apportion(Source(parts), phase.graph, lineage.results, regions)
         else:
             self.graph, regions = supplemented(Source(parts), phase.graph, lineage.results, identity)
         self.claims = [
@@ -176,8 +178,10 @@ class _Examiner:
 
     def _check_named(self, node: int, site: Site, region: Region) -> None:
         """Whether the site claims what the program's operations name there, if it fits: also a share of a part."""
-        claimed = {*site.parts, *site.views, *site.folds}
-        unclaimed = sorted(region.performed.intersection(self.graph.nodes[node].evidence) - claimed)
+        twin = Source(self.lineage.parts).twin
+        claimed = set(map(twin, (*site.parts, *site.views, *site.folds)))
+        named = region.performed.intersection(self.graph.nodes[node].evidence)
+        unclaimed = sorted(part for part in named if twin(part) not in claimed)
         if unclaimed:
             self._wrong(site.id, unclaimed, f"performs what its trace leaves out: {self._names(unclaimed)}")
 
@@ -215,7 +219,10 @@ class _Examiner:
                 )
 
     def _check_surplus(self, program: ProgramSystem) -> None:
-        """Claims that lie not between a node's states."""
+        """Claims that lie not between a node's states, and twins of what is claimed that do."""
+        for node, part in sorted(program.unclaimed) if self.step == PROGRAM else ():
+            why = f"computes the value of {self._names([part])}, which its trace leaves out"
+            self._wrong(self._site(node), [part], why, node)
         owned = {node for node in program.data if not self.graph.nodes[node].hands_on_pieces}
         for node, claim in enumerate(self.claims):
             if self.step != PROGRAM and node not in program.read_nodes:

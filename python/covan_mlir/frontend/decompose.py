@@ -17,12 +17,12 @@ from torch.utils import _pytree as pytree
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.actions import graphs, modules
-from covan_mlir.frontend.graph_passes.axes import count_from_the_front
 from covan_mlir.frontend.graph_passes.complements import unite_complements
 from covan_mlir.frontend.graph_passes.conversions import name_conversions
 from covan_mlir.frontend.graph_passes.empty import fold_empty
 from covan_mlir.frontend.graph_passes.halves import keep_slices
 from covan_mlir.frontend.graph_passes.pieces import slice_pieces
+from covan_mlir.frontend.graph_passes.positions import count_from_front
 from covan_mlir.frontend.graph_passes.reshapes import explain_reshapes
 from covan_mlir.frontend.graph_passes.uniform import fold_uniform
 from covan_mlir.frontend.graph_passes.widen import widen_bytes
@@ -51,6 +51,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
             why = f"{type(error).__name__}: {plainly(str(error))}"
             raise ExportError(f"{_where(error)}the model cannot be decomposed: {why}; {advice('')}") from error
     for _, graph in list(graphs(decomposed.graph)):
+        count_from_front(graph)
         fold_empty(graph)
         fold_uniform(graph)
         type_numbers(graph)
@@ -59,7 +60,6 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         keep_slices(graph)
         unite_complements(graph)
         explain_reshapes(graph)
-        count_from_the_front(graph)
         name_conversions(graph)
         graph.eliminate_dead_code()  # decompositions leave nodes behind that nobody reads
     return decomposed

@@ -20,7 +20,7 @@ def data_nodes(graph: ProgramGraph) -> frozenset[int]:
     data: set[int] = set()
     for index, node in enumerate(graph.nodes):
         for value in node.inputs:
-            value = _stored(graph, value)
+            value = stored(graph, value)
             if isinstance(value, Argument | Unknown) or (isinstance(value, NodeResult) and value.node not in data):
                 break
         else:
@@ -28,7 +28,7 @@ def data_nodes(graph: ProgramGraph) -> frozenset[int]:
     return frozenset(data)
 
 
-def _stored(graph: ProgramGraph, value: Value) -> Value:
+def stored(graph: ProgramGraph, value: Value) -> Value:
     """What a global holds; any other value as it is."""
     seen: set[str] = set()
     while isinstance(value, Global) and value.name in graph.globals and value.name not in seen:
@@ -42,7 +42,7 @@ def readers(graph: ProgramGraph, data: frozenset[int]) -> Mapping[int, frozenset
     direct: dict[int, set[int]] = {}
     for index, node in enumerate(graph.nodes):
         for value in node.inputs:
-            value = _stored(graph, value)
+            value = stored(graph, value)
             if isinstance(value, NodeResult):
                 direct.setdefault(value.node, set()).add(index)
     through: dict[int, frozenset[int]] = {}

@@ -17,6 +17,7 @@ from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.data_nodes import data_nodes, readers, renamed
 from covan_mlir.provenance.program_graph import Argument, Constant, Definition, Definitions, NodeResult, ProgramGraph
 from covan_mlir.provenance.relation import Identity, Region, Source, relate
+from covan_mlir.provenance.shared import apportion
 
 _MOST = 100  # nodes that one part becomes
 
@@ -35,7 +36,9 @@ def supplemented(
         gives = _Search(source, graph, results, regions, identity).run()
         if not gives:
             named = _named_by_readers(source, graph, regions)
-            return named, regions if named is graph else relate(source, named, identity)
+            regions = regions if named is graph else relate(source, named, identity)
+            apportion(source, named, results, regions)
+            return named, regions
         graph = _giving(graph, gives)
         regions = relate(source, graph, identity)
 

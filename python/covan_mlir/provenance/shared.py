@@ -1,0 +1,104 @@
+"""Values that several parts have: who of them is at which node.
+
+Twins, parts that compute the same from the same, are one state, and a node that computes it is related to the one that
+its location names. Whose value it is tells who reads it: a node that gives ``x != x`` to nobody but the results of
+``isnan`` does no work of ``maximum``, which compares ``x`` with itself at another node. So each node performs those of
+the twins that its readers read, or that it goes on with itself, and all of these.
+
+Compilers merge what lies within parts, too: ``sign(x)`` and ``x < 0`` share a comparison, which keeps the name of one.
+Where that one is done elsewhere, and nobody reads of the node what it would be needed for, it is not done here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.data_nodes import data_nodes, stored
+from covan_mlir.provenance.program_graph import NodeResult, ProgramGraph, Unknown
+from covan_mlir.provenance.relation import Region, Source
+
+
+def apportion(source: Source, graph: ProgramGraph, results: Sequence[Operand], regions: Sequence[Region]) -> None:
+    """Gives each region the twins that are read of its node, in place of those that are not.
+
+    Args:
+        results: what the program returns, in order.
+        regions: one per node of the graph; changed in place.
+    """
+    twins: dict[int, set[int]] = {}
+    for part in source.parts:
+        twins.setdefault(source.twin(part), set()).add(part)
+    data = data_nodes(graph)
+    vague = _vaguely_read(graph, regions)
+    before = [(set(region.performed), set(region.viewed)) for region in regions]
+    wanted: list[set[int]] = [set() for _ in graph.nodes]
+    """By node, the parts that are read of it by others."""
+    for (kind, name), value in zip(results, graph.results, strict=False):
+        returned = stored(graph, value)
+        if kind == "p" and isinstance(returned, NodeResult):
+            wanted[returned.node].add(int(name))
+    for index in reversed(range(len(graph.nodes))):
+        node, region = graph.nodes[index], regions[index]
+        if index not in data:
+            alone = [part for part in region.performed | region.viewed if len(twins[source.twin(part)]) == 1]
+            read_of_it = wanted[index]
+            _settle(source, twins, region, read_of_it.union(alone) if index in vague or not read_of_it else read_of_it)
+        read = {i for part in region.performed | region.viewed for i in source.parts[part].inputs}
+        read |= region.performed | region.viewed  # begun by the giver, and finished here
+        for given in node.inputs:
+            given = stored(graph, given)
+            if isinstance(given, NodeResult):
+                states = set(map(source.twin, graph.nodes[given.node].states(given.result)))
+                handed_on = wanted[index] if any(map(node.hands_on, range(len(node.outputs)))) else set()
+                giver = graph.nodes[given.node]
+                passing = giver.hands_on(given.result)
+                wanted[given.node] |= {part for part in read | handed_on if passing or source.twin(part) in states}
+    _restore(regions, before)
+
+
+def _vaguely_read(graph: ProgramGraph, regions: Sequence[Region]) -> set[int]:
+    """Nodes of which not all that is read is known, or for what."""
+    if any(isinstance(value, Unknown) for node in graph.nodes for value in node.inputs):
+        return set(range(len(graph.nodes)))
+    vague: set[int] = set()
+    for node, region in zip(graph.nodes, regions, strict=True):
+        if region.gaps or any(map(node.hands_on, range(len(node.outputs)))):
+            givers = (stored(graph, value) for value in node.inputs)
+            vague |= {value.node for value in givers if isinstance(value, NodeResult)}
+    return vague
+
+
+def _settle(source: Source, twins: dict[int, set[int]], region: Region, wanted: Iterable[int]) -> None:
+    """One region, with those twins that are wanted of it or that it reads itself."""
+    performed = set(map(source.twin, region.performed))
+    viewed = set(map(source.twin, region.viewed)) - performed
+    kept: set[int] = set()
+    stack = [part for part in wanted if source.twin(part) in performed | viewed]
+    unwanted = sorted(part for part in region.performed | region.viewed if len(twins[source.twin(part)]) > 1)
+    while stack or unwanted:
+        if not stack:  # nobody asks for any of the twins: it stays what its location names
+            part = unwanted.pop()
+            if kept.isdisjoint(twins[source.twin(part)]):
+                stack.append(part)
+            continue
+        part = stack.pop()
+        if part in kept:
+            continue
+        kept.add(part)
+        stack += [i for i in source.parts[part].inputs if source.twin(i) in performed | viewed]
+    region.performed = {part for part in kept if source.twin(part) in performed}
+    region.viewed = {
+        part
+        for part in kept.union(region.viewed)
+        if source.twin(part) in viewed and (part in kept or len(twins[source.twin(part)]) == 1)
+    }
+
+
+def _restore(regions: Sequence[Region], before: Sequence[tuple[set[int], set[int]]]) -> None:
+    """A part that nobody is known to want stays where its location is."""
+    done = set[int]().union(*(region.performed for region in regions))
+    seen = done.union(*(region.viewed for region in regions))
+    for region, (performed, viewed) in zip(regions, before, strict=True):
+        region.performed |= performed - done
+        region.viewed |= viewed - seen
