@@ -33,9 +33,11 @@ from covan_mlir.frontend.constants import literals
 from covan_mlir.frontend.cost import work
 from covan_mlir.frontend.decompose import decompose
 from covan_mlir.frontend.describe import Description, describe
+from covan_mlir.frontend.held import held_by
 from covan_mlir.frontend.identity import Identities
 from covan_mlir.frontend.strided import view_whole
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.bodies import Held
 from covan_mlir.provenance.model import Action, Part
 from covan_mlir.provenance.relation import KeptOperands
 
@@ -57,6 +59,7 @@ class Imported:
         actions: the ledger.
         results: what the program returns, in order.
         identity: whether a part gives back one of its operands, and which.
+        held: what some weights hold, by name: those that compilers take apart (`covan_mlir.frontend.held`).
         flops, elements: work of one call; see `covan_mlir.frontend.cost`.
     """
 
@@ -66,6 +69,7 @@ class Imported:
     actions: tuple[Action, ...] = field(repr=False)
     results: tuple[Operand, ...] = field(repr=False)
     identity: KeptOperands = field(repr=False)
+    held: Mapping[str, Held] = field(repr=False)
     flops: int
     elements: int
 
@@ -112,6 +116,7 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
             for node in description.results
         ),
         identity=Identities({part.id: part for part in parts.values()}),
+        held=held_by(description.weights.values()) if provenance else {},
         flops=flops,
         elements=elements,
     )
