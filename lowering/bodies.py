@@ -16,12 +16,13 @@ import numpy as np
 from iree.compiler.passmanager import PassManager
 
 from covan_mlir.lowering import marks
-from covan_mlir.lowering.dispatch_graph import VIEWS
+from covan_mlir.lowering.dispatch_graph import EMPTY, VIEWS
 from covan_mlir.lowering.kernels.chain_body import KernelBody
 from covan_mlir.provenance.bodies import (
     Block,
     Bodies,
     Body,
+    Memory,
     NodeBody,
     Number,
     Opaque,
@@ -36,8 +37,11 @@ _WORKGROUPS = "flow.dispatch.workgroups"
 _KERNEL = "flow.dispatch"
 _FUNCTIONS = ("util.func", "util.initializer")
 _ALIKE = VIEWS | {"hal.tensor.export", "hal.tensor.alias"}
-_FLOAT_PREDICATES = "false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true".split()
-_INTEGER_PREDICATES = "eq ne slt sle sgt sge ult ule ugt uge".split()
+_FLOAT_PREDICATES = [
+    *("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord"),
+    *("ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"),
+]
+_INTEGER_PREDICATES = ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"]
 _PREDICATES = {"arith.cmpf": _FLOAT_PREDICATES, "arith.cmpi": _INTEGER_PREDICATES}
 # They let the compiler assume more; what is computed is the same.
 _HINTS = frozenset(
@@ -96,14 +100,17 @@ class _Reader:
     def _operand(self, value: Any) -> Operand:
         """What a value of a function is."""
         while True:
-            owner = value.owner
-            if isinstance(owner, ir.Block):
-                return Argument(ir.BlockArgument(value).arg_number) if owner.owner.operation.name in _FUNCTIONS else Unknown()
+            if isinstance(value.owner, ir.Block):
+                inside = value.owner.owner.operation.name in _FUNCTIONS
+                return Argument(ir.BlockArgument(value).arg_number) if inside else Unknown()
+            owner = value.owner.operation
             index = marks.mark_of(owner.location)
             if index is not None:
                 return NodeResult(index, ir.OpResult(value).result_number)
             if owner.name == "util.global.load":
                 return self._globals.get(owner.attributes["global"].value, Opaque())
+            if owner.name in EMPTY:
+                return Memory()
             if owner.name in ("arith.constant", "flow.tensor.constant"):
                 return _constant(owner.attributes["value"])
             if owner.name == "hal.tensor.barrier":
@@ -161,10 +168,11 @@ def _named(op: Any, kernel: KernelBody) -> dict[str, Any]:
             if name in values:
                 continue
             values[name] = value
-            owner = value.owner
-            if not isinstance(owner, ir.Block) and owner.name == _KERNEL and _symbol(owner) in kernel.operands:
-                if name in kernel.outputs[_symbol(owner)]:
-                    stack.append(owner.operation if hasattr(owner, "operation") else owner)
+            if isinstance(value.owner, ir.Block):
+                continue
+            owner = value.owner.operation
+            if owner.name == _KERNEL and name in kernel.outputs.get(_symbol(owner), ()):
+                stack.append(owner)
     return values
 
 
@@ -235,16 +243,15 @@ class _Writer:
             if value in seen:
                 continue
             seen.add(value)
-            owner = value.owner
-            if isinstance(owner, ir.Block) or not _is_scalar(value.type):
+            if isinstance(value.owner, ir.Block) or not _is_scalar(value.type):
                 self.inputs.append(_type(value.type))
                 self.operands.append(self.operand(value))
                 self._numbers[value] = self._take()
-            elif len(owner.regions):
-                raise _UnreadableError(f"a size that {owner.name} computes")
+            elif len(value.owner.regions):
+                raise _UnreadableError(f"a size that {value.owner.operation.name} computes")
             else:
                 scalars.append(value)
-                stack += reversed(owner.operands)
+                stack += reversed(value.owner.operands)
         for inner in marks.walk(op, "arith.constant"):
             if _is_opaque(inner.attributes["value"]):
                 self.inputs.append(_type(inner.results[0].type))
@@ -258,7 +265,7 @@ class _Writer:
             return
         for operand in value.owner.operands:
             self._scalar(operand)
-        self._outer.append(self._operation(value.owner))
+        self._outer.append(self._operation(value.owner.operation))
 
     def _take(self) -> int:
         self._count += 1
@@ -275,7 +282,6 @@ class _Writer:
         return tuple(operations)
 
     def _operation(self, op: Any) -> Operation:
-        op = op.operation if hasattr(op, "operation") else op
         try:
             operands = tuple(self._numbers[operand] for operand in op.operands)
         except KeyError:

@@ -23,8 +23,8 @@ from covan_mlir.dialects.prov_kept import KEPT
 from covan_mlir.dialects.prov_lines import LINES
 from covan_mlir.lowering import iree_phases
 from covan_mlir.lowering.kernels import targets
-from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE
 from covan_mlir.lowering.kernels.chain_body import KernelBody
+from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE
 from covan_mlir.lowering.kernels.declarations import bodies, embed_declared
 from covan_mlir.lowering.kernels.reductions import demote
 from covan_mlir.lowering.kernels.registry import templates

@@ -1,4 +1,4 @@
-"""What a kernel of our own computes, as the body of a node (`covan_mlir.provenance.bodies`): its chain, step by step."""
+"""What a kernel of our own computes, as the body of a node (`covan_mlir.provenance.bodies`): its chain."""
 
 from __future__ import annotations
 

@@ -59,7 +59,9 @@ def affine_map(text: str) -> AffineMap:
     except SyntaxError as error:
         raise UnevaluatedError(f"the map {text[:80]}") from error
     results = tuple(tree.elts) if isinstance(tree, ast.Tuple) else (tree,)
-    plain = tuple(names.index(e.id) if isinstance(e, ast.Name) and e.id in names else _shifted(e, names) for e in results)
+    plain = tuple(
+        names.index(e.id) if isinstance(e, ast.Name) and e.id in names else _shifted(e, names) for e in results
+    )
     return AffineMap(len(names), plain, names, results)
 
 

@@ -18,7 +18,6 @@ from covan_mlir.checking.payload import (
     block_values,
     constant,
     inner_values,
-    number,
     run,
 )
 from covan_mlir.checking.tensors import (

@@ -1,4 +1,4 @@
-"""IREE's operations beside linalg: prefix reductions, scatters, sorting. Each is computed in full when it is asked for."""
+"""IREE's operations beside linalg: prefix reductions, scatters, sorting. Each is computed in full."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def extension(op: Operation, operands: Sequence[Value], first: int, values: Mapp
     if any(isinstance(operand, Tensor) and operand.size > _WORK for operand in operands):
         raise UnevaluatedError(f"{op.name} of so many elements")
     outputs = operands[op.attributes["operandSegmentSizes"][0] :] if "operandSegmentSizes" in op.attributes else []
-    outputs = list(outputs) or [operands[-1]] if len(op.types) == 1 else list(outputs) or list(operands[: len(op.types)])
+    outputs = (
+        list(outputs) or [operands[-1]] if len(op.types) == 1 else list(outputs) or list(operands[: len(op.types)])
+    )
 
     @functools.cache
     def computed() -> list[Array]:

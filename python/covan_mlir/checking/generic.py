@@ -108,7 +108,9 @@ class _Loop:
     def _at(self, number: int, value: Value, position: Sequence[Array]) -> Array:
         if not isinstance(value, Tensor):
             return np.asarray(value)
-        places = [np.broadcast_to(place, position[0].shape if position else (1,)) for place in self.maps[number](position)]
+        places = [
+            np.broadcast_to(place, position[0].shape if position else (1,)) for place in self.maps[number](position)
+        ]
         return value.at_index(places) if places else np.broadcast_to(value.at(np.zeros(1, np.int64)), (1,))
 
     def _payload(self, position: Sequence[Array], accumulators: Sequence[Value]) -> tuple[Value, ...]:

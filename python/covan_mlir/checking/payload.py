@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from covan_mlir.checking.affine import affine_map
-from covan_mlir.checking.tensors import Held, Tensor, UnevaluatedError, poison, wide
+from covan_mlir.checking.tensors import Held, Tensor, UnevaluatedError, poison, splat, wide
 from covan_mlir.fred.scalars import Array, UnknownOperationError, compute
 from covan_mlir.provenance.bodies import Block, Operation, shape_of
 
@@ -134,7 +134,7 @@ def constant(operation: Operation) -> Value:
     if shape is None:
         return number(value, kind)
     if "splat" in value:
-        return Tensor(shape, wide(name), lambda index, held=number(value["splat"], name): held.reshape(1))
+        return splat(number(value["splat"], name), shape, wide(name))
     held = [float(item) if isinstance(item, str) else item for item in value["elements"]]
     return Held(np.array(held).astype(wide(name)).reshape(shape))
 

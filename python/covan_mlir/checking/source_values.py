@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import operator
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import torch
 
+from covan_mlir.checking.sizes import Sizes
 from covan_mlir.checking.tensors import UnevaluatedError
 from covan_mlir.frontend.dtypes import DTYPES
 from covan_mlir.provenance import arguments
@@ -20,8 +20,23 @@ from covan_mlir.provenance.model import Part
 Trial = Literal["normal", "positive", "small", "whole"]
 """How numbers are drawn: of both signs around 1, only positive ones, ones beside which small summands count, and
 integers, on which sums and products are exact."""
-_TYPE = re.compile(r"(?P<element>\w+)\[(?P<sizes>.*)\]")
 _ERRORS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError, ZeroDivisionError)
+
+
+_PYTHON: Mapping[str, Callable[..., Any]] = {
+    f"operator.{function.__name__}": function
+    for function in (
+        operator.getitem,
+        operator.add,
+        operator.sub,
+        operator.mul,
+        operator.floordiv,
+        operator.truediv,
+        operator.mod,
+        operator.neg,
+        operator.pow,
+    )
+}
 
 
 class SourceValues:
@@ -29,6 +44,7 @@ class SourceValues:
 
     Args:
         types: of the program's arguments and weights.
+        sizes: that are known at run time only.
         held: what some weights hold.
         bound: integers that nothing is known of are drawn below it.
     """
@@ -37,6 +53,7 @@ class SourceValues:
         self,
         parts: Mapping[int, Part],
         types: Mapping[Operand, str],
+        sizes: Sizes,
         held: Mapping[str, Held],
         trial: Trial,
         seed: int,
@@ -44,6 +61,7 @@ class SourceValues:
     ) -> None:
         self._parts = parts
         self._types = types
+        self._sizes = sizes
         self._held = held
         self._trial = trial
         self._bound = bound
@@ -93,14 +111,14 @@ class SourceValues:
             raise UnevaluatedError(f"nothing is known of {'argument' if operand[0] == 'a' else 'weight'} {operand[1]}")
         kind = self._types[operand]
         if operand[0] == "w" and (held := self._held.get(str(operand[1]))) is not None:
-            element, sizes = _parsed(kind)
+            element, sizes = self._parsed(kind)
             if isinstance(held, list):
                 return torch.tensor(held).to(element).reshape(sizes)
             return torch.full(sizes, float(held) if isinstance(held, str) else held, dtype=element)
         return self._drawn(kind)
 
     def _drawn(self, kind: str) -> torch.Tensor:
-        element, sizes = _parsed(kind)
+        element, sizes = self._parsed(kind)
         if element is torch.bool:
             return torch.rand(sizes, generator=self._generator) < 0.5
         if not element.is_floating_point:
@@ -116,7 +134,7 @@ class SourceValues:
         operands = arguments.operands(part.args)
         values = {operand: self.values[self.twin(operand)] for operand in operands}
         try:
-            args, kwargs = arguments.decode(part.args, values, _of_type)
+            args, kwargs = arguments.decode(part.args, values, self._of_type)
             function = function_of(part.op)
             if function is None:
                 raise UnevaluatedError(part.op)
@@ -130,17 +148,23 @@ class SourceValues:
             raise UnevaluatedError(f"{part.op}: {str(error).splitlines()[0] if str(error) else error!r}") from error
         return result
 
+    def _of_type(self, kind: str) -> torch.Tensor:
+        """A tensor of which only the type matters."""
+        element, sizes = self._parsed(kind)
+        return torch.zeros(sizes, dtype=element)
 
-def _of_type(text: str) -> Any:
-    """A tensor of which only the type matters."""
-    element, sizes = _parsed(text)
-    return torch.zeros(sizes, dtype=element)
+    def _parsed(self, kind: str) -> tuple[torch.dtype, list[int]]:
+        name, bracket, _ = kind.partition("[")
+        if not bracket or name not in DTYPES:
+            raise UnevaluatedError(f"a value of type {kind or 'unknown'}")
+        element = DTYPES[name]
+        return torch.float64 if element.is_floating_point else element, self._sizes.of(kind)
 
 
 def function_of(name: str) -> Any:
     """``aten.mul.Tensor`` as a function, or None."""
-    if name == "operator.getitem":
-        return operator.getitem
+    if name in _PYTHON:
+        return _PYTHON[name]
     resolved: Any = torch.ops
     for word in name.split("."):
         resolved = getattr(resolved, word, None)
@@ -158,16 +182,3 @@ def _wide(item: Any, *, narrow: bool) -> Any:
     if isinstance(item, float) and narrow and math.isfinite(item):
         return torch.tensor(item, dtype=torch.float32).double().item()
     return item
-
-
-def _parsed(kind: str) -> tuple[torch.dtype, list[int]]:
-    match = _TYPE.fullmatch(kind)
-    if match is None or match["element"] not in DTYPES:
-        raise UnevaluatedError(f"a value of type {kind or 'unknown'}")
-    sizes = [size for size in match["sizes"].split(", ") if size]
-    if not all(size.isdigit() for size in sizes):
-        raise UnevaluatedError(f"sizes that are known at run time only: {kind}")
-    element = DTYPES[match["element"]]
-    if element.is_complex:
-        raise UnevaluatedError(f"a value of type {kind}")
-    return torch.float64 if element.is_floating_point else element, [int(size) for size in sizes]

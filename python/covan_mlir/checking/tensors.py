@@ -38,7 +38,9 @@ class Tensor:
         compute: the elements at some positions, given per dimension; called with each position once.
     """
 
-    def __init__(self, shape: Sequence[int], dtype: np.dtype[Any], compute: Callable[[tuple[Array, ...]], Array]) -> None:
+    def __init__(
+        self, shape: Sequence[int], dtype: np.dtype[Any], compute: Callable[[tuple[Array, ...]], Array]
+    ) -> None:
         self.shape = tuple(shape)
         self.dtype = dtype
         self.size = prod(self.shape)

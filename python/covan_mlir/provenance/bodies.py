@@ -70,7 +70,11 @@ class Opaque(Struct, frozen=True, array_like=True, tag="opaque"):
     """A constant of the program of which only the type is known: a weight, or what was computed of weights."""
 
 
-Operand = Argument | NodeResult | Weight | Number | Opaque | Unknown
+class Memory(Struct, frozen=True, array_like=True, tag="memory"):
+    """Memory that nothing was written to."""
+
+
+Operand = Argument | NodeResult | Weight | Number | Opaque | Memory | Unknown
 
 
 class NodeBody(Struct, frozen=True, array_like=True):
