@@ -102,9 +102,9 @@ class Matcher:
             if draw in refuted:
                 continue
             try:
-                plan = self._plan(node, result, candidates, cone, draw, bound)
-                if plan is not None and self._holds(node, result, plan, cone, draw, bound):
-                    return State(*self._views.based(plan.operand, plan.layout))
+                for plan in self._plans(node, result, candidates, cone, draw, bound):
+                    if self._holds(node, result, plan, cone, draw, bound):
+                        return State(*self._views.based(plan.operand, plan.layout))
             except UnevaluatedError as error:
                 problem = problem or error
                 continue
@@ -150,10 +150,10 @@ class Matcher:
                 source.draw(operand, kind)
         return source
 
-    def _plan(
+    def _plans(
         self, node: int, result: int, said: Sequence[Operand], cone: _Cone, draw: Draw, bound: int
-    ) -> _Plan | None:
-        """The first way in which a result agrees with a value, on random operands.
+    ) -> Iterator[_Plan]:
+        """Ways in which a result agrees with a value, on random operands.
 
         Raises:
             UnevaluatedError: no value could be compared.
@@ -180,24 +180,32 @@ class Matcher:
                 compared = True
                 for layout in layouts(want.shape, got.shape):
                     if agree(values, want.reshape(-1)[flat if layout is None else layout[flat]]):
-                        return _Plan(operand, layout, constants)
+                        yield _Plan(operand, layout, constants)
         if problem is not None and not compared:
             raise problem
-        return None
 
     def _holds(self, node: int, result: int, plan: _Plan, cone: _Cone, draw: Draw, bound: int) -> bool:
-        """Whether they agree on other operands as well."""
-        for trial in TRIALS[1:]:
+        """Whether they agree on all kinds of operands.
+
+        Raises:
+            UnevaluatedError: torch or the body fails on some, or on none of them there is a number.
+        """
+        numbers = 0
+        for trial in TRIALS:
             try:
                 source = self._source(cone, trial, draw, bound)
                 want = array_of(source.value(plan.operand)).reshape(-1)
                 got = self._result(node, result, cone, source, plan.constants)
                 flat = _positions(got.size, seed=TRIALS.index(trial))
-                if not agree(got.at(flat), want[flat if plan.layout is None else plan.layout[flat]]):
+                values = got.at(flat)
+                numbers += int(np.isfinite(values).sum())
+                if not agree(values, want[flat if plan.layout is None else plan.layout[flat]]):
                     return False
             except UnevaluatedError:
                 if trial != "whole":
                     raise
+        if not numbers and got.size:
+            raise UnevaluatedError("on random operands there is no number in the result")
         return True
 
     def _assignments(
@@ -207,7 +215,7 @@ class Matcher:
         if not cone.constants:
             yield {}
             return
-        constants = list(self._constants(operand, source))
+        constants = list(dict.fromkeys(self._views.based(o, None)[0] for o in self._constants(operand, source)))
         choices: list[list[tuple[Operand, Array | None]]] = []
         for kind in cone.constants.values():
             shape = shape_of(kind)[1] or ()
@@ -280,12 +288,14 @@ class Matcher:
 
 
 def agree(got: Array, want: Array) -> bool:
-    """Whether two lists of numbers are the same but for rounding, and there is a number in them."""
+    """Whether two lists of numbers are the same: integers exactly, all others but for rounding."""
     if got.dtype.kind in "iu" or want.dtype.kind in "iu":
         return bool((got.astype(np.int64) == want.astype(got.dtype).astype(np.int64)).all())
     if got.dtype.kind == "b" or want.dtype.kind == "b":
         return bool((got.astype(np.bool_) == want.astype(np.bool_)).all())
     with np.errstate(all="ignore"):
+        if (got == np.rint(got)).all() and (want == np.rint(want)).all():
+            return bool((got == want).all())
         scale = np.maximum(np.abs(got), np.abs(want))
         close = np.abs(got - want) <= _TOLERANCE * scale + 1e-12
     return bool((close | (got == want) | (np.isnan(got) & np.isnan(want))).all())

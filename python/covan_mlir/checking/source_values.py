@@ -127,7 +127,7 @@ class SourceValues:
             return torch.randint(-9, 10, sizes, generator=self._generator).to(element)
         numbers = torch.randn(sizes, generator=self._generator, dtype=element)
         if self._trial == "positive":
-            return numbers.abs() * 0.4 + 0.1
+            return numbers.abs() * 1.5 + 0.05
         return numbers * 0.003 if self._trial == "small" else numbers
 
     def _run(self, part: Part) -> Any:
