@@ -49,6 +49,7 @@ _HINTS = frozenset(
 )
 _SMALL = 64
 """Elements of a constant that are written down one by one."""
+_RESOURCE = re.compile(r"dense_resource<(?P<name>weight_\w+)>")
 _ITERATOR = re.compile(r"#linalg\.iterator_type<(\w+)>")
 _TENSOR = re.compile(r"tensor<(?P<sizes>(?:(?:\d+|\?)x)*)(?P<element>\w+)")
 
@@ -255,7 +256,7 @@ class _Writer:
         for inner in marks.walk(op, "arith.constant"):
             if _is_opaque(inner.attributes["value"]):
                 self.inputs.append(_type(inner.results[0].type))
-                self.operands.append(Opaque())
+                self.operands.append(_constant(inner.attributes["value"]))
                 self._opaque[inner.results[0]] = self._take()
         for value in scalars:
             self._scalar(value)
@@ -360,9 +361,10 @@ def _number(value: Any) -> Any:
 
 
 def _constant(attribute: Any) -> Operand:
-    if isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat:
-        return Number(_attribute(attribute.get_splat_value()))
-    return Opaque()
+    if isinstance(attribute, ir.DenseElementsAttr):
+        return Number(_attribute(attribute.get_splat_value())) if attribute.is_splat else Opaque()
+    match = _RESOURCE.match(str(attribute))
+    return Weight(match["name"]) if match else Opaque()
 
 
 def _initial(op: Any) -> Operand:

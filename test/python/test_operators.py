@@ -119,7 +119,7 @@ LIES = {
     "pieces in another order": Lie("slices", "cat", called(lambda a: [a[0][::-1], a[1]]), "cat"),
     "axes of one size not exchanged": Lie("slices", "permute", called(lambda a: [a[0], [0, 1]]), "add"),
     "the other branch": Lie("gather", "where", called(lambda a: [a[0], a[2], a[1]]), "where"),
-    "another bound": Lie("gather", "clamp", called(lambda a: [a[0], None, 0.75]), "where"),
+    "another bound": Lie("gather", "gt_1", called(lambda a: [a[0], 0.75]), "where"),
     "another comparison": Lie("gather", "gt", operator("aten.lt.Scalar"), "where"),
     "least for greatest": Lie("extremes", "amax", operator("aten.amin.default"), "amax"),
     "the least's position": Lie("extremes", "argmax", operator("aten.argmin.default"), "argmax"),

@@ -13,6 +13,7 @@ from covan_mlir.checking.tensors import UnevaluatedError
 from covan_mlir.fred.scalars import Array
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.bodies import resource_name
 from covan_mlir.provenance.model import LineageData
 from covan_mlir.provenance.relation import Source
 
@@ -35,11 +36,15 @@ class SourceViews:
         self._types: dict[Operand, str] = {}
         self._sizes = Sizes(kind for kinds in self._kinds() for kind in kinds)
         self._bijections: dict[int, Array | None] = {}
+        self._resources: dict[str, set[str]] = {}
         self._users: dict[int, list[int]] = {}
         self._elements: dict[int, list[int]] = {}
         """Of parts with several results, the parts that are one of them."""
         for part in self.parts.values():
-            self._types.update(arguments.operand_types(part.args))
+            for (kind, name), type_ in arguments.operand_types(part.args).items():
+                self._types[kind, name] = type_
+                if kind == "w":
+                    self._resources.setdefault(resource_name(str(name)), set()).add(str(name))
             for read in part.inputs:
                 self._users.setdefault(read, []).append(part.id)
             if part.op == "operator.getitem":
@@ -66,6 +71,13 @@ class SourceViews:
         if operand not in self._types:
             raise UnevaluatedError(f"nothing is known of {'argument' if kind == 'a' else 'weight'} {name}")
         return self._types[operand]
+
+    def weight(self, name: str) -> Operand | None:
+        """The weight that a program calls so, if there is one and no other."""
+        if ("w", name) in self._types:
+            return ("w", name)
+        known = self._resources.get(name, set())
+        return ("w", *known) if len(known) == 1 else None
 
     def alike(self, said: Iterable[int]) -> Iterator[Operand]:
         """Values that a result may be: parts, what they are views of, what holds their elements in another order."""

@@ -8,6 +8,7 @@ and its results. As JSON each type is an array.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -54,8 +55,17 @@ class Body(Struct, frozen=True, array_like=True):
     results: tuple[int, ...]
 
 
+_RESOURCE = "weight_"
+_SPECIAL = re.compile(r"\W")
+
+
+def resource_name(weight: str) -> str:
+    """What the resource of a weight is called in IR."""
+    return _RESOURCE + _SPECIAL.sub("_", weight)
+
+
 class Weight(Struct, frozen=True, array_like=True, tag="weight"):
-    """A parameter that the runtime keeps, by name."""
+    """A weight as it is, by name; one that the program holds by its `resource_name`."""
 
     name: str
 
