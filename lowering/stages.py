@@ -22,9 +22,10 @@ from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.dialects.prov_kept import KEPT
 from covan_mlir.dialects.prov_lines import LINES
 from covan_mlir.lowering import iree_phases
-from covan_mlir.lowering.kernels import bodies, targets
+from covan_mlir.lowering.kernels import code_aside, targets
+from covan_mlir.lowering.kernels.chain_body import KernelBody
 from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE
-from covan_mlir.lowering.kernels.declarations import embed_declared
+from covan_mlir.lowering.kernels.declarations import bodies, embed_declared
 from covan_mlir.lowering.kernels.reductions import demote
 from covan_mlir.lowering.kernels.registry import templates
 from covan_mlir.lowering.pipeline import PipelineState, Run, StepError
@@ -193,12 +194,14 @@ class Border:
     Attributes:
         decisions: on chains of reductions.
         shared: floating-point operations and elements of a call that kernels for teams of threads compute.
+        kernels: what kernels of our own compute, by the symbol of each of their dispatches.
     """
 
     def __init__(self, job: Job) -> None:
+        self.kernels: dict[str, KernelBody] = {}
         self.decisions: list[FusionRecord] = []
         self.shared: dict[str, int] = {}
-        self._bodies: dict[str, Any] = {}
+        self._code_aside: dict[str, Any] = {}
         self._enter = iree_phases.enter(job.flags, job.devices)
 
     def cross(self, state: PipelineState) -> None:
@@ -207,15 +210,16 @@ class Border:
         self._enter(state)
 
     def embed(self, state: PipelineState) -> None:
-        """The step that makes dispatches of the calls of kernels, whose bodies it puts aside."""
+        """The step that makes dispatches of the calls of kernels, whose code it puts aside."""
         with state.session.context:
+            self.kernels |= bodies(state.module)
             self.shared = embed_declared(state.module)
-            self._bodies = bodies.put_aside(state.module)
+            self._code_aside = code_aside.put_aside(state.module)
 
     def restore(self, state: PipelineState) -> None:
-        """The step that gives kernels their bodies back."""
+        """The step that gives kernels their code back."""
         with state.session.context:
-            bodies.put_back(state.module, self._bodies)
+            code_aside.put_back(state.module, self._code_aside)
 
 
 def take_off(module: ir.Module) -> list[FusionRecord]:
