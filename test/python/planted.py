@@ -31,8 +31,8 @@ def not_a_number(state: Any) -> None:
 
 
 def wrong_repair(state: Any) -> None:
-    """After ``iree:kernel-code``: a fused kernel that keeps nothing but its own result adds where it should subtract the
-    maximum that it corrects for."""
+    """After ``iree:kernel-code``: a fused kernel that keeps nothing but its own result adds where it should subtract
+    the maximum that it corrects for."""
     import iree.compiler.ir as ir
 
     memories = _ops(state, ir, "hal.interface.binding.subspan")
