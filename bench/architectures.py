@@ -24,7 +24,7 @@ LIBRARIES = ("transformers", "timm")
 LARGEST = 100_000_000
 """Parameters: larger models are left out."""
 
-_LAYERS: Mapping[str, int] = {
+_LAYERS: dict[str, int] = {
     "num_hidden_layers": 2,
     "num_layers": 2,
     "n_layer": 2,
@@ -34,7 +34,7 @@ _LAYERS: Mapping[str, int] = {
     "decoder_layers": 1,
     "num_decoder_layers": 1,
 }
-_WIDTHS: Mapping[str, int] = {
+_WIDTHS: dict[str, int] = {
     "vocab_size": 64,
     "hidden_size": 32,
     "d_model": 32,
@@ -67,7 +67,7 @@ _WIDTHS: Mapping[str, int] = {
     "num_channels": 3,
     "moe_intermediate_size": 16,
 }
-_EXPERTS: Mapping[str, int] = {
+_EXPERTS: dict[str, int] = {
     "num_experts": 4,
     "num_local_experts": 4,
     "n_routed_experts": 4,
@@ -80,7 +80,7 @@ _EXPERTS: Mapping[str, int] = {
     "n_group": 1,
     "topk_group": 1,
 }
-_TOKENS: Mapping[str, int] = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "use_cache": False}
+_TOKENS: dict[str, int] = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "use_cache": False}
 _RECIPES: tuple[Mapping[str, int], ...] = (
     _LAYERS | _WIDTHS | _EXPERTS | _TOKENS,
     _LAYERS | _EXPERTS | _TOKENS,
