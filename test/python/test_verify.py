@@ -113,7 +113,7 @@ FUSED = ("sizes at run time", "steps that two operators share", "an operand chec
 @pytest.mark.parametrize(("name", "fused"), [*((name, True) for name in ODD), *((name, False) for name in FUSED)])
 def test_odd_programs_hold(name: str, fused: bool) -> None:
     model, args, shapes = ODD[name]
-    options = covan_mlir.CompileOptions(fuse_reductions=fused)
+    options = covan_mlir.CompileOptions(fuse_reductions=fused, random_numbers=True)
     verdict = covan_mlir.compile_module(model, args, dynamic_shapes=shapes, options=options).verify()
     assert verdict, str(verdict)
 
