@@ -65,7 +65,7 @@ VIEWS = frozenset(
 _INNER_VIEWS = frozenset({"tensor.cast", "tensor.collapse_shape", "tensor.expand_shape", "tensor.extract_slice"})
 # The same elements in another layout (tiled, padded); their locations are those of some of who read or gave them.
 _LAYOUTS = frozenset({"iree_encoding.set_encoding", "iree_encoding.unset_encoding", "flow.tensor.encode"})
-_EMPTY = frozenset({"tensor.empty", "flow.tensor.empty", "flow.tensor.alloca"})
+EMPTY = frozenset({"tensor.empty", "flow.tensor.empty", "flow.tensor.alloca"})
 # A piece of the elements, moved and not changed.
 _PIECES = frozenset({"flow.tensor.slice", "tensor.extract_slice"})
 _DISPATCH = "flow.dispatch.workgroups"
@@ -114,7 +114,7 @@ class _Reader:
                 self._values[op.results[0]] = Argument(ir.BlockArgument(op.operands[0]).arg_number)
             elif name == "arith.constant":
                 self._values[op.results[0]] = Constant(self._ids(op))
-            elif name in _EMPTY:
+            elif name in EMPTY:
                 self._values[op.results[0]] = Constant()
             elif name == "util.global.load":
                 self._values[op.results[0]] = Global(op.attributes["global"].value)

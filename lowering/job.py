@@ -110,8 +110,8 @@ def _attempt(
     state = PipelineState(module)
     stages.run(stages.prepared(job), state)
     stages.set_device(module, job)
-    observers = _Observers(job, prints) if job.provenance else None
     border = stages.Border(job)
+    observers = _Observers(job, prints, border) if job.provenance else None
     try:
         steps = pipeline(Setting(job, frontend, border))
     except StepError as error:
@@ -147,8 +147,8 @@ def _attempt(
 class _Observers:
     """Those of a program with a ledger."""
 
-    def __init__(self, job: Job, prints: PassPrints | None) -> None:
-        self._sites = SiteObserver()
+    def __init__(self, job: Job, prints: PassPrints | None, border: stages.Border) -> None:
+        self._sites = SiteObserver(kernels=border.kernels)
         read = self._sites.read
         self._phases = PhaseObserver(read)
         self._passes: PassHistory | None = None
@@ -166,6 +166,7 @@ class _Observers:
     def observed(self) -> Observed:
         return Observed(
             graph=self._sites.graph,
+            bodies=self._sites.bodies,
             commands=self._sites.commands,
             buffers=self._sites.buffers,
             history=tuple(self._history.steps),

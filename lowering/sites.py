@@ -6,6 +6,7 @@ Executables are deduplicated later, so an executable's body names only its first
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +14,11 @@ import iree.compiler.ir as ir
 
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.lowering import marks
+from covan_mlir.lowering.bodies import read_bodies
 from covan_mlir.lowering.dispatch_graph import locate_payloads, read_graph
+from covan_mlir.lowering.kernels.chain_body import KernelBody
 from covan_mlir.lowering.pipeline import PipelineState
+from covan_mlir.provenance.bodies import Bodies
 from covan_mlir.provenance.observed import SiteCommand
 from covan_mlir.provenance.program_graph import NodeKind, NodePhase, ProgramGraph
 
@@ -31,11 +35,14 @@ class SiteObserver:
     """Marks dispatches when they are formed, and lists the sites when the program's schedule is final.
 
     Attributes:
-        graph, commands, buffers: see `Observed`.
+        kernels: what kernels of our own compute, by the symbol of each of their dispatches.
+        graph, bodies, commands, buffers: see `Observed`.
     """
 
     read: TraceReader = field(default_factory=TraceReader)
+    kernels: Mapping[str, KernelBody] = field(default_factory=dict)
     graph: ProgramGraph = field(default_factory=ProgramGraph)
+    bodies: Bodies = field(default_factory=Bodies)
     commands: tuple[SiteCommand, ...] = ()
     buffers: tuple[tuple[int | None, ...], ...] = ()
 
@@ -49,6 +56,7 @@ class SiteObserver:
             elif step == "iree:dispatch-creation":
                 locate_payloads(module, self.read)
                 self.graph = read_graph(module, self.read)
+                self.bodies = read_bodies(state.module, len(self.graph.nodes), self.kernels)
             elif step == "iree:flow":
                 # A copy that the compiler makes of a global, to write into it, gets the location of the load: that of
                 # whoever was the first to read what is stored there.

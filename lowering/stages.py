@@ -23,8 +23,9 @@ from covan_mlir.dialects.prov_kept import KEPT
 from covan_mlir.dialects.prov_lines import LINES
 from covan_mlir.lowering import iree_phases
 from covan_mlir.lowering.kernels import targets
+from covan_mlir.lowering.kernels.chain_body import KernelBody
 from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE
-from covan_mlir.lowering.kernels.declarations import embed_declared
+from covan_mlir.lowering.kernels.declarations import bodies, embed_declared
 from covan_mlir.lowering.kernels.reductions import demote
 from covan_mlir.lowering.kernels.registry import templates
 from covan_mlir.lowering.pipeline import PipelineState, Run, StepError
@@ -185,9 +186,11 @@ class Border:
     Attributes:
         decisions: on chains of reductions.
         shared: floating-point operations and elements of a call that kernels for teams of threads compute.
+        kernels: what kernels of our own compute, by the symbol of each of their dispatches.
     """
 
     def __init__(self, job: Job) -> None:
+        self.kernels: dict[str, KernelBody] = {}
         self.decisions: list[FusionRecord] = []
         self.shared: dict[str, int] = {}
         self._enter = iree_phases.enter(job.flags, job.devices)
@@ -200,6 +203,7 @@ class Border:
     def embed(self, state: PipelineState) -> None:
         """The step that makes dispatches of the calls of kernels."""
         with state.session.context:
+            self.kernels |= bodies(state.module)
             self.shared = embed_declared(state.module)
 
 

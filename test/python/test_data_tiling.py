@@ -55,7 +55,7 @@ def performing(lineage: Lineage, site: Site, parts: tuple[int, ...]) -> Lineage:
     """The lineage with another claim of what a site performs."""
     trace = tuple(sorted({lineage.parts[part].action for part in parts}))
     lie = replace(site, parts=parts, trace=trace)
-    fields = ("actions", "commands", "fates", "part_fates", "history", "results", "phases")
+    fields = ("actions", "commands", "fates", "part_fates", "history", "results", "phases", "bodies")
     sites = [lie if other.id == site.id else other for other in lineage.sites]
     return Lineage(sites=sites, **{name: getattr(lineage, name) for name in fields})
 

@@ -54,7 +54,7 @@ def cnn() -> Lineage:
 
 
 def edited(lineage: Lineage, **changes: Any) -> Lineage:
-    fields = ("actions", "sites", "commands", "fates", "part_fates", "history", "results", "phases")
+    fields = ("actions", "sites", "commands", "fates", "part_fates", "history", "results", "phases", "bodies")
     return Lineage(**({name: getattr(lineage, name) for name in fields} | changes))
 
 

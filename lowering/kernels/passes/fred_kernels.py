@@ -59,6 +59,7 @@ class FredKernels(ForTarget):
 
     def run(self, op: ir.Operation) -> None:
         # Here, for these are the code generators of all targets.
+        from covan_mlir.lowering.kernels.chain_body import chain_body
         from covan_mlir.lowering.kernels.declarations import declare
         from covan_mlir.lowering.kernels.kernel import Refusal
 
@@ -79,7 +80,7 @@ class FredKernels(ForTarget):
                 if name not in declared:
                     declared[name] = kernel.executable
                     # It performs nothing: the calls do.
-                    current_journal().untraced.add(identity(declare(op, kernel, _kind(call))))
+                    current_journal().untraced.add(identity(declare(op, kernel, _kind(call), chain_body(chain))))
                 elif declared[name] != kernel.executable:
                     said = f"two kernels are called {name}: a call would not say which of them it means"
                     raise PassFailure(said, call.location)

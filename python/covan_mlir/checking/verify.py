@@ -4,7 +4,8 @@ For every phase that was observed, and for the final program, source and program
 (`covan_mlir.checking.source_system`, `covan_mlir.checking.program_system`), their executions made explicit (action
 reflection), and compared by weak bisimulation up to what the lineage claims of each node. Claims about the final
 program are those of the sites; in earlier phases they are what the relation finds for each operation. Fates are checked
-against the claims and against the source (`covan_mlir.checking.fates`).
+against the claims and against the source (`covan_mlir.checking.fates`). What each site's own code computes is evaluated
+beside the operators that it is said to perform (`covan_mlir.checking.operators`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from covan_mlir.checking.fates import check_fates
+from covan_mlir.checking.operators import check_operators
 from covan_mlir.checking.program_system import Claim, Loss, ProgramSystem
 from covan_mlir.checking.source_system import PartCall, SourceSystem
 from covan_mlir.checking.verdict import Check, Counterexample, Outcome, Verification
@@ -60,6 +62,7 @@ def _checks(lineage: LineageData) -> list[Check]:
     checks.append(
         Check("fates", outcome, counterexamples=tuple(wrong), missing=missing, seconds=time.perf_counter() - start)
     )
+    checks.append(check_operators(lineage, examiner.graph, [claim.performed for claim in examiner.claims]))
     return checks
 
 

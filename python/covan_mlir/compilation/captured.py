@@ -201,5 +201,7 @@ class _ModuleState:
 def _lineage(imported: Imported, result: JobResult, tagged: LineageData) -> LineageData:
     if result.observed is None:
         return LineageData()
-    source = SourceProgram(imported.actions, imported.results, imported.identity, tagged.groups, tagged.action_tags)
+    source = SourceProgram(
+        imported.actions, imported.results, imported.identity, imported.held, tagged.groups, tagged.action_tags
+    )
     return trace_program(source, result.observed, result.fusions)

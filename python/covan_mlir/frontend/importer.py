@@ -33,9 +33,11 @@ from covan_mlir.frontend.constants import literals
 from covan_mlir.frontend.cost import work
 from covan_mlir.frontend.decompose import decompose
 from covan_mlir.frontend.describe import Description, describe
+from covan_mlir.frontend.held import held_by
 from covan_mlir.frontend.identity import Identities
 from covan_mlir.frontend.strided import view_whole
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.bodies import Held, resource_name
 from covan_mlir.provenance.model import Action, Part
 from covan_mlir.provenance.relation import KeptOperands
 
@@ -57,6 +59,7 @@ class Imported:
         actions: the ledger.
         results: what the program returns, in order.
         identity: whether a part gives back one of its operands, and which.
+        held: what some weights hold, by name: those that compilers take apart (`covan_mlir.frontend.held`).
         flops, elements: work of one call; see `covan_mlir.frontend.cost`.
     """
 
@@ -66,6 +69,7 @@ class Imported:
     actions: tuple[Action, ...] = field(repr=False)
     results: tuple[Operand, ...] = field(repr=False)
     identity: KeptOperands = field(repr=False)
+    held: Mapping[str, Held] = field(repr=False)
     flops: int
     elements: int
 
@@ -89,7 +93,9 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
 
     context = ir.Context()
     dialects.load(context)
-    importer = fx.FxImporter(context=context, hooks=_Weights())
+    importer = fx.FxImporter(
+        context=context, hooks=_Weights({node: name for node, (name, _) in description.weights.items()})
+    )
     importer._cc = _Locations(context, parts, provenance, importer._py_attr_tracker)
     external = _external(description, external_weight_bytes)
     try:
@@ -112,6 +118,7 @@ def import_program(captured: Capture, *, provenance: bool, external_weight_bytes
             for node in description.results
         ),
         identity=Identities({part.id: part for part in parts.values()}),
+        held=held_by(description.weights.values()) if provenance else {},
         flops=flops,
         elements=elements,
     )
@@ -228,9 +235,13 @@ which it can do with constants that are written out and not with resources."""
 
 
 class _Weights(fx.FxImporterHooks):  # type: ignore[misc]  # the bindings are untyped
-    """Weights become resource attributes straight from torch's memory; equal storage becomes one attribute."""
+    """Weights become resource attributes straight from torch's memory; equal storage becomes one attribute.
 
-    def __init__(self) -> None:
+    Resources are called after the weights (`resource_name`), so that it is known later which of them a kernel reads.
+    """
+
+    def __init__(self, names: Mapping[Node, str]) -> None:
+        self._names = names
         self._made: dict[Any, Any] = {}
         self._alive: list[Any] = []
 
@@ -252,7 +263,8 @@ class _Weights(fx.FxImporterHooks):  # type: ignore[misc]  # the bindings are un
                 if tensor.dtype is torch.bfloat16 and data.nbytes <= _CLONED:
                     value = ir.Attribute.parse(f'dense<"0x{data.tobytes().hex().upper()}"> : {kind}')
                 else:
-                    value = ir.DenseResourceElementsAttr.get_from_buffer(np.ascontiguousarray(data), "weight", kind)
+                    name = resource_name(self._names.get(info.node, "") if info is not None else "")
+                    value = ir.DenseResourceElementsAttr.get_from_buffer(np.ascontiguousarray(data), name, kind)
                 self._made[key] = value
                 self._alive.append(tensor)  # the key holds an address: the memory must not be reused meanwhile
         return ir.Operation.create(

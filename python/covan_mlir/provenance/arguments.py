@@ -68,11 +68,17 @@ def signature(text: str) -> str:
     return json.dumps(blank(json.loads(text)), separators=(",", ":"))
 
 
-def decode(text: str, values: Mapping[Operand, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def decode(
+    text: str, values: Mapping[Operand, Any], known_by_text: Callable[[str], Any] | None = None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """``(args, kwargs)`` to call the operator with.
 
+    Args:
+        known_by_text: gives an argument of which only the text is known: of a tensor whose elements are not read, its
+            type.
+
     Raises:
-        ValueError: of some argument only the repr is known.
+        ValueError: of some argument only the text is known.
     """
     import torch
 
@@ -93,6 +99,8 @@ def decode(text: str, values: Mapping[Operand, Any]) -> tuple[tuple[Any, ...], d
                 return torch.device(held)
             case "s":
                 return slice(*map(real, held))
+            case "r" if known_by_text is not None:
+                return known_by_text(held)
         raise ValueError(f"of an argument only the text is known: {held}")
 
     args, kwargs = json.loads(text)

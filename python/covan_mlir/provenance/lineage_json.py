@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec import to_builtins
+
 from covan_mlir.provenance import arguments, phases
 from covan_mlir.provenance.lineage_schema import (
     FORMAT,
@@ -61,6 +63,7 @@ def dump(lineage: LineageData) -> dict[str, Any]:
         "history": [[pool(step), _changes(changed, pool)] for step, changed in lineage.history],
         "groups": [[group.name, group.kind, list(group.actions)] for group in lineage.groups],
         "tags": _stored_tags(lineage),
+        "bodies": to_builtins(lineage.bodies),
         "fusions": [record.to_json() for record in lineage.fusions],
         "pool": pool.values,
     }
@@ -129,6 +132,7 @@ def _lineage(stored: StoredLineage) -> LineageData:
         results=stored.results,
         phases=phases.load(stored.phases, pool),
         fusions=stored.fusions,
+        bodies=stored.bodies,
     )
 
 

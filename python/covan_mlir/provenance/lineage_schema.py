@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
+from covan_mlir.provenance.bodies import Bodies, malformed
 from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.model import Kind
 from covan_mlir.provenance.words import is_group, is_tag
@@ -169,6 +170,7 @@ class StoredLineage(JsonObject, frozen=True):
     history: list[StoredStep]
     groups: list[StoredGroup]
     tags: list[StoredTag]
+    bodies: Bodies
     fusions: list[FusionRecord]
     pool: list[str | StoredFrame]
 
@@ -268,6 +270,8 @@ class _Check:
                 graph = phase.graph
                 self._graph(graph, index)
         nodes = range(len(graph.nodes) if graph else 0)
+        if wrong := malformed(self.lineage.bodies, len(nodes)):
+            fail(wrong, LINEAGE, "$.bodies")
         for index, site in enumerate(self.lineage.sites):
             if site.node is not None:
                 self._all((site.node,), nodes, "a node of the program", "sites", index)

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Literal
 
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.bodies import Bodies
 from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.phases import Phase
 from covan_mlir.provenance.words import checked
@@ -217,6 +218,7 @@ class LineageData:
         results: Iterable[Operand] = (),
         phases: Iterable[Phase] = (),
         fusions: Iterable[FusionRecord] = (),
+        bodies: Bodies | None = None,
     ) -> None:
         self.actions: tuple[Action, ...] = tuple(actions)
         self.sites: tuple[Site, ...] = tuple(sites)
@@ -237,6 +239,8 @@ class LineageData:
         """The tags of each action that has any, by id."""
         self.fusions: tuple[FusionRecord, ...] = tuple(fusions)
         """What was decided about each chain of reductions, in the order in which they were looked at."""
+        self.bodies: Bodies = bodies or Bodies()
+        """What the nodes of the final program compute."""
 
     @cached_property
     def _by_name(self) -> Mapping[str, Action]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from covan_mlir.provenance.bodies import Bodies
 from covan_mlir.provenance.phases import Phase
 from covan_mlir.provenance.program_graph import NodeKind, NodePhase, ProgramGraph
 
@@ -36,6 +37,7 @@ class Observed:
 
     Attributes:
         graph: the program after dispatch creation (`covan_mlir.lowering.dispatch_graph`).
+        bodies: what its nodes compute.
         commands: the work of the final program in order, initialisers first.
         buffers: per HAL command buffer, the position of each command in ``commands``; None: it does no such work.
         history: per step, which operations carried each part (`covan_mlir.lowering.history`).
@@ -47,3 +49,4 @@ class Observed:
     buffers: tuple[tuple[int | None, ...], ...]
     history: tuple[tuple[str, Changes], ...] = ()
     phases: tuple[Phase, ...] = field(default=(), repr=False)
+    bodies: Bodies = field(default_factory=Bodies, repr=False)

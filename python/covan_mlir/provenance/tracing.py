@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.bodies import Held
 from covan_mlir.provenance.fates import action_fates, live_parts, part_fates
 from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.merged import supplemented
@@ -24,12 +27,14 @@ class SourceProgram:
         actions: the ledger.
         results: what the program returns, in order.
         identity: whether a part gives back one of its operands, and which.
+        weights: what some weights hold; see `covan_mlir.provenance.bodies.Bodies`.
         groups, tags: see `Lineage`.
     """
 
     actions: tuple[Action, ...]
     results: Sequence[Operand]
     identity: KeptOperands
+    weights: Mapping[str, Held] = field(default_factory=dict)
     groups: Sequence[Group] = ()
     tags: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
@@ -64,6 +69,7 @@ def trace_program(program: SourceProgram, observed: Observed, fusions: Sequence[
         results=program.results,
         phases=kept(observed.phases, graph),
         fusions=fusions,
+        bodies=structs.replace(observed.bodies, weights=dict(program.weights)),
     )
 
 

@@ -1,0 +1,150 @@
+"""Whether each node of the final program computes what it is said to give, by its own code.
+
+No label is taken from the lineage: the body of a node (`covan_mlir.provenance.bodies`) is evaluated on random operands
+at random positions of its results, and so are, by torch, the source's operators between what the node is given and what
+it is said to give. Both are functions of the same operands; where they agree on random ones they are the same function,
+but for a chance that each further trial makes smaller (Schwartz, Zippel).
+
+What a result *is* follows from the front: the program's arguments are known, and a node's result is known when its body
+agrees with a part that it is said to be, in an order of elements that is found here and believed from then on. A result
+that is no part's value (a share of one, memory, a layout) is computed in place by those who read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from covan_mlir.checking.matching import Key, Matcher, State, agree
+from covan_mlir.checking.source_views import SourceViews, array_of
+from covan_mlir.checking.tensors import UnevaluatedError
+from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.model import LineageData
+from covan_mlir.provenance.program_graph import Argument, NodeResult, ProgramGraph
+
+
+class BodyCheck:
+    """The check of one program.
+
+    Args:
+        performed: parts that each node is said to perform.
+
+    Attributes:
+        false: results that are not what they are said to be, with the parts.
+        unread: nodes, or results of the program (-1, -2, ...), of which something is not known, and what.
+        states: what results of nodes are.
+    """
+
+    def __init__(self, lineage: LineageData, graph: ProgramGraph, performed: Sequence[Iterable[int]]) -> None:
+        self.lineage = lineage
+        self.graph = graph
+        self.performed = [frozenset(parts) for parts in performed]
+        self.false: list[tuple[int, tuple[int, ...]]] = []
+        self.unread: dict[int, str] = {}
+        self.states: dict[Key, State] = {}
+        self._bodies = lineage.bodies
+        self._parts = lineage.parts
+        self._views = SourceViews(lineage)
+        self._matcher = Matcher(self._views, lineage.bodies, self.states)
+        self._readers: dict[int, set[int]] = {}
+        for index, node in enumerate(graph.nodes):
+            for value in node.inputs:
+                if isinstance(value, NodeResult):
+                    self._readers.setdefault(value.node, set()).add(index)
+
+    def run(self) -> None:
+        """Fills in what is found."""
+        shares: dict[Key, tuple[int, ...]] = {}
+        for node in range(len(self.graph.nodes)):
+            for result in range(len(self.graph.nodes[node].outputs)):
+                said = self._said(node, result)
+                if not said:
+                    continue
+                try:
+                    state = self._matcher.state(node, result, said)
+                except UnevaluatedError as error:
+                    self.unread.setdefault(node, str(error))
+                    state = State(("p", said[0]), None, assumed=True)
+                if state is None and not any(self._shared(node, part) for part in said):
+                    self.false.append((node, said))
+                    state = State(("p", said[0]), None, assumed=True)  # others are judged by what it should be
+                if state is not None:
+                    self.states[node, result] = state
+                else:
+                    shares[node, result] = said
+        self._results()
+        self._judge(shares)
+
+    def _said(self, node: int, result: int) -> tuple[int, ...]:
+        """Parts that a result may be, those whose work it is first."""
+        links = self.graph.nodes[node].outputs[result]
+        if self._bodies.nodes[node].body is None and not self._bodies.nodes[node].missing:
+            return ()  # a share of a kernel
+        ordered = sorted(links, key=lambda link: link.how != "compute")
+        return tuple(dict.fromkeys(part for link in ordered for part in link.ids if part in self._parts))
+
+    def _judge(self, shares: Mapping[Key, tuple[int, ...]]) -> None:
+        """A result that is none of the values that it is said to be is a share of one: who reads it finishes that, and
+        gives a value that is known."""
+        known = {node for node, _ in self.states}
+        for (node, _), said in shares.items():
+            if not any(reader in known for part in said for reader in self._shared(node, part)):
+                self.false.append((node, said))
+
+    def _shared(self, node: int, part: int) -> set[int]:
+        """Nodes that work on a part and read, directly or through others that do or that only move it, a result."""
+        twin = self._parts[part].twin
+        sharers: set[int] = set()
+        stack, seen = list(self._readers.get(node, ())), {node}
+        while stack:
+            reader = stack.pop()
+            if reader in seen:
+                continue
+            seen.add(reader)
+            shares = any(self._parts[other].twin == twin for other in self.performed[reader] if other in self._parts)
+            if shares:
+                sharers.add(reader)
+            if shares or self.graph.nodes[reader].hands_on_pieces:
+                stack += self._readers.get(reader, ())
+        return sharers
+
+    def _results(self) -> None:
+        for number, (value, operand) in enumerate(zip(self.graph.results, self.lineage.results, strict=False)):
+            try:
+                if self.false and isinstance(value, NodeResult) and self._assumed(value):
+                    continue  # said already
+                if not self._returns(value, operand):
+                    self.false.append((-1 - number, (int(operand[1]),) if operand[0] == "p" else ()))
+            except UnevaluatedError as error:
+                self.unread.setdefault(-1 - number, str(error))
+
+    def _assumed(self, value: NodeResult) -> bool:
+        state = self.states.get((value.node, value.result))
+        return state is not None and state.assumed
+
+    def _returns(self, value: Any, operand: Operand) -> bool:
+        """Whether a result of the program is the value that the source returns there, in its own order."""
+        match value:
+            case NodeResult(node, result):
+                state = self.states.get((node, result))
+                if state is None:
+                    found = self._matcher.state(node, result, (int(operand[1]),)) if operand[0] == "p" else None
+                    return found is not None and self._same_order(found, operand)
+                if state.assumed:
+                    raise UnevaluatedError("what is returned is not known")
+                return self._same_order(state, operand)
+            case Argument(position):
+                return self._same_order(State(("a", position)), operand)
+        return True  # a constant: nothing is computed
+
+    def _same_order(self, state: State, operand: Operand) -> bool:
+        wanted = State(*self._views.based(operand, None))
+        source = self._views.drawn("normal", 7)
+        first, second = source.twin(wanted.operand), source.twin(state.operand)
+        if first == second and (wanted.layout is None) == (state.layout is None):
+            return wanted.layout is None or state.layout is None or bool((wanted.layout == state.layout).all())
+        source.draw(state.operand, self._views.type_of(state.operand))
+        want = array_of(source.value(operand)).reshape(-1)
+        got = array_of(source.value(state.operand)).reshape(-1)
+        got = got if state.layout is None else got[state.layout]
+        return got.size == want.size and agree(got, want)

@@ -1,0 +1,161 @@
+"""``linalg.generic`` at the positions of its results that are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from covan_mlir.checking.affine import AffineMap, affine_map
+from covan_mlir.checking.payload import Scope, Value, inner_values, run
+from covan_mlir.checking.tensors import Tensor, UnevaluatedError, wide
+from covan_mlir.fred.scalars import Array
+from covan_mlir.provenance.bodies import Block, Operation, shape_of
+
+_AT_ONCE = 1 << 20
+"""Points of an iteration space that are computed together."""
+_ROUNDS = 1 << 14
+"""Steps of a reduction that has to go one by one."""
+_FOLDS: Mapping[str, np.ufunc] = {
+    "arith.addf": np.add,
+    "arith.addi": np.add,
+    "arith.mulf": np.multiply,
+    "arith.muli": np.multiply,
+    "arith.maximumf": np.maximum,
+    "arith.minimumf": np.minimum,
+    "arith.maxnumf": np.fmax,
+    "arith.minnumf": np.fmin,
+    "arith.maxsi": np.maximum,
+    "arith.minsi": np.minimum,
+    "arith.andi": np.bitwise_and,
+    "arith.ori": np.bitwise_or,
+    "arith.xori": np.bitwise_xor,
+}
+
+
+def generic(op: Operation, operands: Sequence[Value], first: int, values: Mapping[int, Value]) -> list[Tensor]:
+    """Its results.
+
+    Args:
+        first: number of the first value of its block.
+        values: those around it, by number.
+    """
+    loop = _Loop.of(op, operands, first, values)
+    return [
+        Tensor(loop.outputs[r].shape, wide(shape_of(kind)[0]), lambda index, r=r: loop.result(r, index))
+        for r, kind in enumerate(op.types)
+    ]
+
+
+@dataclass
+class _Loop:
+    op: Operation
+    inputs: list[Value]
+    outputs: list[Any]
+    maps: list[AffineMap]
+    reduced: list[int]
+    sizes: list[int]
+    first: int
+    values: dict[int, Value]
+
+    @staticmethod
+    def of(op: Operation, operands: Sequence[Value], first: int, values: Mapping[int, Value]) -> _Loop:
+        attributes = op.attributes
+        count = attributes["operandSegmentSizes"][0]
+        maps = [affine_map(text) for text in attributes["indexing_maps"]]
+        iterators = attributes["iterator_types"]
+        sizes = list(attributes.get("sizes", [-1] * len(iterators)))
+        for value, one in zip(operands, maps, strict=True):
+            for k, dim in enumerate(one.plain):
+                if dim is not None and isinstance(value, Tensor):
+                    sizes[dim] = value.shape[k]
+        reduced = [k for k, iterator in enumerate(iterators) if "parallel" not in iterator]
+        if any(sizes[k] < 0 for k in reduced):
+            raise UnevaluatedError(f"{op.name} over a dimension of unknown size")
+        return _Loop(op, list(operands[:count]), list(operands[count:]), maps, reduced, sizes, first, dict(values))
+
+    @property
+    def block(self) -> Block:
+        return self.op.blocks[0]
+
+    def result(self, which: int, index: tuple[Array, ...]) -> Array:
+        """The elements of a result at some positions."""
+        count = index[0].size if index else 1
+        position: list[Any] = [np.zeros(count, np.int64)] * len(self.sizes)
+        for dim, place in zip(self.maps[len(self.inputs) + which].plain, index, strict=True):
+            if dim is not None:
+                position[dim] = place
+        start = [self._at(len(self.inputs) + k, out, position) for k, out in enumerate(self.outputs)]
+        if not self.reduced:
+            return np.asarray(self._payload(position, start)[which])
+        shape = [self.sizes[k] for k in self.reduced]
+        if not prod(shape):
+            return np.asarray(start[which])
+        if (folded := self._folded(which)) is not None:
+            return self._fold(which, *folded, position, start[which], shape)
+        if prod(shape) > _ROUNDS:
+            raise UnevaluatedError(f"{self.op.name} of {prod(shape)} steps that depend on each other")
+        for point in np.ndindex(*shape):
+            here = list(position)
+            for k, place in zip(self.reduced, point, strict=True):
+                here[k] = np.full(count, place, np.int64)
+            start = [np.asarray(value) for value in self._payload(here, start)]
+        return np.asarray(start[which])
+
+    def _at(self, number: int, value: Value, position: Sequence[Array]) -> Array:
+        if not isinstance(value, Tensor):
+            return np.asarray(value)
+        places = [
+            np.broadcast_to(place, position[0].shape if position else (1,)) for place in self.maps[number](position)
+        ]
+        return value.at_index(places) if places else np.broadcast_to(value.at(np.zeros(1, np.int64)), (1,))
+
+    def _payload(self, position: Sequence[Array], accumulators: Sequence[Value]) -> tuple[Value, ...]:
+        read = [self._at(k, value, position) for k, value in enumerate(self.inputs)]
+        return run(self.block, self.first, [*read, *accumulators], Scope(dict(self.values), position))
+
+    def _folded(self, which: int) -> tuple[np.ufunc, int] | None:
+        """How a reduction combines, and the number of what it combines, if that does not depend on what is there."""
+        *operations, last = self.block.operations
+        accumulators = set(range(self.first + len(self.inputs), self.first + len(self.block.arguments)))
+        number = self.first + len(self.block.arguments)
+        made: dict[int, Operation] = {}
+        depends = set(accumulators)
+        for operation in operations:
+            number += inner_values(operation)
+            results = range(number, number + len(operation.types))
+            if operation.blocks or depends.intersection(operation.operands):
+                depends.update(results)
+            made.update(dict.fromkeys(results, operation))
+            number += len(operation.types)
+        combine = made.get(last.operands[which])
+        if combine is None or combine.name not in _FOLDS or len(combine.operands) != 2:
+            return None
+        mine = self.first + len(self.inputs) + which
+        others = [operand for operand in combine.operands if operand != mine]
+        if len(others) != 1 or others[0] in depends:
+            return None
+        return _FOLDS[combine.name], others[0]
+
+    def _fold(
+        self, which: int, combine: np.ufunc, number: int, position: Sequence[Array], start: Array, shape: Sequence[int]
+    ) -> Array:
+        points = prod(shape)
+        count = position[0].size
+        total = np.broadcast_to(start, (count,))
+        step = max(1, _AT_ONCE // count)
+        for begin in range(0, points, step):
+            part = np.arange(begin, min(points, begin + step))
+            here = [np.repeat(place, part.size) for place in position]
+            for k, places in zip(self.reduced, np.unravel_index(part, shape), strict=True):
+                here[k] = np.tile(places, count)
+            scope = Scope(dict(self.values), here)
+            read = [self._at(k, value, here) for k, value in enumerate(self.inputs)]
+            run(self.block, self.first, [*read, *(np.zeros(1, out.dtype) for out in self.outputs)], scope)
+            combined = np.broadcast_to(scope.values[number], (count * part.size,)).reshape(count, part.size)
+            with np.errstate(all="ignore"):
+                total = combine(total, combine.reduce(combined, axis=1))
+        return np.asarray(total)

@@ -1,0 +1,75 @@
+"""The check of operators, in words: `covan_mlir.checking.bodies` finds, this says where."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from covan_mlir.checking.verdict import Check, Counterexample
+from covan_mlir.provenance.model import LineageData, Site
+from covan_mlir.provenance.program_graph import ProgramGraph
+
+OPERATORS = "operators"
+_NO_TORCH = "operators were not evaluated: torch is not installed"
+_NO_BODIES = "operators were not evaluated: what the sites compute was not kept"
+
+
+def check_operators(lineage: LineageData, graph: ProgramGraph, performed: Sequence[Iterable[int]]) -> Check:
+    """Whether each site's own code computes what it is said to give.
+
+    Args:
+        graph: of the final program.
+        performed: parts that each node is said to perform.
+    """
+    start = time.perf_counter()
+    if not lineage.bodies.nodes:
+        return Check(OPERATORS, "incomplete", missing=(_NO_BODIES,))
+    try:
+        from covan_mlir.checking.bodies import BodyCheck
+    except ImportError:
+        return Check(OPERATORS, "incomplete", missing=(_NO_TORCH,))
+    check = BodyCheck(lineage, graph, performed)
+    check.run()
+    words = _Words(lineage)
+    wrong = [words.false(node, parts) for node, parts in check.false]
+    missing = [words.unread(node, why, graph) for node, why in sorted(check.unread.items())]
+    return Check(
+        OPERATORS,
+        "no" if wrong else "incomplete" if missing else "yes",
+        related=len(check.states),
+        counterexamples=tuple(wrong),
+        missing=tuple(missing),
+        seconds=time.perf_counter() - start,
+    )
+
+
+class _Words:
+    def __init__(self, lineage: LineageData) -> None:
+        self._lineage = lineage
+        self._sites: Mapping[int, Site] = {site.node: site for site in reversed(lineage.sites) if site.node is not None}
+
+    def false(self, node: int, parts: Sequence[int]) -> Counterexample:
+        """A node, or result of the program, that is not what it is said to be."""
+        said = " or ".join(map(self._part, parts[:3])) or "an argument as it came"
+        actions = dict.fromkeys(self._lineage.actions[self._lineage.parts[part].action].name for part in parts)
+        if node < 0:
+            why = f"result {-1 - node} of the program does not have the value of {said}"
+            return Counterexample(OPERATORS, why, None, tuple(actions))
+        site = self._sites.get(node)
+        where = f"its code ({site.kernel})" if site else f"the code of node {node}"
+        why = f"{where} does not compute {said} of what it is given"
+        return Counterexample(OPERATORS, why, site.id if site else None, tuple(actions))
+
+    def unread(self, node: int, why: str, graph: ProgramGraph) -> str:
+        """A node, or result of the program, of which something is not known."""
+        if node < 0:
+            return f"result {-1 - node} of the program: {why}"
+        site = self._sites.get(node)
+        states = sorted(graph.nodes[node].all_states & self._lineage.parts.keys())
+        place = f"site {site.id} ({site.kernel})" if site else f"node {node}"
+        return f"{place}, {' and '.join(map(self._part, states[:2]))}: {why}"
+
+    def _part(self, index: int) -> str:
+        part = self._lineage.parts[index]
+        line = self._lineage.actions[part.action].line
+        return f"{part.name} ({part.op}{f', {line}' if line else ''})"

@@ -1,0 +1,67 @@
+"""Sizes that are known at run time only, as types of the source name them (``s0``, ``2*s0 + 1``): each is
+a number of its own."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+
+from covan_mlir.checking.tensors import UnevaluatedError
+
+_SYMBOL = re.compile(r"\b[a-zA-Z]+\d+\b")
+_FIRST, _STEP = 6, 4
+
+
+class Sizes:
+    """Numbers for symbols.
+
+    Args:
+        kinds: types that the symbols stand in.
+    """
+
+    def __init__(self, kinds: Iterable[str]) -> None:
+        dimensions = (kind.partition("[")[2] for kind in kinds)
+        names = sorted({name for text in dimensions for name in _SYMBOL.findall(text)})
+        self._symbols = {name: _FIRST + _STEP * index for index, name in enumerate(names)}
+
+    def of(self, kind: str) -> list[int]:
+        """The sizes of a type.
+
+        Raises:
+            UnevaluatedError: one of them is written in another way.
+        """
+        text = kind.partition("[")[2].removesuffix("]")
+        if not text:
+            return []
+        try:
+            tree = ast.parse(f"({text},)", mode="eval").body
+        except SyntaxError as error:
+            raise UnevaluatedError(f"a value of type {kind}") from error
+        assert isinstance(tree, ast.Tuple)
+        return [self._number(size, kind) for size in tree.elts]
+
+    def _number(self, expr: ast.expr, kind: str) -> int:
+        match expr:
+            case ast.Constant(int() as number):
+                return number
+            case ast.Name(name) if name in self._symbols:
+                return self._symbols[name]
+            case ast.UnaryOp(ast.USub(), operand):
+                return -self._number(operand, kind)
+            case ast.BinOp(left, op, right):
+                one, other = self._number(left, kind), self._number(right, kind)
+                match op:
+                    case ast.Add():
+                        return one + other
+                    case ast.Sub():
+                        return one - other
+                    case ast.Mult():
+                        return one * other
+                    case ast.FloorDiv() if other:
+                        return one // other
+                    case ast.Mod() if other:
+                        return one % other
+                    case ast.Pow() if 0 <= other < 8:
+                        return int(one**other)
+        raise UnevaluatedError(f"a value of type {kind}")

@@ -1,0 +1,156 @@
+"""The source of a program as functions of what is drawn at random, and which of its values hold the same elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from covan_mlir.checking.sizes import Sizes
+from covan_mlir.checking.source_values import SourceValues, Trial, function_of
+from covan_mlir.checking.tensors import UnevaluatedError
+from covan_mlir.fred.scalars import Array
+from covan_mlir.provenance import arguments
+from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.bodies import resource_name
+from covan_mlir.provenance.model import LineageData
+from covan_mlir.provenance.relation import Source
+
+_VIEWS = 32
+"""Values that a result is compared with."""
+
+
+class SourceViews:
+    """The source of one lineage.
+
+    Attributes:
+        parts: by id.
+        constant: whether no argument lies behind a part's value.
+    """
+
+    def __init__(self, lineage: LineageData) -> None:
+        self.parts = lineage.parts
+        self.constant = Source(self.parts).constant
+        self._held = lineage.bodies.weights
+        self._types: dict[Operand, str] = {}
+        self._sizes = Sizes(kind for kinds in self._kinds() for kind in kinds)
+        self._bijections: dict[int, Array | None] = {}
+        self._resources: dict[str, set[str]] = {}
+        self._users: dict[int, list[int]] = {}
+        self._elements: dict[int, list[int]] = {}
+        """Of parts with several results, the parts that are one of them."""
+        for part in self.parts.values():
+            for (kind, name), type_ in arguments.operand_types(part.args).items():
+                self._types[kind, name] = type_
+                if kind == "w":
+                    self._resources.setdefault(resource_name(str(name)), set()).add(str(name))
+            for read in part.inputs:
+                self._users.setdefault(read, []).append(part.id)
+            if part.op == "operator.getitem":
+                self._elements.setdefault(part.inputs[0], []).append(part.id)
+
+    def _kinds(self) -> Iterator[Iterable[str]]:
+        for part in self.parts.values():
+            yield part.types
+            yield arguments.operand_types(part.args).values()
+
+    def drawn(self, trial: Trial, seed: int, bound: int = 2) -> SourceValues:
+        """Its values, with nothing drawn yet."""
+        return SourceValues(self.parts, self._types, self._sizes, self._held, trial, seed, bound)
+
+    def type_of(self, operand: Operand) -> str:
+        """The type of an operand's first value.
+
+        Raises:
+            UnevaluatedError: it is no operand of the source.
+        """
+        kind, name = operand
+        if kind == "p":
+            return self.parts[int(name)].types[0]
+        if operand not in self._types:
+            raise UnevaluatedError(f"nothing is known of {'argument' if kind == 'a' else 'weight'} {name}")
+        return self._types[operand]
+
+    def weight(self, name: str) -> Operand | None:
+        """The weight that a program calls so, if there is one and no other."""
+        if ("w", name) in self._types:
+            return ("w", name)
+        known = self._resources.get(name, set())
+        return ("w", *known) if len(known) == 1 else None
+
+    def alike(self, said: Iterable[int]) -> Iterator[Operand]:
+        """Values that a result may be: parts, what they are views of, what holds their elements in another order."""
+        seen: set[int] = set()
+        for part in said:
+            while part not in seen:
+                seen.add(part)
+                yield from (("p", one) for one in self._elements.get(part, (part,)))
+                operands = [name for kind, name in arguments.operands(self.parts[part].args) if kind == "p"]
+                if not self.parts[part].view or len(operands) != 1:
+                    break
+                part = int(operands[0])
+        # What holds the same elements in another order; dimensions may have been split for that.
+        stack = sorted(seen, reverse=True)
+        while stack and len(seen) < _VIEWS:
+            for user in self._users.get(stack.pop(), ()):
+                if user not in seen and self.bijection(user) is not None:
+                    seen.add(user)
+                    stack.append(user)
+                    yield ("p", user)
+
+    def based(self, operand: Operand, layout: Array | None) -> tuple[Operand, Array | None]:
+        """The earliest value that has the same elements, and the positions in it: views of one value are one."""
+        while operand[0] == "p":
+            part = self.parts[int(operand[1])]
+            operands = arguments.operands(part.args)
+            places = self.bijection(part.id)
+            if places is None:
+                break
+            operand = operands[0]
+            layout = places if layout is None else places[layout]
+            if (layout == np.arange(layout.size)).all():
+                layout = None
+        return operand, layout
+
+    def bijection(self, index: int) -> Array | None:
+        """Of a part that gives the elements of its only operand in another order: for each its position; else None."""
+        if index not in self._bijections:
+            self._bijections[index] = self._ordered(index)
+        return self._bijections[index]
+
+    def _ordered(self, index: int) -> Array | None:
+        part = self.parts[index]
+        operands = list(dict.fromkeys(arguments.operands(part.args)))
+        if len(operands) != 1 or len(part.types) != 1 or function_of(part.op) is None:
+            return None
+        try:
+            source = self.drawn("normal", 0)
+            (operand,) = operands
+            kind = self.type_of(operand)
+            if len(self.parts[int(operand[1])].types if operand[0] == "p" else (kind,)) != 1:
+                return None
+            before = array_of(source.draw(operand, "f64" + kind[kind.index("[") :])).reshape(-1)
+            after = array_of(source.value(("p", index))).reshape(-1)
+        except (UnevaluatedError, ValueError):
+            return None
+        if before.size != after.size or after.dtype.kind != "f":
+            return None
+        order = np.argsort(before)
+        places = order[np.searchsorted(before, after, sorter=order).clip(0, max(0, before.size - 1))]
+        same = before.size == 0 or bool((before[places] == after).all())
+        return places if same and np.unique(places).size == before.size else None
+
+
+def array_of(value: Any) -> Array:
+    """A value of torch's as an array.
+
+    Raises:
+        UnevaluatedError: it is no tensor and no number.
+    """
+    if isinstance(value, bool | int | float):
+        return np.asarray(value)
+    if not hasattr(value, "numpy"):
+        raise UnevaluatedError("a value that is no tensor")
+    array: Array = value.detach().contiguous().numpy()
+    return array

@@ -1,0 +1,169 @@
+"""Tensors whose elements are computed when they are asked for: only what a few sampled results need is ever computed.
+
+Floats of all widths are float64: what is compared is what is computed, not how it is rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from covan_mlir.fred.scalars import DTYPES, FLOATS, Array
+
+_REMEMBERED = 1 << 25
+"""Elements of a tensor whose values are kept once they are computed."""
+_AT_ONCE = 1 << 19
+
+
+class UnevaluatedError(Exception):
+    """An operation is not known here, or its operands are of another form; the message names it."""
+
+
+def wide(element: str) -> np.dtype[Any]:
+    """The type that elements are computed in."""
+    if element in FLOATS:
+        return np.dtype(np.float64)
+    if element not in DTYPES:
+        raise UnevaluatedError(f"elements of type {element}")
+    return DTYPES[element]
+
+
+class Tensor:
+    """Elements by position.
+
+    Args:
+        compute: the elements at some positions, given per dimension; called with each position once.
+    """
+
+    def __init__(
+        self, shape: Sequence[int], dtype: np.dtype[Any], compute: Callable[[tuple[Array, ...]], Array]
+    ) -> None:
+        self.shape = tuple(shape)
+        self.dtype = dtype
+        self.size = prod(self.shape)
+        self._compute = compute
+        self._values: Array | None = None
+        self._known: Array | None = None
+
+    def at(self, flat: Array) -> Array:
+        """The elements at positions in row-major order; of those outside of the tensor, NaN or an arbitrary number."""
+        asked = flat.reshape(-1)
+        outside = (asked < 0) | (asked >= self.size)
+        if not outside.any():
+            return self._inside(asked).reshape(flat.shape)
+        values = np.full(asked.shape, poison(self.dtype), self.dtype)
+        values[~outside] = self._inside(asked[~outside])
+        return values.reshape(flat.shape)
+
+    def at_index(self, index: Sequence[Array]) -> Array:
+        """The same for positions that are given per dimension."""
+        if not self.shape:
+            shape = np.broadcast_shapes(*(np.shape(i) for i in index)) if index else ()
+            return np.broadcast_to(self.at(np.zeros(1, np.int64)), shape or (1,)).reshape(shape or (1,))
+        flat: Any = np.int64(0)
+        outside: Any = np.False_
+        for place, size in zip(index, self.shape, strict=True):
+            flat = flat * size + place
+            outside = outside | (place < 0) | (place >= size)
+        return self.at(np.asarray(np.where(outside, -1, flat)))
+
+    def all(self) -> Array:
+        """All elements, in the tensor's shape."""
+        return self.at(np.arange(self.size)).reshape(self.shape)
+
+    def _inside(self, flat: Array) -> Array:
+        if self.size > _REMEMBERED:
+            places, back = np.unique(flat, return_inverse=True)
+            return self._computed(places)[back]
+        if self._values is None or self._known is None:
+            self._values, self._known = np.zeros(self.size, self.dtype), np.zeros(self.size, np.bool_)
+        todo = np.unique(flat[~self._known[flat]])
+        if todo.size:
+            self._values[todo] = self._computed(todo)
+            self._known[todo] = True
+        return np.asarray(self._values[flat])
+
+    def _computed(self, flat: Array) -> Array:
+        pieces = [
+            np.broadcast_to(self._compute(np.unravel_index(piece, self.shape) if self.shape else ()), piece.shape)
+            for start in range(0, flat.size, _AT_ONCE)
+            for piece in [flat[start : start + _AT_ONCE]]
+        ]
+        return np.concatenate(pieces).astype(self.dtype, copy=False) if pieces else np.zeros(0, self.dtype)
+
+
+class Held(Tensor):
+    """A tensor that is there."""
+
+    def __init__(self, values: Array) -> None:
+        self._flat = np.ascontiguousarray(values).reshape(-1)
+        super().__init__(values.shape, values.dtype, lambda index: values[index])
+
+    def _inside(self, flat: Array) -> Array:
+        return np.asarray(self._flat[flat])
+
+
+class Reshaped(Tensor):
+    """The same elements, in their order, in another shape."""
+
+    def __init__(self, source: Tensor, shape: Sequence[int]) -> None:
+        super().__init__(shape, source.dtype, lambda index: np.zeros(0))
+        self._source = source
+        if self.size != source.size:
+            raise UnevaluatedError(f"{source.shape} as {tuple(shape)}")
+
+    def at(self, flat: Array) -> Array:
+        return self._source.at(flat)
+
+
+def splat(value: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> Tensor:
+    """A tensor of one number."""
+    number = np.asarray(value).astype(dtype).reshape(-1)[:1]
+    return Tensor(shape, dtype, lambda index: number)
+
+
+def undefined(shape: Sequence[int], dtype: np.dtype[Any]) -> Tensor:
+    """Memory that nothing was written to."""
+    return splat(poison(dtype), shape, dtype)
+
+
+def poison(dtype: np.dtype[Any]) -> Any:
+    """What stands where no value is defined."""
+    if dtype.kind == "f":
+        return np.nan
+    return False if dtype.kind == "b" else dtype.type(0x5A)
+
+
+def sliced(source: Tensor, offsets: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> Tensor:
+    """A piece of a tensor; its shape is ``sizes``."""
+
+    def compute(index: tuple[Array, ...]) -> Array:
+        return source.at_index([o + i * s for o, i, s in zip(offsets, index, strides, strict=True)])
+
+    return Tensor(sizes, source.dtype, compute)
+
+
+def inserted(
+    piece: Tensor, target: Tensor, offsets: Sequence[int], sizes: Sequence[int], strides: Sequence[int]
+) -> Tensor:
+    """A tensor with a piece of it replaced."""
+
+    def compute(index: tuple[Array, ...]) -> Array:
+        inside: Any = np.True_
+        flat: Any = np.int64(0)
+        for place, offset, size, stride in zip(index, offsets, sizes, strides, strict=True):
+            steps, rest = np.divmod(place - offset, stride)
+            inside = inside & (rest == 0) & (steps >= 0) & (steps < size)
+            flat = flat * size + steps
+        inside = np.broadcast_to(inside, np.shape(index[0]) if index else (1,))
+        flat = np.broadcast_to(flat, inside.shape)
+        places = [np.broadcast_to(place, inside.shape)[~inside] for place in index]
+        values = np.empty(inside.shape, target.dtype)
+        values[inside] = piece.at(flat[inside])
+        values[~inside] = target.at_index(places) if places else target.at(np.zeros(int((~inside).sum()), np.int64))
+        return values
+
+    return Tensor(target.shape, target.dtype, compute)
