@@ -319,7 +319,16 @@ def explain(
 
 @app.command("verify")
 def verify(
+    context: typer.Context,
     file: Artifact,
+    values: Annotated[
+        bool, typer.Option("--values", help="Also compare every tensor with eager PyTorch; needs --model.")
+    ] = False,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", metavar="FILE.py:FACTORY|FILE.pt2", help="What it was compiled from.")
+    ] = None,
+    inputs: Inputs = None,
+    seed: Seed = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/cli.md).")] = False,
     target: OneTarget = None,
     debug: Debug = False,
@@ -328,6 +337,8 @@ def verify(
 
     Exits with 0 if it holds, 1 if it does not, 3 if not everything could be checked.
     """
+    if values:
+        cli_compare.require_model(file, model)
     from dataclasses import asdict
 
     from covan_mlir.artifacts import artifact
@@ -337,6 +348,9 @@ def verify(
         lineage = artifact.read(file).variant(target).lineage
         tell("verifying")
         verdict = check(lineage)
+        if values:
+            tell("comparing values")
+            verdict = cli_compare.with_values(context, verdict, file, str(model), inputs or (), seed)
     if as_json:
         print(json.dumps({"outcome": verdict.outcome, **asdict(verdict)}, indent=1))
     else:

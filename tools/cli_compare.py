@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from covan_mlir.tools.cli_common import CliError, Progress, torch_is_quiet
 from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, Seed, Session
+
+if TYPE_CHECKING:
+    from covan_mlir.checking.verdict import Verification
+    from covan_mlir.executable import Executable
+    from covan_mlir.tools import cli_models
 
 _MIB = 1 << 20
 
@@ -44,33 +50,17 @@ def compare(
     covan compare model.covan --model model.py:Net -i image.npy
     covan compare model.covan --model exported.pt2 --rtol 1e-3 --atol 1e-5 --json
     """
-    if model is None:
-        raise CliError(
-            f"{file} does not hold the model, which is needed to compare with",
-            "give --model FILE.py:FACTORY or --model FILE.pt2",
-            code=2,
-        )
-    import numpy as np
-
-    from covan_mlir.tools import cli_inputs, cli_models
-
-    parsed = [cli_inputs.parse(text) for text in inputs or ()]
-    path, factory = cli_models.split(model)
+    require_model(file, model)
     with Progress("importing torch") as progress:
-        import covan_mlir
         from covan_mlir.comparing.compare import CompareOptions
         from covan_mlir.comparing.measure import Tolerance
+        from covan_mlir.tools import cli_models
 
         tolerance = Tolerance()
         if rtol is not None or atol is not None:
             tolerance = Tolerance(eager=0, ulps=0, rtol=rtol or 0, atol=atol or 0)
         progress(f"loading {Path(file).name}")
-        executable = covan_mlir.load(file)
-        example = cli_models.without_inputs(path, factory)
-        args: Any = example.args
-        kwargs: Any = example.kwargs
-        if parsed or not (args or kwargs):
-            args, kwargs = cli_inputs.arguments(executable.signature, parsed, np.random.default_rng(seed))
+        executable, example, args, kwargs = with_model(file, str(model), inputs or (), seed)
         with torch_is_quiet(context.ensure_object(Session).debug):
             comparison = executable.compare(
                 *args,
@@ -88,3 +78,46 @@ def compare(
     else:
         print(comparison, end="")
     raise typer.Exit(0 if comparison else 1)
+
+
+def require_model(file: str, model: str | None) -> None:
+    """Raises CliError unless there is a model to compare with."""
+    if model is None:
+        raise CliError(
+            f"{file} does not hold the model, which is needed to compare with",
+            "give --model FILE.py:FACTORY or --model FILE.pt2",
+            code=2,
+        )
+
+
+def with_values(
+    context: typer.Context, verdict: Verification, file: str, model: str, inputs: Sequence[str], seed: int
+) -> Verification:
+    """A verification and the check of values."""
+    from covan_mlir.checking.verdict import Verification
+    from covan_mlir.comparing.values import check_values
+
+    executable, example, args, kwargs = with_model(file, model, inputs, seed)
+    leaves = executable.checked(args, kwargs).leaves
+    with torch_is_quiet(context.ensure_object(Session).debug):
+        check = check_values(executable, None, leaves, example.model, (args, kwargs))
+    return Verification((*verdict.checks, check))
+
+
+def with_model(
+    file: str, model: str, inputs: Sequence[str], seed: int
+) -> tuple[Executable, cli_models.Example, tuple[Any, ...], dict[str, Any]]:
+    """An artifact, the model that it was compiled from, and arguments: the factory's own, or as ``inputs`` say."""
+    import numpy as np
+
+    import covan_mlir
+    from covan_mlir.tools import cli_inputs, cli_models
+
+    parsed = [cli_inputs.parse(text) for text in inputs]
+    executable = covan_mlir.load(file)
+    example = cli_models.without_inputs(*cli_models.split(model))
+    args: Any = example.args
+    kwargs: Any = example.kwargs
+    if parsed or not (args or kwargs):
+        args, kwargs = cli_inputs.arguments(executable.signature, parsed, np.random.default_rng(seed))
+    return executable, example, tuple(args), dict(kwargs)

@@ -43,15 +43,34 @@ class Executable(CompiledModel):
         """Text table of what each site performs; see `Lineage.explain`."""
         return self.lineage.explain(what)
 
-    def verify(self) -> Verification:
+    def verify(
+        self, values: tuple[Any, ...] | None = None, named: Mapping[str, Any] | None = None, model: Any = None
+    ) -> Verification:
         """Check that the lineage is true: the source model against every observed phase and the final program.
 
         Weak bisimulation of the action-reflected graphs, up to what each site is said to perform; fates against both.
+        What each site's own code computes is evaluated beside the operators that it is said to perform.
         The result is true only if every check ran to its end and holds; it says where and why it does not.
+
+        Args:
+            values: arguments on which every tensor is compared with eager PyTorch as well, as `compare` does.
+            named: with ``values``, arguments by name.
+            model: with ``values``, what the program was compiled from; needed for an executable from a file.
+
+        Raises:
+            InputError: the values do not fit, eager PyTorch fails on them, or the model is another or missing.
         """
+        from covan_mlir.checking.verdict import Verification
         from covan_mlir.checking.verify import verify
 
-        return verify(self.lineage)
+        verdict = verify(self.lineage)
+        if values is None:
+            return verdict
+        from covan_mlir.comparing.values import check_values
+
+        arguments = (values, dict(named or {}))
+        leaves = self.checked(*arguments).leaves
+        return Verification((*verdict.checks, check_values(self, self.origin, leaves, model, arguments)))
 
     def compare(
         self,

@@ -101,7 +101,8 @@ class BodyCheck:
             if reader in seen:
                 continue
             seen.add(reader)
-            shares = any(self._parts[other].twin == twin for other in self.performed[reader] if other in self._parts)
+            work = (self.performed[reader] | self.graph.nodes[reader].all_states) & self._parts.keys()
+            shares = any(self._parts[other].twin == twin for other in work)
             if shares:
                 sharers.add(reader)
             if shares or self.graph.nodes[reader].hands_on_pieces:

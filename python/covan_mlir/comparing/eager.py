@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -103,6 +104,21 @@ class Eager:
                 survey.shapes[node.name] = tuple(value.shape)
             run.forget(self._last_use.get(node, ()))
         return survey
+
+    def equal(self) -> list[list[str]]:
+        """Names of tensors of more than one number that have the same values, in source order, by value."""
+        alike: dict[tuple[str, tuple[int, ...], str], list[str]] = {}
+        run = _Run(self, wide=False)
+        for node in self._graph.nodes:
+            if node.op == "output":
+                break
+            value = run.step(node)
+            if observable(node) and value.numel() > 1:
+                held = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+                key = (str(value.dtype), tuple(value.shape), hashlib.sha256(held).hexdigest())
+                alike.setdefault(key, []).append(node.name)
+            run.forget(self._last_use.get(node, ()))
+        return [names for names in alike.values() if len(names) > 1]
 
     def judge(self, observed: Observed, strides: Mapping[str, int] | None = None) -> dict[str, Judged]:
         """Measure tensors where they are made, in source order."""
