@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any, Literal
 
 import torch
@@ -20,6 +21,8 @@ from covan_mlir.provenance.model import Part
 Trial = Literal["normal", "positive", "small", "whole"]
 """How numbers are drawn: of both signs around 1, only positive ones, ones beside which small summands count, and
 integers, on which sums and products are exact."""
+_PERIOD = 1_000_003
+"""Of random numbers, where many are drawn: a prime, which no size of a tensor is a multiple of."""
 _ERRORS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError, ZeroDivisionError)
 
 
@@ -125,10 +128,16 @@ class SourceValues:
             return torch.randint(0, self._bound, sizes, generator=self._generator).to(element)
         if self._trial == "whole":
             return torch.randint(-9, 10, sizes, generator=self._generator).to(element)
-        numbers = torch.randn(sizes, generator=self._generator, dtype=element)
+        numbers = self._normal(prod(sizes)).reshape(sizes)
         if self._trial == "positive":
             return numbers.abs() * 1.5 + 0.05
         return numbers * 0.003 if self._trial == "small" else numbers
+
+    def _normal(self, count: int) -> torch.Tensor:
+        """Normal numbers; where they are many, some of them over and over."""
+        drawn = min(count, _PERIOD)
+        numbers = torch.randn(drawn, generator=self._generator, dtype=torch.float64)
+        return numbers if drawn == count else numbers.repeat(-(-count // drawn))[:count]
 
     def _run(self, part: Part) -> Any:
         operands = arguments.operands(part.args)
@@ -171,6 +180,15 @@ def function_of(name: str) -> Any:
     if not isinstance(resolved, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded in resolved.tags:
         return None
     return resolved
+
+
+def is_view(name: str) -> bool:
+    """Whether an operator's result is memory of its operand, by its schema."""
+    function = function_of(name)
+    if not isinstance(function, torch._ops.OpOverload):
+        return False
+    returns = function._schema.returns
+    return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
 
 
 def _wide(item: Any, *, narrow: bool) -> Any:

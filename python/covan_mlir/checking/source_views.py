@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
+import torch
 
 from covan_mlir.checking.sizes import Sizes
-from covan_mlir.checking.source_values import SourceValues, Trial, function_of
+from covan_mlir.checking.source_values import SourceValues, Trial, is_view
 from covan_mlir.checking.tensors import UnevaluatedError
 from covan_mlir.fred.scalars import Array
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import resource_name
-from covan_mlir.provenance.model import LineageData
+from covan_mlir.provenance.model import LineageData, Part
 from covan_mlir.provenance.relation import Source
 
 _VIEWS = 32
 """Values that a result is compared with."""
+
+_MOVING = frozenset(
+    {
+        *("aten.clone.default", "aten._to_copy.default", "aten.alias.default", "aten.detach.default"),
+        *(
+            "aten.lift_fresh_copy.default",
+            "prims.convert_element_type.default",
+            "aten.flip.default",
+            "aten.roll.default",
+        ),
+        *(f"aten.{name}.{kind}" for name in ("add", "sub", "mul", "div") for kind in ("Tensor", "Scalar")),
+    }
+)
+"""Operators that are no views and may give back their operand, or its elements in another order."""
 
 
 class SourceViews:
@@ -116,30 +132,34 @@ class SourceViews:
     def bijection(self, index: int) -> Array | None:
         """Of a part that gives the elements of its only operand in another order: for each its position; else None."""
         if index not in self._bijections:
-            self._bijections[index] = self._ordered(index)
+            self._bijections[index] = self._ordered(self.parts[index])
         return self._bijections[index]
 
-    def _ordered(self, index: int) -> Array | None:
-        part = self.parts[index]
+    def _ordered(self, part: Part) -> Array | None:
+        """Found out by running it on numbers that tell their positions. That says what it does with all others of those
+        operators only that move elements, and of sums and products with a number."""
         operands = list(dict.fromkeys(arguments.operands(part.args)))
-        if len(operands) != 1 or len(part.types) != 1 or function_of(part.op) is None:
+        if len(operands) != 1 or len(part.types) != 1 or not (part.op in _MOVING or is_view(part.op)):
+            return None
+        (operand,) = operands
+        if operand[0] == "p" and len(self.parts[int(operand[1])].types) != 1:
             return None
         try:
             source = self.drawn("normal", 0)
-            (operand,) = operands
-            kind = self.type_of(operand)
-            if len(self.parts[int(operand[1])].types if operand[0] == "p" else (kind,)) != 1:
-                return None
-            before = array_of(source.draw(operand, "f64" + kind[kind.index("[") :])).reshape(-1)
-            after = array_of(source.value(("p", index))).reshape(-1)
-        except (UnevaluatedError, ValueError):
+            sizes = self._sizes.of(self.type_of(operand))
+            count = prod(sizes)
+            numbers = torch.arange(count, dtype=torch.float64)
+            source.values[source.twin(operand)] = (-1.25 - numbers).reshape(sizes)
+            after = array_of(source.value(("p", part.id))).reshape(-1)
+        except UnevaluatedError:
             return None
-        if before.size != after.size or after.dtype.kind != "f":
+        if after.size != count or after.dtype.kind != "f":
             return None
-        order = np.argsort(before)
-        places = order[np.searchsorted(before, after, sorter=order).clip(0, max(0, before.size - 1))]
-        same = before.size == 0 or bool((before[places] == after).all())
-        return places if same and np.unique(places).size == before.size else None
+        places = (-1.25 - after).astype(np.int64)
+        inside = (places >= 0) & (places < count)
+        if not inside.all() or (-1.25 - places != after).any() or (np.bincount(places, minlength=count) != 1).any():
+            return None
+        return places
 
 
 def array_of(value: Any) -> Array:
