@@ -26,7 +26,11 @@ _PERIOD = 1_000_003
 _ERRORS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError, ZeroDivisionError)
 
 
-_PYTHON: Mapping[str, Callable[..., Any]] = {
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    # As torch's own prims are, but for what those import.
+    "prims.convert_element_type.default": lambda value, dtype: value.to(dtype),
+    "prims.squeeze.default": lambda value, dims: value.squeeze(tuple(dims)),
+} | {
     f"operator.{function.__name__}": function
     for function in (
         operator.getitem,
@@ -172,8 +176,8 @@ class SourceValues:
 
 def function_of(name: str) -> Any:
     """``aten.mul.Tensor`` as a function, or None."""
-    if name in _PYTHON:
-        return _PYTHON[name]
+    if name in _FUNCTIONS:
+        return _FUNCTIONS[name]
     resolved: Any = torch.ops
     for word in name.split("."):
         resolved = getattr(resolved, word, None)
