@@ -191,7 +191,7 @@ def _from_elements(e: _Evaluator, op: Operation, operands: list[Value], first: i
 
 
 def _dim(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> Sequence[Value]:
-    position = op.attributes.get("index", operands[1] if len(operands) > 1 else 0)
+    position: Any = op.attributes.get("index", operands[1] if len(operands) > 1 else 0)
     return [np.int64(operands[0].shape[int(position)])]
 
 

@@ -25,19 +25,16 @@ def extension(op: Operation, operands: Sequence[Value], first: int, values: Mapp
         return None
     if any(isinstance(operand, Tensor) and operand.size > _WORK for operand in operands):
         raise UnevaluatedError(f"{op.name} of so many elements")
-    outputs = operands[op.attributes["operandSegmentSizes"][0] :] if "operandSegmentSizes" in op.attributes else []
-    outputs = (
-        list(outputs) or [operands[-1]] if len(op.types) == 1 else list(outputs) or list(operands[: len(op.types)])
-    )
+    outputs = operands[-len(op.types) :]
 
     @functools.cache
     def computed() -> list[Array]:
         return compute(op, operands, first, dict(values))
 
-    return [
-        Tensor(outputs[r].shape, outputs[r].dtype, lambda index, r=r: np.asarray(computed()[r][index]))
-        for r in range(len(op.types))
-    ]
+    def result(number: int, index: tuple[Array, ...]) -> Array:
+        return np.asarray(computed()[number][index])
+
+    return [Tensor(out.shape, out.dtype, functools.partial(result, number)) for number, out in enumerate(outputs)]
 
 
 def _combined(op: Operation, first: int, values: dict[int, Value], one: Array, other: Array) -> Array:

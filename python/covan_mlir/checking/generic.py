@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -45,7 +46,7 @@ def generic(op: Operation, operands: Sequence[Value], first: int, values: Mappin
     """
     loop = _Loop.of(op, operands, first, values)
     return [
-        Tensor(loop.outputs[r].shape, wide(shape_of(kind)[0]), lambda index, r=r: loop.result(r, index))
+        Tensor(loop.outputs[r].shape, wide(shape_of(kind)[0]), functools.partial(loop.result, r))
         for r, kind in enumerate(op.types)
     ]
 

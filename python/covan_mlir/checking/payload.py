@@ -153,7 +153,7 @@ def _extract(operation: Operation, operands: list[Value], scope: Scope) -> Value
 
 
 def _dim(operation: Operation, operands: list[Value], scope: Scope) -> Value:
-    position = operation.attributes.get("index", operands[1] if len(operands) > 1 else 0)
+    position: Any = operation.attributes.get("index", operands[1] if len(operands) > 1 else 0)
     return np.int64(operands[0].shape[int(position)])
 
 

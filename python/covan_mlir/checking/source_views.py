@@ -25,12 +25,8 @@ _VIEWS = 32
 _MOVING = frozenset(
     {
         *("aten.clone.default", "aten._to_copy.default", "aten.alias.default", "aten.detach.default"),
-        *(
-            "aten.lift_fresh_copy.default",
-            "prims.convert_element_type.default",
-            "aten.flip.default",
-            "aten.roll.default",
-        ),
+        *("aten.lift_fresh_copy.default", "aten.flip.default", "aten.roll.default"),
+        *("prims.convert_element_type.default", "prims.squeeze.default"),
         *(f"aten.{name}.{kind}" for name in ("add", "sub", "mul", "div") for kind in ("Tensor", "Scalar")),
     }
 )
@@ -93,7 +89,7 @@ class SourceViews:
         if ("w", name) in self._types:
             return ("w", name)
         known = self._resources.get(name, set())
-        return ("w", *known) if len(known) == 1 else None
+        return ("w", next(iter(known))) if len(known) == 1 else None
 
     def alike(self, said: Iterable[int]) -> Iterator[Operand]:
         """Values that a result may be: parts, what they are views of, what holds their elements in another order."""
