@@ -23,6 +23,13 @@ from covan_mlir.provenance.model import LineageData
 from covan_mlir.provenance.program_graph import Argument, NodeResult, ProgramGraph
 
 
+_ERRORS = (
+    *(UnevaluatedError, ArithmeticError, AttributeError, LookupError, MemoryError),
+    *(RuntimeError, TypeError, ValueError),
+)
+"""Of code that is not known, and of such as no compiler writes: attributes that are missing, values of another kind."""
+
+
 class BodyCheck:
     """The check of one program.
 
@@ -62,8 +69,8 @@ class BodyCheck:
                     continue
                 try:
                     state = self._matcher.state(node, result, said)
-                except UnevaluatedError as error:
-                    self.unread.setdefault(node, str(error))
+                except _ERRORS as error:
+                    self.unread.setdefault(node, _told(error))
                     state = State(("p", said[0]), None, assumed=True)
                 if state is None and not any(self._shared(node, part) for part in said):
                     self.false.append((node, said))
@@ -116,8 +123,8 @@ class BodyCheck:
                     continue  # said already
                 if not self._returns(value, operand):
                     self.false.append((-1 - number, (int(operand[1]),) if operand[0] == "p" else ()))
-            except UnevaluatedError as error:
-                self.unread.setdefault(-1 - number, str(error))
+            except _ERRORS as error:
+                self.unread.setdefault(-1 - number, _told(error))
 
     def _assumed(self, value: NodeResult) -> bool:
         state = self.states.get((value.node, value.result))
@@ -149,3 +156,7 @@ class BodyCheck:
         got = array_of(source.value(state.operand)).reshape(-1)
         got = got if state.layout is None else got[state.layout]
         return got.size == want.size and agree(got, want)
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, UnevaluatedError) else f"code of an unknown form: {error!r}"

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from covan_mlir.checking.verdict import Check, Counterexample
+from covan_mlir.provenance.bodies import malformed
 from covan_mlir.provenance.model import LineageData, Site
 from covan_mlir.provenance.program_graph import ProgramGraph
 
@@ -24,6 +25,8 @@ def check_operators(lineage: LineageData, graph: ProgramGraph, performed: Sequen
     start = time.perf_counter()
     if not lineage.bodies.nodes:
         return Check(OPERATORS, "incomplete", missing=(_NO_BODIES,))
+    if wrong := malformed(lineage.bodies, len(graph.nodes)):
+        return Check(OPERATORS, "incomplete", missing=(f"operators were not evaluated: {wrong}",))
     try:
         from covan_mlir.checking.bodies import BodyCheck
     except ImportError:
@@ -31,13 +34,13 @@ def check_operators(lineage: LineageData, graph: ProgramGraph, performed: Sequen
     check = BodyCheck(lineage, graph, performed)
     check.run()
     words = _Words(lineage)
-    wrong = [words.false(node, parts) for node, parts in check.false]
+    false = [words.false(node, parts) for node, parts in check.false]
     missing = [words.unread(node, why, graph) for node, why in sorted(check.unread.items())]
     return Check(
         OPERATORS,
-        "no" if wrong else "incomplete" if missing else "yes",
+        "no" if false else "incomplete" if missing else "yes",
         related=len(check.states),
-        counterexamples=tuple(wrong),
+        counterexamples=tuple(false),
         missing=tuple(missing),
         seconds=time.perf_counter() - start,
     )
