@@ -22,7 +22,6 @@ from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.model import LineageData
 from covan_mlir.provenance.program_graph import Argument, NodeResult, ProgramGraph
 
-
 _ERRORS = (
     *(UnevaluatedError, ArithmeticError, AttributeError, LookupError, MemoryError),
     *(RuntimeError, TypeError, ValueError),
