@@ -254,3 +254,13 @@ def test_reductions_are_evaluated_where_asked() -> None:
     left, right = np.random.default_rng(0).normal(size=(3, 5)), np.random.default_rng(1).normal(size=(5, 4))
     (result,) = evaluate(body, [Held(left), Held(right)])
     assert agree(result.all().reshape(-1), (left @ right).reshape(-1))
+
+
+def test_values_beside_eager() -> None:
+    exe = covan_mlir.compile_module(lambda x: torch.relu(x) - x.abs(), (torch.randn(4, 8),))
+    verdict = exe.verify(values=(torch.randn(4, 8),))
+    assert verdict, str(verdict)
+    assert verdict.checks[-1].phase == "values"
+    positive = exe.verify(values=(torch.rand(4, 8) + 0.5,))
+    assert positive.outcome == "incomplete"
+    assert "relu and abs_1 have the same values" in str(positive)

@@ -295,8 +295,10 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], twins:
     assert verdict["outcome"] == program["outcome"] == "no"
     assert next((e["site"], e["actions"]) for e in program["counterexamples"]) == (site.id, ["relu"])
     nowhere = [replace(site, node=None) for site in lineage.sites]
-    artifact.write(path, _with(held, edited(lineage, phases=(), sites=nowhere)))
+    artifact.write(path, _with(held, edited(lineage, phases=(), sites=nowhere, bodies=None)))
     assert cli.main(["verify", path]) == 3
+    assert cli.main(["verify", path, "--values"]) == 2
+    assert "--model" in capsys.readouterr().err
 
 
 def _with(held: artifact.Contents, lineage: Lineage) -> artifact.Contents:
