@@ -125,6 +125,8 @@ class _Reader:
         try:
             if op.name == _KERNEL:
                 return self._kernel(op)
+            if op.name == "flow.tensor.constant":
+                return self._known(Body((_type(op.results[0].type),), (), (0,)), [_constant(op.attributes["value"])])
             writer = _Writer(self._operand)
             return self._known(writer.dispatch(op) if op.name == _WORKGROUPS else writer.single(op), writer.operands)
         except _UnreadableError as error:

@@ -31,3 +31,19 @@ def layouts(source: Sequence[int], target: Sequence[int]) -> Iterator[Array | No
 def _cuts(sizes: Sequence[int]) -> set[int]:
     """Where dimensions begin, in elements."""
     return set(itertools.accumulate(reversed(sizes), lambda a, b: a * b))
+
+
+def placements(source: Sequence[int], target: Sequence[int]) -> Iterator[Array]:
+    """Ways in which a value may be the first or the last piece, along one dimension, of a larger one; the others
+    are written later: -1."""
+    differing = [k for k, (size, whole) in enumerate(zip(source, target, strict=False)) if size != whole]
+    if len(source) != len(target) or len(differing) != 1:
+        return
+    (dim,) = differing
+    if source[dim] > target[dim]:
+        return
+    places = np.arange(int(np.prod(source, dtype=np.int64))).reshape(source)
+    for start in (0, target[dim] - source[dim]):
+        whole = np.full(target, -1, np.int64)
+        whole[(*[slice(None)] * dim, slice(start, start + source[dim]))] = places
+        yield whole.reshape(-1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import prod
@@ -11,10 +11,20 @@ from typing import Any, Literal
 import numpy as np
 
 from covan_mlir.checking.evaluate import evaluate
-from covan_mlir.checking.layouts import layouts
+from covan_mlir.checking.layouts import layouts, placements
+from covan_mlir.checking.signatures import Signature
 from covan_mlir.checking.source_values import SourceValues, Trial
 from covan_mlir.checking.source_views import SourceViews, array_of
-from covan_mlir.checking.tensors import Held, Reshaped, Tensor, UnevaluatedError, splat, undefined, wide
+from covan_mlir.checking.tensors import (
+    Held,
+    Reshaped,
+    Tensor,
+    UnevaluatedError,
+    poison,
+    splat,
+    undefined,
+    wide,
+)
 from covan_mlir.fred.scalars import Array
 from covan_mlir.provenance import arguments, bodies
 from covan_mlir.provenance.arguments import Operand
@@ -90,6 +100,8 @@ class Matcher:
         self._views = source
         self._bodies = program
         self._states = states
+        self._holding: dict[Hashable, Array | None] = {}
+        """By signature, the order of elements in which a result agrees with a value."""
 
     def state(self, node: int, result: int, said: tuple[int, ...]) -> State | None:
         """What a result is, if it is one of some parts; None if it is none of them.
@@ -98,6 +110,8 @@ class Matcher:
             UnevaluatedError: that cannot be told.
         """
         cone = self._cone(node)
+        if (seen := self._seen(node, result, said, cone)) is not None:
+            return seen
         assumed = any(self._states[key].assumed for key in cone.states)
         problem: UnevaluatedError | None = None
         candidates = list(self._views.alike(said))
@@ -108,6 +122,8 @@ class Matcher:
             try:
                 for plan in self._plans(node, result, candidates, cone, draw, bound):
                     if self._holds(node, result, plan, cone, draw, bound):
+                        if draw == "all":
+                            self._holding[self._signature(node, result, plan.operand, cone)] = plan.layout
                         return State(*self._views.based(plan.operand, plan.layout))
             except UnevaluatedError as error:
                 problem = problem or error
@@ -117,6 +133,25 @@ class Matcher:
             raise problem
         if assumed:
             raise UnevaluatedError("what it reads is not what it is said to be, or not known")
+        return None
+
+    def _signature(self, node: int, result: int, operand: Operand, cone: _Cone) -> Hashable:
+        known = {key: (self._states[key].operand, self._states[key].layout) for key in cone.states}
+        twin = self._views.drawn(TRIALS[0], 0).twin
+        given = frozenset(twin(value) for value, _ in known.values())
+        return Signature(self._views, self._bodies, known).of(node, result, operand, given)
+
+    def _seen(self, node: int, result: int, said: Sequence[int], cone: _Cone) -> State | None:
+        """What a result is, where one like it was compared before."""
+        if not self._holding:
+            return None
+        for part in said:
+            try:
+                signature = self._signature(node, result, ("p", part), cone)
+            except UnevaluatedError:
+                continue
+            if signature in self._holding:
+                return State(*self._views.based(("p", part), self._holding[signature]))
         return None
 
     def _cone(self, node: int) -> _Cone:
@@ -229,7 +264,13 @@ class Matcher:
             shape = shape_of(kind)[1] or ()
             fitting = [o for o in constants if array_of(source.value(o)).size == prod(shape)]
             fitting.sort(key=lambda o: array_of(source.value(o)).shape != shape)
-            choices.append([(o, layout) for o in fitting for layout in layouts(array_of(source.value(o)).shape, shape)])
+            ways: list[tuple[Operand, Array | None]] = [
+                (o, layout) for o in fitting for layout in layouts(array_of(source.value(o)).shape, shape)
+            ]
+            ways += [(o, layout) for o in constants for layout in placements(array_of(source.value(o)).shape, shape)]
+            if not ways:
+                raise UnevaluatedError("a constant that was computed ahead of time and is no weight in another order")
+            choices.append(ways)
         for chosen in _combinations(choices):
             yield dict(zip(cone.constants, chosen, strict=True))
 
@@ -321,7 +362,8 @@ def _held(source: SourceValues, operand: Operand, layout: Array | None, kind: st
     values = array_of(source.value(operand))
     dtype = values.dtype if kind.startswith("!") else wide(shape_of(kind)[0])  # of a buffer view only sizes are read
     if layout is not None:
-        values = values.reshape(-1)[layout]
+        written = layout >= 0
+        values = np.where(written, values.reshape(-1)[layout], poison(values.dtype))
     return Held(values.astype(dtype, copy=False))
 
 

@@ -84,6 +84,10 @@ class SourceViews:
             raise UnevaluatedError(f"nothing is known of {'argument' if kind == 'a' else 'weight'} {name}")
         return self._types[operand]
 
+    def held(self, operand: Operand) -> str:
+        """What is known of the elements of a weight, as text."""
+        return repr(self._held.get(str(operand[1]))) if operand[0] == "w" else ""
+
     def weight(self, name: str) -> Operand | None:
         """The weight that a program calls so, if there is one and no other."""
         if ("w", name) in self._types:
