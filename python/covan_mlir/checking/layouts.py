@@ -7,8 +7,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from covan_mlir.checking.tensors import Tensor
 from covan_mlir.fred.scalars import Array
 
+_GATHERED = 1 << 22
+"""Elements of what is looked through one by one."""
 _DIMENSIONS = 5
 """More than these are not permuted."""
 
@@ -47,3 +50,17 @@ def placements(source: Sequence[int], target: Sequence[int]) -> Iterator[Array]:
         whole = np.full(target, -1, np.int64)
         whole[(*[slice(None)] * dim, slice(start, start + source[dim]))] = places
         yield whole.reshape(-1)
+
+
+def gathered(source: Array, target: Tensor) -> Iterator[Array]:
+    """How the elements of a tensor, all of which are computed, are such of a value, some of them several times:
+    the columns of a convolution."""
+    values = source.reshape(-1)
+    if target.size > _GATHERED or values.dtype.kind != "f" or target.dtype.kind != "f" or not values.size:
+        return
+    order = np.argsort(values)
+    inner = values[order]
+    elements = target.all().reshape(-1)
+    places = order[np.searchsorted(inner, elements).clip(0, values.size - 1)]
+    if np.array_equal(values[places], elements):
+        yield places
