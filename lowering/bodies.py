@@ -51,6 +51,8 @@ _SMALL = 64
 """Elements of a constant that are written down one by one."""
 _RESOURCE = re.compile(r"dense_resource<(?P<name>weight_\w+)>")
 _ITERATOR = re.compile(r"#linalg\.iterator_type<(\w+)>")
+_WRITTEN = 1024
+"""Elements of a constant that are written down beside what reads it."""
 _TENSOR = re.compile(r"tensor<(?P<sizes>(?:(?:\d+|\?)x)*)(?P<element>\w+)")
 
 
@@ -364,9 +366,20 @@ def _number(value: Any) -> Any:
 
 def _constant(attribute: Any) -> Operand:
     if isinstance(attribute, ir.DenseElementsAttr):
-        return Number(_attribute(attribute.get_splat_value())) if attribute.is_splat else Opaque()
+        if attribute.is_splat:
+            return Number(_attribute(attribute.get_splat_value()))
+        return Opaque(_elements(attribute)) if len(attribute) <= _WRITTEN else Opaque()
     match = _RESOURCE.match(str(attribute))
     return Weight(match["name"]) if match else Opaque()
+
+
+def _elements(attribute: Any) -> tuple[Any, ...]:
+    """The elements of a constant, if they are numbers that numpy and JSON have."""
+    try:
+        elements = np.array(attribute).reshape(-1)
+    except (RuntimeError, TypeError, ValueError):
+        return ()
+    return tuple(elements.tolist()) if np.isfinite(elements).all() else ()
 
 
 def _initial(op: Any) -> Operand:

@@ -265,9 +265,18 @@ class Matcher:
             return
         constants = list(dict.fromkeys(self._views.based(o, None)[0] for o in self._constants(operand, source)))
         choices: list[list[tuple[Operand, Array | None]]] = []
-        for kind in cone.constants.values():
+        pure = [o for o in constants if o[0] == "p" and self._views.pure[int(o[1])]]
+        for (node, number), kind in cone.constants.items():
             shape = shape_of(kind)[1] or ()
             fitting = [o for o in constants if array_of(source.value(o)).size == prod(shape)]
+            opaque = self._bodies.nodes[node].operands[number]
+            if isinstance(opaque, Opaque) and opaque.elements:
+                elements = np.array(opaque.elements)
+                same = [o for o in fitting if o in pure and agree(elements, array_of(source.value(o)).reshape(-1))]
+                if same:
+                    choices.append([(same[0], None)])
+                    continue
+                fitting = [o for o in fitting if o not in pure]
             fitting.sort(key=lambda o: array_of(source.value(o)).shape != shape)
             ways: list[tuple[Operand, Array | None]] = [
                 (o, layout) for o in fitting for layout in layouts(array_of(source.value(o)).shape, shape)

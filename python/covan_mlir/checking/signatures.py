@@ -27,6 +27,7 @@ class Signature:
         self._views = source
         self._bodies = program
         self._known = known
+        self._given: frozenset[Operand] = frozenset()
         self._numbers: dict[Operand, int] = {}
         self._nodes: dict[int, int] = {}
         self._key: list[Hashable] = []
@@ -40,6 +41,7 @@ class Signature:
         Raises:
             UnevaluatedError: something of an unknown kind is read.
         """
+        self._given = given
         self._source(operand, given)
         self._program(node)
         return (result, self._numbers[self._twin(operand)], *self._key)
@@ -100,7 +102,8 @@ class Signature:
             case Argument(position):
                 return ("argument", self._leaf(("a", position)))
             case Weight(name) if (weight := self._views.weight(name)) is not None:
-                return ("weight", self._leaf(weight))
+                self._source(weight, self._given)
+                return ("weight", self._numbers[self._twin(weight)])
             case Weight():
                 raise UnevaluatedError("an unknown weight")
         return repr(operand)

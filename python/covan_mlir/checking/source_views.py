@@ -39,16 +39,22 @@ class SourceViews:
     Attributes:
         parts: by id.
         constant: whether no argument lies behind a part's value.
+        pure: whether no weight does, either.
     """
 
     def __init__(self, lineage: LineageData) -> None:
         self.parts = lineage.parts
         self.constant = Source(self.parts).constant
+        self.pure: dict[int, bool] = {}
+        for index in sorted(self.parts):
+            part = self.parts[index]
+            weightless = all(kind != "w" for kind, _ in arguments.operands(part.args))
+            self.pure[index] = self.constant[index] and weightless and all(self.pure[i] for i in part.inputs)
         self._held = lineage.bodies.weights
         self._types: dict[Operand, str] = {}
         self._sizes = Sizes(kind for kinds in self._kinds() for kind in kinds)
         self._bijections: dict[int, Array | None] = {}
-        self._resources: dict[str, set[str]] = {}
+        self._resources: dict[str, set[Operand]] = {}
         self._users: dict[int, list[int]] = {}
         self._elements: dict[int, list[int]] = {}
         """Of parts with several results, the parts that are one of them."""
@@ -56,7 +62,9 @@ class SourceViews:
             for (kind, name), type_ in arguments.operand_types(part.args).items():
                 self._types[kind, name] = type_
                 if kind == "w":
-                    self._resources.setdefault(resource_name(str(name)), set()).add(str(name))
+                    self._resources.setdefault(resource_name(str(name)), set()).add((kind, name))
+            if self.constant[part.id]:
+                self._resources.setdefault(resource_name(part.name), set()).add(("p", part.id))
             for read in part.inputs:
                 self._users.setdefault(read, []).append(part.id)
             if part.op == "operator.getitem":
@@ -89,11 +97,11 @@ class SourceViews:
         return repr(self._held.get(str(operand[1]))) if operand[0] == "w" else ""
 
     def weight(self, name: str) -> Operand | None:
-        """The weight that a program calls so, if there is one and no other."""
+        """The weight, or constant part, that a program calls so, if there is one and no other."""
         if ("w", name) in self._types:
             return ("w", name)
         known = self._resources.get(name, set())
-        return ("w", next(iter(known))) if len(known) == 1 else None
+        return next(iter(known)) if len(known) == 1 else None
 
     def alike(self, said: Iterable[int]) -> Iterator[Operand]:
         """Values that a result may be: parts, what they are views of, what holds their elements in another order."""

@@ -237,7 +237,8 @@ which it can do with constants that are written out and not with resources."""
 class _Weights(fx.FxImporterHooks):  # type: ignore[misc]  # the bindings are untyped
     """Weights become resource attributes straight from torch's memory; equal storage becomes one attribute.
 
-    Resources are called after the weights (`resource_name`), so that it is known later which of them a kernel reads.
+    Resources are called after the weights, or the constants of the graph, so that it is known later which of them a
+    kernel reads (`resource_name`).
     """
 
     def __init__(self, names: Mapping[Node, str]) -> None:
@@ -263,7 +264,8 @@ class _Weights(fx.FxImporterHooks):  # type: ignore[misc]  # the bindings are un
                 if tensor.dtype is torch.bfloat16 and data.nbytes <= _CLONED:
                     value = ir.Attribute.parse(f'dense<"0x{data.tobytes().hex().upper()}"> : {kind}')
                 else:
-                    name = resource_name(self._names.get(info.node, "") if info is not None else "")
+                    node = info.node if info is not None else None
+                    name = resource_name(self._names.get(node, node.name) if node is not None else "")
                     value = ir.DenseResourceElementsAttr.get_from_buffer(np.ascontiguousarray(data), name, kind)
                 self._made[key] = value
                 self._alive.append(tensor)  # the key holds an address: the memory must not be reused meanwhile

@@ -59,13 +59,13 @@ _RESOURCE = "weight_"
 _SPECIAL = re.compile(r"\W")
 
 
-def resource_name(weight: str) -> str:
-    """What the resource of a weight is called in IR."""
-    return _RESOURCE + _SPECIAL.sub("_", weight)
+def resource_name(name: str) -> str:
+    """What the resource of a weight, or of a constant part, is called in IR."""
+    return _RESOURCE + _SPECIAL.sub("_", name)
 
 
 class Weight(Struct, frozen=True, array_like=True, tag="weight"):
-    """A weight as it is, by name; one that the program holds by its `resource_name`."""
+    """A weight as it is, by name; one that the program holds, or a constant part, by its `resource_name`."""
 
     name: str
 
@@ -77,7 +77,13 @@ class Number(Struct, frozen=True, array_like=True, tag="number"):
 
 
 class Opaque(Struct, frozen=True, array_like=True, tag="opaque"):
-    """A constant of the program of which only the type is known: a weight, or what was computed of weights."""
+    """A constant of the program: a weight, or what was computed of weights, or of nothing.
+
+    Attributes:
+        elements: in row-major order, of a short one; none of others.
+    """
+
+    elements: tuple[int | float | bool, ...] = ()
 
 
 class Memory(Struct, frozen=True, array_like=True, tag="memory"):
