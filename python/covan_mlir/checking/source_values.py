@@ -46,6 +46,10 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 
 
+class RandomError(UnevaluatedError):
+    """An operator draws numbers at random: there is nothing to compare with."""
+
+
 class SourceValues:
     """Values of operands, each computed once.
 
@@ -149,6 +153,8 @@ class SourceValues:
         try:
             args, kwargs = arguments.decode(part.args, values, self._of_type)
             function = function_of(part.op)
+            if function is None and is_random(part.op):
+                raise RandomError(part.op)
             if function is None:
                 raise UnevaluatedError(part.op)
             narrow = any(kind.startswith("f32") for kind in part.types)
@@ -184,6 +190,14 @@ def function_of(name: str) -> Any:
     if not isinstance(resolved, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded in resolved.tags:
         return None
     return resolved
+
+
+def is_random(name: str) -> bool:
+    """Whether an operator draws numbers at random."""
+    resolved: Any = torch.ops
+    for word in name.split("."):
+        resolved = getattr(resolved, word, None)
+    return isinstance(resolved, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in resolved.tags
 
 
 def is_view(name: str) -> bool:
