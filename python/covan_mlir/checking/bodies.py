@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from covan_mlir.checking.matching import Key, Matcher, State, agree
-from covan_mlir.checking.source_values import RandomError
+from covan_mlir.checking.source_values import RandomError, is_random
 from covan_mlir.checking.source_views import SourceViews, array_of
 from covan_mlir.checking.tensors import UnevaluatedError
 from covan_mlir.provenance.arguments import Operand
@@ -75,8 +75,10 @@ class BodyCheck:
                     self.unread.setdefault(node, _told(error))
                     state = State(("p", said[0]), None, assumed=True)
                 if state is None and not any(self._shared(node, part) for part in said):
-                    self.false.append((node, said))
-                    state = State(("p", said[0]), None, assumed=True)  # others are judged by what it should be
+                    random = any(map(self._random, said))
+                    if not random:
+                        self.false.append((node, said))
+                    state = State(("p", said[0]), None, assumed=not random)  # others are judged by what it should be
                 if state is not None:
                     self.states[node, result] = state
                 else:
@@ -123,10 +125,15 @@ class BodyCheck:
             try:
                 if self.false and isinstance(value, NodeResult) and self._assumed(value):
                     continue  # said already
-                if not self._returns(value, operand):
+                if not self._returns(value, operand) and not (operand[0] == "p" and self._random(int(operand[1]))):
                     self.false.append((-1 - number, (int(operand[1]),) if operand[0] == "p" else ()))
             except _ERRORS as error:
                 self.unread.setdefault(-1 - number, _told(error))
+
+    def _random(self, part: int) -> bool:
+        """Whether a part draws numbers at random, or takes them from one that does."""
+        known = self._parts[part]
+        return is_random(known.op) or (known.op == "operator.getitem" and self._random(known.inputs[0]))
 
     def _assumed(self, value: NodeResult) -> bool:
         state = self.states.get((value.node, value.result))

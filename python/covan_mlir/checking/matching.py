@@ -388,6 +388,10 @@ def _static(kind: str) -> tuple[int, ...]:
     return shape
 
 
+def _fits(kind: Sequence[int], sizes: Sequence[int]) -> bool:
+    return len(kind) == len(sizes) and all(one in (-1, size) for one, size in zip(kind, sizes, strict=True))
+
+
 def _shaped(tensor: Tensor, kind: str) -> Tensor:
     """In the shape in which a body reads it."""
     shape = shape_of(kind)[1]
@@ -396,6 +400,12 @@ def _shaped(tensor: Tensor, kind: str) -> Tensor:
     if -1 in shape:
         if len(shape) == len(tensor.shape):
             return tensor
+        kept = [size for size in tensor.shape if size != 1]
+        if len(kept) == sum(size != 1 for size in shape):  # unit dimensions were added or dropped
+            return Reshaped(tensor, [1 if size == 1 else kept.pop(0) for size in shape])
+        tail = kept[len(kept) - len(shape) + 1 :]
+        if 1 not in shape and 1 < len(shape) < len(kept) and _fits(shape[1:], tail):  # leading dimensions are one
+            return Reshaped(tensor, [prod(kept) // max(1, prod(tail)), *tail])
         known = prod(size for size in shape if size >= 0)
         if shape.count(-1) > 1 or not known:
             raise UnevaluatedError("sizes that are known at run time only")
