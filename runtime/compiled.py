@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple, Protocol
 
 import iree.runtime as rt
@@ -108,6 +108,7 @@ class CompiledModel:
         self._flat = not signature.in_tree.children[1].children and all(
             child.kind == "leaf" for child in signature.in_tree.children[0].children
         )
+        self._pure = not signature.states and not any(leaf.mutated for leaf in signature.inputs)
         self._stateful = threading.RLock()
 
     @property
@@ -165,7 +166,7 @@ class CompiledModel:
         leaves, arguments, _, as_numpy = self.checked(args, kwargs)
         assert self._program is not None
         signature = self.signature
-        if not signature.states and not any(leaf.mutated for leaf in signature.inputs):
+        if self._pure:
             out = self._program.invoke([*arguments, *self._bound], len(signature.results))
             return self._results(out, as_numpy, taps)
         with self._stateful:
@@ -256,12 +257,11 @@ class CompiledModel:
             raise InputError(
                 f"argument {leaf.name} is a {type(value).__name__}; expected a tensor {leaf.type_string()}"
             )
-        if str(dtype).removeprefix("torch.") != leaf.dtype:
-            name = str(dtype).removeprefix("torch.")
+        if (name := _dtype_name(dtype)) != leaf.dtype:
             raise InputError(
                 f"argument {leaf.name} is {name}; expected {leaf.dtype}: convert it with .to() or .astype()"
             )
-        if tuple(shape) != leaf.shape:
+        if shape != leaf.shape:  # torch's are tuples, too
             binding.check_shape(leaf, tuple(shape), symbols)
         return self._read(leaf.dtype, value, leaf.name)
 
@@ -269,7 +269,7 @@ class CompiledModel:
         assert self._program is not None
         if isinstance(value, np.ndarray) and not self._remote:
             return values.from_numpy(self._program.device, value, dtype)
-        if not isinstance(value, np.ndarray) and value.device.type != "cpu":
+        if not isinstance(value, np.ndarray) and not value.is_cpu:
             raise InputError(f"argument {name} is on {value.device}; pass it on the CPU: {name}.cpu()")
         if self._remote:
             return remote.to_device(self._program.device, value, dtype)
@@ -363,8 +363,14 @@ def _raw(value: Any) -> np.ndarray[Any, Any]:
     return flat
 
 
+@cache
+def _dtype_name(dtype: Any) -> str:
+    """Of torch's or numpy's object for a type; to spell it at every call takes as long as to import a tensor."""
+    return str(dtype).removeprefix("torch.")
+
+
 def _dtype(value: Any) -> str:
-    return str(value.dtype).removeprefix("torch.")
+    return _dtype_name(value.dtype)
 
 
 def _blob(value: Any) -> artifact.Blob:

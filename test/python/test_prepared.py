@@ -160,7 +160,7 @@ class Layers(nn.Module):
 @pytest.mark.parametrize("external", [False, True])
 def test_models_with_prepared_weights(external: bool) -> None:
     torch.manual_seed(0)
-    model, ids = Layers().eval(), torch.randint(0, 192, (5,))
+    model, ids = Layers().eval(), torch.randint(0, 192, (24,))
     limit = 1024 if external else 1 << 30
     exe = covan_mlir.compile_module(
         model, (ids,), options=CompileOptions(fuse_reductions="always", external_weight_bytes=limit)

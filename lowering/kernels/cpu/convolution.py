@@ -17,24 +17,25 @@ For ``y[k, h, w] = f(sum over c, r, s of x[c, h + r - 1, w + s - 1] * f[k, c, r,
 
 Pooling is the same nest without a filter: ``tile = max(tile, planes[p + r * pitch + s])``.
 
-With one block of channels, ``sums`` holds one tile's rows, and what they become is written tile by tile.
+With one block of channels, ``sums`` holds one tile's rows, and what they become is written tile by tile; straight from
+the registers where no position is computed for nothing (see `planes`) and little is made of a sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from covan_mlir.lowering.kernels.cpu.accumulators import combining
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution
-from covan_mlir.lowering.kernels.cpu.dense import DenseSchedule
+from covan_mlir.lowering.kernels.cpu.dense import DIRECT, DenseSchedule
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, inputs
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout, Planes
-from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, outer_products
-from covan_mlir.lowering.kernels.cpu.row_outputs import RowOutputs
+from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, Tile, outer_products
+from covan_mlir.lowering.kernels.cpu.row_outputs import Known, RowOutputs
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
 from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, in_place, row_length
 
@@ -48,6 +49,7 @@ class ConvolutionSchedule(DenseSchedule):
         group: output channels that a workgroup computes.
         height, width: rows and columns of the results that it computes.
         depth: positions of the first contracted axis that are staged together.
+        apart: columns of the window have planes of their own.
     """
 
     rows: int
@@ -56,15 +58,42 @@ class ConvolutionSchedule(DenseSchedule):
     height: int
     width: int
     depth: int
+    apart: bool = False
+
+
+@dataclass(frozen=True)
+class Span:
+    """Register tiles of one width along a run.
+
+    Attributes:
+        start, stop: vectors of the run.
+        vectors: of a tile.
+    """
+
+    start: int
+    stop: int
+    vectors: int
+
+
+UNUSED = 0.03
+"""Of a run's vectors, the most that tiles of one width may add."""
+
+
+def spans_of(vectors: int, most: int) -> tuple[Span, ...]:
+    """Tiles of at most so many vectors, as few as there can be: of one width, or of two that differ by one vector."""
+    tiles = -(-vectors // most)
+    wide = -(-vectors // tiles)
+    if tiles * wide <= (1 + UNUSED) * vectors:
+        return (Span(0, tiles * wide, wide),)
+    border = (vectors - tiles * (wide - 1)) * wide
+    return Span(0, border, wide), Span(border, vectors, wide - 1)
 
 
 @dataclass(frozen=True)
 class Footprint:
     """What a schedule takes of scratch.
 
-    Attributes:
-        blocks: of channels.
-        panels: register tiles along a run.
+    The convolution's, with a schedule.
     """
 
     convolution: Convolution
@@ -73,7 +102,7 @@ class Footprint:
     @cached_property
     def layout(self) -> PlaneLayout:
         """Of the planes."""
-        return PlaneLayout(self.convolution, self.schedule.height, self.schedule.width)
+        return PlaneLayout(self.convolution, self.schedule.height, self.schedule.width, self.schedule.apart)
 
     @cached_property
     def blocks(self) -> int:
@@ -88,17 +117,29 @@ class Footprint:
 
     @cached_property
     def width(self) -> int:
-        """Columns of a register tile."""
+        """Columns of the widest register tile."""
         return self.schedule.vectors * self.schedule.lanes
 
     @cached_property
-    def panels(self) -> int:
+    def spans(self) -> tuple[Span, ...]:
         """Register tiles along a run."""
-        return -(-self.layout.run // self.width)
+        return spans_of(-(-self.layout.run // self.schedule.lanes), self.schedule.vectors)
+
+    @cached_property
+    def pitch(self) -> int:
+        """Positions that are computed for a row."""
+        return self.spans[-1].stop * self.schedule.lanes
+
+    @cached_property
+    def direct(self) -> bool:
+        """Whether results are made of registers, and no sums are held."""
+        return self.schedule.apart and self.blocks == 1 and self.convolution.work <= DIRECT
 
     @cached_property
     def rows(self) -> int:
         """Whose sums are held."""
+        if self.direct:
+            return 0
         return self.schedule.group if self.blocks > 1 else self.schedule.rows
 
     @cached_property
@@ -120,7 +161,7 @@ class Footprint:
     def elements(self) -> int:
         """All scratch."""
         planes = self.channels * self.layout.channel + self.width + self.schedule.lanes
-        sums = self.rows * self.panels * self.width
+        sums = self.rows * self.pitch
         return planes + sums + self.schedule.group * self.scalars + 2 * self.schedule.lanes
 
 
@@ -146,7 +187,7 @@ class ConvolutionWriter:
         self.rows = RowTiles(code, convolution.rows, schedule.rows, schedule.group)
         fixed = frozenset((*convolution.outer, *convolution.rows))
         self.outputs = RowOutputs(code, chain, convolution.step, self.evaluator, sizes, fixed)
-        self.pitch = self.footprint.panels * self.footprint.width
+        self.pitch = self.footprint.pitch
 
     @cached_property
     def planes(self) -> Planes:
@@ -198,8 +239,19 @@ class ConvolutionWriter:
             self._stage(outer, corner, first, code.index(0), whole)
 
             def tile(row: Value, rows: int) -> None:
-                self._multiply(outer, first, row, code.index(0), rows, code.index(0), whole, fresh=True)
-                self._write(outer, corner, row, code.index(0), rows)
+                indices = [{**outer, **self.rows.position(code.add(row, i), self.sizes)} for i in range(rows)]
+                known = [self.outputs.known(index) for index in indices] if self.footprint.direct else []
+
+                def take(sums: Tile, at: Value) -> None:
+                    if self.footprint.direct:
+                        for index, of_row, vectors in zip(indices, known, sums, strict=True):
+                            self._write_run(index, of_row, corner, vectors, at)
+                    else:
+                        self._store(sums, code.index(0), at)
+
+                self._multiply(outer, first, row, rows, code.index(0), whole, take)
+                if not self.footprint.direct:
+                    self._write(outer, corner, row, code.index(0), rows)
 
             self.rows.each(first, self.sizes, tile)
             return
@@ -209,11 +261,14 @@ class ConvolutionWriter:
         def block(start: Value, none: list[Value]) -> list[Value]:
             count = code.min(code.op("subi", channels, start), depth)
             self._stage(outer, corner, first, start, count)
-            self.rows.each(
-                first,
-                self.sizes,
-                lambda row, rows: self._multiply(outer, first, row, code.op("subi", row, first), rows, start, count),
-            )
+
+            def tile(row: Value, rows: int) -> None:
+                held = code.op("subi", row, first)
+                self._multiply(
+                    outer, first, row, rows, start, count, lambda sums, at: self._store(sums, held, at, add=True)
+                )
+
+            self.rows.each(first, self.sizes, tile)
             return none
 
         code.loop(0, channels, depth, [], block)
@@ -242,19 +297,16 @@ class ConvolutionWriter:
         outer: Mapping[str, Value],
         first: Value,
         row: Value,
-        held: Value,
         rows: int,
         start: Value,
         count: Size,
-        *,
-        fresh: bool = False,
+        take: Callable[[Tile, Value], None],
     ) -> None:
-        """Adds a block's products to the sums of some rows, all along the run.
+        """Multiplies a block of some rows, all along the run.
 
         Args:
             first: row of the group.
-            held: number of the first row among those whose sums are held.
-            fresh: nothing was added yet.
+            take: is given the sums of each register tile, and where that begins.
         """
         code, convolution, layout = self.code, self.convolution, self.footprint.layout
         indices = [{**outer, **self.rows.position(code.add(row, i), self.sizes)} for i in range(rows)]
@@ -277,27 +329,57 @@ class ConvolutionWriter:
         if layout.rolled is not None:
             ranges.append((layout.rolled, 0, self.sizes[layout.rolled]))
 
-        def panel(at: Value, none: list[Value]) -> list[Value]:
-            def offset(i: int, u: int) -> Value:
-                return code.add(code.mul(code.add(held, i), self.pitch), at, u * code.lanes)
+        for span in self.footprint.spans:
 
-            vectors = range(self.schedule.vectors)
-            zero = code.splat(convolution.step.initial.value, self.dtype)
-            tile = [[zero for _ in vectors] for _ in range(rows)]
-            combine = combining(convolution.step)[0]
-            factors = Factors(
-                scalar if convolution.scalars is not None else None,
-                lambda u, place, tap: self.planes.load(code.add(at, u * code.lanes), place, tap),
-                len(layout.taps),
-                combine,
-            )
-            for i, vectors_of_row in enumerate(outer_products(code, ranges, tile, factors)):
-                for u, value in enumerate(vectors_of_row):
-                    total = value if fresh else code.op(combine, code.load(self.sums, offset(i, u)), value)
-                    code.store(total, self.sums, offset(i, u))
-            return none
+            def panel(at: Value, none: list[Value], span: Span = span) -> list[Value]:
+                zero = code.splat(convolution.step.initial.value, self.dtype)
+                factors = Factors(
+                    scalar if convolution.scalars is not None else None,
+                    lambda u, place, tap: self.planes.load(code.add(at, u * code.lanes), place, tap),
+                    len(layout.taps),
+                    combining(convolution.step)[0],
+                )
+                take(outer_products(code, ranges, [[zero] * span.vectors for _ in range(rows)], factors), at)
+                return none
 
-        code.loop(0, self.pitch, self.footprint.width, [], panel)
+            lanes = code.lanes
+            code.loop(span.start * lanes, span.stop * lanes, span.vectors * lanes, [], panel)
+
+    def _store(self, tile: Tile, held: Value, at: Value, *, add: bool = False) -> None:
+        """Keeps sums, or adds to those that are kept.
+
+        Args:
+            held: number of the first row among those whose sums are held.
+        """
+        code = self.code
+        for i, vectors in enumerate(tile):
+            for u, value in enumerate(vectors):
+                to = code.add(code.mul(code.add(held, i), self.pitch), at, u * code.lanes)
+                if add:
+                    value = code.op(combining(self.convolution.step)[0], code.load(self.sums, to), value)
+                code.store(value, self.sums, to)
+
+    def _write_run(
+        self, index: Mapping[str, Value], known: Known, corner: Corner, vectors: Sequence[Value], at: Value
+    ) -> None:
+        """What the chain makes of a register tile's sums of a row, into its results: all of their rows are one."""
+        code, width, height = self.code, self.convolution.width, self.convolution.height
+        lanes, run, total = code.lanes, self.footprint.layout.run, width.outside
+        begin, there = at, dict(index)
+        left: Size = run
+        if height is not None:
+            there[height.axis] = code.index(0)
+            total *= height.outside
+            begin = code.add(at, code.mul(corner.top, width.outside))
+            if total % run:  # the last band is shorter
+                left = code.min(code.op("subi", code.index(total), code.mul(corner.top, width.outside)), run)
+        for u, value in enumerate(vectors):
+            valid = None
+            if total % run or run % (len(vectors) * lanes) or len(self.footprint.spans) > 1:
+                count = code.op("subi", code.size(left), code.add(at, u * lanes))
+                valid = code.prefix(code.max(code.min(count, lanes), 0))
+            place = {**there, width.axis: code.add(begin, u * lanes)}
+            self.outputs.write(value, place, width.axis, valid, known)
 
     def _write(self, outer: Mapping[str, Value], corner: Corner, row: Value, held: Value, rows: int) -> None:
         """What the chain makes of some rows' sums, into its results."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from covan_mlir.fred.chain import Chain, Reduce
-from covan_mlir.fred.expression import Affine, Apply, Expr, Window, walk
+from covan_mlir.fred.chain import Chain, Map, Reduce
+from covan_mlir.fred.expression import Affine, Apply, Expr, Index, Window, walk
+from covan_mlir.lowering.kernels.cpu.scalar_rows import in_place
 from covan_mlir.lowering.kernels.dense.chain import DenseChain, check_sum, only_reduction
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
@@ -80,6 +81,11 @@ class Convolution(DenseChain):
     contracted: tuple[str, ...]
 
     @property
+    def slides(self) -> tuple[Sliding, ...]:
+        """Along what the window slides, the last one last."""
+        return (self.width,) if self.height is None else (self.height, self.width)
+
+    @property
     def taps(self) -> int:
         """Of the window, along both."""
         return self.width.taps * (self.height.taps if self.height is not None else 1)
@@ -89,6 +95,32 @@ def check_taps(convolution: Convolution) -> None:
     """Raises UnsupportedError: a window has more taps than are written out in an inner loop."""
     if convolution.taps > MOST_TAPS:
         raise UnsupportedError(f"its window has {convolution.taps} taps, and more than {MOST_TAPS} are not written out")
+
+
+def check_one_channel(convolution: Convolution) -> None:
+    """Raises UnsupportedError: a result takes more than a window of one channel, whose outside does not count."""
+    if convolution.rows or convolution.contracted:
+        raise UnsupportedError("a result takes more than one channel, or a channel makes more than one result")
+    for position in convolution.window.at[: -len(convolution.slides)]:
+        if position.axis not in convolution.outer:
+            raise UnsupportedError("its window slides along more than two dimensions")
+    if convolution.scalars is not None and not in_place(convolution.chain, convolution.scalars):
+        raise UnsupportedError("its filter is not in memory as it is multiplied")
+    neutral = 0.0 if convolution.scalars is not None else convolution.step.initial.value
+    if convolution.window.outside.value != neutral:
+        raise UnsupportedError("what is outside of the input counts")
+
+
+def rows_are_one(convolution: Convolution) -> bool:
+    """Whether all rows of the results can be taken for one: what is done to sums does not tell positions, and whatever
+    it reads that has an axis of them has both, last."""
+    chain = convolution.chain
+    slid = tuple(slides.axis for slides in convolution.slides)
+    for value in chain.values.values():
+        if value.name != convolution.window.name and {*slid} & {*value.axes} and value.axes[-len(slid) :] != slid:
+            return False
+    maps = [step.expr for step in chain.steps if isinstance(step, Map)]
+    return not any(isinstance(node, Index) and node.axis in slid for expr in maps for node in walk(expr))
 
 
 def convolution_of(chain: Chain) -> Convolution:

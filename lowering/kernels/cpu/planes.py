@@ -7,7 +7,12 @@ of a plane are one run of positions, and what a tap multiplies is the same run, 
     plane[channel, phase, i * pitch + j] = x[channel, stride_h * (h + i) + phase_h + offset_h,
                                                       stride_w * j + phase_w + offset_w]
 
-Between two rows of the results lie ``pitch - width`` positions that are computed for nothing.
+Between two rows of the results lie ``pitch - width`` positions that are computed for nothing. None do where each column
+of the window has planes of its own, as wide as the results: as many times as much is staged, and all positions are
+computed for something::
+
+    plane[channel, phase_h, s, i * width + j] = x[channel, stride_h * (h + i) + phase_h + offset_h,
+                                                           stride_w * j + dilation_w * s + offset_w]
 """
 
 from __future__ import annotations
@@ -35,16 +40,24 @@ class PlaneLayout:
     Attributes:
         height: rows of the results that a workgroup computes.
         width: columns of the results that it computes.
+        apart: columns of the window have planes of their own.
     """
 
     convolution: Convolution
     height: int
     width: int
+    apart: bool = False
 
     @cached_property
     def pitch(self) -> int:
         """From one row to the next."""
-        return self.width + self.convolution.width.halo
+        return self.width + (0 if self.apart else self.convolution.width.halo)
+
+    @cached_property
+    def across(self) -> tuple[int, ...]:
+        """Where, beside a window, the planes of a row begin."""
+        width = self.convolution.width
+        return tuple(width.dilation * tap for tap in range(width.taps)) if self.apart else width.phases
 
     @cached_property
     def rows(self) -> int:
@@ -54,9 +67,9 @@ class PlaneLayout:
 
     @cached_property
     def phases(self) -> tuple[tuple[int, int], ...]:
-        """The planes of a channel: interleaved parts of rows and columns."""
+        """The planes of a channel: interleaved parts of rows, and of columns."""
         slides = self.convolution.height
-        return tuple(combinations(slides.phases if slides is not None else (0,), self.convolution.width.phases))
+        return tuple(combinations(slides.phases if slides is not None else (0,), self.across))
 
     @cached_property
     def channel(self) -> int:
@@ -88,9 +101,10 @@ class PlaneLayout:
         where that begins."""
         width, slides = self.convolution.width, self.convolution.height
         r, s = self.taps[number]
-        phase = self.phases.index((slides.phase(r) if slides is not None else 0, width.phase(s)))
+        column, right = (width.dilation * s, 0) if self.apart else (width.phase(s), width.shift(s))
+        phase = self.phases.index((slides.phase(r) if slides is not None else 0, column))
         down = slides.shift(r) if slides is not None else 0
-        return (phase * self.rows + down) * self.pitch + width.shift(s)
+        return (phase * self.rows + down) * self.pitch + right
 
 
 @dataclass(frozen=True)
@@ -130,7 +144,7 @@ class Planes:
         begin = code.add(self._channel(place), at, layout.tap(tap))
         if layout.rolled is not None and slides is not None:
             shift, phase = code.divmod(code.mul(place[layout.rolled], slides.dilation), slides.stride)
-            planes = code.mul(phase, len(self._convolution.width.phases) * layout.rows * layout.pitch)
+            planes = code.mul(phase, len(layout.across) * layout.rows * layout.pitch)
             begin = code.add(begin, planes, code.mul(shift, layout.pitch))
         return code.load(self.memory, begin)
 
@@ -169,7 +183,7 @@ class Planes:
         again."""
         code, layout, slides = self.code, self.layout, self._convolution.height
         size = layout.rows * layout.pitch
-        across = self._convolution.width.phases
+        across = layout.across
         if slides is None:
             for n, phase in enumerate(across):
                 self._plane(index, code.add(begin, n * size), phase, None, left)

@@ -14,7 +14,8 @@ For ``y[i, j] = f(sum over k of a[i, k] * b[j, k])``, a workgroup runs this nest
             sums[i, j] += tile
     y[i, j] = f(sums[i, j])                               # of a single block: f(tile), at once
 
-The last columns and rows, if there are fewer, have a narrower tile of their own. Panels of a weight that is
+The last columns and rows, if there are fewer, have a narrower tile of their own; columns that would fill a small part
+of a vector may be summed in another way (`column_tail`). Panels of a weight that is
 packed ahead of time (`packed_panel`) are read in place.
 """
 
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
+from covan_mlir.lowering.kernels.cpu import column_tail
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT
 from covan_mlir.lowering.kernels.cpu.elements import computed
@@ -106,7 +108,9 @@ class ProductWriter:
         return self.code.scratch(self.held * self.width, self.dtype)
 
     def _panels(self, sizes: Mapping[str, Size]) -> Size:
-        return self.code.ceildiv(sizes[self.product.lane], self.width)
+        columns = sizes[self.product.lane]
+        # A tail is of a number of columns that is known.
+        return self.code.ceildiv(columns - self.schedule.tail if isinstance(columns, int) else columns, self.width)
 
     def workgroups(self, sizes: Mapping[str, Size]) -> Size:
         """Workgroups, one per panel of columns and group of rows, of sizes that may be others than the writer's own."""
@@ -120,7 +124,19 @@ class ProductWriter:
         if isinstance(total, int) and total <= self.schedule.depth:
             vector = self._stage(unit, code.index(0), total)
             self._each_tile(unit, lambda row, rows, vectors: self._whole(unit, row, rows, vectors, total, vector))
-            return
+        else:
+            self._in_blocks(unit, total)
+        if self.schedule.tail:
+            tail = column_tail.ColumnTail(
+                code, self.product, self.evaluator, self.sizes, self.rows, self.outputs, self.schedule.tail
+            )
+            end = code.add(unit.column, self.width + self.schedule.tail)
+            last = code.below(code.add(code.size(self.sizes[self.product.lane]), -1), end)
+            code.branch(last, lambda: tail.write(unit.outer, unit.row), lambda: None)
+
+    def _in_blocks(self, unit: Unit, total: Size) -> None:
+        """All blocks of what is contracted, and what the chain makes of their sums."""
+        code = self.code
         self._clear()
 
         def block(start: Value, none: list[Value]) -> list[Value]:
@@ -145,6 +161,8 @@ class ProductWriter:
     def _unit(self) -> Unit:
         code, product, lanes = self.code, self.product, self.code.lanes
         panels, columns = self._panels(self.sizes), self.sizes[product.lane]
+        if isinstance(columns, int):
+            columns -= self.schedule.tail
         rest, panel = code.divmod(code.workgroup, panels)
         rest, group = code.divmod(rest, self.rows.groups(self.sizes))
         outer: dict[str, Value] = {}
@@ -278,4 +296,5 @@ def scratch(product: Product, schedule: ProductSchedule) -> int:
     panel = 0 if schedule.packed else (schedule.depth * inner + schedule.lanes) * width
     if not in_place(product.chain, product.scalars):
         panel += schedule.group * row_length(product.sizes, product.contracted, schedule.depth, schedule.lanes)
-    return panel + rows_held(product, schedule) * width
+    tail = column_tail.scratch(product, schedule.tail, schedule.lanes)
+    return panel + rows_held(product, schedule) * width + tail

@@ -13,7 +13,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product as combinations
 from typing import ClassVar
 
@@ -21,8 +22,13 @@ from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.convolution import ConvolutionSchedule, ConvolutionWriter, Footprint
-from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, check_taps, convolution_of
-from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
+from covan_mlir.lowering.kernels.cpu.convolution_roles import (
+    Convolution,
+    check_taps,
+    convolution_of,
+    rows_are_one,
+)
+from covan_mlir.lowering.kernels.cpu.dense import DIRECT, DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.product import LONGEST_SUM
 from covan_mlir.lowering.kernels.kernel import Refusal
@@ -52,6 +58,12 @@ HEIGHTS = (1, 2, 3, 4, 6, 7, 8, 12, 14, 16, 28)
 WIDTHS = (32, 64, 128, 256)
 DEPTHS = (8, 16, 32, 64, 128)
 GROUPS = (16, 32, 64, 128)
+MOST_APART = 7
+"""Columns of a window that may have planes of their own: as often is an element staged."""
+MIXED = 1.04
+"""Of the time of tiles of one width, that of tiles of two: twice as much is written out."""
+LEAST_SAVED = 0.02
+"""Of the positions of a row, that are otherwise computed for nothing."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +97,18 @@ class ConvolutionMatch(DenseMatch[ConvolutionSchedule]):
                 schedule = ConvolutionSchedule(lanes, tall, vectors, group, longest, widest, deepest)
                 if Footprint(convolution, schedule).elements * element // 8 <= machine.stack:
                     yield schedule
+                if widest == wide and deepest == channels and self._apart:
+                    schedule = replace(schedule, apart=True)
+                    if Footprint(convolution, schedule).elements * element // 8 <= machine.stack:
+                        yield schedule
+
+    @cached_property
+    def _apart(self) -> bool:
+        """Whether columns of the window may have planes of their own: where that saves positions, and results are
+        made of registers."""
+        width = self.task.width
+        saves = 1 < width.taps <= MOST_APART and width.halo > LEAST_SAVED * width.outside
+        return saves and self.task.work <= DIRECT and rows_are_one(self.task)
 
     def predict(self, schedule: ConvolutionSchedule) -> float:
         """Products at the rate at which a tile is multiplied, planes at that of copies, or what memory gives."""
@@ -97,20 +121,23 @@ class ConvolutionMatch(DenseMatch[ConvolutionSchedule]):
         height = convolution.height
         bands = -(-height.outside // schedule.height) if height is not None else 1
         bands *= -(-convolution.width.outside // schedule.width)
-        held = schedule.rows * schedule.vectors
         # Loads that cross cache lines take two turns, and what the first cache does not hold comes from the second.
-        load = 1.0 if taps == 1 else 1.9
+        load = 1.0 if taps == 1 or (schedule.apart and layout.pitch % schedule.lanes == 0) else 1.9
         if footprint.channels * layout.channel * 4 > 0.8 * machine.l1:
             load *= 2.4
-        loads = schedule.rows + schedule.vectors * load
-        each = max(1.0, loads / held, 8 / held)
-        products = tall * footprint.panels * schedule.vectors * channels * taps * each
+        products = 0.0
+        for span in footprint.spans:
+            held = schedule.rows * span.vectors
+            each = max(1.0, (schedule.rows + span.vectors * load) / held, 8 / held)
+            products += tall * (span.stop - span.start) * channels * taps * each
+        products *= 1.0 if len(footprint.spans) == 1 else MIXED
         vectors = -(-schedule.width // schedule.lanes)
         # Of a part of a row it is not known beforehand where it leaves the input.
         each_vector = 3.0 * convolution.width.stride + (4.0 if schedule.width < convolution.width.outside else 0.0)
         staged = channels * len(layout.phases) * layout.rows * (4.0 + each_vector * -(-layout.pitch // schedule.lanes))
-        sums = 4.0 * tall * footprint.panels * schedule.vectors * footprint.blocks
-        written = (8.0 + convolution.work) * min(rows, schedule.group) * schedule.height * vectors
+        sums = 0.0 if footprint.direct else 4.0 * tall * footprint.spans[-1].stop * footprint.blocks
+        lines = schedule.height * vectors if not footprint.direct else footprint.spans[-1].stop
+        written = (8.0 + convolution.work) * min(rows, schedule.group) * lines
         units = convolution.count(convolution.outer) * groups * bands
         share = -(-units // machine.cores) / units
         rate = machine.flops / (2 * schedule.lanes)

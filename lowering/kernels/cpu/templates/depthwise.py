@@ -18,10 +18,14 @@ from typing import ClassVar
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
-from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, check_taps, convolution_of
+from covan_mlir.lowering.kernels.cpu.convolution_roles import (
+    Convolution,
+    check_one_channel,
+    check_taps,
+    convolution_of,
+)
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.depthwise import DepthwiseSchedule, DepthwiseWriter, RowSpan, row_spans
-from covan_mlir.lowering.kernels.cpu.scalar_rows import in_place
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.window_columns import MOST_SHUFFLED
 from covan_mlir.lowering.kernels.kernel import Refusal
@@ -134,20 +138,9 @@ class DepthwiseTemplate(Template[CpuTarget, DepthwiseSchedule]):
     def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> DepthwiseMatch | Refusal:
         """See `Template`."""
         convolution = convolution_of(chain)
-        if convolution.rows or convolution.contracted:
-            return Refusal("a result takes more than one channel, or a channel makes more than one result")
+        check_one_channel(convolution)
         if not target.machine.masked:
             return Refusal("the machine reads what is at the edges element by element")
-        slides = (convolution.height, convolution.width)
-        count = len([one for one in slides if one is not None])
-        for position in convolution.window.at[: len(convolution.window.at) - count]:
-            if position.axis not in convolution.outer:
-                return Refusal("its window slides along more than two dimensions")
-        if convolution.scalars is not None and not in_place(chain, convolution.scalars):
-            return Refusal("its filter is not in memory as it is multiplied")
-        neutral = 0.0 if convolution.scalars is not None else convolution.step.initial.value
-        if convolution.window.outside.value != neutral:
-            return Refusal("what is outside of the input counts")
         check_taps(convolution)
         match = DepthwiseMatch(convolution, target)
         return match if match.ranked else Refusal("its tiles are too long to be written out")

@@ -14,14 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product as combinations
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
+from covan_mlir.lowering.kernels.cpu.column_tail import tail_of
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.packed_panel import PADDING, Packing, packed_weight
+from covan_mlir.lowering.kernels.cpu.panel import transposed_axis
 from covan_mlir.lowering.kernels.cpu.product import ProductWriter, scratch
 from covan_mlir.lowering.kernels.cpu.product_roles import Product, product_of
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
@@ -41,6 +44,13 @@ DEPTHS = (64, 128, 256, 512)
 GROUPS = (64, 128, 256)
 EXPOSED = 0.25
 """Of the lesser of computing and moving data, what the greater one does not hide."""
+SCATTERED = {2: 1.3, 4: 1.0, 8: 1.0, 16: 1.15}
+"""Of the time that memory takes for one run, that for so many columns side by side: with few, too little is asked for
+at once, and of many less is asked for ahead of time."""
+FEW_ROWS = 16
+"""Of more, the last columns may be summed in another way."""
+SUMMED = 4.0
+"""Instructions that sum a vector across lanes, of as many as there are lanes."""
 LONGEST_SUM = 1024
 """Products that are summed one after the other; longer sums are sums of blocks."""
 
@@ -52,12 +62,12 @@ class Load:
     Attributes:
         computing: seconds of one core.
         units: workgroups.
-        moved: bytes.
+        moved: bytes, more of them where they do not come in order.
     """
 
     computing: float
     units: int
-    moved: int
+    moved: float
 
 
 def seconds(loads: Sequence[Load], machine: Machine) -> float:
@@ -85,6 +95,8 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         depths = [(longest, False) for longest in DEPTHS]
         if packed_weight(product) is not None:
             depths += [(longest, True) for longest in (*DEPTHS, LONGEST_SUM)]  # no scratch holds these
+        tail = tail_of(product, lanes) if rows > FEW_ROWS else 0
+        tails = (0, tail) if tail else (0,)
         for (height, vectors), (longest, packed), largest in combinations(TILES, depths, GROUPS):
             if (height + 1) * vectors + 1 > machine.registers:
                 continue
@@ -95,11 +107,18 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             tiles = -(-rows // height)
             groups = -(-rows // largest)
             group = -(-tiles // groups) * height
-            schedule = ProductSchedule(lanes, height, vectors, group, even, packed)
-            if (packing := Packing.of(product, schedule)) is not None and packing.padding > PADDING:
-                continue
-            if scratch(product, schedule) * element // 8 <= machine.stack:
-                yield schedule
+            for last in (0,) if packed else tails:
+                schedule = ProductSchedule(lanes, height, vectors, group, even, packed, last)
+                if (packing := Packing.of(product, schedule)) is not None and packing.padding > PADDING:
+                    continue
+                if scratch(product, schedule) * element // 8 <= machine.stack:
+                    yield schedule
+
+    @cached_property
+    def _transposed(self) -> bool:
+        """Whether panels are read across their columns, and transposed."""
+        product = self.task
+        return transposed_axis(product.chain, product.vectors, product.lane, product.contracted) is not None
 
     def predict(self, schedule: ProductSchedule) -> float:
         """See `Match`."""
@@ -111,7 +130,7 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         rows, columns = product.count(product.rows), product.sizes[product.lane]
         outer, depth = product.count(product.outer), product.count(product.contracted)
         tall = -(-rows // schedule.rows) * schedule.rows
-        wide = -(-columns // schedule.lanes)
+        wide = -(-(columns - schedule.tail) // schedule.lanes)
         panels = -(-wide // schedule.vectors)
         # Vector instructions: per position one for each product, and loads beside them, two at a time.
         loads = schedule.rows + schedule.vectors
@@ -122,8 +141,15 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         staged = 0.0 if schedule.packed else groups * panels * schedule.vectors * depth * each_staged
         blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
         sums = 4.0 * tall * wide * (blocks if blocks > 1 else 0)
+        if schedule.tail:
+            # Of each product its own vector is loaded, and of each row a vector is summed, and results are made.
+            products += rows * schedule.tail * depth / schedule.lanes * (1 + 1 / schedule.tail)
+            sums += rows * (SUMMED * schedule.tail + 12.0 + product.work)
+            staged += groups * schedule.tail * depth * 2.0
         rate = machine.flops / (2 * schedule.lanes)
-        moved = traffic(product.chain)
+        moved = float(traffic(product.chain))
+        if not schedule.packed and self._transposed:
+            moved *= SCATTERED[schedule.lanes]
         if (packing := Packing.of(product, schedule)) is not None:
             moved += (groups - 1) * packing.operand.bytes  # each group reads all of the weight
         return Load(outer * (products + staged + sums) / rate, outer * panels * groups, moved)
