@@ -43,6 +43,8 @@ class GatedMatch(DenseMatch[ProductSchedule]):
         first, *others = self.task.products
         known = [frozenset(one.ranked) for one in others]
         for schedule in first.ranked:
+            if schedule.tail:
+                continue  # those columns are results at once
             held = 0
             for one in self.task.products:
                 sums = sums_held(one.task, schedule) * schedule.vectors * schedule.lanes

@@ -62,12 +62,12 @@ class Load:
     Attributes:
         computing: seconds of one core.
         units: workgroups.
-        moved: bytes.
+        moved: bytes, more of them where they do not come in order.
     """
 
     computing: float
     units: int
-    moved: int
+    moved: float
 
 
 def seconds(loads: Sequence[Load], machine: Machine) -> float:
