@@ -197,14 +197,14 @@ def tried(name: str, *, real: bool, times: bool) -> Outcome:
         told = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         return replace(outcome, failure=f"{stage}: {told}" if stage else told, seconds=time.perf_counter() - start)
     seconds = time.perf_counter() - start
-    error = difference(expected, given)
+    apart = difference(expected, given)
     reasons = [str(example) for example in verdict.counterexamples]
     reasons += [reason for check in verdict.checks for reason in check.missing]
     return replace(
         outcome,
-        error=error,
+        error=apart,
         # What eager itself makes of rounding: deep models with random weights can amplify it.
-        rounding=0.0 if error <= TOLERANCE else difference(_eager(chosen, torch.float64), expected),
+        rounding=0.0 if apart <= TOLERANCE else difference(_eager(chosen, torch.float64), expected),
         random=chosen.random,
         verdict=verdict.outcome,
         reasons=tuple(dict.fromkeys(reasons)),
