@@ -14,7 +14,7 @@ from covan_mlir.provenance.model import Kind
 from covan_mlir.provenance.words import is_group, is_tag
 from covan_mlir.typed_json import JsonObject, Natural, decode, fail, repeated, short
 
-FORMAT = 2
+FORMAT = 3
 LINEAGE = "lineage.json"
 
 Flag = Literal[0, 1]
