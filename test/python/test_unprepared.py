@@ -148,7 +148,7 @@ def test_honest_programs_hold(name: str) -> None:
 def edited(lineage: Lineage, *sites: Site) -> Lineage:
     """The lineage with other sites in place of those with their ids."""
     by_id = {site.id: site for site in sites}
-    fields = ("actions", "commands", "fates", "part_fates", "history", "results", "phases")
+    fields = ("actions", "commands", "fates", "part_fates", "history", "results", "phases", "fusions")
     kept = {name: getattr(lineage, name) for name in fields}
     return Lineage(sites=[by_id.get(site.id, site) for site in lineage.sites], **kept)
 
