@@ -74,6 +74,7 @@ _PIECES = frozenset({"tensor.extract_slice", "flow.tensor.slice"})
 _BRANCHING = ("torch.prim.", "scf.")
 _RETURNS = frozenset({"func.return", "util.return"})
 _FUNCTIONS = frozenset({"func.func", "util.func"})
+_UNTOLD = frozenset({"arith.constant", "linalg.index", "linalg.yield"})
 # Of a chain of reductions, in place of its operations.
 _CALLS = frozenset({"func.call", "flow.dispatch"})
 
@@ -87,12 +88,16 @@ def functions(module: Any) -> list[Any]:
 class TraceGraph:
     """Reads the graph off a function, in torch-mlir's or IREE's context.
 
+    Args:
+        payloads: call operations that are told apart by what is in them after that, too: ``linalg.generic(math.exp)``.
+
     Attributes:
         operations: the operation of each node.
     """
 
-    def __init__(self, read: TraceReader) -> None:
+    def __init__(self, read: TraceReader, *, payloads: bool = False) -> None:
         self.operations: list[Any] = []
+        self._payloads = payloads
         self._nodes: list[ProgramNode] = []
         self._results: list[Value] = []
         self._read = read
@@ -159,7 +164,8 @@ class TraceGraph:
         for number, result in enumerate(op.results):
             self._values[result] = [NodeResult(len(self._nodes), number)]
         kind: NodeKind = "transfer" if name in _PIECES else "dispatch"
-        self._nodes.append(ProgramNode(kind, "call", tuple(inputs), tuple(outputs), ids, name))
+        inside = _payload(op, name) if self._payloads else ""
+        self._nodes.append(ProgramNode(kind, "call", tuple(inputs), tuple(outputs), ids, f"{name}{inside}"))
         self.operations.append(op)
 
     def _captured(self, op: Any) -> list[Any]:
@@ -200,3 +206,15 @@ class TraceGraph:
         terminator = list(generic.regions[0].blocks[0])[-1].operation
         locations = [getattr(value.owner, "location", None) for value in terminator.operands]
         return [(Definition("compute", ids) if where is None else self._computed(where),) for where in locations]
+
+
+def _payload(op: Any, name: str) -> str:
+    """What an operation does that its name does not say: ``(math.exp)``; empty if the name says it."""
+    if name == "linalg.generic":
+        names = [inner.operation.name for inner in op.regions[0].blocks[0]]
+        names = [inner for inner in names if inner not in _UNTOLD]
+    elif name in _CALLS:
+        names = [str(op.attributes["callee" if name == "func.call" else "entry_points"])]
+    else:
+        return ""
+    return f"({', '.join(names)})" if names else ""

@@ -177,7 +177,13 @@ class _Reader:
         inputs = tuple(map(self._value, tensors))
         self.nodes.append(
             ProgramNode(
-                kind, phase, inputs, tuple(outputs), tuple(sorted(set(evidence))), data=tuple(sorted(set(data)))
+                kind,
+                phase,
+                inputs,
+                tuple(outputs),
+                tuple(sorted(set(evidence))),
+                "" if op.name == _DISPATCH else op.name,
+                tuple(sorted(set(data))),
             )
         )
         if any(map(self._varies, tensors)):

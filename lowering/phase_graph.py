@@ -26,7 +26,7 @@ class PhaseObserver:
             return
         self._done = step == _LAST
         with state.session.context if state.session else state.module.context:
-            trace = TraceGraph(self.read)
+            trace = TraceGraph(self.read, payloads=True)
             for function in functions(state.module.operation)[:1]:
                 trace.build(function)
         self.phases.append(Phase(step, trace.graph))

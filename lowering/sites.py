@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import iree.compiler.ir as ir
+from msgspec.structs import replace
 
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.lowering import marks
@@ -28,6 +29,11 @@ _BEFORE_DISPATCHES = frozenset(
 _COMMANDS = ("stream.cmd.dispatch", "stream.cmd.fill", "stream.cmd.copy")
 # HAL commands that do something: what a profile counts besides, barriers, has no site.
 _WORK = ("dispatch", "fill_buffer", "copy_buffer", "update_buffer")
+
+
+def entry_point(dispatch: Any) -> str:
+    """The name of the kernel that a dispatch runs."""
+    return str(dispatch.attributes["entry_points"][0]).rsplit("@", 1)[-1].strip('"')
 
 
 @dataclass
@@ -62,10 +68,20 @@ class SiteObserver:
                 # whoever was the first to read what is stored there.
                 for load in marks.walk(module, "util.global.load"):
                     load.location = ir.Location.unknown()
+                self.graph = self._named(module)
             elif step == "iree:stream":
                 self._collect(module)
             elif step == "iree:hal":
                 self._follow(module)
+
+    def _named(self, module: Any) -> ProgramGraph:
+        """The graph with what each dispatch runs, as it was called when its work was outlined."""
+        nodes = list(self.graph.nodes)
+        for op in marks.walk(module, "flow.dispatch"):
+            index = marks.mark_of(op.location)
+            if index is not None and "entry_points" in op.attributes:
+                nodes[index] = replace(nodes[index], op=entry_point(op))
+        return replace(self.graph, nodes=tuple(nodes))
 
     def _collect(self, module: Any) -> None:
         """List the work of the scheduled program, initialisers first, and mark it with its final number."""
@@ -74,10 +90,7 @@ class SiteObserver:
             phase: NodePhase = "init" if function.operation.name == "util.initializer" else "call"
             for op in marks.walk(function.operation, *_COMMANDS):
                 verb = op.name.rsplit(".", 1)[-1]
-                if verb == "dispatch":
-                    kernel = str(op.attributes["entry_points"][0]).rsplit("@", 1)[-1].strip('"')
-                else:
-                    kernel = verb
+                kernel = entry_point(op) if verb == "dispatch" else verb
                 kind: NodeKind = "dispatch" if verb == "dispatch" else "transfer"
                 ids = tuple(sorted(self.read.ids(op.location)))
                 work.append((op, SiteCommand(marks.mark_of(op.location), kind, kernel, phase, ids)))

@@ -28,7 +28,7 @@ def large(nodes: int) -> Lineage:
 def edited(lineage: Lineage, *sites: Site) -> Lineage:
     """The lineage with other sites in place of those with their ids."""
     by_id = {site.id: site for site in sites}
-    fields = ("actions", "commands", "fates", "part_fates", "history", "results", "phases", "bodies")
+    fields = ("actions", "commands", "fates", "part_fates", "history", "results", "phases", "bodies", "fusions")
     kept = {name: getattr(lineage, name) for name in fields}
     return Lineage(sites=[by_id.get(site.id, site) for site in lineage.sites], **kept)
 

@@ -44,7 +44,7 @@ FORBIDDEN: Mapping[str, tuple[str, str]] = {
         "profiling/views.py",
         "def late() -> None:\n    from covan_mlir.profiling.text import table",
     ),
-    "The checker is no maker": ("checking/verdict.py", "from covan_mlir.provenance.tracing import trace_program"),
+    "The checker is no maker": ("checking/verdict.py", "from covan_mlir.provenance.relation import relate"),
     "CUDA and Vulkan know nothing of each other": (
         "lowering/kernels/vulkan/__init__.py",
         "import covan_mlir.lowering.kernels.cuda",

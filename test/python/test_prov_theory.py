@@ -341,3 +341,17 @@ def test_the_documentation_is_true() -> None:
 def test_importing_needs_no_compiler() -> None:
     code = "import sys, covan_mlir.prov; print({'torch', 'torch_mlir', 'iree'} & {*sys.modules})"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+@pytest.mark.parametrize("name", ["f.0", "f.1>0", "f>0", "input 0", "output 0", "'f.0'", "\"'f.0'\""])
+def test_no_name_of_an_operation_passes_for_an_operand(name: str) -> None:
+    def labels(op: str, operands: tuple[str, ...], results: tuple[str, ...]) -> set[Label]:
+        system = prov.from_dataflow([(op, operands, results)], inputs=["x"], outputs=["y"])
+        return {label for label in system.labels if label not in (TAU, "input 0", "output 0")}
+
+    own = labels(name, ("x",), ("y",))
+    assert own
+    for operands in ((), ("x",), ("x", "x")):
+        for results in (("y",), ("y", "z")):
+            assert own.isdisjoint(labels("f", operands, results))
+            assert own.isdisjoint(labels("f.0", operands, results)) or name == "f.0"

@@ -54,7 +54,18 @@ def cnn() -> Lineage:
 
 
 def edited(lineage: Lineage, **changes: Any) -> Lineage:
-    fields = ("actions", "sites", "commands", "fates", "part_fates", "history", "results", "phases", "bodies")
+    fields = (
+        "actions",
+        "sites",
+        "commands",
+        "fates",
+        "part_fates",
+        "history",
+        "results",
+        "phases",
+        "bodies",
+        "fusions",
+    )
     return Lineage(**({name: getattr(lineage, name) for name in fields} | changes))
 
 
@@ -282,7 +293,7 @@ def test_unknown_inputs_leave_the_check_incomplete(twins: Lineage) -> None:
 
 
 def test_without_torch_identities_stay_unchecked(twins: Lineage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("covan_mlir.checking.verify._identities", lambda lineage: None)
+    monkeypatch.setattr("covan_mlir.checking.subject.operators", lambda lineage: None)
     verdict = verify(twins)
     assert not verdict
 

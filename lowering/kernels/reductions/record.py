@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from covan_mlir.fred import chain_json
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Stage
 from covan_mlir.fred.formulas import line, text
@@ -21,7 +22,7 @@ _AGAIN = "the rows are in cache: sweeping them again costs less than repairs do"
 
 def record(what: str, ids: Iterable[int], chain: Chain, kernel: Selection | Refusal) -> FusionRecord:
     """The record of a chain for which there is a kernel, or a reason why there is none."""
-    fusion_record = FusionRecord(what, tuple(ids), chain=tuple(map(line, chain.steps)))
+    fusion_record = FusionRecord(what, tuple(ids), chain=tuple(map(line, chain.steps)), source=chain_json.dump(chain))
     if isinstance(kernel, Refusal):
         fusion_record = replace(fusion_record, reason=kernel.reason)
     else:

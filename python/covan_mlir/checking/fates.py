@@ -6,60 +6,66 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from covan_mlir.checking.program_system import Claim
+from covan_mlir.checking.history import vanished
 from covan_mlir.checking.source_system import SourceSystem, State
 from covan_mlir.checking.verdict import Counterexample
 from covan_mlir.prov import weak_bisimulation
-from covan_mlir.provenance.fates import action_fates
-from covan_mlir.provenance.model import Fate
 
 if TYPE_CHECKING:
-    from covan_mlir.provenance.model import LineageData, Part
+    from covan_mlir.checking.subject import Subject
+    from covan_mlir.provenance.model import Action, Fate, Kind, Part
+    from covan_mlir.provenance.program_graph import ProgramGraph
 
 _PHASE = "fates"
+_STRENGTH: tuple[Kind, ...] = ("dispatched", "folded", "merged", "view", "dead")
 
 
-def check_fates(lineage: LineageData, source: SourceSystem, claims: Sequence[Claim]) -> list[Counterexample]:
+def check_fates(subject: Subject, source: SourceSystem, graph: ProgramGraph) -> list[Counterexample]:
     """What is wrong with the fates; nothing if they hold.
 
     Args:
         source: with the parts that give back an operand known.
-        claims: of the nodes of the final program.
+        graph: the final program.
     """
-    return list(_Fates(lineage, source, claims).check())
+    return list(_Fates(subject, source, graph).check())
 
 
 class _Fates:
-    def __init__(self, lineage: LineageData, source: SourceSystem, claims: Sequence[Claim]) -> None:
-        self.lineage = lineage
+    def __init__(self, subject: Subject, source: SourceSystem, graph: ProgramGraph) -> None:
+        self.lineage = lineage = subject.lineage
+        self.words = subject.words
         self.source = source
         self.performed = _sites((site.id, site.parts) for site in lineage.sites)
         self.viewed = _sites((site.id, site.views) for site in lineage.sites)
         self.folded = _sites((site.id, site.folds) for site in lineage.sites)
+        self.decided = vanished(lineage)
+        self.last = lineage.history[-1][0] if lineage.history else ""
         # Work without a command of its own: moves, where whoever computes a value writes it straight to its place.
-        self.in_place = {part for claim in claims for part in claim.performed} - self.performed.keys()
+        placed = {site.node for site in lineage.sites}
+        moves = [node for index, node in enumerate(graph.nodes) if index not in placed]
+        self.in_place = {part for node in moves for part in (*node.evidence, *node.all_states)} - self.performed.keys()
 
     def check(self) -> Iterator[Counterexample]:
         lineage = self.lineage
         for index, part in sorted(lineage.parts.items()):
             fate = lineage.part_fates.get(index)
-            why = "has no fate" if fate is None else self._part(part, fate)
+            why = "has no fate" if fate is None else self._part(part, fate) or self._decided(part, fate)
             if why:
                 unnamed = set(self.performed.get(index, ())).difference(fate.sites if fate else ())
                 site = min(unnamed) if len(unnamed) == 1 else None  # that claims the part, against its fate
-                yield self._example(part, f"{part.name} ({part.op}) {why}", site)
+                yield self._example(part, f"{self.words.part(index)} {why}", site)
         if any(index not in lineage.part_fates for index in lineage.parts):
             return
-        expected = action_fates(lineage.actions, lineage.part_fates)
-        for action, fate, follows in zip(lineage.actions, lineage.fates, expected, strict=False):
-            if (fate.kind, fate.sites, fate.twin) != (follows.kind, follows.sites, follows.twin):
-                why = f"{action.name} is said to be {_told(fate)}, but its parts make it {_told(follows)}"
-                yield Counterexample(_PHASE, why, actions=(action.name,))
+        for action, fate in zip(lineage.actions, lineage.fates, strict=False):
+            if why := self._action(action, fate):
+                yield Counterexample(_PHASE, f"{self.words.action(action.id)} {why}", actions=(action.name,))
         for action in lineage.actions[len(lineage.fates) :]:
-            yield Counterexample(_PHASE, f"{action.name} has no fate", actions=(action.name,))
+            yield Counterexample(_PHASE, f"{self.words.action(action.id)} has no fate", actions=(action.name,))
 
     def _part(self, part: Part, fate: Fate) -> str:
         """What is wrong with the fate of a part, or an empty string."""
+        if fate.twin is not None and fate.kind != "merged":
+            return f"is said to be {fate.kind}, but to have a twin as well"
         if fate.kind == "dead":
             return "is said to be dead, but the results need it" if part.id in self.source.live else self._at(fate, ())
         if part.id not in self.source.live:
@@ -68,23 +74,69 @@ class _Fates:
         if fate.kind == "dispatched":
             return self._at(fate, performed) if performed else "is said to be dispatched, but no site performs it"
         if performed:
-            return f"is said to be {fate.kind}, but {_these(performed)} it"
+            return f"is said to be {fate.kind}, but {self.words.sites(performed)} performs it"
         if fate.kind == "merged":
             return self._merged(part, fate)
         if fate.kind == "folded":
-            if not self.source.source.constant[part.id]:
+            if not self.source.constant[part.id]:
                 return "is said to be folded, but depends on the arguments"
             return self._at(fate, self.folded.get(part.id) or self._of_readers(part.id))
         if part.view or part.id in self.source.identity or part.id in self.in_place:
-            return ""
+            return self._at(fate, self._seen(part))
         return "is said to be a view, but its operator makes another value"
+
+    def _seen(self, part: Part) -> Sequence[int]:
+        """Where a view is: at those who index by it, or where what it views is, or at its readers."""
+        seen = {*self.viewed.get(part.id, ()), *self.folded.get(part.id, ())}
+        fates = self.lineage.part_fates
+        seen = seen or {site for read in part.inputs for site in fates[read].sites}
+        return sorted(seen) or self._of_readers(part.id)
+
+    def _decided(self, part: Part, fate: Fate) -> str:
+        """What is wrong with the step that is said to have decided: after it no operation carried the part any more."""
+        step = self.last if fate.kind == "dispatched" else self.decided.get(part.id, self.last)
+        return "" if fate.decided_by == step else f"is said to be decided by {fate.decided_by}, but {step} did"
+
+    def _action(self, action: Action, fate: Fate) -> str:
+        """What is wrong with the fate of an action: it has the strongest of its parts, and the sites of all."""
+        fates = self.lineage.part_fates
+        of_parts = [fates[part.id] for part in action.parts]
+        if not of_parts:
+            return self._without_parts(action, fate)
+        kind = min((part.kind for part in of_parts), key=_STRENGTH.index)
+        strongest = [part for part in of_parts if part.kind == kind]
+        sites = sorted({site for part in of_parts for site in part.sites})
+        if fate.kind != kind or list(fate.sites) != sites:
+            told = f"{fate.kind} at {self.words.sites(fate.sites)}"
+            return f"is said to be {told}, but its parts make it {kind} at {self.words.sites(sites)}"
+        twins = {self.lineage.parts[part.twin].action for part in strongest if part.twin is not None}
+        if (fate.twin is None) != (not twins) or (fate.twin is not None and fate.twin not in twins):
+            return "is said to have the value of another action than its parts have"
+        steps = {part.decided_by for part in strongest}
+        return "" if fate.decided_by in steps else f"is said to be decided by {fate.decided_by}, unlike its parts"
+
+    def _without_parts(self, action: Action, fate: Fate) -> str:
+        """Decompositions left nothing of it: it gives back what it is given, or nobody needs it."""
+        kinds = {"view", "merged"} if action.live else {"dead"}
+        given = action.inputs[:1] if action.live else ()
+        sites = {site for read in given for site in self.lineage.fates[read].sites}
+        if fate.kind not in kinds or set(fate.sites) != sites or fate.decided_by != "decompose":
+            told = f"is said to be {fate.kind} at {self.words.sites(fate.sites)}"
+            return f"{told}, but decompositions left nothing of it: it is {' or '.join(sorted(kinds))}"
+        if fate.kind == "merged" and (fate.twin is None or fate.twin not in action.inputs):
+            return "is said to be merged, but not with what it is given"
+        if fate.kind != "merged" and fate.twin is not None:
+            return f"is said to be {fate.kind}, but to have a twin as well"
+        return "" if fate.kind != "view" or action.view or not given else "is said to be a view, but is none"
 
     def _merged(self, part: Part, fate: Fate) -> str:
         twin = fate.twin
         if twin is None or twin not in self.lineage.parts:
             return "is said to be merged, but with nothing that is known"
+        if twin == part.id:
+            return "is said to be merged, but with itself"
         if not self._equal(part.id, twin):
-            return f"is said to have the value of {self.lineage.parts[twin].name}, which has another value"
+            return f"is said to have the value of {self.words.part(twin)}, which has another value"
         # What gives back an operand is one with that where it is read; an equal of another part is where that is.
         gives_back = part.id in self.source.identity and twin != part.twin
         return self._at(fate, self.viewed.get(part.id) if gives_back else None, twin)
@@ -92,11 +144,10 @@ class _Fates:
     def _at(self, fate: Fate, sites: Sequence[int] | None, twin: int | None = None) -> str:
         if not sites and twin is not None:
             sites = self.lineage.part_fates[twin].sites
-        return (
-            ""
-            if set(fate.sites) == set(sites or ())
-            else f"is said to be at {list(fate.sites)}, not at {list(sites or ())}"
-        )
+        expected = sorted(set(sites or ()))
+        if list(fate.sites) == expected:
+            return ""
+        return f"is said to be at {self.words.sites(fate.sites)}, not at {self.words.sites(expected)}"
 
     def _of_readers(self, part: int) -> tuple[int, ...]:
         """Where those are that read a part: a constant that became part of another one is where that is."""
@@ -125,7 +176,8 @@ class _Fates:
         return relation.left.tolist(), number
 
     def _example(self, part: Part, why: str, site: int | None) -> Counterexample:
-        return Counterexample(_PHASE, why, site, (self.lineage.actions[part.action].name,))
+        kernel = "" if site is None else self.lineage.sites[site].kernel
+        return Counterexample(_PHASE, why, site, (self.lineage.actions[part.action].name,), kernel)
 
 
 def _sites(parts_of: Iterable[tuple[int, Iterable[int]]]) -> dict[int, tuple[int, ...]]:
@@ -135,12 +187,3 @@ def _sites(parts_of: Iterable[tuple[int, Iterable[int]]]) -> dict[int, tuple[int
         for part in parts:
             sites.setdefault(part, []).append(site)
     return {part: tuple(ids) for part, ids in sites.items()}
-
-
-def _told(fate: Fate) -> str:
-    where = f" at sites {list(fate.sites)}" if fate.sites else ""
-    return f"{fate.kind}{where}"
-
-
-def _these(sites: Sequence[int]) -> str:
-    return f"site {sites[0]} performs" if len(sites) == 1 else f"sites {list(sites)} perform"

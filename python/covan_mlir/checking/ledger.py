@@ -9,16 +9,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from covan_mlir.checking.program_system import Claim, Loss, ProgramSystem
+from covan_mlir.checking import merged_values
+from covan_mlir.checking.program_system import Loss, ProgramSystem
+from covan_mlir.checking.reading import Reading
 from covan_mlir.checking.source_system import PartCall, SourceSystem
 from covan_mlir.dialects.prov_table import Table
 from covan_mlir.prov import reflect, weak_bisimulation
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.merged import supplemented
 from covan_mlir.provenance.model import Part
 from covan_mlir.provenance.program_graph import NodeResult, ProgramGraph, Value
-from covan_mlir.provenance.relation import Region, Source, relate
+
+_NOT_BETWEEN = "which does not lie between what it reads and gives"
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,6 @@ class Fault:
     node: int
     why: str
     parts: frozenset[int]
-
-
-def _no_identity(part: int) -> bool:
-    return False
 
 
 class Ledger:
@@ -70,7 +68,6 @@ class Ledger:
                 row.id, row.action, row.name, row.op, row.inputs, row.types, positions, row.view, twin, args
             )
             self._calls[row.id] = PartCall(operands, label)
-        self._source = Source(self.parts)
         self._last: tuple[ProgramGraph, tuple[int | None, ...], tuple[Fault, ...]] | None = None
 
     def returned(self, graph: ProgramGraph) -> tuple[int | None, ...]:
@@ -100,20 +97,19 @@ class Ledger:
         results: list[Operand] = [("p", part) for part in returned if part is not None]
         asked = zip(graph.results, returned, strict=False)
         graph = replace(graph, results=tuple(value for value, part in asked if part is not None))
-        faults = self._compared(graph, relate(self._source, graph, _no_identity), results)
-        if not faults:
-            return []
-        # What it lacks may be another value, that equal operations were merged into.
-        merged, regions = supplemented(self._source, graph, results, _no_identity)
-        return faults if merged is graph or self._compared(merged, regions, results) else []
-
-    def _compared(self, graph: ProgramGraph, regions: Sequence[Region], results: Sequence[Operand]) -> list[Fault]:
-        claims = [Claim(tuple(sorted(r.performed)), frozenset(r.viewed), frozenset(r.folded)) for r in regions]
         source = SourceSystem(self.parts, results, calls=self._calls)
-        program = ProgramSystem(source, graph, claims)
-        right, _ = program.coalgebra()
-        left, _ = source.coalgebra(program.aside)
-        verdict = weak_bisimulation(reflect(left).system, reflect(right).system)
+        nothing = [None] * len(graph.nodes)
+        program = merged_values.read(source, graph, nothing)
+        faults = self._of(program)
+        if faults and program.reading.guesses:  # told of the names that operations have
+            program = ProgramSystem(source, Reading(source, graph), nothing)
+            program.walk()
+            faults = self._of(program)
+        return faults
+
+    def _of(self, program: ProgramSystem) -> list[Fault]:
+        source, graph = program.source, program.reading.graph
+        verdict = weak_bisimulation(reflect(source.coalgebra()[0]).system, reflect(program.coalgebra()).system)
         faults: dict[int, Fault] = {}
         for node, named in enumerate(graph.nodes):
             if unknown := frozenset(named.evidence) - self._known:
@@ -123,17 +119,13 @@ class Ledger:
         for loss in program.losses:
             fault = self._lost(source, loss) if loss.node >= 0 else self._not_returned(graph, loss)
             faults.setdefault(fault.node, fault)
-        for node, region in enumerate(regions):
-            strangers = {part for part in region.strangers if not self._source.constant[part]}
-            if strangers and node in program.read_nodes:
-                names = ", ".join(self.name(part) for part in sorted(strangers))
-                why = f"has a trace that names {names}, which does not lie between what it reads and gives"
-                faults.setdefault(node, Fault(node, why, frozenset(strangers)))
-        for node, claim in () if faults else enumerate(claims):  # behind a fault nothing is reached
-            if extra := self._surplus(program, node, claim):
-                names = ", ".join(map(self.name, extra))
-                why = f"has a trace that names {names}, of which it is not given what that reads"
-                faults.setdefault(node, Fault(node, why, frozenset(extra)))
+        for node in sorted(program.read_nodes):
+            if strangers := self._strangers(program, node):
+                names = ", ".join(map(self.name, strangers))
+                split = all(any(p in o.evidence for n, o in enumerate(graph.nodes) if n != node) for p in strangers)
+                why = "of which it is not given what that reads" if split else _NOT_BETWEEN
+                fault = Fault(node, f"has a trace that names {names}, {why}", frozenset(strangers))
+                faults.setdefault(node, fault)
         if not verdict and not faults:
             faults[-1] = Fault(-1, f"is not what the table says: {verdict.distinction}", frozenset())
         return [faults[node] for node in sorted(faults)]
@@ -156,12 +148,12 @@ class Ledger:
             )
         return Fault(-1, f"is to return the value of {self.name(part)}, which no operation gives", frozenset({part}))
 
-    def _surplus(self, program: ProgramSystem, node: int, claim: Claim) -> list[int]:
-        """Parts that do not lie between what an operation is given and what it gives, if somebody reads it."""
-        if node not in program.read_nodes:
+    def _strangers(self, program: ProgramSystem, node: int) -> list[int]:
+        """Parts that an operation's trace names and that do not lie between what it is given and what it gives."""
+        if node < 0:
             return []
-        involved = {*claim.performed, *claim.folded, *(claim.viewed - program.graph.nodes[node].all_states)}
-        return sorted(part for part in involved if not program.reached(node, part))
+        constant = program.source.constant
+        return sorted(p for p in program.reading.evidence(node) if not constant[p] and not program.reached(node, p))
 
     def name(self, part: int) -> str:
         """``softmax (part 12, model.py:7)``."""

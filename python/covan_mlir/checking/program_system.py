@@ -12,15 +12,18 @@ source shares them: an action state per part and node instead of one per path.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from covan_mlir.checking.reading import Reading
 from covan_mlir.checking.source_system import END, START, Aside, SourceSystem, State, Transition, numbered
 from covan_mlir.prov import TAU, Coalgebra
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.data_nodes import constants_behind, data_nodes, readers
-from covan_mlir.provenance.program_graph import Argument, Global, NodeResult, ProgramGraph, Unknown, Value
+from covan_mlir.provenance.program_graph import Argument, Global, NodeResult, Unknown, Value
+
+# Made of several operations, of which it has one's name; the others may still be there, for somebody else.
+_COMPOSED = frozenset({"linalg.softmax"})
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,8 @@ class ProgramSystem:
     """One observed phase as a coalgebra, by what its nodes are claimed to perform.
 
     Args:
-        claims: one per node of the graph.
+        claims: one per node of the graph; None where nothing is said: what is computed there is what its location
+            names, and what follows from what it is given.
 
     Attributes:
         losses: values that claimed parts read and that are not there.
@@ -70,8 +74,8 @@ class ProgramSystem:
     """
 
     source: SourceSystem
-    graph: ProgramGraph
-    claims: Sequence[Claim]
+    reading: Reading
+    claims: Sequence[Claim | None]
     losses: list[Loss] = field(default_factory=list)
     open: set[int] = field(default_factory=set)
     aside: list[Aside] = field(default_factory=list)
@@ -84,14 +88,19 @@ class ProgramSystem:
     _shares: set[tuple[int, int]] = field(default_factory=set)
     _needed: dict[int, frozenset[int]] = field(default_factory=dict)
     _known_free: dict[tuple[int, int], bool] = field(default_factory=dict)
+    _known_following: dict[tuple[int, int], bool] = field(default_factory=dict)
     _stack: list[tuple[int, int]] = field(default_factory=list)
     _transitions: list[Transition] = field(default_factory=list)
     _values: set[State] = field(default_factory=set)
 
-    def coalgebra(self, *, aside: bool = False) -> tuple[Coalgebra, dict[State, int]]:
-        """The system, and the number of each state; ``aside``: with values that the results do not need."""
+    def coalgebra(self) -> Coalgebra:
+        """The system, as far as it was walked."""
+        return numbered(self._transitions, self._name)[0]
+
+    def walk(self, *, aside: bool = False) -> None:
+        """Walk from the results to what they are computed from; ``aside``: and from values that they do not need."""
         for index, result in enumerate(self.source.results):
-            value = self.graph.results[index] if index < len(self.graph.results) else None
+            value = self.reading.graph.results[index] if index < len(self.reading.graph.results) else None
             node = -1 - index
             self._given[node] = _Given()
             if value is not None:
@@ -100,9 +109,8 @@ class ProgramSystem:
                     self.open.add(node)
             self._transitions.append((START, ("result", index), self._read(node, -1, result)))
         self._settle()
-        for node in reversed(range(len(self.graph.nodes))) if aside else ():
+        for node in reversed(range(len(self.reading.nodes))) if aside else ():
             self._aside(node)
-        return numbered(self._transitions, self._name)
 
     def _settle(self) -> None:
         while self._stack:
@@ -110,11 +118,11 @@ class ProgramSystem:
 
     def _aside(self, node: int) -> None:
         """Work that the results do not need is what it is said to be all the same."""
-        aside = self.graph.nodes[node]
+        aside = self.reading.nodes[node]
         if aside.hands_on_pieces or node in self._entered:
             return
         for result in range(len(aside.outputs)):
-            for part in sorted(aside.states(result) & self.source.parts.keys()):
+            for part in sorted(self.reading.states(NodeResult(node, result))):
                 if self._is_share(node, part):  # for a side effect, such as the state of random numbers
                     self._shares.add((node, part))
                     continue
@@ -129,56 +137,77 @@ class ProgramSystem:
         if (node, part) in self._moments or (node, part) in self._shares:
             return True
         alike = bool(self.open) or part not in self._performed.get(node, ())
-        return (alike and self.source.source.twin(part) in self._reached.get(node, ())) or self._serves(node, part)
+        return (alike and self.source.twin(part) in self._reached.get(node, ())) or self._serves(node, part)
+
+    def performs(self, node: int, part: int) -> bool:
+        """Whether a part that a node's location names lies between what it is given and what it gives."""
+        if self.source.parts[part].view and self.reading.nodes[node].hands_on_pieces:
+            return False
+        return (node, part) in self._moments or (node, part) in self._shares or self._serves(node, part)
+
+    def left_out(self, node: int) -> set[int]:
+        """What lies between a node's states and is not claimed: views and constants, which any node may involve."""
+        claim = self.claims[node] or Claim()
+        claimed = {self.source.twin(part) for part in (*claim.performed, *claim.viewed, *claim.folded)}
+        return {part for part in self._entered_parts.get(node, ()) if self.source.twin(part) not in claimed}
 
     def _serves(self, node: int, part: int) -> bool:
         """Whether a node gives data to others that do the part's work, or whose work reads the part as a constant."""
-        of_readers = self._readers.get(node, frozenset()) if node in self.data else frozenset()
-        source = self.source.source
+        reading, source = self.reading, self.source
+        of_readers = reading.readers.get(node, frozenset()) if node in reading.data else frozenset()
         work = {p for reader in of_readers for p in self._reached_parts.get(reader, ())}
         if not source.independent[part]:
             return part in work
         if node not in self._needed:
-            needed = constants_behind(source.parts, source.independent, work)
-            self._needed[node] = frozenset(map(source.twin, needed))
+            self._needed[node] = frozenset(map(source.twin, source.constants_behind(work)))
         return source.twin(part) in self._needed[node]
-
-    @cached_property
-    def data(self) -> frozenset[int]:
-        """Nodes that no argument lies behind."""
-        return data_nodes(self.graph)
-
-    @cached_property
-    def _readers(self) -> Mapping[int, frozenset[int]]:
-        return readers(self.graph, self.data)
 
     @cached_property
     def _reached_parts(self) -> dict[int, set[int]]:
         """What each node performs on the way to the results, or gives after others have done some of the work."""
         parts: dict[int, set[int]] = {}
         for node, part in self._moments | self._shares:
-            given = node >= 0 and part in self.graph.nodes[node].all_states and not self.source.parts[part].view
+            given = node >= 0 and part in self.reading.all_states(node) and not self.source.parts[part].view
             if given or part in self._performed.get(node, ()):
                 parts.setdefault(node, set()).add(part)
         return parts
 
     @cached_property
-    def _reached(self) -> dict[int, set[int]]:
+    def _parts_reached(self) -> dict[int, set[int]]:
         reached: dict[int, set[int]] = {}
         for node, part in self._moments | self._shares:
-            reached.setdefault(node, set()).add(self.source.source.twin(part))
+            reached.setdefault(node, set()).add(part)
         return reached
+
+    @cached_property
+    def _entered_parts(self) -> dict[int, set[int]]:
+        entered: dict[int, set[int]] = {}
+        for node, part in self._moments:
+            entered.setdefault(node, set()).add(part)
+        return entered
+
+    @cached_property
+    def _reached(self) -> dict[int, set[int]]:
+        return {node: set(map(self.source.twin, parts)) for node, parts in self._parts_reached.items()}
 
     @cached_property
     def read_nodes(self) -> frozenset[int]:
         """Nodes whose results are needed."""
         return frozenset(self._reached)
 
+    def used(self, node: int) -> set[int]:
+        """The twins of the parts that a node performs on the way to the results, and of what these read."""
+        used: set[int] = set()
+        for part in self._parts_reached.get(node, ()):
+            used.add(self.source.twin(part))
+            used |= {self.source.twin(int(name)) for kind, name in self.source.call(part).operands if kind == "p"}
+        return used
+
     def given(self, node: int) -> _Given:
         """What a node is given."""
         if node not in self._given:
             given = self._given[node] = _Given()
-            for value in self.graph.nodes[node].inputs:
+            for value in self.reading.nodes[node].inputs:
                 given.add(self, value)
             if given.open:
                 self.open.add(node)
@@ -186,7 +215,7 @@ class ProgramSystem:
 
     def _position(self, node: int) -> dict[int, int]:
         if node not in self._order:
-            claim = self.claims[node] if node >= 0 else Claim()
+            claim = (self.claims[node] if node >= 0 else None) or Claim()
             order = {part: index for index, part in enumerate(claim.performed)}
             self._performed[node] = frozenset(order)
             for part in sorted({*claim.viewed, *claim.folded} - order.keys()):  # as soon as what it reads is there
@@ -194,9 +223,6 @@ class ProgramSystem:
                 order[part] = max((order.get(int(name), -1) for name in read), default=-1)
             self._order[node] = order
         return self._order[node]
-
-    def _evidence(self, node: int) -> Sequence[int]:
-        return self.graph.nodes[node].evidence if node >= 0 else ()
 
     def _moment(self, node: int, part: int) -> None:
         """The transitions of a part's value inside a node. A part that was split is begun elsewhere and finished here:
@@ -221,7 +247,7 @@ class ProgramSystem:
 
     def _is_share(self, node: int, part: int) -> bool:
         """Whether a node does only some of the work on a part that others are known to do as well."""
-        rest = any(part in other.evidence for n, other in enumerate(self.graph.nodes) if n != node)
+        rest = any(part in self.reading.evidence(n) for n in range(len(self.reading.nodes)) if n != node)
         return rest and any(self._find(node, part, operand) == "lost" for operand in self.source.call(part).operands)
 
     def _sharers(self, node: int, part: int) -> list[int]:
@@ -229,12 +255,15 @@ class ProgramSystem:
         sharers: dict[int, None] = {}
         stack = [node]
         while stack:
-            for value in self.given(stack.pop()).givers(self.source.source.twin(part)):
+            for value in self.given(stack.pop()).givers(self.source.twin(part)):
                 giver = value.node
-                if giver not in sharers and giver != node and part in self._position(giver):
+                if giver not in sharers and giver != node and self._works_on(giver, part):
                     sharers[giver] = None
                     stack.append(giver)
         return list(sharers)
+
+    def _works_on(self, node: int, part: int) -> bool:
+        return part in (self.reading.evidence(node) if self._says_nothing(node) else self._position(node))
 
     def _find(self, node: int, part: int, operand: Operand) -> str:
         """Where ``part``, performed by ``node``, finds an operand: ``leaf``, ``given`` or ``inside``; ``late`` if the
@@ -244,11 +273,16 @@ class ProgramSystem:
         missing = "assumed" if node in self.open else "lost"
         if kind != "p" or not isinstance(name, int):
             return "leaf" if kind == "w" or name in given.arguments else missing
+        if self._says_nothing(node):
+            named = name in self.reading.evidence(node)
+            if given.givers(self.source.twin(name)) and not named:
+                return "given"
+            return "inside" if named or self._follows(node, name) else missing
         position = self._position(node)
         here = position[part] if part in self._performed[node] else len(position)
         if name in position and position[name] >= here:
             return "late"
-        if given.givers(self.source.source.twin(name)) and not (name in position and name in self._evidence(node)):
+        if given.givers(self.source.twin(name)) and not (name in position and name in self.reading.evidence(node)):
             return "given"
         return "inside" if name in position or self._free(node, name) else missing
 
@@ -259,7 +293,7 @@ class ProgramSystem:
             case "leaf":
                 return self._leaf(operand)
             case "given":
-                first, *others = self.given(node).givers(self.source.source.twin(int(name)))
+                first, *others = self.given(node).givers(self.source.twin(int(name)))
                 if len(self.source.parts[int(name)].types) > 1:
                     for giver in others:  # each may be another of its results
                         self._value(giver, int(name))
@@ -272,12 +306,53 @@ class ProgramSystem:
                 self.losses.append(Loss(node, part, operand, where == "late"))
                 return ("lost", node, part, operand)
 
+    def _says_nothing(self, node: int) -> bool:
+        """Whether nothing is claimed of a node."""
+        return node >= 0 and self.claims[node] is None
+
+    def _follows(self, node: int, part: int) -> bool:
+        """Whether a part that leaves no name in a node follows from what the node is given and what is named there."""
+        given, evidence = self.given(node), self.reading.evidence(node)
+        composed = self.reading.nodes[node].op in _COMPOSED
+        stack = [part] if composed or self._passable(part) else []
+        while stack:
+            asked = stack[-1]
+            if (node, asked) in self._known_following:
+                stack.pop()
+                continue
+            found, waiting = True, []
+            for kind, name in self.source.call(asked).operands:
+                if kind == "a":
+                    found &= name in given.arguments
+                elif kind == "p":
+                    read = int(name)
+                    if self.source.constant[read] or read in evidence or given.givers(self.source.twin(read)):
+                        continue
+                    if not composed and not self._passable(read):
+                        found = False
+                    elif (node, read) in self._known_following:
+                        found &= self._known_following[node, read]
+                    else:
+                        waiting.append(read)
+            if found and waiting:
+                stack += waiting
+                continue
+            stack.pop()
+            self._known_following[node, asked] = found
+        return self._known_following.get((node, part), False)
+
+    def _passable(self, part: int) -> bool:
+        """Whether a part may be done anywhere unnoticed: nothing is named after it, or it is no work."""
+        source = self.source
+        no_work = source.parts[part].view or source.constant[part] or part in source.identity
+        return no_work or part not in self.reading.owned
+
     def _free(self, node: int, part: int) -> bool:
         """Whether a node may involve a part without claiming it: a view, or what gives back its input, is how it
         indexes what it has; a constant is data."""
         if (node, part) not in self._known_free:
             indexing = self.source.parts[part].view or part in self.source.identity
-            self._known_free[node, part] = self.source.source.constant[part] or (
+            self._known_free[node, part] = self.source.constant[part] or (
                 indexing
                 and all(self._find(node, part, o) not in ("lost", "late") for o in self.source.call(part).operands)
             )
@@ -289,20 +364,34 @@ class ProgramSystem:
         state: State = ("value", node, value.result, part)
         if state not in self._values:
             self._values.add(state)
-            inside = self._inside(node, part)
-            if inside in self._performed[node] and part not in self._performed[node]:
+            inside = self._inside(value, part)
+            performed = () if self._says_nothing(node) else self._performed[node]
+            if inside in performed and part not in performed:
                 self.unclaimed.add((node, part))
             after = self._enter(node, inside) if inside is not None else self._read(node, -1, ("p", part))
             self._transitions.append((state, TAU, after))
         return state
 
-    def _inside(self, node: int, part: int) -> int | None:
-        """The part, or its twin, among what the node is claimed to do."""
+    def _inside(self, value: NodeResult, part: int) -> int | None:
+        """The part, or its twin, among what the node that gives a value is claimed to do."""
+        node = value.node
+        if self._says_nothing(node):
+            return self._named(value, part)
         position = self._position(node)
         if part in position:
             return part
-        twin = self.source.source.twin(part)
-        return next((p for p in position if self.source.source.twin(p) == twin), None)
+        twin = self.source.twin(part)
+        return next((p for p in position if self.source.twin(p) == twin), None)
+
+    def _named(self, value: NodeResult, part: int) -> int | None:
+        """The part, or its twin, if the node that gives a value makes it and does not just hand it on."""
+        evidence = self.reading.evidence(value.node)
+        if part in evidence:
+            return part
+        twin = self.source.twin(part)
+        alike = sorted(p for p in evidence | self.reading.states(value) if self.source.twin(p) == twin)
+        handed_on = self.reading.nodes[value.node].hands_on(value.result)
+        return next((p for p in alike if p in evidence or not handed_on), None)
 
     def _enter(self, node: int, part: int) -> State:
         if (node, part) not in self._moments:
@@ -378,8 +467,8 @@ class _Given:
                 case Argument(position):
                     self.arguments.add(position)
                 case Global(name):
-                    if name in system.graph.globals:
-                        stack.append(system.graph.globals[name])
+                    if name in system.reading.graph.globals:
+                        stack.append(system.reading.graph.globals[name])
                 case Unknown():
                     self.open = True
 
@@ -387,11 +476,10 @@ class _Given:
         if value in self._seen:
             return
         self._seen.add(value)
-        node = system.graph.nodes[value.node]
-        meant = node.states(value.result)
+        node = system.reading.nodes[value.node]
+        meant = system.reading.states(value)
         if node.hands_on(value.result):
-            meant |= set() if node.hands_on_pieces else set(node.evidence)
+            meant |= frozenset() if node.hands_on_pieces else system.reading.evidence(value.node)
             stack += node.inputs
-        for part in meant:
-            if part in system.source.parts:
-                self.states.setdefault(system.source.source.twin(part), []).append(value)
+        for part in sorted(meant):
+            self.states.setdefault(system.source.twin(part), []).append(value)

@@ -11,7 +11,6 @@ from covan_mlir.prov import TAU, Coalgebra
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.model import Part
-from covan_mlir.provenance.relation import Source
 
 State = tuple[Any, ...]
 """``(kind, ...)``: an operand, or what `covan_mlir.checking.program_system` has besides."""
@@ -30,6 +29,11 @@ class PartCall:
     operands: tuple[Operand, ...]
     label: str
 
+    @property
+    def fixed(self) -> bool:
+        """Whether it reads no argument itself."""
+        return all(kind != "a" for kind, _ in self.operands)
+
 
 class SourceSystem:
     """The parts of a model as a coalgebra.
@@ -39,6 +43,12 @@ class SourceSystem:
         identity: of parts that give back one of their operands, the position of that operand.
         constant: the label of a part without operands, when it is known by its value.
         calls: of the parts, as far as systems of the same parts have read them already (`call`).
+
+    Attributes:
+        constant: of each part, whether no argument lies behind its value.
+        independent: whether no element of an argument does: a size may.
+        twins: the first part with the same value, by value numbering: of what is not random, that is called alike
+            with equal values.
     """
 
     def __init__(
@@ -52,18 +62,47 @@ class SourceSystem:
         self.parts = parts
         self.results = tuple(results)
         self.identity = identity or {}
-        self.source = Source(parts)
-        self._constant = constant
+        self._label = constant
         self._calls: dict[int, PartCall] = {} if calls is None else calls
+        self.constant: dict[int, bool] = {}
+        self.independent: dict[int, bool] = {}
+        self.twins: dict[int, int] = {}
+        first: dict[Any, int] = {}
+        for index in sorted(parts):
+            call = self.call(index)
+            read = [int(name) for kind, name in call.operands if kind == "p"]
+            self.independent[index] = call.fixed and all(self.independent[part] for part in read)
+            sized = parts[index].sizes
+            self.constant[index] = call.fixed and not sized and all(self.constant[part] for part in read)
+            values = [(kind, self.twins.get(int(name), name) if kind == "p" else name) for kind, name in call.operands]
+            self.twins[index] = first.setdefault((call.label, tuple(values)), index)
 
     def call(self, part: int) -> PartCall:
         """How a part is called; systems of the same parts may share what they read."""
         if part not in self._calls:
             op, args = self.parts[part].op, self.parts[part].args
             operands = tuple(arguments.operands(args))
-            known = None if operands else self._constant(part)
+            known = None if operands else self._label(part)
             self._calls[part] = PartCall(operands, known or f"{op}{arguments.signature(args)}")
         return self._calls[part]
+
+    def twin(self, part: int) -> int:
+        """The first part with the same value."""
+        return self.twins.get(part, part)
+
+    def constants_behind(self, read_by: Iterable[int]) -> set[int]:
+        """The parts without arguments that others read, directly or through such parts, and of those others the ones
+        that are such parts themselves."""
+        behind: set[int] = set()
+        stack = list(read_by)
+        while stack:
+            part = stack.pop()
+            if part in behind:
+                continue
+            if self.independent[part]:
+                behind.add(part)
+            stack += [name for name in self.parts[part].inputs if self.independent[name]]
+        return behind
 
     def steps(self, part: int, read: Callable[[Operand], State]) -> list[tuple[Any, State]]:
         """The transitions of a part's value, its operands given by ``read``."""

@@ -18,15 +18,17 @@ class Counterexample:
         why: the reason.
         site: id of the site, if it is about one.
         actions: names of the actions it is about.
+        kernel: of the site.
     """
 
     phase: str
     why: str
     site: int | None = None
     actions: tuple[str, ...] = ()
+    kernel: str = ""
 
     def __str__(self) -> str:
-        where = "" if self.site is None else f" site {self.site}:"
+        where = "" if self.site is None else f" site {self.site} ({self.kernel}):"
         return f"{self.phase}:{where} {self.why}"
 
 
@@ -35,7 +37,8 @@ class Check:
     """One comparison of the source with what the lineage says of one phase.
 
     Attributes:
-        phase: the step of the compiler after which the program was observed; ``program``: the final one; ``fates``.
+        phase: the step of the compiler after which the program was observed; ``program``: the final one; ``source``,
+            ``sites``, ``fates``, ``history``, ``fusions``: what else the lineage says.
         outcome: ``yes`` only if everything was checked and holds.
         related: pairs of related states (of values and of executions), the size of the bisimulation.
         states: states of the two systems together.

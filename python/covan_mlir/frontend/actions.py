@@ -134,7 +134,7 @@ def _read(node: Node, outside: Mapping[Node, Node]) -> Iterator[Node]:
 
 
 def _needed(graph: torch.fx.Graph) -> set[Node]:
-    """Nodes that the results need. One that writes to its input is needed as far as that input is."""
+    """Nodes that the results need. One that writes to its input, or to a view of it, is needed as far as that is."""
     needed: set[Node] = set()
     stack = [graph.output_node()]
     while stack:
@@ -144,8 +144,23 @@ def _needed(graph: torch.fx.Graph) -> set[Node]:
         needed.add(node)
         stack += node.all_input_nodes
         stack += [body.output_node() for body in bodies(node)]
-        stack += [user for user in node.users if writes(user, node)]
+        stack += _writers(node)
     return needed
+
+
+def _writers(node: Node) -> list[Node]:
+    """Calls that write to a value, or to a view of it."""
+    writers: list[Node] = []
+    stack, seen = [node], {node}
+    while stack:
+        value = stack.pop()
+        for user in value.users:
+            if writes(user, value):
+                writers.append(user)
+            elif user not in seen and is_view(user):
+                seen.add(user)
+                stack.append(user)
+    return writers
 
 
 def writes(node: Node, to: Node) -> bool:

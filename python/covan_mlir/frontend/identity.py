@@ -14,12 +14,13 @@ from typing import Any
 
 import torch
 
-from covan_mlir.frontend.dtypes import DTYPES
+from covan_mlir.frontend.dtypes import DTYPES, NAMES
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.model import Part
 
 _ROUNDS = 2
+_DATA_DEPENDENT = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 _LARGE = 1 << 20  # elements
 _TYPE = re.compile(r"(?P<dtype>\w+)\[(?P<shape>.*)\]")
 
@@ -44,14 +45,62 @@ class Identities:
             self._known[part] = self._find(self._parts[part])
         return self._known[part]
 
-    def constant(self, part: int) -> str | None:
-        """The fingerprint of the constant that a part without operands makes; see `fingerprint`."""
+    def label(self, part: int) -> str | None:
+        """What tells a part apart from others whose operator and arguments do not: the fingerprint of the constant that
+        it makes (`fingerprint`), or that it is random and equal to nothing but itself; None of others."""
         producer = self._parts[part]
+        if _is_random(_operator(producer.op)):
+            return f"{producer.op}#{part}{arguments.signature(producer.args)}"
         return fingerprint(producer.op, producer.args)
+
+    @staticmethod
+    def gives_view(op: str) -> bool | None:
+        """Whether an operator's result is memory of its operands, by its schema, or no tensor at all; None if no such
+        operator is registered."""
+        operator = _operator(op)
+        if operator is None:
+            words = op.split(".")  # other functions are called by their modules
+            return None if len(words) == 3 and words[0] != "torch" else True
+        if operator._schema.name.startswith("aten::sym_"):
+            return True
+        returns = operator._schema.returns
+        return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+    def types(self, part: int) -> tuple[str, ...] | None:
+        """The types of what a part gives, found out from those of its operands; None where they are not all known, or
+        its operator has no rule for that.
+
+        Raises:
+            ValueError: the operator does not take such operands.
+        """
+        called = self._parts[part]
+        operator = _operator(called.op)
+        operands = arguments.operands(called.args)
+        known = arguments.operand_types(called.args)
+        shapes = {operand: _shape(known[operand] if operand in known else self._type(operand)) for operand in operands}
+        if operator is None or operator.namespace != "aten" or _DATA_DEPENDENT & {*operator.tags}:
+            return None
+        if None in shapes.values() or '{"d"' in called.args or '{"r"' in called.args:
+            return None
+        meta = {o: torch.empty(s[1], dtype=s[0], device="meta") for o, s in shapes.items() if s is not None}
+        try:
+            args, kwargs = arguments.decode(called.args, meta)
+            result = operator(*args, **kwargs)
+        except (NotImplementedError, TypeError, AttributeError):
+            return None
+        except (RuntimeError, IndexError) as error:
+            raise ValueError(str(error).partition("\n")[0]) from error
+        return _types(result)
+
+    @staticmethod
+    def writes(op: str) -> bool:
+        """Whether an operator writes into what it is given, by its schema."""
+        operator = _operator(op)
+        return operator is not None and operator._schema.is_mutable
 
     def _find(self, part: Part) -> int | None:
         operator = _operator(part.op)
-        if operator is None or len(part.types) != 1 or torch.Tag.nondeterministic_seeded in operator.tags:
+        if operator is None or len(part.types) != 1 or _is_random(operator):
             return None
         operands = arguments.operands(part.args)
         types = arguments.operand_types(part.args)
@@ -94,7 +143,7 @@ def fingerprint(op: str, args: str) -> str | None:
     None if it has operands, or if its result is not always the same, large, or no tensor.
     """
     operator = _operator(op)
-    if operator is None or torch.Tag.nondeterministic_seeded in operator.tags or "empty" in op:
+    if operator is None or _is_random(operator) or "empty" in op:
         return None
     if arguments.operands(args):
         return None
@@ -112,12 +161,33 @@ def fingerprint(op: str, args: str) -> str | None:
     return f"{constant.dtype}{list(constant.shape)}{hashlib.sha256(held).hexdigest()}"
 
 
+def _is_random(operator: torch._ops.OpOverload | None) -> bool:
+    return operator is not None and torch.Tag.nondeterministic_seeded in operator.tags
+
+
 def _operator(name: str) -> torch._ops.OpOverload | None:
     """``aten.mul.Tensor`` as torch's operator."""
     resolved: Any = torch.ops
     for word in name.split("."):
         resolved = getattr(resolved, word, None)
     return resolved if isinstance(resolved, torch._ops.OpOverload) else None
+
+
+def _shape(kind: str) -> tuple[torch.dtype, list[int]] | None:
+    """The element type and shape of a tensor; None if it is none, or its sizes are known at run time only."""
+    match = _TYPE.fullmatch(kind)
+    if match is None or match["dtype"] not in DTYPES:
+        return None
+    sizes = [size for size in match["shape"].split(", ") if size]
+    return (DTYPES[match["dtype"]], list(map(int, sizes))) if all(map(str.isdigit, sizes)) else None
+
+
+def _types(value: Any) -> tuple[str, ...] | None:
+    """Types of tensors, as those of parts are written; None of anything else."""
+    tensors = value if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+        return None
+    return tuple(f"{NAMES[tensor.dtype]}[{', '.join(map(str, tensor.shape))}]" for tensor in tensors)
 
 
 def _example(kind: str, generator: torch.Generator) -> Any:

@@ -6,6 +6,7 @@ A state offers a finite set of transitions (label, next state), and may terminat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -238,6 +239,9 @@ class Coalgebra:
         )
 
 
+_LIKE_A_LABEL = re.compile(r"\.\d+$|>\d+$|^(input|output) \d+$|^['\"]")
+
+
 def disjoint_union(left: Coalgebra, right: Coalgebra) -> Coalgebra:
     """Both systems side by side: states of ``right`` come after those of ``left``; initial is that of ``left``."""
     shift = left.states
@@ -274,7 +278,9 @@ def from_dataflow(
     Labels are ``op`` for an operation of one operand and one result, else ``op.i`` for operand i, and ``op.i>j`` for
     operand i and result j where there are several results. A state ``start`` has a transition ``output i`` (``uses``:
     ``input i``) to each output (input), and the last transition of every walk, ``input i`` (``output i``), or the
-    operation without operands, leads to the one terminating state, ``end``.
+    operation without operands, leads to the one terminating state, ``end``. An operation whose own name reads like one
+    of these labels, as ``f.0``, stands in quotes in its labels: so no two transitions share a label that differ in
+    operation, operand or result.
 
     Args:
         operations: (op, operands, results), in any order.
@@ -289,7 +295,8 @@ def from_dataflow(
     edges: list[tuple[str, str, str]] = []  # with the data: (from value, label, to value)
     begin, finish = ("\0start", "\0end")
     edges += [(begin, f"input {i}", value) for i, value in enumerate(inputs)]
-    for op, operands, results in nodes:
+    for name, operands, results in nodes:
+        op = repr(name) if _LIKE_A_LABEL.search(name) else name
         for j, result in enumerate(results):
             suffix = f">{j}" if len(results) > 1 else ""
             if not operands:

@@ -33,6 +33,8 @@ class FusionRecord(JsonObject, frozen=True):
         kernel: name of its kernel; empty if it has none.
         reason: why it has none; empty if it has one.
         chain: its steps, as formulas.
+        source: the chain itself, from which all else can be derived again (`covan_mlir.fred.chain_json`); empty of
+            operations that are no chain.
         sweeps: the loops that compute it, as far as they were derived.
         certificates: proofs of the repairs and rewrites that the sweeps rest on.
         refusals: reductions that cannot run in the sweep of one that they depend on, and why.
@@ -52,3 +54,4 @@ class FusionRecord(JsonObject, frozen=True):
     guards: tuple[str, ...] = ()
     schedule: Mapping[str, Any] = msgspec.field(default_factory=dict)
     seconds: Amount = 0.0
+    source: Mapping[str, Any] = msgspec.field(default_factory=dict)

@@ -14,7 +14,7 @@ from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.merged import supplemented
 from covan_mlir.provenance.model import Action, Group, LineageData, Site
 from covan_mlir.provenance.observed import Observed, SiteCommand
-from covan_mlir.provenance.phases import kept
+from covan_mlir.provenance.phases import kept, settled
 from covan_mlir.provenance.program_graph import NodeResult, ProgramGraph
 from covan_mlir.provenance.relation import KeptOperands, Region, Source
 
@@ -54,7 +54,8 @@ def trace_program(program: SourceProgram, observed: Observed, fusions: Sequence[
         if command.node is not None:
             sites_of.setdefault(command.node, []).append(index)
     placed = frozenset[int]().union(*(regions[node].performed for node in sites_of))
-    sites = [_site(index, command, source, regions, graph, sites_of, placed) for index, command in enumerate(commands)]
+    final = settled(graph)
+    sites = [_site(index, command, source, regions, final, sites_of, placed) for index, command in enumerate(commands)]
     returned = [int(name) for kind, name in program.results if kind == "p"]
     fates = part_fates(source, sites, live_parts(parts, returned), observed.history, program.identity)
     return LineageData(
@@ -127,13 +128,16 @@ def _site(
 
 
 def read_sites(graph: ProgramGraph, node: int, sites_of: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
-    """The sites whose results a node reads: also through moves that became part of how it is read."""
+    """The sites whose results a node of a settled graph reads: also through moves that became part of how it is read.
+
+    What a later node gives is what it gave at the call before: state.
+    """
     sites: set[int] = set()
     seen: set[int] = set()
     stack = [node]
     while stack:
         for value in graph.nodes[stack.pop()].inputs:
-            if isinstance(value, NodeResult) and value.node not in seen:
+            if isinstance(value, NodeResult) and value.node < node and value.node not in seen:
                 seen.add(value.node)
                 sites.update(sites_of.get(value.node, ()))
                 if not sites_of.get(value.node):

@@ -1,0 +1,111 @@
+"""Checks the history: which operations carry a part after a step is what the phases' graphs say, and no step is left
+out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from covan_mlir.checking.verdict import Counterexample
+from covan_mlir.provenance.phases import PROGRAM
+
+if TYPE_CHECKING:
+    from covan_mlir.checking.subject import Subject
+    from covan_mlir.provenance.model import LineageData
+    from covan_mlir.provenance.program_graph import ProgramGraph
+
+_PHASE = "history"
+_UNTOLD = ("torch.prim.",)
+_WITH_BODIES = frozenset({"torch.prim.Loop", "torch.prim.If", "scf.for", "scf.while", "scf.if"})
+_UNSEEN = frozenset({"iree:data-tiling", "iree:concatenations", "iree:dispatch-creation"})
+_CHAINS = frozenset({"fred.chain", "func.call", "flow.dispatch"})
+Carriers = dict[int, dict[str, int]]
+"""By part, the operations that carry it, by count."""
+
+
+def check_history(subject: Subject) -> tuple[list[Counterexample], list[str]]:
+    """What is wrong with the history; what could not be checked."""
+    return list(_check(subject)), []
+
+
+def vanished(lineage: LineageData) -> Mapping[int, str]:
+    """The step after which no operation carried a part any more, of the parts that vanished."""
+    if not lineage.history:
+        return {}
+    gone = dict.fromkeys(lineage.parts, lineage.history[0][0])
+    for step, changes in lineage.history:
+        for part, operations in changes.items():
+            if operations is None:
+                gone[part] = step
+            else:
+                gone.pop(part, None)
+    return gone
+
+
+def _check(subject: Subject) -> Iterator[Counterexample]:
+    lineage = subject.lineage
+    graphs = {phase.step: phase.graph for phase in lineage.phases if phase.step != PROGRAM}
+    constant = subject.source().constant
+    now: Carriers = {}
+    seen: list[str] = []
+    for step, changes in lineage.history:
+        for part, operations in changes.items():
+            if part not in lineage.parts:
+                continue  # of an action as a whole
+            if operations == now.get(part):
+                yield _wrong(subject, part, f"is said to be changed by {step}, which left it as it was")
+            if operations is None:
+                now.pop(part, None)
+            else:
+                now[part] = dict(operations)
+        seen.append(step)
+        if step in graphs:
+            yield from _carried(subject, step, graphs[step], now, constant)
+    # A step's own entry stands behind those of its passes, and the program was seen after each step until the last one
+    # that is seen at all.
+    steps = [step for step in seen if "/" not in step]
+    if steps[: len(graphs)] != list(graphs) or not _UNSEEN.issuperset(steps[len(graphs) :]):
+        why = f"the steps were {', '.join(steps)}, but the program was seen after {', '.join(graphs)}"
+        yield Counterexample(_PHASE, why)
+
+
+def _carried(
+    subject: Subject, step: str, graph: ProgramGraph, now: Carriers, constant: Mapping[int, bool]
+) -> Iterator[Counterexample]:
+    """Each operation of the graph carries the parts that it is named after; of those that vary, no other one does."""
+    least: dict[int, Counter[str]] = {}
+    for node in graph.nodes:
+        for part in node.evidence:
+            least.setdefault(part, Counter())[_name(node.op)] += 1
+    for part, operations in least.items():
+        if part not in subject.lineage.parts:
+            continue
+        for name, number in operations.items():
+            told = now.get(part, {}).get(name, 0)
+            if told < number and not name.startswith(_UNTOLD):
+                why = f"is said to be carried by {told} × {name} after {step}, but {number} of them carry it"
+                yield _wrong(subject, part, why)
+    nodes = Counter(_name(node.op) for node in graph.nodes)
+    if any(_name(node.op) in _WITH_BODIES for node in graph.nodes):
+        return  # what is in their bodies is no node
+    for part, carriers in now.items():
+        for name, told in carriers.items():
+            # A chain of reductions is named after what it computes: the views in it are on its location only.
+            most = nodes[name] if name in _CHAINS and _is_view(subject, part) else least.get(part, Counter())[name]
+            if name in nodes and told > most and not constant.get(part, True):  # constants may be made at load
+                why = f"is said to be carried by {told} × {name} after {step}, but {most} of them carry it"
+                yield _wrong(subject, part, why)
+
+
+def _name(op: str) -> str:
+    """The name of an operation alone."""
+    return op.partition("(")[0]
+
+
+def _is_view(subject: Subject, part: int) -> bool:
+    return part in subject.lineage.parts and subject.lineage.parts[part].view
+
+
+def _wrong(subject: Subject, part: int, why: str) -> Counterexample:
+    return subject.example(_PHASE, f"{subject.words.part(part)} {why}", parts=(part,))

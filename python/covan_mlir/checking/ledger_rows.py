@@ -1,0 +1,162 @@
+"""Checks what the ledger says of actions and parts that follows from what they are called with."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from covan_mlir.checking.source_system import SourceSystem
+from covan_mlir.checking.verdict import Counterexample
+
+if TYPE_CHECKING:
+    from covan_mlir.checking.subject import Subject
+    from covan_mlir.provenance.model import Action, Part
+
+_PHASE = "source"
+
+
+def check_source(subject: Subject) -> tuple[list[Counterexample], list[str]]:
+    """What is wrong with the ledger, and what could not be checked."""
+    missing: list[str] = []
+    wrong = [*_parts(subject, missing), *_actions(subject, missing), *_results(subject)]
+    return wrong, missing
+
+
+def _parts(subject: Subject, missing: list[str]) -> Iterator[Counterexample]:
+    source, words = subject.source(), subject.words
+    sure = _sure_twins(source)
+    for index, part in sorted(subject.lineage.parts.items()):
+        for why in (*_part(source, part), *_view(subject, part.op, part.view, missing)):
+            yield subject.example(_PHASE, f"{words.part(index)} {why}", parts=(index,))
+        if why := _types(subject, part):
+            yield subject.example(_PHASE, f"{words.part(index)} {why}", parts=(index,))
+        if why := _twin(subject, source, sure, part):
+            yield subject.example(_PHASE, f"{words.part(index)} {why}", parts=(index,))
+
+
+def _twin(subject: Subject, source: SourceSystem, sure: Mapping[int, int], part: Part) -> str:
+    """What is wrong with the first part that is said to have a part's value."""
+    parts, words = subject.lineage.parts, subject.words
+    first, twin = source.twin(part.id), part.twin
+    if twin not in parts or source.twin(twin) != first:
+        return f"is said to have the value of {words.part(twin)}, which has another value"
+    if parts[twin].twin != twin:
+        return f"is said to have the value of {words.part(twin)} first, which is not the first one either"
+    if twin > (before := sure[part.id]):
+        return f"is said to be the first of its value, but {words.part(before)} is before it"
+    return ""
+
+
+def _types(subject: Subject, part: Part) -> str:
+    """Whether a part can be called with what it is said to read, and gives what it is said to give."""
+    if subject.identities is None:
+        return ""
+    try:
+        types = subject.identities.types(part.id)
+    except ValueError as error:
+        return f"cannot be called with what it is said to read: {error}"
+    if types is None or types == part.types:
+        return ""
+    return f"is said to give {', '.join(part.types)}, but gives {', '.join(types)}"
+
+
+def _sure_twins(source: SourceSystem) -> dict[int, int]:
+    """The first part with the same value, where that can be told: of what reads sizes only, the tensor is not kept."""
+    sure: dict[int, int] = {}
+    first: dict[Hashable, int] = {}
+    for index, part in sorted(source.parts.items()):
+        call = source.call(index)
+        values = tuple((kind, sure[int(name)] if kind == "p" else name) for kind, name in call.operands)
+        sure[index] = index if '{"r"' in part.args else first.setdefault((call.label, values), index)
+    return sure
+
+
+def _part(source: SourceSystem, part: Part) -> Iterator[str]:
+    operands = source.call(part.id).operands
+    read = tuple(sorted({int(name) for kind, name in operands if kind == "p"}))
+    positions = tuple(sorted({int(name) for kind, name in operands if kind == "a"}))
+    if part.inputs != read or part.arguments != positions:
+        yield "is said to read something else than it is called with"
+
+
+def _view(subject: Subject, op: str, view: bool, missing: list[str]) -> Iterator[str]:
+    if subject.identities is None:
+        missing.append("which operators are views was not looked up: torch is not installed")
+        return
+    known = subject.identities.gives_view(op)
+    if known is None:
+        missing.append(f"whether {op} is a view: no such operator is registered here")
+    elif known and not view:
+        yield "is said to make another value, but its operator only gives a view of what it is given"
+    elif view and not known:
+        yield "is said to be a view, but its operator makes another value"
+
+
+def _actions(subject: Subject, missing: list[str]) -> Iterator[Counterexample]:
+    lineage, words = subject.lineage, subject.words
+    needed = subject.source().live
+    read_by_live = {read for action in lineage.actions if action.live for read in action.inputs}
+    reach = _reach(lineage.actions)
+    for action in lineage.actions:
+        whys = list(_view(subject, action.op, action.view, missing))
+        live = any(part.id in needed for part in action.parts)
+        if not action.live and (live or action.id in read_by_live):
+            whys.append("is said to be dead, but the results need it")
+        whys += _reads(subject, action, reach[action.id])
+        for why in whys:
+            yield Counterexample(_PHASE, f"{words.action(action.id)} {why}", actions=(action.name,))
+
+
+def _reach(actions: Sequence[Action]) -> list[int]:
+    """Of each action, all that it is said to read, directly or through others: a bit for each."""
+    reach: list[int] = []
+    for action in actions:
+        bits = 0
+        for read in action.inputs:
+            bits |= 1 << read | (reach[read] if read < action.id else 0)
+        reach.append(bits)
+    return reach
+
+
+def _reads(subject: Subject, action: Action, reach: int) -> Iterator[str]:
+    if any(read >= action.id for read in action.inputs):
+        yield "is said to read what is computed only afterwards"
+        return
+    lineage, words = subject.lineage, subject.words
+    read = {lineage.parts[name].action for part in action.parts for name in part.inputs} - {action.id}
+    for other in sorted(read):
+        # What a call writes into is read under its own name.
+        if not reach >> other & 1 and not _writes(subject, lineage.actions[other]):
+            yield f"is said not to read {words.action(other)}, but part of it does"
+    sizes_only = any('{"r"' in part.args for part in action.parts)
+    if not action.parts or sizes_only or any(_writes(subject, other) for other in lineage.actions):
+        return
+    for given in action.inputs:
+        if lineage.actions[given].parts and not read & _through_vanished(lineage.actions, given):
+            yield f"is said to read {words.action(given)}, but no part of it does"
+
+
+def _through_vanished(actions: Sequence[Action], given: int) -> set[int]:
+    """An action, and those that it reads directly or through such as decompositions left nothing of."""
+    through: set[int] = set()
+    stack = [given]
+    while stack:
+        action = stack.pop()
+        if action not in through:
+            through.add(action)
+            stack += [] if actions[action].parts else actions[action].inputs
+    return through
+
+
+def _writes(subject: Subject, action: Action) -> bool:
+    """Whether a call writes into what it is given, as far as can be told."""
+    return subject.identities is None or subject.identities.writes(action.op)
+
+
+def _results(subject: Subject) -> Iterator[Counterexample]:
+    """Every phase returns as many values as the model."""
+    lineage = subject.lineage
+    for phase in lineage.phases:
+        if len(phase.graph.results) != len(lineage.results):
+            why = f"the model returns {len(lineage.results)} values, the program {len(phase.graph.results)}"
+            yield Counterexample(phase.step, why)

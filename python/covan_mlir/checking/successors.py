@@ -1,0 +1,96 @@
+"""Checks a phase against the one before: what a step left as it was, it left the name of.
+
+Values that are computed by the same operations from the same arguments, before a step and after it, are one value. It
+stands for the same states of the source, or for fewer of them, where equal operations were merged. So a location that
+changed, and is as good as another one as far as the source tells, is found at the step that changed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING
+
+from covan_mlir.checking.reading import Reading
+from covan_mlir.provenance.program_graph import Argument, Constant, NodeResult, ProgramGraph, Value
+
+if TYPE_CHECKING:
+    from covan_mlir.checking.source_system import SourceSystem
+    from covan_mlir.checking.subject import Subject
+    from covan_mlir.checking.verdict import Counterexample
+
+Term = int
+
+
+class Successors:
+    """Relates each phase to the one before."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self._terms: dict[Hashable, Term] = {}
+        self._before: tuple[str, dict[Term, frozenset[int]]] | None = None
+        self._graph: ProgramGraph | None = None
+        self._positions = {position for part in subject.lineage.parts.values() for position in part.arguments}
+
+    def check(self, step: str, graph: ProgramGraph, source: SourceSystem) -> list[Counterexample]:
+        """What of a phase does not fit the phase that was checked before it."""
+        names, nodes = self._names(graph, source)
+        before, self._before = self._before, (step, names)
+        last, self._graph = self._graph, graph
+        if before is None or last is None:
+            return []
+        words = self.subject.words
+        wrong = self._edges(step, before[0], last, graph)
+        for term in names.keys() & before[1].keys():
+            was, now = before[1][term], names[term]
+            if new := sorted(now - was):
+                told = words.parts(sorted(was)) or "no part"
+                why = f"{words.node(graph, nodes[term])} was that of {told} after {before[0]}, and is as it was then"
+                wrong.append(self.subject.example(step, why, parts=(*new, *was)))
+        return wrong
+
+    def _edges(self, step: str, last: str, before: ProgramGraph, after: ProgramGraph) -> list[Counterexample]:
+        """Where a step changed no operation but what it is called, each reads what it read."""
+        alike = len(before.nodes) == len(after.nodes) and all(
+            (old.outputs, old.evidence) == (new.outputs, new.evidence)
+            for old, new in zip(before.nodes, after.nodes, strict=True)
+        )
+        if not alike:
+            return []
+        wrong: list[Counterexample] = []
+        for index, (old, new) in enumerate(zip(before.nodes, after.nodes, strict=True)):
+            if self._given(old.inputs) != self._given(new.inputs):
+                why = f"{self.subject.words.node(after, index)} reads other values than after {last}"
+                wrong.append(self.subject.example(step, why, parts=new.evidence))
+        if before.results != after.results:
+            wrong.append(self.subject.example(step, f"the program returns other values than after {last}"))
+        return wrong
+
+    def _given(self, values: Iterable[Value]) -> set[Value]:
+        """What is read, but for weights: arguments at first, and values of the program's own later."""
+        return {value for value in values if not isinstance(value, Argument) or value.position in self._positions}
+
+    def _names(self, graph: ProgramGraph, source: SourceSystem) -> tuple[dict[Term, frozenset[int]], dict[Term, int]]:
+        """The states that the values of a term may stand for, and a node that gives one of them."""
+        reading = Reading(source, graph)
+        names: dict[Term, frozenset[int]] = {}
+        nodes: dict[Term, int] = {}
+        terms: dict[NodeResult, Term] = {}
+        for index, node in enumerate(graph.nodes):
+            read = tuple(self._term(terms, reading.stored(value)) for value in node.inputs)
+            for number in range(len(node.outputs)):
+                value = NodeResult(index, number)
+                term = self._number((node.op, number, read))
+                terms[value] = term
+                if index not in reading.data and not node.hands_on_pieces:
+                    known = frozenset(map(source.twin, reading.states(value)))
+                    names[term] = names.get(term, frozenset()) | known
+                    nodes[term] = index
+        return names, nodes
+
+    def _term(self, terms: dict[NodeResult, Term], value: Value) -> Term:
+        if isinstance(value, NodeResult):
+            return terms.get(value, -1)
+        return self._number(Constant() if isinstance(value, Constant) else value)
+
+    def _number(self, key: Hashable) -> Term:
+        return self._terms.setdefault(key, len(self._terms))

@@ -1,0 +1,185 @@
+"""Which changes of a lineage are no lies: parts that unfold to the same term may be taken for each other, and operands
+of an operator that gives the same for both orders; what gives back its operand may be work or none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import torch
+
+from covan_mlir.frontend.dtypes import DTYPES
+from covan_mlir.frontend.identity import Identities
+from covan_mlir.lineage import Lineage
+
+Json = dict[str, Any]
+
+KERNEL, PHASE, KIND, TRACE, PARTS, INPUTS, VIEWS, FOLDS, NODE = range(9)  # columns of a site
+PART_VIEW, PART_TWIN, PART_ARGS = 5, 6, 7
+
+
+def graphs(data: Json) -> list[tuple[int, list[Any]]]:
+    """The graphs of the phases that are not as the one before, by the phase's number."""
+    return [(number, phase[1]) for number, phase in enumerate(data["phases"]) if phase[1] is not None]
+
+
+def meaning(data: Json) -> Json:
+    """The data, parts that unfold to the same term called the same, and operands in an order of no consequence."""
+    terms, order = _terms(data["parts"])
+    actions: list[list[str]] = [[] for _ in data["actions"]]
+    for part in data["parts"]:
+        actions[part[1]].append(terms[part[0]])
+    kept = deepcopy(data)
+
+    def named(parts: Sequence[int]) -> list[str]:
+        return sorted(terms[part] for part in parts)
+
+    for site in kept["sites"]:
+        site[TRACE] = sorted(json.dumps(sorted(actions[action])) for action in site[TRACE])
+        for column in (PARTS, VIEWS, FOLDS):
+            site[column] = named(site[column])
+    for part in kept["parts"]:
+        part[PART_TWIN] = terms.get(part[PART_TWIN], "")
+        part[PART_ARGS] = order[part[0]]
+    for fate in kept["part_fates"]:
+        fate[4] = None if fate[4] is None else terms[fate[4]]
+    kept["results"] = [[how, terms[name] if how == "p" else name] for how, name in kept["results"]]
+    for _, graph in graphs(kept):
+        for node in graph[0]:
+            node[3] = [sorted({name for link in links for name in named(link[1:])}) for links in node[3]]
+            node[4] = named(node[4])
+            if len(node[4]) == 1:  # a share of one part has no other name, whether its result has that or none
+                node[3] = [names or node[4] for names in node[3]]
+            node[2] = sorted(map(json.dumps, node[2]))
+    return kept
+
+
+def _terms(parts: Sequence[Sequence[Any]]) -> tuple[dict[int, str], dict[int, str]]:
+    """By part, a name that those of the same term share, and its arguments in the order of no consequence."""
+    names: dict[str, str] = {}
+    terms: dict[int, str] = {}
+    order: dict[int, str] = {}
+    ops: dict[int, str] = {}
+    for part in sorted(parts, key=lambda part: part[0]):
+        args = json.loads(part[PART_ARGS])
+        for place in list(places(args)):
+            operand = item(args, place)
+            if "p" in operand:
+                put(args, place, {"p": terms[operand["p"]]})
+        text = json.dumps(args)
+        order[part[0]] = text
+        terms[part[0]] = names.setdefault(f"{part[3]}{text}", f"term{len(names)}")
+        ops[part[0]] = str(part[3])
+    return terms, order
+
+
+def places(args: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """Where among arguments values of the graph are."""
+    if isinstance(args, list):
+        for index, item in enumerate(args):
+            yield from places(item, (*path, index))
+    elif isinstance(args, dict) and not args.keys().isdisjoint(("p", "a", "w")):
+        yield path
+
+
+def item(args: Any, path: Sequence[int]) -> Any:
+    for index in path:
+        args = args[index]
+    return args
+
+
+def put(args: Any, path: Sequence[int], value: Any) -> None:
+    item(args, path[:-1])[path[-1]] = value
+
+
+def is_true(data: Json, lie: Json) -> bool:
+    """Whether a change is no lie, by a symmetry that is proved here."""
+    return meaning(lie) == meaning(data) or commutes(data, lie) or _idle(data, lie)
+
+
+def _idle(data: Json, lie: Json) -> bool:
+    """Whether all that differs is whether sites perform or index by parts that give back their operand, as running them
+    tells."""
+    identities = Identities(Lineage.from_json(data).parts)
+    kept: list[Json] = []
+    for held in (data, lie):
+        plain = deepcopy({key: held[key] for key in ("sites", "parts", "phases", "history", "commands", "results")})
+        for site in plain["sites"]:
+            site[VIEWS] = sorted(
+                part for part in {*site[PARTS], *site[VIEWS]} if identities(part) or part in site[VIEWS]
+            )
+            site[PARTS] = [part for part in site[PARTS] if not identities(part)]
+            site[TRACE] = []
+        for part in plain["parts"]:
+            part[PART_VIEW] = 0 if identities(part[0]) else part[PART_VIEW]
+        kept.append(plain)
+    return kept[0] == kept[1]
+
+
+def commutes(data: Mapping[str, Any], lie: Mapping[str, Any]) -> bool:
+    """Whether the only part whose arguments differ gives the same for both, on random numbers."""
+    differing = [
+        (before, after)
+        for before, after in zip(data["parts"], lie["parts"], strict=True)
+        if before[PART_ARGS] != after[PART_ARGS]
+    ]
+    if len(differing) != 1:
+        return False
+    ((before, after),) = differing
+    operator: Any = torch.ops
+    for word in data["pool"][before[3]].split("."):
+        operator = getattr(operator, word, None)
+    generator = torch.Generator().manual_seed(0)
+    drawn: dict[str, torch.Tensor] = {}
+
+    def call(text: str) -> Any:
+        args = json.loads(text)
+        for place in list(places(args)):
+            key = json.dumps(item(args, place))
+            if key not in drawn:
+                drawn[key] = torch.randn(3, 3, generator=generator, dtype=torch.float64)
+            put(args, place, drawn[key])
+        return operator(*args[0], **dict(args[1]))
+
+    try:
+        return torch.equal(call(before[PART_ARGS]), call(after[PART_ARGS]))
+    except (RuntimeError, TypeError, ValueError, IndexError):
+        return False
+
+
+def computable(data: Json, part: Sequence[Any], args: Any) -> bool:
+    """Whether an operator takes other arguments than a part has, and gives a value of the part's type; yes where that
+    cannot be told."""
+    operator: Any = torch.ops
+    for word in data["pool"][part[3]].split("."):
+        operator = getattr(operator, word, None)
+    types = {other[0]: [data["pool"][text] for text in other[4]] for other in data["parts"]}
+    call = deepcopy(args)
+    for place in list(places(call)):
+        operand = item(call, place)
+        kinds = types[operand["p"]] if "p" in operand else [operand["of"]]
+        tensor = _tensor(kinds[0]) if len(kinds) == 1 else None
+        if tensor is None:
+            return True
+        put(call, place, tensor)
+    try:
+        result = operator(*call[0], **dict(call[1]))
+    except (TypeError, NotImplementedError, AttributeError):
+        return True
+    except (RuntimeError, IndexError):
+        return False
+    expected = [_tensor(kind) for kind in types[part[0]]]
+    if len(expected) != 1 or expected[0] is None or not isinstance(result, torch.Tensor):
+        return True
+    return result.shape == expected[0].shape and result.dtype == expected[0].dtype
+
+
+def _tensor(kind: str) -> torch.Tensor | None:
+    """A tensor of a type such as ``f32[2, 3]``, without elements; None of another one."""
+    name, _, shape = kind.removesuffix("]").partition("[")
+    sizes = [size for size in shape.split(", ") if size]
+    if name not in DTYPES or not all(map(str.isdigit, sizes)):
+        return None
+    return torch.empty([int(size) for size in sizes], dtype=DTYPES[name], device="meta")
