@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from covan_mlir.checking.sizes import Sizes
+from covan_mlir.checking.source_system import SourceSystem
 from covan_mlir.checking.source_values import SourceValues, Trial, is_view
 from covan_mlir.checking.tensors import UnevaluatedError
 from covan_mlir.fred.scalars import Array
@@ -17,7 +18,6 @@ from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import resource_name
 from covan_mlir.provenance.model import LineageData, Part
-from covan_mlir.provenance.relation import Source
 
 _VIEWS = 32
 """Values that a result is compared with."""
@@ -44,7 +44,7 @@ class SourceViews:
 
     def __init__(self, lineage: LineageData) -> None:
         self.parts = lineage.parts
-        self.constant = Source(self.parts).constant
+        self.constant = SourceSystem(self.parts, lineage.results).constant
         self.pure: dict[int, bool] = {}
         for index in sorted(self.parts):
             part = self.parts[index]
