@@ -180,7 +180,7 @@ def test_two_locations_exchanged() -> None:
     assert verify(exchanged(lineage, {}))
     verdict = verify(exchanged(lineage, swap))
     assert verdict.outcome == "no"
-    assert {check.phase for check in verdict.checks if check.outcome == "no"} == {"operators"}
+    assert "operators" in {check.phase for check in verdict.checks if check.outcome == "no"}
     assert "does not compute" in str(verdict)
 
 

@@ -66,8 +66,13 @@ class Successors:
         return wrong
 
     def _given(self, values: Iterable[Value]) -> set[Value]:
-        """What is read, but for weights: arguments at first, and values of the program's own later."""
-        return {value for value in values if not isinstance(value, Argument) or value.position in self._positions}
+        """What is read, but for weights: arguments at first, and later values of the program's own, or constants without
+        a name where they were prepared."""
+        return {
+            value
+            for value in values
+            if value != Constant() and (not isinstance(value, Argument) or value.position in self._positions)
+        }
 
     def _names(self, graph: ProgramGraph, source: SourceSystem) -> tuple[dict[Term, frozenset[int]], dict[Term, int]]:
         """The states that the values of a term may stand for, and a node that gives one of them."""
