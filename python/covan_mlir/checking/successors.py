@@ -66,8 +66,8 @@ class Successors:
         return wrong
 
     def _given(self, values: Iterable[Value]) -> set[Value]:
-        """What is read, but for weights: arguments at first, and later values of the program's own, or constants without
-        a name where they were prepared."""
+        """What is read, but for weights: arguments at first, later values of the program's own, and constants without a
+        name where they were prepared."""
         return {
             value
             for value in values
