@@ -321,6 +321,9 @@ def explain(
 def verify(
     context: typer.Context,
     file: Artifact,
+    operators: Annotated[
+        bool, typer.Option("--operators", help="Also evaluate what each site's code computes, on random operands.")
+    ] = False,
     values: Annotated[
         bool, typer.Option("--values", help="Also compare every tensor with eager PyTorch; needs --model.")
     ] = False,
@@ -347,7 +350,7 @@ def verify(
     with Progress(f"reading {Path(file).name}") as tell:
         lineage = artifact.read(file).variant(target).lineage
         tell("verifying")
-        verdict = check(lineage)
+        verdict = check(lineage, operators=operators)
         if values:
             tell("comparing values")
             verdict = cli_compare.with_values(context, verdict, file, str(model), inputs or (), seed)

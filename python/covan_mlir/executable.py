@@ -44,18 +44,24 @@ class Executable(CompiledModel):
         return self.lineage.explain(what)
 
     def verify(
-        self, values: tuple[Any, ...] | None = None, named: Mapping[str, Any] | None = None, model: Any = None
+        self,
+        values: tuple[Any, ...] | None = None,
+        named: Mapping[str, Any] | None = None,
+        model: Any = None,
+        *,
+        operators: bool = False,
     ) -> Verification:
         """Check that the lineage is true: the source model against every observed phase and the final program.
 
         Weak bisimulation of the action-reflected graphs, up to what each site is said to perform; fates against both.
-        What each site's own code computes is evaluated beside the operators that it is said to perform.
         The result is true only if every check ran to its end and holds; it says where and why it does not.
 
         Args:
             values: arguments on which every tensor is compared with eager PyTorch as well, as `compare` does.
             named: with ``values``, arguments by name.
             model: with ``values``, what the program was compiled from; needed for an executable from a file.
+            operators: whether what each site's own code computes is evaluated beside the operators that it is said to
+                perform; that takes memory and time as running the model in double precision does.
 
         Raises:
             InputError: the values do not fit, eager PyTorch fails on them, or the model is another or missing.
@@ -63,7 +69,7 @@ class Executable(CompiledModel):
         from covan_mlir.checking.verdict import Verification
         from covan_mlir.checking.verify import verify
 
-        verdict = verify(self.lineage)
+        verdict = verify(self.lineage, operators=operators)
         if values is None:
             return verdict
         from covan_mlir.comparing.values import check_values
