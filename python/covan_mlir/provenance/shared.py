@@ -74,7 +74,8 @@ def _settle(source: Source, twins: dict[int, set[int]], region: Region, wanted: 
     performed = set(map(source.twin, region.performed))
     viewed = set(map(source.twin, region.viewed)) - performed
     kept: set[int] = set()
-    stack = [part for part in wanted if source.twin(part) in performed | viewed]
+    constants = (i for part in region.folded for i in source.parts[part].inputs)  # data is read by what it is part of
+    stack = [part for part in (*wanted, *constants) if source.twin(part) in performed | viewed]
     unwanted = sorted(part for part in region.performed | region.viewed if len(twins[source.twin(part)]) > 1)
     while stack or unwanted:
         if not stack:  # nobody asks for any of the twins: it stays what its location names
