@@ -7,7 +7,7 @@ changed, and is as good as another one as far as the source tells, is found at t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from covan_mlir.checking.reading import Reading
@@ -57,22 +57,35 @@ class Successors:
         if not alike:
             return []
         wrong: list[Counterexample] = []
-        for index, (old, new) in enumerate(zip(before.nodes, after.nodes, strict=True)):
-            if self._given(old.inputs) != self._given(new.inputs):
+        for index, (was, now) in enumerate(zip(self._given(before), self._given(after), strict=True)):
+            if was != now:
                 why = f"{self.subject.words.node(after, index)} reads other values than after {last}"
-                wrong.append(self.subject.example(step, why, parts=new.evidence))
+                wrong.append(self.subject.example(step, why, parts=after.nodes[index].evidence))
         if before.results != after.results:
             wrong.append(self.subject.example(step, f"the program returns other values than after {last}"))
         return wrong
 
-    def _given(self, values: Iterable[Value]) -> set[Value]:
-        """What is read, but for weights: arguments at first, later values of the program's own, and constants without a
-        name where they were prepared."""
-        return {
-            value
-            for value in values
-            if value != Constant() and (not isinstance(value, Argument) or value.position in self._positions)
-        }
+    def _given(self, graph: ProgramGraph) -> list[set[Value]]:
+        """What each node reads, but for weights and what is computed of them alone, which may be prepared: arguments at
+        first, later values of the program's own, and constants without a name."""
+        prepared: set[int] = set()
+        read: list[set[Value]] = []
+        for index, node in enumerate(graph.nodes):
+            varying: set[Value] = set()
+            for value in node.inputs:
+                match value:
+                    case Argument(position):
+                        known = position in self._positions
+                    case NodeResult(giver):
+                        known = giver not in prepared
+                    case _:
+                        known = value != Constant()
+                if known:
+                    varying.add(value)
+            if not varying:
+                prepared.add(index)
+            read.append(varying)
+        return read
 
     def _names(self, graph: ProgramGraph, source: SourceSystem) -> tuple[dict[Term, frozenset[int]], dict[Term, int]]:
         """The states that the values of a term may stand for, and a node that gives one of them."""
