@@ -116,7 +116,7 @@ def _phase(name: str) -> Entry:
 SEQUENCE: tuple[Entry, ...] = (
     Entry("attach", lambda setting: inlined.bodies(setting.job.functions), _attached),
     Entry("torch-backend", lambda setting: stages.step(stages.BACKEND), _through_linalg),
-    Entry("torch-to-linalg", lambda setting: stages.step(stages.LINALG), _through_linalg),
+    Entry("torch-to-linalg", lambda setting: stages.step(stages.to_linalg(setting.job)), _through_linalg),
     Entry("fred-raise", lambda setting: stages.step(stages.raising(setting.job)), _fused),
     Entry("fred-kernels", lambda setting: stages.step(stages.kernels(setting.job)), _fused),
     Entry("iree:import", lambda setting: setting.border.cross),
@@ -147,7 +147,7 @@ def pipeline(setting: Setting) -> tuple[LoweringStep, ...]:
 
 _OWN: dict[str, Callable[[Job], stages.PassStage]] = {
     "torch-backend": lambda job: stages.BACKEND,
-    "torch-to-linalg": lambda job: stages.LINALG,
+    "torch-to-linalg": stages.to_linalg,
     "fred-raise": stages.raising,
     "fred-kernels": stages.kernels,
 }

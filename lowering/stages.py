@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch_mlir import ir
@@ -68,10 +68,13 @@ BACKEND = PassStage(
 
 LINALG = PassStage(
     "torch-to-linalg",
-    ("torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}", "func.func(linalg-cut-windows)"),
+    ("torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}",),
     watched=True,
 )
-"""The backend contract to linalg on tensors, by torch-mlir's own pipeline, in forms that IREE takes."""
+"""The backend contract to linalg on tensors, by torch-mlir's own pipeline."""
+
+CUT = "func.func(linalg-cut-windows)"
+"""Brings what is left for IREE into forms that it takes."""
 
 CHECK = "prov-check"
 """Fails where the traces no longer say, to the last operation, what the program computes."""
@@ -84,6 +87,11 @@ def prepared(job: Job) -> PassStage:
     return PassStage("prepare", (f"prov-drop-table{{{' '.join(options)}}}" if options else "prov-drop-table",))
 
 
+def to_linalg(job: Job) -> PassStage:
+    """`LINALG`, and where no chains are raised from it, what IREE needs of it."""
+    return LINALG if job.fuse else replace(LINALG, passes=(*LINALG.passes, CUT))
+
+
 def raising(job: Job) -> PassStage:
     """Linalg to chains of reductions. The checks around are against what torch-mlir's passes left of the traces."""
     passes = (f"func.func(fred-raise{_options(job)})",)
@@ -93,7 +101,7 @@ def raising(job: Job) -> PassStage:
 def kernels(job: Job) -> PassStage:
     """Chains to calls of kernels; traces as names, which every context understands."""
     check = (CHECK,) if job.provenance else ()
-    return PassStage("fred-kernels", (f"fred-kernels{_options(job)}", *check, "prov-lower-locations"))
+    return PassStage("fred-kernels", (f"fred-kernels{_options(job)}", *check, CUT, "prov-lower-locations"))
 
 
 def _options(job: Job) -> str:

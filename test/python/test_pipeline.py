@@ -156,6 +156,7 @@ def test_command_prints_it(tmp_path: Path) -> None:
         "prov-check",
         "fred-kernels",
         "prov-check",
+        "func.func(linalg-cut-windows)",
         "prov-lower-locations",
     ]
     assert lines[lines.index(")") + 1 :][:2] == ["// iree:import", "// iree:embed"]
