@@ -72,11 +72,23 @@ def refused(node: Node, why: str) -> ExportError:
     return ExportError(f"{user_line(node)}{node.name} ({op}) cannot be compiled: {why}; {advice(op)}")
 
 
+def draws(node: Node) -> bool:
+    """Whether a call draws random numbers: dropout and the like do so in training alone."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    given = dict(zip((argument.name for argument in target._schema.arguments), node.args, strict=False)) | node.kwargs
+    values = {argument.name: given.get(argument.name, argument.default_value) for argument in target._schema.arguments}
+    # native_dropout's None stands for training.
+    in_training = values.get("training", values.get("train")) is not False
+    return in_training and all(values.get(name) != 0 for name in ("dropout", "dropout_p"))
+
+
 def refuse_random(graph: Graph) -> None:
     """Raises ExportError for random numbers that results are computed of: compiled ones come from elsewhere."""
     for _, inner in graphs(graph):
         for node in inner.nodes:
-            if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and node.users:
+            if draws(node) and node.users:
                 raise refused(node, "random numbers that a program draws do not follow torch.manual_seed")
 
 

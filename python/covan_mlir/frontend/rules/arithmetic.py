@@ -147,9 +147,9 @@ def hypot(a: Tensor, b: Tensor) -> Tensor:
 
 
 @rule(aten.angle.default)
-def angle(x: Tensor) -> Any:
+def angle(x: Tensor) -> Tensor:
     if x.dtype.is_complex:
-        return NotImplemented
+        return torch.atan2(x.imag, x.real)
     y = x.to(float_type(x))
     return torch.where(torch.isnan(y), y, torch.where(y < 0, math.pi, torch.zeros_like(y)))
 

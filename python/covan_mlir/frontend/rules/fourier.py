@@ -106,11 +106,6 @@ def absolute(x: Tensor) -> Any:
     return torch.hypot(x.real, x.imag) if x.dtype.is_complex else NotImplemented
 
 
-@rule(aten.angle.default)
-def angle(x: Tensor) -> Any:
-    return torch.atan2(x.imag, x.real) if x.dtype.is_complex else NotImplemented
-
-
 def _parts(x: Any, y: Any) -> tuple[Tensor, Any] | None:
     """Of a complex tensor and something real, in this order; None: they are not that."""
     given = isinstance(x, Tensor) and x.dtype.is_complex
