@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from covan_mlir.checking.source_system import SourceSystem
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from covan_mlir.provenance.model import Action, Part
 
 _PHASE = "source"
+_NUMBERS = frozenset(("int", "float", "bool"))
 
 
 def check_source(subject: Subject) -> tuple[list[Counterexample], list[str]]:
@@ -96,13 +98,13 @@ def _actions(subject: Subject, missing: list[str]) -> Iterator[Counterexample]:
     lineage, words = subject.lineage, subject.words
     needed = subject.source().live
     read_by_live = {read for action in lineage.actions if action.live for read in action.inputs}
-    reach = _reach(lineage.actions)
+    reach, sizes = _reach(lineage.actions), _sizes(lineage.parts)
     for action in lineage.actions:
         whys = list(_view(subject, action.op, action.view, missing))
         live = any(part.id in needed for part in action.parts)
         if not action.live and (live or action.id in read_by_live):
             whys.append("is said to be dead, but the results need it")
-        whys += _reads(subject, action, reach[action.id])
+        whys += _reads(subject, action, reach[action.id], sizes)
         for why in whys:
             yield Counterexample(_PHASE, f"{words.action(action.id)} {why}", actions=(action.name,))
 
@@ -118,12 +120,25 @@ def _reach(actions: Sequence[Action]) -> list[int]:
     return reach
 
 
-def _reads(subject: Subject, action: Action, reach: int) -> Iterator[str]:
+def _sizes(parts: Mapping[int, Part]) -> set[int]:
+    """Numbers computed from sizes alone. Torch computes each once for all calls that need it: whose part it is made,
+    and which call is given it, tells nothing."""
+    sizes: set[int] = set()
+    for index, part in sorted(parts.items()):
+        computed = part.op.startswith(("operator.", "torch.sym_", "math.")) and not part.arguments
+        numbers = set(part.types) <= _NUMBERS
+        if numbers and (part.sizes or (computed and part.inputs and sizes.issuperset(part.inputs))):
+            sizes.add(index)
+    return sizes
+
+
+def _reads(subject: Subject, action: Action, reach: int, sizes: AbstractSet[int]) -> Iterator[str]:
     if any(read >= action.id for read in action.inputs):
         yield "is said to read what is computed only afterwards"
         return
     lineage, words = subject.lineage, subject.words
-    read = {lineage.parts[name].action for part in action.parts for name in part.inputs} - {action.id}
+    names = {name for part in action.parts for name in part.inputs}
+    read = {lineage.parts[name].action for name in names - sizes} - {action.id}
     for other in sorted(read):
         # What a call writes into is read under its own name.
         if not reach >> other & 1 and not _writes(subject, lineage.actions[other]):
@@ -132,19 +147,20 @@ def _reads(subject: Subject, action: Action, reach: int) -> Iterator[str]:
     if not action.parts or sizes_only or any(_writes(subject, other) for other in lineage.actions):
         return
     for given in action.inputs:
-        if lineage.actions[given].parts and not read & _through_vanished(lineage.actions, given):
+        gives = {part.id for part in lineage.actions[given].parts}
+        if gives - sizes and not read & _through_vanished(lineage.actions, given, sizes):
             yield f"is said to read {words.action(given)}, but no part of it does"
 
 
-def _through_vanished(actions: Sequence[Action], given: int) -> set[int]:
-    """An action, and those that it reads directly or through such as decompositions left nothing of."""
+def _through_vanished(actions: Sequence[Action], given: int, sizes: AbstractSet[int]) -> set[int]:
+    """An action, and those that it reads directly or through such as decompositions left nothing but sizes of."""
     through: set[int] = set()
     stack = [given]
     while stack:
         action = stack.pop()
         if action not in through:
             through.add(action)
-            stack += [] if actions[action].parts else actions[action].inputs
+            stack += [] if {part.id for part in actions[action].parts} - sizes else actions[action].inputs
     return through
 
 
