@@ -136,7 +136,9 @@ class ProgramSystem:
         work, any may; of others, those that are read, if it is known what is."""
         if (node, part) in self._moments or (node, part) in self._shares:
             return True
-        alike = bool(self.open) or part not in self._performed.get(node, ())
+        source = self.source
+        no_work = source.parts[part].view or source.constant[part] or part in source.identity
+        alike = bool(self.open) or (no_work and part not in self._performed.get(node, ()))
         return (alike and self.source.twin(part) in self._reached.get(node, ())) or self._serves(node, part)
 
     def performs(self, node: int, part: int) -> bool:
@@ -282,9 +284,16 @@ class ProgramSystem:
         here = position[part] if part in self._performed[node] else len(position)
         if name in position and position[name] >= here:
             return "late"
-        if given.givers(self.source.twin(name)) and not (name in position and name in self.reading.evidence(node)):
+        if given.givers(self.source.twin(name)) and not (name in position and self._computes(node, name)):
             return "given"
         return "inside" if name in position or self._free(node, name) else missing
+
+    def _computes(self, node: int, part: int) -> bool:
+        """Whether a node's locations name a part or, of constants, which compilers merge, one of its twins."""
+        evidence = self.reading.evidence(node)
+        if part in evidence or not self.source.constant[part]:
+            return part in evidence
+        return self.source.twin(part) in map(self.source.twin, evidence)
 
     def _read(self, node: int, part: int, operand: Operand) -> State:
         """The state in which ``part``, performed by ``node``, finds an operand."""
