@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from covan_mlir.checking.verdict import Counterexample
 
 Term = int
+Names = dict[Term, list[tuple[int, frozenset[int]]]]
+"""The nodes whose values have a term, and the states that each may stand for."""
 
 
 class Successors:
@@ -27,13 +29,13 @@ class Successors:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self._terms: dict[Hashable, Term] = {}
-        self._before: tuple[str, dict[Term, frozenset[int]]] | None = None
+        self._before: tuple[str, Names] | None = None
         self._graph: ProgramGraph | None = None
         self._positions = {position for part in subject.lineage.parts.values() for position in part.arguments}
 
     def check(self, step: str, graph: ProgramGraph, source: SourceSystem) -> list[Counterexample]:
         """What of a phase does not fit the phase that was checked before it."""
-        names, nodes = self._names(graph, source)
+        names = self._names(graph, source)
         before, self._before = self._before, (step, names)
         last, self._graph = self._graph, graph
         if before is None or last is None:
@@ -41,11 +43,15 @@ class Successors:
         words = self.subject.words
         wrong = self._edges(step, before[0], last, graph)
         for term in names.keys() & before[1].keys():
-            was, now = before[1][term], names[term]
-            if new := sorted(now - was):
+            known = before[1][term]
+            was = frozenset().union(*(states for _, states in known))
+            other = [(node, states - was) for node, states in names[term] if states - was]
+            # What an operation is called with besides values is not in the graph: a new one may be another operation.
+            if len(other) > max(0, len(names[term]) - len(known)):
+                node, new = other[-1]
                 told = words.parts(sorted(was)) or "no part"
-                why = f"{words.node(graph, nodes[term])} was that of {told} after {before[0]}, and is as it was then"
-                wrong.append(self.subject.example(step, why, parts=(*new, *was)))
+                why = f"{words.node(graph, node)} was that of {told} after {before[0]}, and is as it was then"
+                wrong.append(self.subject.example(step, why, parts=(*sorted(new), *sorted(was))))
         return wrong
 
     def _edges(self, step: str, last: str, before: ProgramGraph, after: ProgramGraph) -> list[Counterexample]:
@@ -87,11 +93,9 @@ class Successors:
             read.append(varying)
         return read
 
-    def _names(self, graph: ProgramGraph, source: SourceSystem) -> tuple[dict[Term, frozenset[int]], dict[Term, int]]:
-        """The states that the values of a term may stand for, and a node that gives one of them."""
+    def _names(self, graph: ProgramGraph, source: SourceSystem) -> Names:
         reading = Reading(source, graph)
-        names: dict[Term, frozenset[int]] = {}
-        nodes: dict[Term, int] = {}
+        names: Names = {}
         terms: dict[NodeResult, Term] = {}
         for index, node in enumerate(graph.nodes):
             read = tuple(self._term(terms, reading.stored(value)) for value in node.inputs)
@@ -101,9 +105,8 @@ class Successors:
                 terms[value] = term
                 if index not in reading.data and not node.hands_on_pieces:
                     known = frozenset(map(source.twin, reading.states(value)))
-                    names[term] = names.get(term, frozenset()) | known
-                    nodes[term] = index
-        return names, nodes
+                    names.setdefault(term, []).append((index, known))
+        return names
 
     def _term(self, terms: dict[NodeResult, Term], value: Value) -> Term:
         if isinstance(value, NodeResult):
