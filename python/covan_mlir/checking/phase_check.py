@@ -16,6 +16,7 @@ from covan_mlir.checking.source_system import SourceSystem
 from covan_mlir.checking.verdict import Check, Counterexample
 from covan_mlir.prov import reflect, weak_bisimulation
 from covan_mlir.provenance.phases import PROGRAM
+from covan_mlir.provenance.program_graph import NodeResult, Unknown
 
 if TYPE_CHECKING:
     from covan_mlir.checking.program_system import ProgramSystem
@@ -56,6 +57,7 @@ class PhaseCheck:
             reflect(self.source.coalgebra(program.aside)[0]).system, reflect(program.coalgebra()).system
         )
         self.wrong += [self._loss(loss) for loss in program.losses]
+        self._unread(program)
         if final:
             self._check_surplus(program)
             self._check_left_out(program)
@@ -120,6 +122,11 @@ class PhaseCheck:
         for node, part in sorted(program.unclaimed):
             why = f"computes the value of {self.words.part(part)}, which its trace leaves out"
             self._wrong(self._site(node), [part], why, node)
+        for node, claim in enumerate(self.claims):
+            work = sorted(part for part in claim.viewed if self._is_work(part)) if claim is not None else []
+            if work:
+                why = f"said to be viewed, but their operators make other values: {self.words.parts(work)}"
+                self._wrong(self._site(node), work, why, node)
         owned = {node for node in program.reading.data if not self.graph.nodes[node].hands_on_pieces}
         for node, claim in enumerate(self.claims):
             if claim is None:
@@ -135,6 +142,27 @@ class PhaseCheck:
                 if extra and (what == "performed" or node in program.read_nodes or node in owned):
                     why = f"not between what it is given and what it gives: {self.words.parts(sorted(extra))}"
                     self._wrong(self._site(node), extra, f"said to be {what}, but {why}", node)
+
+    def _is_work(self, part: int) -> bool:
+        """Whether a part is no view and, as far as can be found out, does not give back an operand."""
+        identities = self.subject.identities
+        known = identities is not None and part in self.lineage.parts and not self.lineage.parts[part].view
+        return known and identities is not None and identities.kept(part) is None
+
+    def _unread(self, program: ProgramSystem) -> None:
+        """A share of the work on a part that others do as well is read by somebody."""
+        nodes = self.graph.nodes
+        if program.open or any(isinstance(v, Unknown) for node in nodes for v in node.inputs):
+            return
+        values = [program.reading.stored(v) for node in nodes for v in node.inputs] + [*self.graph.results]
+        values += self.graph.globals.values()
+        read = {value.node for value in map(program.reading.stored, values) if isinstance(value, NodeResult)}
+        done = {part for node in read for part in nodes[node].evidence}
+        for index, node in enumerate(nodes):
+            shares = sorted(part for part in done.intersection(node.evidence) if part in self.source.live)
+            if index not in read and node.outputs and shares and index not in program.reading.data:
+                why = f"nobody reads what it computes for {self.words.parts(shares)}"
+                self._wrong(self._site(index), shares, why, index)
 
     def _loss(self, loss: Loss) -> Counterexample:
         value = self.words.operand(loss.operand)
