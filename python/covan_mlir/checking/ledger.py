@@ -77,7 +77,11 @@ class Ledger:
     def _returned(self, graph: ProgramGraph, value: Value) -> int | None:
         if not isinstance(value, NodeResult):
             return None
-        known = graph.nodes[value.node].states(value.result) & self.parts.keys()
+        node = graph.nodes[value.node]
+        stated = frozenset(node.states(value.result))
+        if node.hands_on_pieces and not stated:  # a piece is what its location names
+            stated = frozenset(node.evidence)
+        known = stated & self.parts.keys()
         return max(known) if known else None
 
     def faults(self, graph: ProgramGraph, returned: Sequence[int | None]) -> tuple[Fault, ...]:
