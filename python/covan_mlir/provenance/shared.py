@@ -98,8 +98,7 @@ def _settle(source: Source, twins: dict[int, set[int]], region: Region, wanted: 
 
 def _restore(regions: Sequence[Region], before: Sequence[tuple[set[int], set[int]]]) -> None:
     """A part that nobody is known to want stays where its location is."""
-    done = set[int]().union(*(region.performed for region in regions))
-    seen = done.union(*(region.viewed for region in regions))
+    seen = set[int]().union(*(region.performed | region.viewed for region in regions))
     for region, (performed, viewed) in zip(regions, before, strict=True):
-        region.performed |= performed - done
+        region.performed |= performed - seen
         region.viewed |= viewed - seen
