@@ -191,17 +191,17 @@ def row_cases(rows: int, n: int, dtype: str = "f32") -> dict[str, RowCase]:
     }
 
 
-def column_softmax(rows: int, n: int) -> RowCase:
-    """Softmax over the axis that is not contiguous."""
-    f = Floats()
+def column_softmax(rows: int, n: int, *, transposed: bool = False) -> RowCase:
+    """Softmax over the axis that is not contiguous; the result may be transposed, so that it is there."""
+    f, axes_of_values = Floats(), "ji" if transposed else "ij"
     steps = (
         f.reduce("m", "j", "i", "max", f.x),
-        f.map("e", "ij", f.op("exp", f.op("subf", f.x, f.m))),
+        f.map("e", axes_of_values, f.op("exp", f.op("subf", f.x, f.m))),
         f.reduce("l", "j", "i", "add", f.e),
-        f.map("y", "ij", f.op("divf", f.e, f.l)),
+        f.map("y", axes_of_values, f.op("divf", f.e, f.l)),
     )
-    axes = (Axis("i", rows), Axis("j", n))
-    return Chain(axes, (Input("x", ("i", "j"), "f32"),), steps, ("y",)), lambda x: torch.softmax(x, 0)
+    chain = Chain((Axis("i", rows), Axis("j", n)), (Input("x", ("i", "j"), "f32"),), steps, ("y",))
+    return chain, lambda x: torch.softmax(x, 0).T if transposed else torch.softmax(x, 0)
 
 
 def cosine_similarity(rows: int, n: int) -> RowCase:

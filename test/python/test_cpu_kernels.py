@@ -200,9 +200,10 @@ def test_a_sum_that_is_taken_in_two_precisions_is_taken_once() -> None:
     assert [step.name for step in without_redundant_precision(late).reductions] == ["ws", "wq"]
 
 
+@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(("rows", "length"), [(1, 1), (7, 15), (33, 70), (16, 64), (100, 17)])
-def test_reductions_over_an_axis_that_is_not_contiguous(rows: int, length: int) -> None:
-    chain, reference = column_softmax(rows, length)
+def test_reductions_over_an_axis_that_is_not_contiguous(rows: int, length: int, transposed: bool) -> None:
+    chain, reference = column_softmax(rows, length, transposed=transposed)
     selected = selection(chain)
     assert selected.schedule["shape"] == "columns"
     inputs = inputs_of(chain)

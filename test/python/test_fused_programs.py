@@ -94,6 +94,13 @@ def heads(count: int = 2, length: int = 40, width: int = 8) -> Tensor:
 
 # name: program, inputs, (kernels of fused reductions, sites of the whole program)
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Tensor, ...]], tuple[int, int]]] = {
+    # What two sweeps need would be written where the lanes lie apart.
+    "softmax of a transposed product": (lambda x: torch.softmax(x.mT * 2, -1), lambda: (r(3, 32, 8),), (1, 1)),
+    "norm of a transposed activation": (
+        lambda x: F.layer_norm(F.gelu(x.mT), (32,)),
+        lambda: (r(3, 32, 8),),
+        (1, 1),
+    ),
     "group norm": (affine(nn.GroupNorm(2, 4)), lambda: (r(2, 4, 3, 3),), (1, 1)),
     "instance norm": (affine(nn.InstanceNorm2d(4, affine=True)), lambda: (r(2, 4, 5, 5),), (1, 1)),
     "layer norm over two axes": (affine(nn.LayerNorm((5, 7))), lambda: (r(3, 5, 7),), (1, 1)),

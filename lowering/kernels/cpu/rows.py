@@ -142,13 +142,16 @@ class RowsWriter:
 
     def _materialised(self) -> dict[str, list[Materialised]]:
         # A value goes where an output of later sweeps will be written, if there is one of its shape, or else to the
-        # stack frame: there each row that is computed at the same time has its own.
+        # stack frame: there each row that is computed at the same time has its own. Where lanes would lie apart in
+        # memory, as in a transposed output, it is computed again: that takes less than a scatter and a gather.
         unroll = self.schedule.unroll
         free, room = list(self.sweeps.outputs), SCRATCH
         materialised: dict[str, list[Materialised]] = {}
         for name in self.schedule.keep:
             step = self.chain.values[name]
             assert isinstance(step, Map)
+            if step.axes[-1] != self.lane:
+                continue
             dtype = computed(step.dtype)
             last = max(s for s in range(self.sweeps.count) if name in self.sweeps.needed(s))
             for output in free:
@@ -366,7 +369,8 @@ class RowsWriter:
 
     def _materialise(self, name: str, where: Materialised, row: RowState, position: Position) -> None:
         value = row.evaluator.lanes(row.evaluator.run(Read(name, ""), position))
-        at, _ = address(self.code, where.axes, self.sizes, position)
+        at, distance = address(self.code, where.axes, self.sizes, position)
+        assert distance == 1
         self.code.store(value, where.memory, at, position.valid)
 
     def _prefetch(self, following: Mapping[str, Value], position: Position) -> None:
