@@ -101,6 +101,12 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Tensor, ...]], 
         lambda: (r(3, 32, 8),),
         (1, 1),
     ),
+    # What both read is kept in the place of the first result.
+    "log-softmax and softmax": (
+        lambda x: (torch.log_softmax(x, -1), torch.softmax(x, -1)),
+        lambda: (r(5, 40),),
+        (1, 1),
+    ),
     "group norm": (affine(nn.GroupNorm(2, 4)), lambda: (r(2, 4, 3, 3),), (1, 1)),
     "instance norm": (affine(nn.InstanceNorm2d(4, affine=True)), lambda: (r(2, 4, 5, 5),), (1, 1)),
     "layer norm over two axes": (affine(nn.LayerNorm((5, 7))), lambda: (r(3, 5, 7),), (1, 1)),

@@ -293,9 +293,11 @@ class RowsWriter:
                         if self.across_lanes and position.valid is not None:
                             value = code.op("select", position.valid, value, code.like(reduction.neutral, value))
                         terms[r * len(reductions) + k].append(value)
-                    for name in self.sweeps.outputs:
-                        if self.sweeps.level[name] == sweep:
-                            self._store(name, row, row.evaluator.run(Read(name, ""), position), position)
+                    outputs = [name for name in self.sweeps.outputs if self.sweeps.level[name] == sweep]
+                    # All of them before one is written: what others are computed from may be kept in its place.
+                    results = [row.evaluator.run(Read(name, ""), position) for name in outputs]
+                    for name, result in zip(outputs, results, strict=True):
+                        self._store(name, row, result, position)
             rest = iter(values)
             accumulators: list[Value] = []
             for n, vectors_here in enumerate(terms):
