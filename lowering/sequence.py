@@ -11,13 +11,13 @@ fred-kernels          chains to calls of kernels                                
 iree:import           bytecode into an IREE session                             always
 iree:attach           regions to barriers                                       if the program has any
 iree:externalize      weights become parameters                                 through linalg, if it has any
-iree:embed            calls to dispatches of executables without their bodies   where chains are fused
+iree:embed            calls to dispatches of executables without their code   where chains are fused
 iree:input ...        IREE's phases (`iree_phases.PHASES`)                      always
 iree:data-tiling      hints which products are to be laid out anew; after       on CPUs
                       iree:global-optimization
 iree:concatenations   what is concatenated is written in place; after           on CPUs
                       iree:flow
-iree:bodies           kernels get their bodies back; before                      where chains are fused
+iree:kernel-code      kernels get their code back; before                      where chains are fused
                       iree:executable-sources: what comes before need not
                       walk through them
 iree:team             kernels share their work with a team; after               where chains are fused, on CPUs
@@ -128,7 +128,7 @@ SEQUENCE: tuple[Entry, ...] = (
     *_phases("dispatch-creation", "flow"),
     Entry("iree:concatenations", lambda setting: concatenations.in_place, _on_cpu),
     _phase("stream"),
-    Entry("iree:bodies", lambda setting: setting.border.restore, _fused),
+    Entry("iree:kernel-code", lambda setting: setting.border.restore, _fused),
     _phase("executable-sources"),
     Entry("iree:team", lambda setting: team.run, _fused_on_cpu),
     *_phases("executable-configurations", "end"),

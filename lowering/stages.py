@@ -7,7 +7,8 @@ there; `Border` takes off what is not.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.dialects.prov_kept import KEPT
 from covan_mlir.dialects.prov_lines import LINES
 from covan_mlir.lowering import iree_phases
-from covan_mlir.lowering.kernels import bodies, targets
+from covan_mlir.lowering.kernels import code_aside, targets
 from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE
 from covan_mlir.lowering.kernels.declarations import embed_declared
 from covan_mlir.lowering.kernels.reductions import demote
@@ -190,7 +191,7 @@ class Border:
     def __init__(self, job: Job) -> None:
         self.decisions: list[FusionRecord] = []
         self.shared: dict[str, int] = {}
-        self._bodies: dict[str, Any] = {}
+        self._aside: dict[str, Any] = {}
         self._enter = iree_phases.enter(job.flags, job.devices)
 
     def cross(self, state: PipelineState) -> None:
@@ -199,15 +200,28 @@ class Border:
         self._enter(state)
 
     def embed(self, state: PipelineState) -> None:
-        """The step that makes dispatches of the calls of kernels, whose bodies it puts aside."""
+        """The step that makes dispatches of the calls of kernels, whose code it puts aside."""
         with state.session.context:
             self.shared = embed_declared(state.module)
-            self._bodies = bodies.put_aside(state.module)
+            self._aside = code_aside.put_aside(state.module)
 
     def restore(self, state: PipelineState) -> None:
-        """The step that gives kernels their bodies back."""
+        """The step that gives kernels their code back."""
         with state.session.context:
-            bodies.put_back(state.module, self._bodies)
+            code_aside.put_back(state.module, self._aside)
+
+    @contextmanager
+    def whole(self, state: PipelineState) -> Iterator[None]:
+        """While active, no code is aside: whoever prints the program wants to compile what is printed."""
+        aside = bool(self._aside)
+        if aside:
+            self.restore(state)
+        try:
+            yield
+        finally:
+            if aside:
+                with state.session.context:
+                    self._aside = code_aside.put_aside(state.module)
 
 
 def take_off(module: ir.Module) -> list[FusionRecord]:

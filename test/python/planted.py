@@ -31,8 +31,8 @@ def not_a_number(state: Any) -> None:
 
 
 def wrong_repair(state: Any) -> None:
-    """After ``iree:bodies``: a fused kernel that keeps nothing but its own result adds where it should subtract the
-    maximum that it corrects for."""
+    """After ``iree:kernel-code``: a fused kernel that keeps nothing but its own result adds where it should subtract
+    the maximum that it corrects for."""
     import iree.compiler.ir as ir
 
     memories = _ops(state, ir, "hal.interface.binding.subspan")
@@ -44,12 +44,12 @@ def wrong_repair(state: Any) -> None:
 
 
 def past_the_row(state: Any) -> None:
-    """After ``iree:bodies``: a fused kernel reads one element further than it should, once."""
+    """After ``iree:kernel-code``: a fused kernel reads one element further than it should, once."""
     _move_load(state, 1)
 
 
 def far_away(state: Any) -> None:
-    """After ``iree:bodies``: a fused kernel reads memory that is nobody's."""
+    """After ``iree:kernel-code``: a fused kernel reads memory that is nobody's."""
     _move_load(state, 1 << 42)
 
 

@@ -224,7 +224,7 @@ def test_a_flipped_sign_among_two_hundred_operations() -> None:
 
 def test_a_wrong_repair_term_that_vanishes_when_it_is_looked_at() -> None:
     torch.manual_seed(0)
-    comparison = _compare(_Soft(), torch.randn(64, 64), "wrong_repair", "iree:bodies")
+    comparison = _compare(_Soft(), torch.randn(64, 64), "wrong_repair", "iree:kernel-code")
     assert not comparison
     assert {row.status for row in comparison.rows} == {"agrees"}  # with everything observed
     assert comparison.results[0].measured.beyond
@@ -238,7 +238,7 @@ def test_a_wrong_repair_term_that_vanishes_when_it_is_looked_at() -> None:
 
 def test_a_kernel_that_reads_past_its_row() -> None:
     torch.manual_seed(0)
-    comparison = _compare(_Soft(), torch.randn(64, 64), "past_the_row", "iree:bodies")
+    comparison = _compare(_Soft(), torch.randn(64, 64), "past_the_row", "iree:kernel-code")
     assert comparison.first is not None
     assert comparison.first.action.name in ("softmax", "mul")  # what the kernel computes
     assert comparison.row("linear").status == "agrees"
@@ -248,7 +248,7 @@ def test_a_kernel_that_reads_past_its_row() -> None:
 
 def test_a_program_that_crashes() -> None:
     torch.manual_seed(0)
-    comparison = _compare(_Soft(), torch.randn(64, 64), "far_away", "iree:bodies")
+    comparison = _compare(_Soft(), torch.randn(64, 64), "far_away", "iree:kernel-code")
     assert comparison.first is not None
     assert (comparison.first.action.name, comparison.first.status) == ("softmax", "crash")
     assert comparison.row("linear").status == "agrees"

@@ -32,7 +32,7 @@ IREE = [
     "iree:end",
 ]
 TILED = [*IREE[:4], "iree:data-tiling", *IREE[4:6], "iree:concatenations", *IREE[6:]]
-TEAM = [*TILED[:9], "iree:bodies", TILED[9], "iree:team", *TILED[10:]]
+TEAM = [*TILED[:9], "iree:kernel-code", TILED[9], "iree:team", *TILED[10:]]
 
 
 def setting(job: Job, frontend: Literal["linalg", "torch"]) -> Setting:
@@ -72,7 +72,7 @@ KINDS: dict[str, tuple[Setting, list[str]]] = {
             "iree:import",
             "iree:embed",
             *IREE[:7],
-            "iree:bodies",
+            "iree:kernel-code",
             *IREE[7:],
         ],
     ),
@@ -114,7 +114,7 @@ def test_names_that_others_rely_on() -> None:
     names = [entry.name for entry in SEQUENCE]
     assert len(set(names)) == len(names)
     assert set(TO_LINALG) < set(names)
-    assert names.index("iree:team") == names.index("iree:executable-sources") + 1 == names.index("iree:bodies") + 2
+    assert names.index("iree:team") == names.index("iree:executable-sources") + 1 == names.index("iree:kernel-code") + 2
     assert [name.removeprefix("iree:") for name in names if name.removeprefix("iree:") in PHASES] == list(PHASES[1:])
 
 

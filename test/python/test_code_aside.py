@@ -5,7 +5,7 @@ from __future__ import annotations
 import iree.compiler.ir as ir
 from iree.compiler.api import Session
 
-from covan_mlir.lowering.kernels.bodies import put_aside, put_back
+from covan_mlir.lowering.kernels.code_aside import put_aside, put_back
 
 LAYOUT = "#hal.pipeline.layout<bindings = [#hal.pipeline.binding<storage_buffer>]>"
 
