@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import geometric_mean
 from typing import Any
 
@@ -228,7 +229,7 @@ def line_up(contenders: Sequence[str], workload: Model) -> Lineup:
     lineup.errors["eager"] = relative_error(model(*args, **kwargs), expected)
     for contender in contenders:
         try:
-            call, seconds = common.once(lambda: prepare(contender, workload))  # noqa: B023  # called at once
+            call, seconds = common.once(partial(prepare, contender, workload))
             error = relative_error(call(), expected)
         except Exception as failure:  # a contender may fail in any way: that is a result
             lineup.fails[contender] = common.short(failure, 200)

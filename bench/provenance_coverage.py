@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test" / "python"))
 
@@ -45,19 +46,15 @@ class _Enough(Exception):
 def _mappings() -> Iterator[dict[str, dict[str, list[str]]]]:
     """What TorchInductor would write to inductor_provenance_tracking_node_mappings.json."""
     mappings: dict[str, dict[str, list[str]]] = {}
-    own = graph.GraphLowering.compile_to_module
 
     def stop(lowering: Any) -> Any:
         lowering.codegen()
         mappings.update({k: v for k, v in debug.dump_inductor_provenance_info().items() if isinstance(v, dict)})
         raise _Enough
 
-    graph.GraphLowering.compile_to_module = stop  # type: ignore[assignment,method-assign]
-    try:
-        with config.patch({"trace.provenance_tracking_level": 1, "force_disable_caches": True}), torch.no_grad():
-            yield mappings
-    finally:
-        graph.GraphLowering.compile_to_module = own  # type: ignore[method-assign]
+    tracked = config.patch({"trace.provenance_tracking_level": 1, "force_disable_caches": True})
+    with mock.patch.object(graph.GraphLowering, "compile_to_module", stop), tracked, torch.no_grad():
+        yield mappings
 
 
 def inductor(program: ExportedProgram) -> set[str]:
@@ -67,8 +64,8 @@ def inductor(program: ExportedProgram) -> set[str]:
     args, kwargs = program.example_inputs
     flat = [t for t in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
     module.graph.set_codegen(torch.fx.graph.CodeGen())  # flat arguments and results, as compilers take them
-    results = module.graph.output_node().args[0]
-    module.graph.output_node().args = (tuple(r for r in results if isinstance(r, torch.fx.Node)),)  # type: ignore[union-attr]
+    output = module.graph.output_node()
+    output.args = (tuple(output.all_input_nodes),)
     module.recompile()
     with _mappings() as mappings:
         try:

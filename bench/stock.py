@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -170,8 +171,8 @@ def main() -> None:
         model, args, kwargs = build(name)
         with torch.no_grad():
             try:
-                program, seconds = common.once(lambda: compile_stock(model, args, kwargs))  # noqa: B023  # called at once
-                actual = attempt("run", lambda: program(*args, **kwargs))  # noqa: B023  # called at once
+                program, seconds = common.once(partial(compile_stock, model, args, kwargs))
+                actual = attempt("run", partial(program, *args, **kwargs))
             except StockFailure as failure:
                 print(f"{name:18} fails in {failure}")
                 continue

@@ -16,4 +16,5 @@ _CAPSULE = b"torch_mlir.ir.Operation._CAPIPtr"
 
 def address(op: ir.Operation | ir.OpView) -> int:
     """The address of the op in memory, in 0.6 us. An op built after another was erased may be given the same."""
-    return _pointer(op._CAPIPtr, _CAPSULE)  # type: ignore[no-any-return]
+    where: int = _pointer(op._CAPIPtr, _CAPSULE)
+    return where

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from covan_mlir.lowering.pipeline import LoweringStep, PipelineState, StepError
 
@@ -56,7 +55,7 @@ def _function(what: str) -> Callable[[PipelineState], None]:
         spec.loader.exec_module(module)
     except Exception as error:
         raise StepError(f"extra step {what}: {path} cannot be run: {type(error).__name__}: {error}") from error
-    function: Any = getattr(module, name, None)
+    function: Callable[[PipelineState], None] | None = getattr(module, name, None)
     if not callable(function):
         raise StepError(f"extra step {what}: {path} has no function {name!r}")
-    return function  # type: ignore[no-any-return]
+    return function

@@ -116,7 +116,7 @@ def _attempt(
         steps = pipeline(Setting(job, frontend, border))
     except StepError as error:
         raise JobError(StepFailure("extra", str(error), error.diagnostics)) from error
-    keep = _Keeper(job.reproducer, state)
+    keep = _Keeper(job.reproducer, state, border)
     step_name = ""
 
     def before(name: str, state: PipelineState) -> None:
@@ -181,15 +181,17 @@ class _Observers:
 class _Keeper:
     """Writes the IR before each step, so that it is there when the step takes the process down."""
 
-    def __init__(self, path: str | None, state: PipelineState) -> None:
+    def __init__(self, path: str | None, state: PipelineState, border: stages.Border) -> None:
         self._path = path
         self._state = state
+        self._border = border
 
     def __call__(self, step: str) -> None:
         if self._path is None:
             return
         temporary = f"{self._path}.{os.getpid()}"
-        text = self._state.module.operation.get_asm(enable_debug_info=True)
+        with self._border.whole(self._state):
+            text = self._state.module.operation.get_asm(enable_debug_info=True)
         with open(temporary, "w", encoding="utf-8") as file:
             file.write(f"// input of step {step}\n{text}")
         os.replace(temporary, self._path)

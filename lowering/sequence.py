@@ -11,7 +11,7 @@ fred-kernels          chains to calls of kernels                                
 iree:import           bytecode into an IREE session                             always
 iree:attach           regions to barriers                                       if the program has any
 iree:externalize      weights become parameters                                 through linalg, if it has any
-iree:embed            calls to dispatches of executables without their bodies   where chains are fused
+iree:embed            calls to dispatches of executables without their code   where chains are fused
 iree:input ...        IREE's phases (`iree_phases.PHASES`)                      always
 iree:data-tiling      hints which products are to be laid out anew; after       on CPUs
                       iree:global-optimization

@@ -7,7 +7,8 @@ there; `Border` takes off what is not.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -209,7 +210,7 @@ class Border:
         self.kernels: dict[str, KernelBody] = {}
         self.decisions: list[FusionRecord] = []
         self.shared: dict[str, int] = {}
-        self._code_aside: dict[str, Any] = {}
+        self._aside: dict[str, Any] = {}
         self._enter = iree_phases.enter(job.flags, job.devices)
 
     def cross(self, state: PipelineState) -> None:
@@ -222,12 +223,25 @@ class Border:
         with state.session.context:
             self.kernels |= bodies(state.module)
             self.shared = embed_declared(state.module)
-            self._code_aside = code_aside.put_aside(state.module)
+            self._aside = code_aside.put_aside(state.module)
 
     def restore(self, state: PipelineState) -> None:
         """The step that gives kernels their code back."""
         with state.session.context:
-            code_aside.put_back(state.module, self._code_aside)
+            code_aside.put_back(state.module, self._aside)
+
+    @contextmanager
+    def whole(self, state: PipelineState) -> Iterator[None]:
+        """While active, no code is aside: whoever prints the program wants to compile what is printed."""
+        aside = bool(self._aside)
+        if aside:
+            self.restore(state)
+        try:
+            yield
+        finally:
+            if aside:
+                with state.session.context:
+                    self._aside = code_aside.put_aside(state.module)
 
 
 def take_off(module: ir.Module) -> list[FusionRecord]:

@@ -162,7 +162,8 @@ class Standalone:
 
     def _invoker(self, symbol: str) -> Callable[..., Any]:
         function = self._module.lookup_function(symbol)
-        return self._rt.FunctionInvoker(self._context, self.device, function)  # type: ignore[no-any-return]
+        invoker: Callable[..., Any] = self._rt.FunctionInvoker(self._context, self.device, function)
+        return invoker
 
     def _prepare(self, name: str, buffers: Sequence[Any]) -> Sequence[Any]:
         """What a kernel reads prepared of what its call is given."""

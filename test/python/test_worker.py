@@ -80,6 +80,19 @@ def test_crash_names_the_phase_and_keeps_the_reproducer(tmp_path: Path) -> None:
     compiles()
 
 
+def test_reproducer_has_the_code_of_kernels_while_it_is_aside(tmp_path: Path) -> None:
+    kept, steps = tmp_path / "failed.mlir", tmp_path / "steps.py"
+    steps.write_text("def fail(state):\n    raise ValueError('no')\n")
+    options = CompileOptions(
+        fuse_reductions="always", extra_steps=(("iree:flow", f"{steps}:fail"),), reproducer=str(kept)
+    )
+    with pytest.raises(CompileError):
+        covan_mlir.compile_module(lambda x: torch.softmax(x, -1), (torch.ones(4, 64),), options=options)
+    text = kept.read_text()
+    assert "covan.kernel_body" not in text
+    assert "vector." in text
+
+
 def test_crash_without_reproducer_says_how_to_get_one() -> None:
     options = CompileOptions(iree_flags=("--iree-llvmcpu-target-cpu=nonsense",))
     with pytest.raises(CompileError, match=r"CompileOptions\(reproducer="):

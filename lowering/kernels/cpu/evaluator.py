@@ -229,7 +229,7 @@ class VectorEvaluator:
             return self._divide(args[0], args[1], self.moderate(expr.args[1]))
         uniform = all(isinstance(a, Uniform) for a in args)
         if op == "select" and isinstance(args[0], Uniform):
-            values = [a.value if uniform else self.lanes(a) for a in args[1:]]  # type: ignore[union-attr]
+            values = [a.value if uniform and isinstance(a, Uniform) else self.lanes(a) for a in args[1:]]
             chosen = arith.select(args[0].value, *values)
             return Uniform(chosen) if uniform else Lanes(chosen)
         operands = [a.value if uniform and isinstance(a, Uniform) else self.lanes(a) for a in args]

@@ -165,9 +165,6 @@ class Invocation(KernelBuilder):
         self.store(value, memory, base, valid)
 
     def shuffle(self, a: Value, b: Value, order: Sequence[int]) -> Value:
-        """One lane leaves nothing to pick from.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError("one lane is not shuffled")
+        """The one lane that is picked, of two."""
+        (lane,) = order
+        return (a, b)[lane]

@@ -212,14 +212,14 @@ def _dump(registry: Any, kind: type, context: Any) -> str:
 
 
 def _custom_builder(tree: Tree, children: list[Build]) -> Build:
-    registry = _registry()
-    for kind in registry.SUPPORTED_NODES if registry else ():
+    registry: Any = _registry()
+    for kind in registry.SUPPORTED_NODES if registry is not None else ():
         if _registered_name(registry, kind) == tree.name:
-            known = registry.SUPPORTED_SERIALIZED_TYPES.get(kind)  # type: ignore[union-attr]
+            known = registry.SUPPORTED_SERIALIZED_TYPES.get(kind)
             load = getattr(known, "from_dumpable_context", None)
             context = json.loads(tree.context)
             context = load(context) if load else context
-            unflatten_fn = registry.SUPPORTED_NODES[kind].unflatten_fn  # type: ignore[union-attr]
+            unflatten_fn = registry.SUPPORTED_NODES[kind].unflatten_fn
             return lambda leaves: unflatten_fn([build(leaves) for build in children], context)
     log.warning(
         "outputs of type %s are returned as a dict or list, because that type is not registered with torch's pytree "

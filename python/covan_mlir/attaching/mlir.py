@@ -22,7 +22,8 @@ from covan_mlir.lowering.inlined import BARRIER, NAMESPACE, main_function
 from covan_mlir.provenance.collector import uncollected
 from covan_mlir.runtime.compiled import CompiledModel
 
-_library: Any = getattr(torch.library, "Library")(NAMESPACE, "DEF")  # noqa: B009  # it has no types
+_torch_library: Any = torch.library  # it has no types
+_library = _torch_library.Library(NAMESPACE, "DEF")
 _DTYPES: Mapping[str, torch.dtype] = {
     "f64": torch.float64,
     "f32": torch.float32,

@@ -122,10 +122,10 @@ class _Planner:
         """The reductions that depend on a value."""
         return [r for r in self.chain.reductions if name in self.chain.depends(r.name)]
 
-    def _sources(self, name: str) -> set[str]:
-        """The placed reductions that a value is computed from, directly or through maps and inner reductions."""
+    def _sources(self, step: Step) -> set[str]:
+        """The placed reductions that a step is computed from, directly or through maps and inner reductions."""
         reductions: set[str] = set()
-        stack = list(reads(self.chain.values[name].expr))  # type: ignore[union-attr]
+        stack = list(reads(step.expr))
         while stack:
             source = stack.pop()
             value = self.chain.values[source]
@@ -136,7 +136,7 @@ class _Planner:
         return reductions
 
     def _add_reduction(self, step: Reduce) -> None:
-        sources = self._sources(step.name)
+        sources = self._sources(step)
         at, why = 0, ""
         for name in sources:
             source = self.chain.values[name]
@@ -175,7 +175,7 @@ class _Planner:
         statistics = set()
         for name in reads(step.expr):
             value = self.chain.values[name]
-            if name in members or (isinstance(value, Map) and self._sources(name) & members):
+            if name in members or (isinstance(value, Map) and self._sources(value) & members):
                 statistics.add(name)
         return frozenset(statistics)
 
@@ -189,7 +189,7 @@ class _Planner:
         sweep = self.sweeps[number]
         members = {r.name for r in sweep.reductions}
         elements = self._elements(step.expr, step.over)
-        if any(self._sources(e.name) & members for e in elements):
+        if any(self._sources(e) & members for e in elements):
             raise NoRepairError("an inner reduction reads a statistic of the loop")
         statistics = self._statistics(sweep, step)
         if statistics and not self.repairs:
@@ -237,9 +237,9 @@ class _Planner:
         """Put a map, or an inner reduction that leaves the chain, where its statistics are final."""
         if isinstance(step, Reduce) and step.name not in self.source.outputs:
             return
-        sources = self._sources(step.name)
+        sources = self._sources(step)
         ready = max((self.place[name] for name in sources), default=-1)
-        swept = {axis for name in sources for axis in self.chain.values[name].over} & set(step.axes)  # type: ignore[union-attr]
+        swept = {axis for read in self.chain.reductions if read.name in sources for axis in read.over} & set(step.axes)
         if not sources:
             for sweep in self.sweeps:
                 if set(sweep.axes) <= set(step.axes):

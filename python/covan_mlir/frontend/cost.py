@@ -34,12 +34,12 @@ def work(graph: Graph) -> tuple[int, int]:
         for value in values if isinstance(values, list | tuple) else [values]:
             if isinstance(value, torch.Tensor):
                 elements += math.prod(_hint(size) for size in value.shape)
-        flops += _flops(node)
+        flops += _flops(node, node.target)
     return flops, elements
 
 
-def _flops(node: Node) -> int:
-    count = flop_registry.get(node.target.overloadpacket)  # type: ignore[union-attr]  # the caller checked
+def _flops(node: Node, operator: torch._ops.OpOverload) -> int:
+    count = flop_registry.get(operator.overloadpacket)
     if count is None:
         return 0
     args, kwargs = tree_map(lambda a: a.meta.get("val") if isinstance(a, Node) else a, (node.args, node.kwargs))

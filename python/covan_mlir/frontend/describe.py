@@ -165,8 +165,8 @@ def _leaf(arg: Any, node: Node | None, *, mutated: bool = False) -> Leaf:
             raise ExportError(f"{arg.name} is a {type(arg.value).__name__}, which cannot be compiled")
         return Leaf("constant", value=arg.value, name=arg.name)
     if type(arg) in _SCALARS:
-        value = node.meta["val"] if node is not None else None
-        symbol = str(getattr(value, "node").expr) if hasattr(value, "node") else ""  # noqa: B009
+        number: Any = node.meta["val"] if node is not None else None
+        symbol = str(number.node.expr) if hasattr(number, "node") else ""
         return Leaf("scalar", _SCALARS[type(arg)], symbol=symbol, name=arg.name)
     raise ExportError(f"{getattr(arg, 'name', arg)} is a {type(arg).__name__}, which cannot be compiled")
 

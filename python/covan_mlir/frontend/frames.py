@@ -75,12 +75,13 @@ def whole_stacks() -> Iterator[None]:
     By default torch keeps frames called ``forward`` only, which loses helper functions, and all of a plain
     function's frames.
     """
-    own: Any = TracerBase.__dict__.get("_filter_traceback_frames")
+    tracer: Any = TracerBase
+    own: Any = tracer.__dict__.get("_filter_traceback_frames")
     if own is None:  # another torch: keep what it records
         yield
         return
-    setattr(TracerBase, "_filter_traceback_frames", lambda self, summary: _model_frames(summary))  # noqa: B010
+    tracer._filter_traceback_frames = lambda self, summary: _model_frames(summary)
     try:
         yield
     finally:
-        setattr(TracerBase, "_filter_traceback_frames", own)  # noqa: B010
+        tracer._filter_traceback_frames = own
