@@ -248,9 +248,18 @@ class ProductWriter:
             index = {**indices[i], **place, self.split: code.add(start, place[self.split])}
             return self.evaluator.scalar(product.scalars, Position(index, None))
 
+        tiles = -(-self.schedule.group // self.schedule.rows)
+        ask = self.panel.asker(unit.outer, unit.column, start, count, code.divmod(number, self.schedule.rows)[0], tiles)
+        idle = rows + vectors + 1 <= rows * vectors  # loads, two of which go with two products
+
+        def asking(u: int, place: Place, tap: int) -> Value:
+            if not u and idle:
+                ask(place)
+            return vector(u, place, tap)
+
         ranges = [(self.split, 0, count), *((axis, 0, self.sizes[axis]) for axis in self.inner)]
         tile = [[code.splat(0.0, self.dtype)] * vectors for _ in range(rows)]
-        return outer_products(code, ranges, tile, Factors(scalar, vector))
+        return outer_products(code, ranges, tile, Factors(scalar, asking))
 
     def _offset(self, row: Value, u: int) -> Value:
         return self.code.add(self.code.mul(row, self.width), u * self.code.lanes)
