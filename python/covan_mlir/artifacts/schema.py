@@ -156,6 +156,15 @@ AnyTree = StoredTree | Literal["*"]
 """A container or a leaf."""
 
 
+def _check_depth(tree: AnyTree, path: str) -> None:
+    level = [tree]
+    for _ in range(DEPTH + 1):
+        level = [child for inner in level if isinstance(inner, StoredTree) for child in inner.children]
+        if not level:
+            return
+    fail(f"has more than {DEPTH} containers inside of each other", SIGNATURE, path)
+
+
 def _leaf_count(tree: AnyTree) -> int:
     return tree.leaf_count if isinstance(tree, StoredTree) else 1
 
@@ -229,6 +238,8 @@ class StoredSignature(JsonObject, frozen=True, omit_defaults=True):
 
 
 SIGNATURE_FORMAT = 1
+DEPTH = 64
+"""Containers inside of each other, at most."""
 
 
 def check_signature(signature: StoredSignature) -> None:
@@ -241,6 +252,7 @@ def check_signature(signature: StoredSignature) -> None:
         *((f"$.taps[{index}].tree", tap.tree, tap.leaves) for index, tap in enumerate(signature.taps)),
     ]
     for path, tree, leaves in structures:
+        _check_depth(tree, path)
         if (count := _leaf_count(tree)) != len(leaves):
             fail(f"has {count} leaves, {len(leaves)} are described", SIGNATURE, path)
     if (name := repeated(tap.name for tap in signature.taps)) is not None:
