@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple, Protocol
 
-import iree.runtime as rt
 import numpy as np
 
 from covan_mlir.artifacts import artifact, binding, pytree
@@ -18,7 +17,7 @@ from covan_mlir.artifacts.signature import Leaf, Signature
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import DeviceError, InputError
 from covan_mlir.provenance.model import LineageData
-from covan_mlir.runtime import choice, devices, remote, team, values
+from covan_mlir.runtime import choice, contract, devices, remote, team, values
 from covan_mlir.runtime.program import Program
 
 
@@ -94,6 +93,7 @@ class CompiledModel:
         self._states = compiled.states
         self._program: Program | None = None
         self._bound: list[Any] = []
+        self._expected = contract.Results(signature)
         self._readers: dict[str, Callable[[Any], Any]] = {}
         self._writers: dict[tuple[bool, str], Callable[[Any], Any]] = {}
         if fits:
@@ -218,7 +218,10 @@ class CompiledModel:
         Raises:
             DeviceError: the device is not here, or does not take the program.
         """
-        return Program(self.variant.program, self.signature.function, driver, self.raw_weights())
+        as_arguments = self.info.get("weights") == "arguments"
+        bound = [contract.TensorType(_dtype(value), tuple(value.shape)) for value in self._weights.values()]
+        check = partial(contract.check_program, signature=self.signature, bound=bound if as_arguments else ())
+        return Program(self.variant.program, self.signature.function, driver, self.raw_weights(), check)
 
     def raw_weights(self) -> dict[str, np.ndarray[Any, Any]]:
         """The bytes of the weights where they are, by parameter name."""
@@ -296,7 +299,8 @@ class CompiledModel:
     def _results(
         self, out: Any, as_numpy: bool, taps: bool, leaves: Sequence[Any] = (), held: Sequence[Any] = ()
     ) -> tuple[Any, dict[str, Any]]:
-        signature = self.signature
+        signature, expected = self.signature, self._expected
+        expected.count(out)
         returned: list[Any] = [leaf.value for leaf in signature.outputs]
         tapped: list[Any] = []
         for index, (kind, target) in enumerate(signature.results):
@@ -309,7 +313,7 @@ class CompiledModel:
                 continue
             old = leaves[target] if kind == "input" else held[target]
             dtype = signature.inputs[target].dtype if kind == "input" else signature.states[target].dtype
-            new = self._write(dtype, isinstance(old, np.ndarray))(out.get_as_object(index, rt.HalBufferView))
+            new = self._write(dtype, isinstance(old, np.ndarray))(expected.tensor(out, index))
             if kind == "state":
                 self._states.write(signature.states[target].name, new)
             else:
@@ -319,8 +323,8 @@ class CompiledModel:
 
     def _result(self, out: Any, index: int, leaf: Leaf, as_numpy: bool) -> Any:
         if leaf.kind == "tensor":
-            return self._write(leaf.dtype, as_numpy)(out.get_as_object(index, rt.HalBufferView))
-        value = out.get_variant(index)
+            return self._write(leaf.dtype, as_numpy)(self._expected.tensor(out, index))
+        value = self._expected.number(out, index)
         return bool(value) if leaf.dtype == "bool" else value
 
     def _check_symbols(self, symbols: Mapping[str, int]) -> None:
