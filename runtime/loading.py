@@ -13,6 +13,7 @@ from covan_mlir.artifacts import artifact
 from covan_mlir.errors import ArtifactError
 from covan_mlir.runtime import contract, values
 from covan_mlir.runtime.compiled import CompiledModel, CompiledProgram
+from covan_mlir.typed_json import short
 
 
 class _HeldState:
@@ -76,4 +77,9 @@ def load(path: str | os.PathLike[str]) -> CompiledModel:
 def _array(path: str | os.PathLike[str], name: str, blob: artifact.Blob) -> np.ndarray[Any, Any]:
     if not values.supported(blob.dtype):
         raise ArtifactError(f"{path}: {name} has the unknown dtype {blob.dtype!r}")
-    return np.frombuffer(blob.data, values.numpy_dtype(blob.dtype)).reshape(blob.shape)
+    try:
+        return np.frombuffer(blob.data, values.numpy_dtype(blob.dtype)).reshape(blob.shape)
+    except ValueError as error:  # such as a size of 2^62 beside one of 0
+        raise ArtifactError(
+            f"{path}: {short(name)} cannot have its shape: {error}\nCompile the model again."
+        ) from error

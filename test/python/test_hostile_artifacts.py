@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -15,12 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from artifacts import edit_json, forge
+from artifacts import contents, edit_json, forge
 from oracle import assert_same
 from torch import nn
 
 import covan_mlir
 from covan_mlir import ArtifactError
+from covan_mlir.artifacts import artifact
 
 
 class Pair(NamedTuple):
@@ -288,3 +290,43 @@ def test_named_tuples_of_unknown_classes(path: Path) -> None:
     assert result._replace(d=0).d == 0
     assert isinstance(result, tuple)
     assert list(result._asdict()) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["9**9**9", "1+" * 4000 + "1", "(" * 900 + "1" + ")" * 900, "-" * 1900 + "1", "1+" * 900 + "1", "s0//0", "s0.x",
+     "f(1)", "\0", "'a'", "0x", "s0 if s0 else 1", "\ud800"],
+)  # fmt: skip
+@pytest.mark.parametrize("leaf", [("inputs", 0, "shape", 0), ("outputs", 0, "shape", 0), ("outputs", 3, "symbol")])
+def test_sizes_that_are_no_sizes(path: Path, leaf: tuple[Any, ...], expression: str) -> None:
+    """Refused, or the size is unknown and everything else right."""
+    forge(path, edit_json("signature.json", set_in(*leaf, value=expression)))
+    with contextlib.suppress(covan_mlir.CovanError):
+        assert covan_mlir.load(path)(np.ones((3, 4), np.float32))["more"][2] == 12
+
+
+def test_weights_that_cannot_have_their_shape(tmp_path: Path) -> None:
+    path = tmp_path / "model.covan"
+    artifact.write(path, contents())
+
+    def huge(manifest: Any) -> None:
+        manifest["weights"][1]["shape"] = [0, 1 << 62, 1 << 62]
+
+    forge(path, edit_json("manifest.json", huge))
+    with pytest.raises(ArtifactError, match="cannot have its shape"):
+        covan_mlir.load(path)
+
+
+def test_attacks_of_all_kinds_are_refused_or_harmless(path: Path) -> None:
+    """A seeded part of bench/attack.py: no crash, no other exception, no hang; programs are left as they are."""
+    attack = Path(__file__).resolve().parents[2] / "bench" / "attack.py"
+    command = [sys.executable, str(attack), str(path), "--count", "150", "--seed", "7", "--kinds", "bytes,zip,json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_messages_are_bounded() -> None:
+    message = str(ArtifactError("begin " + "x" * 100_000 + " end"))
+    assert len(message) <= 2000
+    assert message.startswith("begin")
+    assert message.endswith("end")
