@@ -17,7 +17,7 @@ from covan_mlir.artifacts.signature import Leaf, Signature
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import DeviceError, InputError
 from covan_mlir.provenance.model import LineageData
-from covan_mlir.runtime import choice, contract, devices, remote, team, values
+from covan_mlir.runtime import aliases, choice, contract, devices, remote, team, values
 from covan_mlir.runtime.program import Program
 
 
@@ -102,7 +102,9 @@ class CompiledModel:
             self._program = self.program_on(self.driver)
             # Weights that IREE's torch input takes as arguments, in order; bound once.
             if self.info.get("weights") == "arguments":
-                self._bound = [self._read(_dtype(value), value, name) for name, value in self._weights.items()]
+                self._bound = [
+                    self._read(_dtype(value), value, f"weight {name}") for name, value in self._weights.items()
+                ]
         self._build = pytree.builder(signature.out_tree)
         self._build_taps = [(tap.name, pytree.builder(tap.tree)) for tap in signature.taps]
         self._flat = not signature.in_tree.children[1].children and all(
@@ -171,10 +173,28 @@ class CompiledModel:
             return self._results(out, as_numpy, taps)
         with self._stateful:
             held = [self._states.read(state.name) for state in signature.states]
+            aliases.check(
+                [
+                    *(
+                        aliases.Passed(f"argument {leaf.name}", value, leaf.mutated)
+                        for leaf, value in zip(signature.inputs, leaves, strict=True)
+                        if leaf.kind == "tensor" and (leaf.mutated or not isinstance(value, np.generic))
+                    ),
+                    *self._apart(held),
+                ]
+            )
             for state, value in zip(signature.states, held, strict=True):
-                arguments.append(self._read(state.dtype, value))
+                arguments.append(self._read(state.dtype, value, f"the model's buffer {state.name}"))
             out = self._program.invoke([*arguments, *self._bound], len(signature.results))
             return self._results(out, as_numpy, taps, leaves, held)
+
+    def _apart(self, held: Sequence[Any]) -> list[aliases.Passed]:
+        """The states; those in one place are one tensor of the model, which it may have under several names."""
+        states: dict[Any, aliases.Passed] = {}
+        for state, value in zip(self.signature.states, held, strict=True):
+            place = value.ctypes.data if isinstance(value, np.ndarray) else value.data_ptr()
+            states.setdefault(place, aliases.Passed(f"the model's buffer {state.name}", value, True))
+        return list(states.values())
 
     def checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         """The arguments of a call, as the program takes them.
@@ -197,6 +217,8 @@ class CompiledModel:
             if leaf.kind == "tensor":
                 if isinstance(value, np.ndarray | np.generic):
                     use_numpy = True
+                    if isinstance(value, np.ma.MaskedArray):
+                        raise InputError(f"argument {leaf.name} is a masked array; pass its data, or filled()")
                     value = np.asarray(value)
                 else:
                     use_torch = True
@@ -241,7 +263,11 @@ class CompiledModel:
             *held,
             *((_dtype(value), value) for value in (self._weights.values() if self._bound else ())),
         ]
-        return [*arguments.passed, *(self._read(dtype, value) for dtype, value in held), *self._bound], tensors
+        return [
+            *arguments.passed,
+            *(self._read(dtype, value, "a state") for dtype, value in held),
+            *self._bound,
+        ], tensors
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         args, kwargs = binding.rebind(self.signature, args, kwargs)
@@ -254,32 +280,41 @@ class CompiledModel:
             raise InputError(f"{error}. The model was compiled for ({expected})") from None
 
     def _argument(self, leaf: Leaf, value: Any, symbols: dict[str, int]) -> Any:
-        shape = getattr(value, "shape", None)
-        dtype = getattr(value, "dtype", None)
-        if shape is None or dtype is None:
+        if not isinstance(value, np.ndarray) and not values.is_tensor(value):
             raise InputError(
                 f"argument {leaf.name} is a {type(value).__name__}; expected a tensor {leaf.type_string()}"
             )
-        if (name := _dtype_name(dtype)) != leaf.dtype:
+        if (name := _dtype_name(value.dtype)) != leaf.dtype:
             raise InputError(
                 f"argument {leaf.name} is {name}; expected {leaf.dtype}: convert it with .to() or .astype()"
             )
+        try:
+            shape = value.shape
+        except RuntimeError as error:  # of nested tensors
+            raise _special(f"argument {leaf.name}", value) from error
         if shape != leaf.shape:  # torch's are tuples, too
             binding.check_shape(leaf, tuple(shape), symbols)
-        return self._read(leaf.dtype, value, leaf.name)
+        return self._read(leaf.dtype, value, f"argument {leaf.name}")
 
-    def _read(self, dtype: str, value: Any, name: str = "") -> Any:
+    def _read(self, dtype: str, value: Any, name: str) -> Any:
         assert self._program is not None
-        if isinstance(value, np.ndarray) and not self._remote:
-            return values.from_numpy(self._program.device, value, dtype)
-        if not isinstance(value, np.ndarray) and not value.is_cpu:
-            raise InputError(f"argument {name} is on {value.device}; pass it on the CPU: {name}.cpu()")
-        if self._remote:
-            return remote.to_device(self._program.device, value, dtype)
-        read = self._readers.get("torch")
-        if read is None:
-            read = self._readers["torch"] = values.torch_reader(self._program.device)
-        return read(value)
+        if isinstance(value, np.ndarray):
+            value = values.plain_bools(value) if dtype == "bool" else value
+            if not self._remote:
+                return values.from_numpy(self._program.device, value, dtype)
+        elif not value.is_cpu:
+            raise InputError(f"{name} is on {value.device}; pass it on the CPU: .cpu()")
+        try:
+            if self._remote:
+                return remote.to_device(self._program.device, value, dtype)
+            read = self._readers.get(dtype)
+            if read is None:
+                read = self._readers[dtype] = values.torch_reader(self._program.device, dtype)
+            return read(value)
+        except DeviceError:
+            raise
+        except (RuntimeError, BufferError, ValueError) as error:
+            raise _special(name, value) from error
 
     def _write(self, dtype: str, as_numpy: bool) -> Callable[[Any], Any]:
         write = self._writers.get((as_numpy, dtype))
@@ -357,6 +392,14 @@ class CompiledModel:
                 states={name: _blob(value) for name, value in states.items()},
             ),
         )
+
+
+def _special(name: str, value: Any) -> InputError:
+    """For a tensor without memory of the usual kind."""
+    return InputError(
+        f"{name} is a {type(value).__name__} without elements in memory as a dense tensor has them (sparse, nested, "
+        "fake, functional or of torch.func): pass a plain tensor, such as .to_dense()"
+    )
 
 
 def _raw(value: Any) -> np.ndarray[Any, Any]:
