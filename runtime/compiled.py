@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
@@ -391,6 +391,13 @@ class CompiledModel:
                 weights={name: _blob(value) for name, value in self._weights.items()},
                 states={name: _blob(value) for name, value in states.items()},
             ),
+        )
+
+    def __reduce__(self) -> NoReturn:
+        """Raises `InputError`: pickle, ``copy`` and ``torch.save`` cannot hold a loaded program."""
+        raise InputError(
+            f"{type(self).__name__} cannot be pickled or copied: write it with save(path), and read it with "
+            "covan_mlir.load(path)"
         )
 
 

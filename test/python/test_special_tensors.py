@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import io
+import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -134,6 +137,17 @@ def test_what_is_changed_must_be_writable(added: Executable) -> None:
         made = torch.ones(4)
     with pytest.raises(InputError, match="inference mode"):
         added(made, torch.ones(4))
+
+
+@pytest.mark.parametrize("keep", [pickle.dumps, copy.copy, copy.deepcopy, lambda exe: torch.save(exe, io.BytesIO())])
+def test_what_would_pickle_an_executable_is_told_to_save_it(doubled: Executable, keep: Callable[[Any], Any]) -> None:
+    for holder in (doubled, [doubled], nn.Module()):
+        if isinstance(holder, nn.Module):
+            holder.inner = doubled
+        if keep is copy.copy and holder is not doubled:
+            continue  # which leaves what is inside as it is
+        with pytest.raises(InputError, match=r"write it with save\(path\), and read it with covan_mlir.load\(path\)"):
+            keep(holder)
 
 
 def test_an_argument_that_is_the_models_own_state() -> None:
