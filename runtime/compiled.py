@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,8 @@ from covan_mlir.errors import DeviceError, InputError
 from covan_mlir.provenance.model import LineageData
 from covan_mlir.runtime import aliases, choice, contract, devices, remote, team, values
 from covan_mlir.runtime.program import Program
+
+log = logging.getLogger(__name__)
 
 
 class StateStore(Protocol):
@@ -98,13 +101,7 @@ class CompiledModel:
         self._writers: dict[tuple[bool, str], Callable[[Any], Any]] = {}
         if fits:
             self.driver = choice.driver(compiled.device, self.variant.requires, self.variant.info)
-            self._remote = remote.is_remote(team.hal(self.driver))
-            self._program = self.program_on(self.driver)
-            # Weights that IREE's torch input takes as arguments, in order; bound once.
-            if self.info.get("weights") == "arguments":
-                self._bound = [
-                    self._read(_dtype(value), value, f"weight {name}") for name, value in self._weights.items()
-                ]
+            self._load()
         self._build = pytree.builder(signature.out_tree)
         self._build_taps = [(tap.name, pytree.builder(tap.tree)) for tap in signature.taps]
         self._flat = not signature.in_tree.children[1].children and all(
@@ -112,6 +109,24 @@ class CompiledModel:
         )
         self._pure = not signature.states and not any(leaf.mutated for leaf in signature.inputs)
         self._stateful = threading.RLock()
+
+    def _load(self) -> None:
+        self._forks = devices.forks()
+        if self._forks and self.driver == team.DRIVER:
+            log.info("not shared with OpenMP's threads, which a forked process has not, nor can it start others")
+            self.driver = "local-task"
+        self._remote = remote.is_remote(team.hal(self.driver))
+        self._program = self.program_on(self.driver)
+        # Weights that IREE's torch input takes as arguments, in order; bound once.
+        if self.info.get("weights") == "arguments":
+            self._bound = [self._read(_dtype(value), value, f"weight {name}") for name, value in self._weights.items()]
+
+    def _load_again(self) -> None:
+        """In a forked process: its parent's program waits for threads that are not here."""
+        devices.keep_for_ever((self._program, self._bound, self._readers, self._writers))
+        self._readers, self._writers, self._stateful = {}, {}, threading.RLock()
+        log.info("loading the program again: this process is a fork of the one that did")
+        self._load()
 
     @property
     def target(self) -> str:
@@ -204,6 +219,8 @@ class CompiledModel:
         """
         if self._program is None:
             self.check_device()
+        if self._forks != devices.forks():
+            self._load_again()
         signature = self.signature
         if self._flat and not kwargs and len(args) == len(signature.inputs):
             leaves: Sequence[Any] = args
