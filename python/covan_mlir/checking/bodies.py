@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from covan_mlir.checking.layouts import spread
 from covan_mlir.checking.matching import Key, Matcher, State, agree
 from covan_mlir.checking.source_values import RandomError, is_random
-from covan_mlir.checking.source_views import SourceViews, array_of
+from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import UnevaluatedError
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.model import LineageData
@@ -28,6 +29,10 @@ _ERRORS = (
     *(RuntimeError, TypeError, ValueError),
 )
 """Of code that is not known, and of such as no compiler writes: attributes that are missing, values of another kind."""
+
+
+_COMPARED = 256
+"""Elements of what the program returns that are compared."""
 
 
 class BodyCheck:
@@ -159,12 +164,12 @@ class BodyCheck:
         source = self._views.drawn("normal", 7)
         first, second = source.twin(wanted.operand), source.twin(state.operand)
         if first == second and (wanted.layout is None) == (state.layout is None):
-            return wanted.layout is None or state.layout is None or bool((wanted.layout == state.layout).all())
+            return wanted.layout is None or state.layout is None or wanted.layout.key == state.layout.key
         source.draw(state.operand, self._views.type_of(state.operand))
-        want = array_of(source.value(operand)).reshape(-1)
-        got = array_of(source.value(state.operand)).reshape(-1)
-        got = got if state.layout is None else got[state.layout]
-        return got.size == want.size and agree(got, want)
+        want, got = source.tensor(operand), source.tensor(state.operand)
+        some = spread(want.size, _COMPARED)
+        places = some if state.layout is None else state.layout.at(some)
+        return got.size == want.size and agree(got.at(places), want.at(some))
 
 
 def _told(error: Exception) -> str:
