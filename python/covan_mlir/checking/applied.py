@@ -1,13 +1,13 @@
 """An operator of torch's applied to tensors whose elements are computed when they are asked for.
 
-Of what is asked of a result, only the operands' elements are computed that it depends on: single ones for operators that
-work element by element and for views, rows and columns for products, windows for convolutions, rows for reductions. Of
-other operators, and where nearly all is asked for, torch computes all at once.
+Of what is asked of a result, only the operands' elements are computed that it depends on: single ones for operators
+that work element by element and for views, rows and columns for products, windows for convolutions, rows for
+reductions. Of other operators, and where nearly all is asked for, torch computes all at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -19,6 +19,7 @@ from covan_mlir.checking.layouts import Order
 from covan_mlir.checking.tensors import Direct, Held, Tensor, UnevaluatedError, spend, splat
 from covan_mlir.fred.scalars import Array
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.model import Part
 
 Value = Any
 """A `Tensor`, a number, or a list of such."""
@@ -48,16 +49,20 @@ _REDUCING = frozenset(
 )
 
 
-def applied(name: str, function: Callable[..., Any], bind: Bind, values: Mapping[Operand, Value]) -> Value:
-    """The result of an operator.
+def applied(
+    part: Part, function: Callable[..., Any], bind: Bind, values: Mapping[Operand, Value], known: dict[Hashable, Any]
+) -> Value:
+    """The result of a part.
 
     Args:
         bind: the arguments of the call, given what its operands are.
+        known: what is known of results, by what is known of operands; grows.
 
     Raises:
-        UnevaluatedError: torch does not do that; also later, when elements are asked for. The message names the operator.
+        UnevaluatedError: torch does not do that; also later, when elements are asked for. The message names the
+            operator.
     """
-    return _Call(name, function, bind, values).results()
+    return _Call(part.id, known, part.op, function, bind, values).results()
 
 
 def array_of(value: Any) -> Array:
@@ -79,8 +84,34 @@ def dtype_of(element: torch.dtype) -> np.dtype[Any]:
     return array_of(torch.zeros((), dtype=element)).dtype
 
 
+@dataclass(frozen=True)
+class Shape:
+    """What is known of a result before its elements are.
+
+    Attributes:
+        order: of a view: which of the operand's elements it has.
+    """
+
+    sizes: tuple[int, ...]
+    dtype: np.dtype[Any]
+    order: Order | None
+
+
+def _shape(result: Any, source: torch.Tensor | None) -> Any:
+    """Of a result of the only operand, without elements; what is no tensor is as it is."""
+    if not isinstance(result, torch.Tensor):
+        return result
+    order = None
+    if source is not None and result.dtype == source.dtype:
+        same = result.untyped_storage()._cdata == source.untyped_storage()._cdata
+        order = Order.strided(result.shape, result.stride(), int(result.storage_offset())) if same else None
+    return Shape(tuple(result.shape), dtype_of(result.dtype), order)
+
+
 @dataclass
 class _Call:
+    part: int
+    known: dict[Hashable, Any]
     name: str
     function: Callable[..., Any]
     bind: Bind
@@ -106,18 +137,31 @@ class _Call:
         return dict(zip(names, args, strict=False)) | dict(kwargs)
 
     def results(self) -> Value:
-        try:
-            shapes = self.run({operand: _shadow(value) for operand, value in self.values.items()})
-        except UnevaluatedError:
+        key = (self.part, *(_outline(value) for value in self.values.values()))
+        if key not in self.known:
+            self.known[key] = self._results()
+        shapes = self.known[key]
+        if shapes is None:
             return _held(self.whole())  # what it gives depends on the elements
-        if isinstance(shapes, torch.Tensor):
-            return self._result(shapes, None)
-        if isinstance(shapes, list | tuple):
+        if isinstance(shapes, list):
             return [
-                self._result(shape, number) if isinstance(shape, torch.Tensor) else shape
+                self._result(shape, number) if isinstance(shape, Shape) else shape
                 for number, shape in enumerate(shapes)
             ]
-        return shapes
+        return self._result(shapes, None) if isinstance(shapes, Shape) else shapes
+
+    def _results(self) -> Any:
+        """A `Shape` for each result that is a tensor; None: the elements decide."""
+        shadows = {operand: _shadow(value) for operand, value in self.values.items()}
+        try:
+            results = self.run(shadows)
+        except UnevaluatedError:
+            return None
+        tensors = [shadow for shadow in shadows.values() if isinstance(shadow, torch.Tensor)]
+        source = tensors[0] if len(tensors) == 1 == len(shadows) else None
+        if isinstance(results, list | tuple):
+            return [_shape(result, source) for result in results]
+        return _shape(results, source)
 
     def whole(self) -> Any:
         """The result, computed at once."""
@@ -130,13 +174,14 @@ class _Call:
             self._whole = self.run({operand: _full(value) for operand, value in self.values.items()})
         return self._whole
 
-    def _result(self, shape: torch.Tensor, number: int | None) -> Tensor:
-        """One result whose shape, type and strides are known."""
-        sizes, dtype = tuple(shape.shape), dtype_of(shape.dtype)
+    def _result(self, shape: Shape, number: int | None) -> Tensor:
+        """One result."""
+        sizes, dtype, order = shape.sizes, shape.dtype, shape.order
         tensors = {operand: value for operand, value in self.values.items() if isinstance(value, Tensor)}
         word = self.name.split(".")[1] if self.name.startswith("aten.") else self.name
-        if len(tensors) == 1 and (view := self._view(*tensors, shape, number)) is not None:
-            return view
+        if order is not None:
+            (source,) = tensors.values()
+            return Direct(sizes, dtype, lambda flat: source.at(order.at(flat)))
         if word in _FILLS:
             given = self.named(*self.bind({operand: _shadow(value) for operand, value in self.values.items()}))
             return splat(given["fill_value"] if _FILLS[word] is None else _FILLS[word], sizes, dtype)
@@ -150,17 +195,6 @@ class _Call:
             return Direct(sizes, dtype, at_once)
         return _Lazy(sizes, dtype, local, at_once, self.name, 64 if word == "convolution" else 2)
 
-    def _view(self, operand: Operand, shape: torch.Tensor, number: int | None) -> Tensor | None:
-        """A result that is memory of the operand, or has its elements in their order."""
-        source: Tensor = self.values[operand]
-        shadow = _shadow(source)
-        result = self.run({**{o: _shadow(v) for o, v in self.values.items()}, operand: shadow})
-        result = result if number is None else result[number]
-        if result.dtype != shadow.dtype or result.untyped_storage()._cdata != shadow.untyped_storage()._cdata:
-            return None
-        order = Order.strided(result.shape, result.stride(), result.storage_offset())
-        return Direct(tuple(shape.shape), source.dtype, lambda flat: source.at(order.at(flat)))
-
     def _local(
         self, word: str, tensors: Mapping[Operand, Tensor], sizes: Sequence[int], number: int | None
     ) -> Callable[[Array], Array] | None:
@@ -171,7 +205,7 @@ class _Call:
         tags = self.function.tags if isinstance(self.function, torch._ops.OpOverload) else ()
         if torch.Tag.pointwise in tags or self.name == "prims.convert_element_type.default":
             shapes = [tensor.shape for tensor in tensors.values()]
-            if number is None and shapes and tuple(torch.broadcast_shapes(*shapes)) == tuple(sizes):
+            if number is None and shapes and np.broadcast_shapes(*shapes) == tuple(sizes):
                 return lambda flat: self._pointwise(tensors, sizes, flat)
             return None
         if word in ("mm", "bmm", "addmm", "baddbmm"):
@@ -384,6 +418,12 @@ def _flat(values: Any) -> list[Any]:
 
 def _torch(values: Array) -> torch.Tensor:
     return torch.from_numpy(np.array(values))
+
+
+def _outline(value: Value) -> Hashable:
+    if isinstance(value, list):
+        return tuple(map(_outline, value))
+    return (value.shape, value.dtype) if isinstance(value, Tensor) else value
 
 
 def _shadow(value: Value) -> Any:

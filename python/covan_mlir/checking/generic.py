@@ -154,7 +154,7 @@ class _Loop:
             part = np.arange(begin, min(points, begin + step))
             inner: dict[int, Array] = dict(zip(self.reduced, np.unravel_index(part, shape), strict=True))
             if factors is not None:
-                total = total + self._product(*(self._slab(k, position, inner) for k in factors), count)
+                total = total + self._product(count, *(self._slab(k, position, inner) for k in factors))
                 continue
             spend(count * part.size, self.op.name)
             here = [
@@ -210,7 +210,7 @@ class _Loop:
         inside = all(0 <= k < len(self.inputs) and isinstance(self.inputs[k], Tensor) for k in factors)
         return (one, other) if inside else None
 
-    def _product(self, left: tuple[Array, Array], right: tuple[Array, Array], count: int) -> Array:
+    def _product(self, count: int, left: tuple[Array, Array], right: tuple[Array, Array]) -> Array:
         (one, rows), (other, columns) = left, right
         width = max(one.shape[1], other.shape[1])
         one, other = (np.broadcast_to(values, (values.shape[0], width)) for values in (one, other))

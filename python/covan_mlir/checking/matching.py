@@ -28,9 +28,10 @@ from covan_mlir.checking.tensors import (
     wide,
 )
 from covan_mlir.fred.scalars import Array
-from covan_mlir.provenance import arguments, bodies
+from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Bodies, Memory, Number, Opaque, Weight, shape_of
+from covan_mlir.provenance.bodies import Operand as Given
 from covan_mlir.provenance.program_graph import Argument, NodeResult
 
 TRIALS: tuple[Trial, ...] = ("normal", "positive", "small", "whole")
@@ -87,11 +88,13 @@ class _Cone:
 
     Attributes:
         states: results that are known.
+        given: arguments of the program that are read.
         constants: inputs that are constants of which nothing is known, with their types.
         inputs: of each node, those that are read.
     """
 
     states: set[Key] = field(default_factory=set)
+    given: set[int] = field(default_factory=set)
     constants: dict[Key, str] = field(default_factory=dict)
     inputs: dict[int, set[int]] = field(default_factory=dict)
 
@@ -142,11 +145,18 @@ class Matcher:
                 problem = problem or str(error)
                 continue
             refuted.add(draw)
+            if draw == "all" and self._general(cone):
+                break
         if not refuted and problem:
             raise UnevaluatedError(problem)
         if assumed:
             raise UnevaluatedError("what it reads is not what it is said to be, or not known")
         return None
+
+    def _general(self, cone: _Cone) -> bool:
+        """Whether what is drawn of all that is read may be anything: it is one value."""
+        operands = {self._states[key].operand for key in cone.states}
+        return len(operands) + len(cone.given) <= 1
 
     def _signature(self, node: int, result: int, operand: Operand, cone: _Cone) -> Hashable:
         known = {key: (self._states[key].operand, self._states[key].layout) for key in cone.states}
@@ -191,7 +201,9 @@ class Matcher:
                         cone.constants[current, k] = self._bodies.bodies[body.body].inputs[k]
                     case Weight(name) if self._views.weight(name) is None:
                         cone.constants[current, k] = self._bodies.bodies[body.body].inputs[k]
-                    case Argument() | Weight() | Number() | Memory():
+                    case Argument(position):
+                        cone.given.add(position)
+                    case Weight() | Number() | Memory():
                         pass
                     case _:
                         raise UnevaluatedError("it reads a value that is not known, as in the body of a loop")
@@ -250,6 +262,8 @@ class Matcher:
                         yield _Plan(operand, layout, constants, int(np.isfinite(values).sum()))
         if problem and not compared:
             raise UnevaluatedError(problem)
+        if draw != "all":
+            return
         for trial in TRIALS[:2]:  # on positive numbers more functions give each of them another value
             source = self._source(cone, trial, draw, bound)
             want = source.tensor(said[0])
@@ -380,7 +394,7 @@ class _Program:
             self._given[index] = evaluate(known, inputs)
         return self._given[index]
 
-    def _value(self, index: int, number: int, operand: bodies.Operand, kind: str) -> Tensor:
+    def _value(self, index: int, number: int, operand: Given, kind: str) -> Tensor:
         if number not in self.inputs[index]:
             return undefined(_static(kind), wide(shape_of(kind)[0]))
         match operand:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Any, Literal
 from zlib import crc32
@@ -61,6 +61,7 @@ class SourceValues:
         sizes: that are known at run time only.
         held: what some weights hold.
         bound: integers that nothing is known of are drawn below it.
+        shapes: of results, as far as they are known (`covan_mlir.checking.applied`).
 
     Attributes:
         values: as far as they are known.
@@ -75,9 +76,11 @@ class SourceValues:
         held: Mapping[str, HeldNumbers],
         trial: Trial,
         seed: int,
-        bound: int = 2,
+        bound: int,
+        shapes: dict[Hashable, Any],
     ) -> None:
         self._parts = parts
+        self._shapes = shapes
         self._types = types
         self._sizes = sizes
         self._held = held
@@ -167,7 +170,7 @@ class SourceValues:
             raise RandomError(part.op) if is_random(part.op) else UnevaluatedError(part.op)
         operands = arguments.operands(part.args)
         values = {operand: self.values[self.twin(operand)] for operand in operands}
-        return applied(part.op, function, partial(_bound, part, self._sizes), values)
+        return applied(part, function, partial(_bound, part, self._sizes), values, self._shapes)
 
     def _parsed(self, kind: str) -> tuple[torch.dtype, list[int]]:
         return _parsed(kind, self._sizes)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +54,7 @@ class SourceViews:
         self._held = lineage.bodies.weights
         self._types: dict[Operand, str] = {}
         self._sizes = Sizes(kind for kinds in self._kinds() for kind in kinds)
+        self._shapes: dict[Hashable, Any] = {}
         self._bijections: dict[int, Order | None] = {}
         self._resources: dict[str, set[Operand]] = {}
         self._users: dict[int, list[int]] = {}
@@ -77,7 +79,7 @@ class SourceViews:
 
     def drawn(self, trial: Trial, seed: int, bound: int = 2) -> SourceValues:
         """Its values, with nothing drawn yet."""
-        return SourceValues(self.parts, self._types, self._sizes, self._held, trial, seed, bound)
+        return SourceValues(self.parts, self._types, self._sizes, self._held, trial, seed, bound, self._shapes)
 
     def type_of(self, operand: Operand) -> str:
         """The type of an operand's first value.

@@ -17,7 +17,7 @@ import numpy as np
 from covan_mlir.fred.scalars import DTYPES, FLOATS, Array
 
 _DENSE = 1 << 16
-"""Elements of a tensor whose values are kept in the place of each; of larger ones those are kept that were asked for."""
+"""Elements of a tensor whose values are kept in the place of each; of larger ones, of those that were asked for."""
 _AT_ONCE = 1 << 19
 
 
