@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
@@ -35,7 +36,7 @@ from covan_mlir.provenance.bodies import Operand as Given
 from covan_mlir.provenance.program_graph import Argument, NodeResult
 
 TRIALS: tuple[Trial, ...] = ("normal", "positive", "small", "whole")
-_SAMPLED = 32
+_SAMPLED = 64
 _TOLERANCE = 2e-5
 """Relative; constants of the program are rounded to its element types."""
 _WORK = 1 << 26
@@ -351,11 +352,9 @@ class Matcher:
             seen.add(current)
             constant = kind == "w" or self._views.constant.get(int(name), False)
             if constant:
-                try:
+                with suppress(UnevaluatedError):  # of several values, what is behind them may be one
                     source.tensor(current)
-                except UnevaluatedError:
-                    continue
-                (inner if within else outer).append(current)
+                    (inner if within else outer).append(current)
             if kind == "p":
                 stack += [(read, constant) for read in arguments.operands(self._views.parts[int(name)].args)]
         return outer, inner
