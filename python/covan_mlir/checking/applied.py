@@ -27,7 +27,7 @@ Bind = Callable[[Mapping[Operand, Any]], tuple[Sequence[Any], Mapping[str, Any]]
 _ERRORS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError, ZeroDivisionError)
 _PER_FLOP = 32
 """Multiplications of a product in the time in which an element is computed elsewhere."""
-_WHOLE = 1 << 25
+_WHOLE = 1 << 23
 """Elements of the operands of what torch computes at once."""
 _FILLS = {
     "full": None,

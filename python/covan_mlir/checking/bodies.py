@@ -24,7 +24,7 @@ from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.model import LineageData
 from covan_mlir.provenance.program_graph import Argument, NodeResult, ProgramGraph
 
-_ERRORS = (
+ERRORS = (
     *(UnevaluatedError, ArithmeticError, AttributeError, LookupError, MemoryError),
     *(RuntimeError, TypeError, ValueError),
 )
@@ -76,8 +76,8 @@ class BodyCheck:
                     state = self._matcher.state(node, result, said)
                 except RandomError:
                     state = State(("p", said[0]))  # believed
-                except _ERRORS as error:
-                    self.unread.setdefault(node, _told(error))
+                except ERRORS as error:
+                    self.unread.setdefault(node, told(error))
                     state = State(("p", said[0]), None, assumed=True)
                 if state is None and not any(self._shared(node, part) for part in said):
                     random = any(map(self._random, said))
@@ -132,8 +132,8 @@ class BodyCheck:
                     continue  # said already
                 if not self._returns(value, operand) and not (operand[0] == "p" and self._random(int(operand[1]))):
                     self.false.append((-1 - number, (int(operand[1]),) if operand[0] == "p" else ()))
-            except _ERRORS as error:
-                self.unread.setdefault(-1 - number, _told(error))
+            except ERRORS as error:
+                self.unread.setdefault(-1 - number, told(error))
 
     def _random(self, part: int) -> bool:
         """Whether a part draws numbers at random, or takes them from one that does."""
@@ -172,5 +172,6 @@ class BodyCheck:
         return got.size == want.size and agree(got.at(places), want.at(some))
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
+    """What could not be evaluated, in words."""
     return str(error) if isinstance(error, UnevaluatedError) else f"code of an unknown form: {error!r}"

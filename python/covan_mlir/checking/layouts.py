@@ -25,16 +25,13 @@ class Order:
 
     Args:
         at: the positions of some elements. None is ever computed of elements that are not asked for.
+        sure: whether no other order would do: in the value no two elements are the same.
     """
 
-    def __init__(self, size: int, at: Callable[[Array], Array]) -> None:
+    def __init__(self, size: int, at: Callable[[Array], Array], *, sure: bool = True) -> None:
         self.size = size
         self.at = at
-
-    @staticmethod
-    def of(places: Array) -> Order:
-        """That of a list of positions."""
-        return Order(places.size, lambda flat: np.asarray(places[flat]))
+        self.sure = sure
 
     @staticmethod
     def strided(sizes: Sequence[int], strides: Sequence[int], offset: int = 0) -> Order:
@@ -57,7 +54,7 @@ class Order:
             places = self.at(flat)
             return np.where(places < 0, -1, inner.at(np.maximum(places, 0)))
 
-        return Order(self.size, at)
+        return Order(self.size, at, sure=self.sure and inner.sure)
 
     @cached_property
     def key(self) -> bytes:
@@ -137,4 +134,5 @@ def gathered(source: Tensor, target: Tensor) -> Iterator[Order]:
     some = places(target.at(spread(target.size, _COMPARED)))
     whole = None if some is None else places(target.all().reshape(-1))
     if whole is not None:
-        yield Order.of(whole)
+        taken = whole
+        yield Order(taken.size, lambda flat: np.asarray(taken[flat]), sure=bool((inner[1:] != inner[:-1]).all()))

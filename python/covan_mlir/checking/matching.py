@@ -24,6 +24,7 @@ from covan_mlir.checking.tensors import (
     Tensor,
     UnevaluatedError,
     limited,
+    spend,
     splat,
     undefined,
     wide,
@@ -41,6 +42,8 @@ _TOLERANCE = 2e-5
 """Relative; constants of the program are rounded to its element types."""
 _WORK = 1 << 26
 """Elements that are computed to tell what one result is."""
+_EVALUATION = 1 << 15
+"""Elements that are computed in the time that it takes to evaluate any body."""
 _GLANCED = 4
 """Elements by which most ways are ruled out."""
 _PLANS = 400
@@ -156,8 +159,9 @@ class Matcher:
 
     def _general(self, cone: _Cone) -> bool:
         """Whether what is drawn of all that is read may be anything: it is one value."""
-        operands = {self._states[key].operand for key in cone.states}
-        return len(operands) + len(cone.given) <= 1
+        states = [self._states[key] for key in cone.states]
+        sure = all(state.layout is None or state.layout.sure for state in states)
+        return sure and len({state.operand for state in states}) + len(cone.given) <= 1
 
     def _signature(self, node: int, result: int, operand: Operand, cone: _Cone) -> Hashable:
         known = {key: (self._states[key].operand, self._states[key].layout) for key in cone.states}
@@ -367,6 +371,7 @@ class Matcher:
         source: SourceValues,
         constants: Mapping[Key, tuple[Operand, Order | None]],
     ) -> Tensor:
+        spend(_EVALUATION, "too many ways in which it may be computed")
         return _Program(self._views, self._bodies, self._states, source, constants, cone.inputs).results(node)[result]
 
 

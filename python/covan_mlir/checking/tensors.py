@@ -53,7 +53,7 @@ def spend(elements: int, what: str) -> None:
     if budget is None:
         return
     if elements > budget.left:
-        raise UnevaluatedError(f"{what} of that size takes more work than a check may")
+        raise UnevaluatedError(f"{what}: telling what this result is takes more work than is allowed for one")
     budget.left -= elements
 
 
