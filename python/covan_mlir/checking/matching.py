@@ -446,8 +446,7 @@ def _held(source: SourceValues, operand: Operand, layout: Order | None, kind: st
     if layout is None:
         return Direct(value.shape, dtype, value.at)
     order = layout
-    shape = value.shape if order.size == value.size else (order.size,)
-    return Direct(shape, dtype, lambda flat: value.at(order.at(flat)))
+    return Direct((order.size,), dtype, lambda flat: value.at(order.at(flat)))
 
 
 def _static(kind: str) -> tuple[int, ...]:
