@@ -8,6 +8,7 @@ is for.
 
 from covan_mlir.frontend.rules import (
     arithmetic,
+    bessel,
     convolutions,
     distances,
     double,
@@ -26,6 +27,7 @@ from covan_mlir.frontend.rules.registry import RULES
 __all__ = [
     "RULES",
     "arithmetic",
+    "bessel",
     "convolutions",
     "distances",
     "double",
