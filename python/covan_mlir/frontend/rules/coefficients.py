@@ -159,7 +159,8 @@ AIRY_AGD = (
     0.08645808263523921, 0.004126565238242226, 0.00010125908511650914, 1.1716673321441352e-06, 4.9183457006293e-09,
 )  # fmt: skip
 
-# The quantile of the normal distribution: in the middle, in (p - 1/2)²; in the tails, in 1 / √(-2 log p), up to 8 and beyond
+# The quantile of the normal distribution: in the middle, in (p - 1/2)²; in the tails, in z = 1 / √(-2 log p), down to
+# 1 / 8 and below
 NORMAL_P0 = (
     -59.96335010141079, 98.00107541859997, -56.67628574690703, 13.931260938727968, -1.2391658386738125,
 )  # fmt: skip

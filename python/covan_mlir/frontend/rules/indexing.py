@@ -51,6 +51,12 @@ def pad(x: Tensor, pads: list[int], mode: str = "constant", value: float | None 
     return x.clone() if not any(pads) else x
 
 
+@rule(aten.empty_permuted.default)
+def empty_permuted(size: list[Any], order: list[int], *, dtype: torch.dtype | None = None, **kwargs: Any) -> Tensor:
+    """The order is of the memory alone."""
+    return torch.empty(size, dtype=dtype)
+
+
 @rule(aten.full_like.default)
 def full_like(x: Tensor, value: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
     """Of sizes that are known at run time only: it reads sizes and no elements, so that those of different tensors are
