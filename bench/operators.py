@@ -38,7 +38,7 @@ SECONDS = 240.0
 MEMORY = 6 << 30
 """Bytes of data that a process may hold."""
 ALIKE = 4
-"""Samples of an operator and dtype that fail alone for one reason, none having succeeded: the rest is not tried."""
+"""Samples of an operator and dtype, far apart, that fail alone for one reason: the rest is not tried."""
 
 
 def recorded(folder: Path) -> Iterator[Record]:
@@ -128,10 +128,22 @@ class Sweep:
             return
         verdicts = process.judged(left)
         if isinstance(verdicts, Suspect):
-            for part in _parts(left, verdicts.key):
+            for part in self._parts(left, verdicts.key):
                 self._try(process, part)
         else:
             self._note(verdicts)
+
+    def _parts(self, keys: list[Key], suspect: Key | None) -> list[list[Key]]:
+        """What to compile in place of a program that failed: a suspected operator and the others, or halves; of the
+        samples of one operator some first that lie far apart."""
+        names = list(dict.fromkeys(key.op for key in keys))
+        if len(names) > 1:
+            first = {suspect.op} if suspect is not None else set(names[: len(names) // 2])
+            return [[key for key in keys if key.op in first], [key for key in keys if key.op not in first]]
+        if len(keys) <= ALIKE or (keys[0].op, keys[0].dtype) in self.judged:
+            return [keys[: len(keys) // 2], keys[len(keys) // 2 :]]
+        apart = [keys[step * (len(keys) - 1) // (ALIKE - 1)] for step in range(ALIKE)]
+        return [*([key] for key in apart), [key for key in keys if key not in apart]]
 
     def _known(self, key: Key) -> Judged | None:
         """The verdict on a sample like those that failed before."""
@@ -161,17 +173,6 @@ class Sweep:
 def _general(reason: str) -> str:
     """A reason without what differs between samples."""
     return re.sub(r"\d+", "", reason)
-
-
-def _parts(keys: list[Key], suspect: Key | None) -> tuple[list[Key], list[Key]]:
-    """A suspected operator and the others; otherwise halves, between two operators where there are several."""
-    names = list(dict.fromkeys(key.op for key in keys))
-    if len(names) == 1 and suspect is not None:
-        return [suspect], [key for key in keys if key != suspect]
-    if len(names) == 1:
-        return keys[: len(keys) // 2], keys[len(keys) // 2 :]
-    first = {suspect.op} if suspect is not None else set(names[: len(names) // 2])
-    return [key for key in keys if key.op in first], [key for key in keys if key.op not in first]
 
 
 def chunks(names: Sequence[str], dtypes: Sequence[str], known: set[tuple[str, str]]) -> Iterator[list[Key]]:

@@ -358,6 +358,11 @@ GROUPS["products"] = {
     "sdpa_mask": (lambda q, m: F.scaled_dot_product_attention(q, q, q, m), (r(1, 2, 6, 8), r(6, 6))),
 }
 
+GROUPS["halves"] = {
+    "cumsum_bf16": (lambda x: x.cumsum(1), (r(3, 40, dtype=torch.bfloat16),)),
+    "cumsum_into_f16": (lambda x: x.cumsum(0, dtype=torch.float16), (r(20, 3),)),
+}
+
 GROUPS["bessel"] = {
     **{
         name: (getattr(torch.special, name), (r(24) * 6,))

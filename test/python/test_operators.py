@@ -1,266 +1,113 @@
-"""`verify()` reads what dispatches compute: honest programs hold, lies that leave the graph as it is are refused."""
+"""A seeded sample of the sweep over torch's own samples (`bench/operators.py`), and what it makes of them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any
+import random
+import sys
+from pathlib import Path
+from unittest import mock
 
-import numpy as np
 import pytest
-import torch
-from msgspec import structs
-from torch import Tensor, nn
-from torch.nn import functional as F
 
-import covan_mlir
-from covan_mlir import Lineage
-from covan_mlir.checking.affine import affine_map
-from covan_mlir.checking.evaluate import evaluate
-from covan_mlir.checking.matching import agree
-from covan_mlir.checking.sizes import Sizes
-from covan_mlir.checking.tensors import Held, UnevaluatedError, inserted, sliced
-from covan_mlir.checking.verify import verify
-from covan_mlir.provenance.bodies import Block, Body, Operation
-from covan_mlir.provenance.model import Action, Part
-from covan_mlir.provenance.phases import Phase
-from covan_mlir.provenance.program_graph import Definition, ProgramGraph, ProgramNode
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+
+import operators
+import opinfo_samples
+from operators_table import counts, page
+from opinfo_samples import DTYPES, Judged, Key, Outcome, Record
+
+COMMON = (
+    "abs", "add", "amax", "cat", "clamp", "cumsum", "flip", "gather", "index_select", "maximum", "permute", "prod", "roll",
+    "sign", "sort", "sum", "tril", "unsqueeze", "where", "isnan", "logical_and", "nn.functional.relu", "eq", "expand",
+)  # fmt: skip
+"""Of these some are drawn for each dtype."""
 
 
-def _pooled(x: Tensor) -> Tensor:
-    return F.max_pool2d(F.conv2d(x, torch.full((4, 3, 3, 3), 0.1), stride=2, padding=1), 3, 2, 1).mean((2, 3))
-
-
-def _indices() -> Tensor:
-    return torch.randint(0, 9, (6, 9), generator=torch.Generator().manual_seed(0))
-
-
-PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
-    "two sums": (lambda x: torch.relu(x).sum(-1) - torch.exp(x).sum(-1), (torch.randn(6, 9),)),
-    "slices": (
-        lambda x: torch.cat([x[:, 1:4] * 2.0, x.flip(1)[:, :3].exp()], 1).permute(1, 0).contiguous() + 0.5,
-        (torch.randn(6, 9),),
-    ),
-    "gather": (lambda x, i: torch.where(x > 0, x.clamp(max=0.5), x.gather(1, i)), (torch.randn(6, 9), _indices())),
-    "windows": (_pooled, (torch.randn(1, 3, 12, 12),)),
-    "norm": (lambda x: F.layer_norm(x, (16,)), (torch.randn(5, 16),)),
-    "attention": (lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), (torch.randn(1, 2, 5, 8),)),
-    "extremes": (lambda x: (x.amax(1), x.argmax(1), x.cumsum(0)), (torch.randn(4, 6),)),
-    "linear": (nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)), (torch.randn(2, 8),)),
-    "transposed": (lambda x, y: (x.transpose(1, 2) @ y).tanh(), (torch.randn(2, 4, 4), torch.randn(2, 4, 4))),
-}
-
-
-@cache
-def compiled(name: str, fuse: bool = False) -> Lineage:
-    model, args = PROGRAMS[name]
-    options = covan_mlir.CompileOptions(fuse_reductions="always" if fuse else False)
-    return covan_mlir.compile_module(model, args, options=options).lineage
-
-
-@pytest.mark.parametrize(
-    ("name", "fuse"),
-    [*((name, False) for name in PROGRAMS if name != "attention"), *((name, True) for name in PROGRAMS)],
-)
-def test_honest_programs_hold(name: str, fuse: bool) -> None:
-    verdict = verify(compiled(name, fuse), operators=True)
-    assert verdict, str(verdict)
-    assert verdict.checks[-1].phase == "operators"
-
-
-FIELDS = (
-    *("actions", "sites", "commands", "fates", "part_fates", "history", "groups", "results", "phases", "fusions"),
-    "bodies",
-)
-
-
-def edited(lineage: Lineage, **changes: Any) -> Lineage:
-    return Lineage(**({name: getattr(lineage, name) for name in FIELDS} | changes))
-
-
-def with_part(lineage: Lineage, name: str, change: Callable[[Part], Part]) -> Lineage:
-    """The lineage of a source in which one part is another; nothing of the program is changed."""
-
-    def of(action: Action) -> Action:
-        return replace(action, parts=tuple(change(part) if part.name == name else part for part in action.parts))
-
-    assert any(part.name == name for part in lineage.parts.values()), sorted(p.name for p in lineage.parts.values())
-    return edited(lineage, actions=[of(action) for action in lineage.actions])
-
-
-def called(change: Callable[[list[Any]], list[Any]]) -> Callable[[Part], Part]:
-    """Other positional arguments."""
-
-    def of(part: Part) -> Part:
-        positional, named = json.loads(part.args)
-        return replace(part, args=json.dumps([change(positional), named], separators=(",", ":")))
-
-    return of
-
-
-def operator(op: str) -> Callable[[Part], Part]:
-    return lambda part: replace(part, op=op)
-
-
-@dataclass(frozen=True)
-class Lie:
-    program: str
-    part: str
-    change: Callable[[Part], Part]
-    action: str
-
-
-LIES = {
-    "a difference the other way round": Lie("two sums", "sub", called(lambda a: a[::-1]), "sub"),
-    "another function": Lie("two sums", "relu", operator("aten.abs.default"), "sub"),
-    "another constant": Lie("slices", "mul", called(lambda a: [a[0], 3.0]), "mul"),
-    "a slice of another offset": Lie("slices", "slice_1", called(lambda a: [a[0], 1, 2, 5]), "mul"),
-    "another axis flipped": Lie("slices", "flip", called(lambda a: [a[0], [0]]), "exp"),
-    "pieces in another order": Lie("slices", "cat", called(lambda a: [a[0][::-1], a[1]]), "cat"),
-    "axes of one size not exchanged": Lie("slices", "permute", called(lambda a: [a[0], [0, 1]]), "add"),
-    "the other branch": Lie("gather", "where", called(lambda a: [a[0], a[2], a[1]]), "where"),
-    "another bound": Lie("gather", "gt_1", called(lambda a: [a[0], 0.75]), "where"),
-    "another comparison": Lie("gather", "gt", operator("aten.lt.Scalar"), "where"),
-    "least for greatest": Lie("extremes", "amax", operator("aten.amin.default"), "amax"),
-    "the least's position": Lie("extremes", "argmax", operator("aten.argmin.default"), "argmax"),
-    "sums along another axis": Lie("extremes", "cumsum", called(lambda a: [a[0], 1]), "cumsum"),
-    "a factor transposed": Lie(
-        "transposed", "permute", lambda part: replace(called(lambda a: [a[0], [0, 1, 2]])(part)), "matmul"
-    ),
-    "windows of other steps": Lie(
-        "windows", "max_pool2d_with_indices", called(lambda a: [a[0], [3, 3], [2, 2], [1, 1], [1, 1], True]), ""
-    ),
-    "another padding": Lie("windows", "convolution", called(lambda a: [*a[:3], [2, 2], [1, 1], [2, 2], *a[6:]]), ""),
-}
-
-
-@pytest.mark.parametrize("lie", LIES)
-def test_lies_about_operators_are_refused(lie: str) -> None:
-    told = LIES[lie]
-    verdict = verify(with_part(compiled(told.program), told.part, told.change), operators=True)
-    assert verdict.outcome == "no", str(verdict)
-
-
-def exchanged(lineage: Lineage, ids: Mapping[int, int]) -> Lineage:
-    """The program's locations name other parts, in each phase, and all that follows from them agrees."""
-
-    def renamed(parts: Any) -> tuple[int, ...]:
-        return tuple(sorted(ids.get(part, part) for part in parts))
-
-    def node(one: ProgramNode) -> ProgramNode:
-        outputs = tuple(tuple(Definition(d.how, renamed(d.ids)) for d in links) for links in one.outputs)
-        return structs.replace(one, outputs=outputs, evidence=renamed(one.evidence))
-
-    def graph(one: ProgramGraph) -> ProgramGraph:
-        return structs.replace(one, nodes=tuple(map(node, one.nodes)))
-
-    sites = []
-    for site in lineage.sites:
-        parts = renamed(site.parts)
-        trace = tuple(sorted({lineage.parts[part].action for part in parts}))
-        sites.append(replace(site, parts=parts, trace=trace, views=renamed(site.views), folds=renamed(site.folds)))
-    performing = {part: tuple(site.id for site in sites if part in site.parts) for part in lineage.parts}
-    part_fates = {p: replace(f, sites=performing[p] or f.sites) for p, f in lineage.part_fates.items()}
-    fates = [
-        replace(fate, sites=tuple(site.id for site in sites if action.id in site.trace) or fate.sites)
-        for action, fate in zip(lineage.actions, lineage.fates, strict=True)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_few_operators_of_each_dtype(dtype: str) -> None:
+    draw = random.Random(dtype)
+    names = draw.sample([op for op in COMMON if opinfo_samples.takes(op, dtype)], 6)
+    counted = {op: len(opinfo_samples.samples(op, dtype)) for op in names}
+    keys = [
+        Key(op, dtype, index) for op, count in counted.items() for index in draw.sample(range(count), min(3, count))
     ]
-    phases = [Phase(phase.step, graph(phase.graph)) for phase in lineage.phases]
-    return edited(lineage, sites=sites, phases=phases, fates=fates, part_fates=part_fates)
+    verdicts = opinfo_samples.judged(keys)
+    assert isinstance(verdicts, list), verdicts
+    assert [verdict for verdict in verdicts if verdict.outcome != "agrees"] == []
 
 
-def test_two_locations_exchanged() -> None:
-    """`relu` and `exp` have the same place in the graph: only what the kernels compute tells them apart."""
-    lineage = compiled("two sums")
-    ids = {part.name: part.id for part in lineage.parts.values()}
-    pairs = {("relu", "exp"), ("sum_1", "sum_2")}
-    swap = {ids[a]: ids[b] for one, other in pairs for a, b in ((one, other), (other, one))}
-    assert verify(exchanged(lineage, {}), operators=True)
-    verdict = verify(exchanged(lineage, swap), operators=True)
-    assert verdict.outcome == "no"
-    assert "operators" in {check.phase for check in verdict.checks if check.outcome == "no"}
-    assert "does not compute" in str(verdict)
+def test_what_cannot_be_compared_is_told_apart() -> None:
+    assert [v.outcome for v in opinfo_samples.judged([Key("bernoulli", "f32", 1)])] == ["random"]
+    assert [v.outcome for v in opinfo_samples.judged([Key("equal", "f32", 0)])] == ["not exported"]
+    (refused,) = opinfo_samples.judged([Key("linalg.svdvals", "f32", 0)])
+    assert refused.outcome == "refused"
+    assert "no lowering" in refused.reason
 
 
-def test_bodies_are_kept() -> None:
-    lineage = compiled("norm")
-    assert Lineage.from_json(lineage.to_json()).bodies == lineage.bodies
-    verdict = verify(edited(lineage, bodies=None), operators=True)
-    assert verdict.outcome == "incomplete"
+def test_wrong_values_are_seen() -> None:
+    (key,) = [Key("sin", "f32", 0)]
+    (sample,) = opinfo_samples.samples("sin", "f32")
+    right = sample.call(sample.copies())
+    with mock.patch.object(opinfo_samples, "_compiled", return_value=[right + 1e-3]):
+        (verdict,) = opinfo_samples.judged([key])
+    assert verdict.outcome == "differs"
+    assert "Tensor-likes are not close" in verdict.reason
+    with mock.patch.object(opinfo_samples, "_compiled", return_value=[right.double()]):
+        assert opinfo_samples.judged([key])[0].outcome == "differs"
 
 
-def test_operation_that_is_not_known_is_named() -> None:
-    lineage = compiled("two sums")
-    bodies = structs.replace(
-        lineage.bodies,
-        bodies=tuple(
-            structs.replace(body, operations=(Operation("vendor.secret", (0,), ("f32",)), *body.operations))
-            for body in lineage.bodies.bodies
-        ),
-    )
-    verdict = verify(edited(lineage, bodies=bodies), operators=True)
-    assert verdict.outcome == "incomplete"
-    assert "vendor.secret" in str(verdict)
-    assert "test_operators.py" in str(verdict)
+class Lists(operators.Process):
+    """Judges without compiling: ``bad`` samples are refused, alone, and fail a program that they are in."""
+
+    def __init__(self, bad: set[Key]) -> None:
+        self.bad, self.programs = bad, 0
+
+    def judged(self, keys: list[Key]) -> list[Judged] | opinfo_samples.Suspect:
+        self.programs += 1
+        if not self.bad.intersection(keys):
+            return [Judged(key, "agrees") for key in keys]
+        return [Judged(keys[0], "refused", "why")] if len(keys) == 1 else opinfo_samples.Suspect()
+
+    def end(self) -> None:
+        pass
 
 
-def test_pieces_of_tensors() -> None:
-    held = Held(np.arange(20.0).reshape(4, 5))
-    piece = sliced(held, (1, 0), (2, 3), (2, 2))
-    np.testing.assert_array_equal(piece.all(), held.all()[1:4:2, 0:5:2])
-    target = inserted(piece, held, (0, 1), (2, 3), (1, 1))
-    expected = held.all().copy()
-    expected[0:2, 1:4] = piece.all()
-    np.testing.assert_array_equal(target.all(), expected)
-    assert np.isnan(held.at(np.array([20, -1]))).all()
+def swept(tmp_path: Path, bad: set[Key]) -> tuple[dict[str, Record], int]:
+    process = Lists(bad)
+    with mock.patch.object(operators, "Process", lambda: process):
+        operators.Sweep(tmp_path, float("inf")).run(operators.chunks(["cat", "sort", "sin"], ["f32"], set()))
+    return {record.op: record for record in operators.recorded(tmp_path)}, process.programs
 
 
-def test_affine_maps() -> None:
-    assert affine_map("(d0, d1)[s0] -> (d1 * 2 - s0, d0 floordiv 2, d0 mod 2, 7)")([5, 3, 1]) == [5, 2, 1, 7]
-    assert affine_map("(d0, d1) -> (d1, 0)").plain == (1, None)
-    with pytest.raises(UnevaluatedError):
-        affine_map("(d0) -> (__import__('os'))")([1])
-
-
-def test_sizes_of_symbols() -> None:
-    sizes = Sizes(["f32[s0, 4]", "f32[2*s0 + 1, s1]"])
-    (size, four), (odd, other) = sizes.of("f32[s0, 4]"), sizes.of("f32[2*s0 + 1, s1]")
-    assert (four, odd) == (4, 2 * size + 1)
-    assert other != size
-
-
-def test_reductions_are_evaluated_where_asked() -> None:
-    """The body of a product of matrices, as MLIR says it."""
-    block = (
-        ("f32", "f32", "f32"),
-        (
-            Operation("arith.mulf", (4, 5), ("f32",)),
-            Operation("arith.addf", (6, 7), ("f32",)),
-            Operation("linalg.yield", (8,)),
-        ),
-    )
-    maps = ["(d0, d1, d2) -> (d0, d2)", "(d0, d1, d2) -> (d2, d1)", "(d0, d1, d2) -> (d0, d1)"]
-    attributes = {
-        "indexing_maps": maps,
-        "iterator_types": ["parallel", "parallel", "reduction"],
-        "operandSegmentSizes": [2, 1],
+def test_a_program_that_fails_is_split_until_it_is_known_which_samples_do(tmp_path: Path) -> None:
+    bad = {Key("sort", "f32", 5), Key("cat", "f32", 0)}
+    records, _ = swept(tmp_path, bad)
+    assert {verdict.key for record in records.values() for verdict in record.apart} == bad
+    assert {op: record.samples for op, record in records.items()} == {
+        op: len(opinfo_samples.samples(op, "f32")) for op in ("cat", "sin", "sort")
     }
-    product = Operation("linalg.generic", (0, 1, 3), ("f32[3, 4]",), attributes, (Block(*block),))
-    zero = (Operation("arith.constant", (), ("f32",), {"value": 0.0}),)
-    fill = Operation("tensor.splat", (2,), ("f32[3, 4]",))
-    body = Body(("f32[3, 5]", "f32[5, 4]"), (*zero, fill, product), (9,))
-    left, right = np.random.default_rng(0).normal(size=(3, 5)), np.random.default_rng(1).normal(size=(5, 4))
-    (result,) = evaluate(body, [Held(left), Held(right)])
-    assert agree(result.all().reshape(-1), (left @ right).reshape(-1))
 
 
-def test_values_beside_eager() -> None:
-    exe = covan_mlir.compile_module(lambda x: torch.relu(x) - x.abs(), (torch.randn(4, 8),))
-    verdict = exe.verify(values=(torch.randn(4, 8),))
-    assert verdict, str(verdict)
-    assert verdict.checks[-1].phase == "values"
-    positive = exe.verify(values=(torch.rand(4, 8) + 0.5,))
-    assert positive.outcome == "incomplete"
-    assert "relu and abs_1 have the same values" in str(positive)
+def test_what_fails_alike_is_not_tried_to_the_end(tmp_path: Path) -> None:
+    count = len(opinfo_samples.samples("sort", "f32"))
+    records, programs = swept(tmp_path, {Key("sort", "f32", index) for index in range(count)})
+    assert len(records["sort"].apart) == count
+    assert programs < count / 2
+
+
+def test_the_page_counts_what_was_recorded() -> None:
+    def record(op: str, dtype: str, *apart: Outcome) -> Record:
+        verdicts = tuple(Judged(Key(op, dtype, index), outcome, "because") for index, outcome in enumerate(apart))
+        return Record(op, dtype, 4, verdicts)
+
+    records = [
+        record("first", "f32"),
+        record("first", "i64"),
+        record("second", "f32", "refused", "differs"),
+        record("third", "f32", "not exported", "random"),
+    ]
+    assert counts(records[2]) == {"agrees": 2, "refused": 1, "differs": 1}
+    text = page(records, 4)
+    assert "| f32 | 3 | 3 | 2 (66.7 %) | 10 | 8 | 1 | 1 | 0 |" in text
+    assert "| first | f32 i64 | 4 | yes | yes |  |" in text
+    assert "| second | f32 | 4 | 3 of 4 | 2 of 4 | because (1); differs: because (1) |" in text

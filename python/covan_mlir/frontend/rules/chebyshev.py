@@ -1,4 +1,4 @@
-"""Chebyshev polynomials of all four kinds, of a degree that is a tensor: by angles and, outside of [-1, 1], hyperbolic ones."""
+"""Chebyshev polynomials of all four kinds, of a degree that is a tensor: by angles, hyperbolic ones beyond [-1, 1]."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def unscaled_complex_to_real(x: Tensor, *, dim: list[int], last_dim_size: int) -
 
 
 @rule(aten._conj.default, aten.conj_physical.default, prims.conj_physical.default)
-def conjugate(x: Tensor) -> Any:
+def conjugate(x: Tensor) -> Tensor:
     return torch.complex(x.real, -x.imag) if x.dtype.is_complex else x.clone()
 
 
@@ -129,7 +129,7 @@ def polar(size: Tensor, angle: Tensor) -> Tensor:
 @rule(aten.fft_ihfftn.default)
 def inverse_hermitian(
     x: Tensor, s: list[int] | None = None, dim: list[int] | None = None, norm: str | None = None
-) -> Tensor:
+) -> Any:
     other = {"forward": "backward", "ortho": "ortho"}.get(norm or "", "forward")
     return conjugate(torch.fft.rfftn(x, s, dim, other))
 
@@ -137,7 +137,7 @@ def inverse_hermitian(
 @rule(aten.fft_ihfft2.default)
 def inverse_hermitian_of_two(
     x: Tensor, s: list[int] | None = None, dim: tuple[int, ...] = (-2, -1), norm: str | None = None
-) -> Tensor:
+) -> Any:
     return inverse_hermitian(x, s, list(dim), norm)
 
 
@@ -170,6 +170,9 @@ def _parts(x: Any, y: Any) -> tuple[Tensor, Any] | None:
 
 @rule(aten.mul.Tensor)
 def product(x: Any, y: Any) -> Any:
+    if isinstance(x, complex) or isinstance(y, complex):  # the importer has no such numbers
+        (a, b), (c, d) = _real_and_imaginary(x), _real_and_imaginary(y)
+        return torch.complex(a * c - b * d, a * d + b * c)
     parts = _parts(x, y) or _parts(y, x)
     return torch.complex(parts[0].real * parts[1], parts[0].imag * parts[1]) if parts else NotImplemented
 

@@ -98,19 +98,22 @@ _SQUARINGS = 24
 
 @rule(aten.linalg_matrix_exp.default)
 def matrix_exp(a: Tensor) -> Any:
-    """Taylor's series of a fraction of the matrix, squared again as often as that was halved."""
-    if not _fits(a) or a.dtype not in (torch.float32, torch.float64):
+    """Taylor's series of a fraction of the matrix, squared again as often as that was halved: in float64, for squaring
+    doubles errors."""
+    if not _fits(a):
         return NotImplemented
+    dtype, a = a.dtype, a.to(torch.float64)
     norm = a.abs().sum(-2).amax(-1) if a.numel() else a.sum((-2, -1))
     halvings = torch.ceil(torch.log2(norm.clamp(min=0.25) * 4)).clamp(max=_SQUARINGS)
     norm_scale = torch.exp2(-halvings).unsqueeze(-1).unsqueeze(-1)
     fraction = a * norm_scale
     one = torch.eye(a.shape[-1], dtype=a.dtype)
     value = one.expand(a.shape)
-    for k in range(9 if a.dtype is torch.float32 else 13, 0, -1):
+    for k in range(13, 0, -1):
         value = one + fraction @ value / k
     for k in range(_SQUARINGS):
         again = (halvings > k).unsqueeze(-1).unsqueeze(-1)
         value = torch.where(again, value @ value, value)
     # Of a norm that takes more halvings, elements are not finite anyway, or lost.
-    return torch.where((norm <= math.ldexp(0.25, _SQUARINGS)).unsqueeze(-1).unsqueeze(-1), value, math.nan)
+    small = (norm <= math.ldexp(0.25, _SQUARINGS)).unsqueeze(-1).unsqueeze(-1)
+    return torch.where(small, value, math.nan).to(dtype)
