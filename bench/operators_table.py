@@ -32,8 +32,8 @@ A sample *agrees* if its results are eager's, within `torch.testing`'s tolerance
 own tests grant the operator, or as near to eager in f64 as eager is, within twice its error. A sample that does not
 compile is refused with a `CompileError` or `ExportError` that gives the reason. Apart stand samples that
 `torch.export` does not take, that draw random numbers, whose results PyTorch leaves undefined (`empty`), and those
-for which eager raises an error. Where the first {alike} samples of an operator are refused for one reason, the others
-count as refused for it.
+for which eager raises an error. Where {alike} samples of an operator that lie far apart are refused for one reason, the
+others count as refused for it.
 
 | dtype | operators | exported | of these, all samples agree | samples exported | agree | refused | differ | fail |
 |---|---|---|---|---|---|---|---|---|

@@ -234,7 +234,7 @@ def hurwitz(s: Tensor, q: Tensor) -> Tensor:
     """Hurwitz' zeta function in float64; for q < 0 and whole s, terms of both signs are sums of it for positive q."""
     negative = q < 0
     fraction = q - torch.floor(q)
-    q, s = torch.where(negative & (fraction == 0), 0.0, q), s + torch.zeros_like(q)
+    q, s = torch.where(negative & (fraction == 0), 0.0, q), s.expand((s + q).shape)
     start = torch.where(negative, fraction, q)
     below = _positive_zeta(s, 1 - fraction) - _positive_zeta(s, q.abs() + 1)
     odd = torch.floor(s * 0.5) * 2 != s
