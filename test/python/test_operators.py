@@ -17,8 +17,9 @@ from operators_table import counts, page
 from opinfo_samples import DTYPES, Judged, Key, Outcome, Record
 
 COMMON = (
-    "abs", "add", "amax", "cat", "clamp", "cumsum", "flip", "gather", "index_select", "maximum", "permute", "prod", "roll",
-    "sign", "sort", "sum", "tril", "unsqueeze", "where", "isnan", "logical_and", "nn.functional.relu", "eq", "expand",
+    "abs", "add", "amax", "cat", "clamp", "cumsum", "flip", "gather", "index_select", "maximum", "permute", "prod",
+    "roll", "sign", "sort", "sum", "tril", "unsqueeze", "where", "isnan", "logical_and", "nn.functional.relu", "eq",
+    "expand",
 )  # fmt: skip
 """Of these some are drawn for each dtype."""
 
@@ -74,7 +75,7 @@ class Lists(operators.Process):
 
 def swept(tmp_path: Path, bad: set[Key]) -> tuple[dict[str, Record], int]:
     process = Lists(bad)
-    with mock.patch.object(operators, "Process", lambda: process):
+    with mock.patch.object(operators, "Process", return_value=process):
         operators.Sweep(tmp_path, float("inf")).run(operators.chunks(["cat", "sort", "sin"], ["f32"], set()))
     return {record.op: record for record in operators.recorded(tmp_path)}, process.programs
 
