@@ -50,7 +50,7 @@ def test_zeta(s: float) -> None:
     q = AXIS.where(AXIS != 0, 0.0)
     exponent = torch.full_like(q, s)
     torch.testing.assert_close(
-        bessel.hurwitz(exponent, q), special.zeta(exponent, q), rtol=1e-9, atol=1e-9, equal_nan=True
+        bessel.zeta(exponent, q), special.zeta(exponent, q), rtol=1e-9, atol=1e-9, equal_nan=True
     )
 
 

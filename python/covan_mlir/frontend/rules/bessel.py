@@ -231,7 +231,7 @@ def _positive_zeta(s: Tensor, q: Tensor) -> Tensor:
 
 
 def hurwitz(s: Tensor, q: Tensor) -> Tensor:
-    """Hurwitz' zeta function in float64; for q < 0 and whole s, terms of both signs are sums of it for positive q."""
+    """Hurwitz' zeta function for s > 1, in float64; for q < 0 and whole s, terms of both signs are sums of it for q > 0."""
     negative = q < 0
     fraction = q - torch.floor(q)
     q, s = torch.where(negative & (fraction == 0), 0.0, q), s.expand((s + q).shape)
@@ -241,15 +241,16 @@ def hurwitz(s: Tensor, q: Tensor) -> Tensor:
     value = _positive_zeta(s, start) + torch.where(negative, torch.where(odd, -below, below), 0.0)
     value = torch.where(negative & (torch.floor(s) != s), math.nan, value)
     value = torch.where((q <= 0) & (fraction == 0), math.inf, value)
-    value = torch.where(s > 1, value, torch.where(s == 1, math.inf, math.nan))
-    return torch.where(s.isnan() | q.isnan(), math.nan, value)
+    return torch.where(q.isnan(), math.nan, value)
 
 
 @rule(aten.special_zeta.default, prims.zeta.default)
 def zeta(s: Tensor, q: Tensor) -> Tensor:
     dtype = torch.result_type(s, q)
     dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
-    return hurwitz(s.to(torch.float64), q.to(torch.float64)).to(dtype)
+    order = s.to(torch.float64)
+    value = hurwitz(order, q.to(torch.float64))
+    return torch.where(order > 1, value, torch.where(order == 1, math.inf, math.nan)).to(dtype)
 
 
 @rule(aten.polygamma.default)
