@@ -231,7 +231,7 @@ def _positive_zeta(s: Tensor, q: Tensor) -> Tensor:
 
 
 def hurwitz(s: Tensor, q: Tensor) -> Tensor:
-    """Hurwitz' zeta function for s > 1, in float64; for q < 0 and whole s, terms of both signs are sums of it for q > 0."""
+    """Hurwitz' zeta function for s > 1, in float64; for q < 0 and whole s by its values at q > 0."""
     negative = q < 0
     fraction = q - torch.floor(q)
     q, s = torch.where(negative & (fraction == 0), 0.0, q), s.expand((s + q).shape)
