@@ -280,11 +280,12 @@ class CompiledModel:
             *held,
             *((_dtype(value), value) for value in (self._weights.values() if self._bound else ())),
         ]
-        return [
-            *arguments.passed,
-            *(self._read(dtype, value, "a state") for dtype, value in held),
-            *self._bound,
-        ], tensors
+        passed = [
+            (values.PAIRS[dtype], values.as_pairs(value)) if dtype in values.PAIRS else (dtype, value)
+            for dtype, value in tensors
+        ]
+        states = (self._read(dtype, value, "a state") for dtype, value in held)
+        return [*arguments.passed, *states, *self._bound], passed
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         args, kwargs = binding.rebind(self.signature, args, kwargs)
@@ -315,6 +316,12 @@ class CompiledModel:
 
     def _read(self, dtype: str, value: Any, name: str) -> Any:
         assert self._program is not None
+        if dtype in values.PAIRS:
+            try:
+                pairs = values.as_pairs(value)
+            except RuntimeError as error:
+                raise _special(name, value) from error
+            return self._read(values.PAIRS[dtype], pairs, name)
         if isinstance(value, np.ndarray):
             value = values.plain_bools(value) if dtype == "bool" else value
             if not self._remote:
@@ -338,7 +345,13 @@ class CompiledModel:
         if write is None:
             assert self._program is not None
             device = self._program.device
-            if self._remote:
+            if dtype in values.PAIRS:
+                pairs = self._write(values.PAIRS[dtype], as_numpy)
+
+                def write(view: Any) -> Any:
+                    return values.from_pairs(pairs(view))
+
+            elif self._remote:
                 copy = remote.to_numpy if as_numpy else remote.to_torch
                 write = partial(copy, device, dtype=dtype)
             elif as_numpy:

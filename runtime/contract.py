@@ -45,15 +45,20 @@ Slot = TensorType | str
 """A tensor, or a number: ``int``, ``float`` or ``bool``."""
 
 
+def passed(dtype: str, shape: tuple[Dim, ...]) -> TensorType:
+    """The tensor that a program takes or gives for one: of a complex one the pairs."""
+    return TensorType(values.PAIRS[dtype], (*shape, 2)) if dtype in values.PAIRS else TensorType(dtype, shape)
+
+
 def slot(leaf: Leaf) -> Slot:
     """What the program takes or gives for a leaf that is no constant."""
-    return TensorType(leaf.dtype, leaf.shape) if leaf.kind == "tensor" else leaf.dtype
+    return passed(leaf.dtype, leaf.shape) if leaf.kind == "tensor" else leaf.dtype
 
 
 def parameters(signature: Signature, bound: Sequence[TensorType]) -> list[tuple[str, Slot]]:
     """What a program of this signature takes, with names; ``bound`` are weights that it takes as arguments."""
     taken = [(f"argument {leaf.name}", slot(leaf)) for leaf in signature.inputs if leaf.kind != "constant"]
-    taken += [(f"state {state.name}", TensorType(state.dtype, state.shape)) for state in signature.states]
+    taken += [(f"state {state.name}", passed(state.dtype, state.shape)) for state in signature.states]
     return taken + [(f"weight {index}", weight) for index, weight in enumerate(bound)]
 
 
@@ -64,7 +69,7 @@ def results(signature: Signature) -> list[tuple[str, Slot]]:
         match kind:
             case "state":
                 state = signature.states[index]
-                given.append((f"state {state.name}", TensorType(state.dtype, state.shape)))
+                given.append((f"state {state.name}", passed(state.dtype, state.shape)))
             case "input":
                 given.append((f"argument {signature.inputs[index].name}", slot(signature.inputs[index])))
             case "output":

@@ -32,6 +32,26 @@ _TYPES: dict[str, tuple[str, Any]] = {
 }
 
 
+PAIRS = {"complex64": "float32", "complex128": "float64"}
+"""Complex dtypes: programs take and give them as pairs of real numbers, with a last axis of two."""
+
+
+def as_pairs(value: Any) -> Any:
+    """A complex tensor or array as pairs, over the same memory where it is contiguous."""
+    if isinstance(value, np.ndarray):
+        return np.ascontiguousarray(value).view(value.real.dtype).reshape(*value.shape, 2)
+    torch: Any = torch_module()
+    return torch.view_as_real(value.detach().resolve_conj().resolve_neg())
+
+
+def from_pairs(pairs: Any) -> Any:
+    """The complex tensor or array whose pairs these are, over the same memory."""
+    if isinstance(pairs, np.ndarray):
+        return pairs.view(np.result_type(pairs.dtype, np.complex64)).reshape(pairs.shape[:-1])
+    torch: Any = torch_module()
+    return torch.view_as_complex(pairs)
+
+
 def supported(dtype: str) -> bool:
     """Whether tensors of this dtype can be passed in and out."""
     return dtype in _TYPES
@@ -135,7 +155,11 @@ def torch_reader(device: Any, dtype: str) -> Callable[[Any], Any]:
             # torch allocates at multiples of 64; clone() would keep a tensor that only looks contiguous
             fresh = torch.empty(tensor.shape, dtype=tensor.dtype, memory_format=contiguous)
             tensor = fresh.copy_(tensor)
-        return take(to_dlpack(tensor))
+        try:
+            return take(to_dlpack(tensor))
+        except ValueError:  # axes of no or one element may have any stride for torch, and not for IREE
+            fresh = torch.empty(tensor.shape, dtype=tensor.dtype, memory_format=contiguous)
+            return take(to_dlpack(fresh.copy_(tensor)))
 
     return read
 

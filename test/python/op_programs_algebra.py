@@ -38,6 +38,17 @@ GROUPS["linear_systems"] = {
     ),
 }
 
+GROUPS["factorisations"] = {
+    "lu": (torch.linalg.lu, (_SWAPPED,)),
+    "lu_solve": (lambda a, b: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b), (_STEADY, r(2, 4, 3))),
+    "qr": (torch.linalg.qr, (r(2, 4, 3),)),
+    "inv_ex": (torch.linalg.inv_ex, (_STEADY,)),
+    "cholesky_ex": (lambda x: torch.linalg.cholesky_ex(_positive(x)), (r(2, 3, 3),)),
+    "tensorinv": (lambda x: torch.linalg.tensorinv(x.reshape(2, 2, 4) + torch.eye(4).reshape(2, 2, 4) * 4), (r(4, 4),)),
+    "matrix_exp": (torch.matrix_exp, (r(2, 3, 3),)),
+    "chebyshev": (torch.special.chebyshev_polynomial_t, (r(3, 4), n(3, 4, low=0, high=8))),
+}
+
 GROUPS["fourier"] = {
     "fft_abs": (lambda x: torch.fft.fft(x).abs(), (r(3, 8),)),
     "fft_odd": (lambda x: torch.fft.fft(x, norm="ortho").real, (r(3, 7),)),

@@ -357,3 +357,34 @@ GROUPS["products"] = {
     "sdpa_causal": (lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), (r(1, 2, 6, 8),)),
     "sdpa_mask": (lambda q, m: F.scaled_dot_product_attention(q, q, q, m), (r(1, 2, 6, 8), r(6, 6))),
 }
+
+GROUPS["halves"] = {
+    "cumsum_bf16": (lambda x: x.cumsum(1), (r(3, 40, dtype=torch.bfloat16),)),
+    "cumsum_into_f16": (lambda x: x.cumsum(0, dtype=torch.float16), (r(20, 3),)),
+}
+
+GROUPS["bessel"] = {
+    **{
+        name: (getattr(torch.special, name), (r(24) * 6,))
+        for name in (
+            "bessel_j0",
+            "bessel_j1",
+            "i0e",
+            "i1",
+            "i1e",
+            "modified_bessel_i0",
+            "spherical_bessel_j0",
+            "airy_ai",
+        )
+    },
+    **{
+        name: (getattr(torch.special, name), (r(24).abs() * 6,))
+        for name in ("bessel_y0", "bessel_y1", "modified_bessel_k0", "scaled_modified_bessel_k1")
+    },
+    "i0": (torch.i0, (r(24),)),
+    "i0_int": (torch.i0, (n(6),)),
+    "ndtri": (torch.special.ndtri, (u(24),)),
+    "log_ndtr": (torch.special.log_ndtr, (r(24) * 3,)),
+    "zeta": (torch.special.zeta, (r(24).abs() + 1.5, r(24).abs() + 0.1)),
+    "polygamma": (lambda x: (torch.polygamma(1, x), torch.polygamma(3, x)), (r(24).abs() + 0.1,)),
+}

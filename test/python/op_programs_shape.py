@@ -128,6 +128,7 @@ GROUPS["padding_resizing"] = {
 
 GROUPS["indexing"] = {
     "gather": (lambda x, i: x.gather(1, i), (r(3, 5), n(3, 4, low=0, high=5))),
+    "gather_of_a_number": (lambda x, i: (x.gather(0, i), x.gather(0, i[0])), (r(), n(3, low=0, high=1))),
     "take_along_dim": (lambda x: torch.take_along_dim(x, x.argsort(1), 1), (r(3, 5),)),
     "take": (lambda x, i: torch.take(x, i), (r(3, 5), n(4, low=-15, high=15))),
     "index_select": (lambda x, i: x.index_select(1, i), (r(3, 5), n(4, low=0, high=5))),

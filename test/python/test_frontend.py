@@ -86,11 +86,6 @@ def test_f64_is_not_demoted() -> None:
     assert exe(torch.ones(4, dtype=torch.float64))[0] > 0
 
 
-def test_complex_is_refused_by_name() -> None:
-    with pytest.raises(ExportError, match=r"x is torch\.complex64: complex tensors are not supported"):
-        covan_mlir.compile_module(lambda x: x.abs(), (torch.ones(2, dtype=torch.complex64),))
-
-
 class Point(NamedTuple):
     a: Any
     b: Any

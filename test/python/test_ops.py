@@ -76,7 +76,6 @@ LIMITATIONS: dict[str, tuple[Program, str, str]] = {
         "_upsample_bilinear2d_aa",
         "neither torch nor torch-mlir decomposes it",
     ),
-    "bessel": ((torch.i0, (r(3),)), "i0", "torch's decomposition ends in its own primitive"),
     "gcd": ((torch.gcd, (n(4), n(4))), "gcd", "a loop of unknown length"),
     "masked_select": (
         (torch.masked_select, (r(4), b(4))),
@@ -84,7 +83,6 @@ LIMITATIONS: dict[str, tuple[Program, str, str]] = {
         "torch-mlir lowers it for other backends only",
     ),
     "mode": ((lambda x: x.mode(1)[0], (n(3, 5),)), "mode", "no decomposition"),
-    "polygamma": ((lambda x: torch.polygamma(1, x), (r(3).abs(),)), "polygamma", "no decomposition"),
     "singular_values": ((torch.linalg.svdvals, (r(3, 3),)), "svd", "no decomposition"),
 }
 

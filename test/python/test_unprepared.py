@@ -245,6 +245,23 @@ def test_circular_padding_is_a_gather_an_axis() -> None:
     torch.testing.assert_close(covan_mlir.compile_module(_Circular(), (x,))(x), _Circular()(x))
 
 
+def test_circular_padding_cuts_first() -> None:
+    """What is left goes round."""
+    for pads in ((-1, 1, -2, 1), (2, -1, 0, -2), (-1, -1, 1, 2)):
+        model = _Cut(pads)
+        (x,) = _image()
+        torch.testing.assert_close(covan_mlir.compile_module(model, (x,))(x), model(x))
+
+
+class _Cut(nn.Module):
+    def __init__(self, pads: tuple[int, ...]) -> None:
+        super().__init__()
+        self.pads = pads
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pad(x, self.pads, mode="circular")
+
+
 class _Circular(nn.Module):
     """More than one axis, and one side only."""
 

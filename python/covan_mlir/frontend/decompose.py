@@ -18,6 +18,7 @@ from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.actions import graphs, modules
 from covan_mlir.frontend.graph_passes.complements import unite_complements
+from covan_mlir.frontend.graph_passes.complex_pairs import pair_complex
 from covan_mlir.frontend.graph_passes.conversions import name_conversions
 from covan_mlir.frontend.graph_passes.empty import fold_empty
 from covan_mlir.frontend.graph_passes.halves import keep_slices
@@ -62,6 +63,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         explain_reshapes(graph)
         name_conversions(graph)
         graph.eliminate_dead_code()  # decompositions leave nodes behind that nobody reads
+    pair_complex(decomposed)
     return decomposed
 
 

@@ -24,6 +24,7 @@ from covan_mlir.artifacts.schema import MutatedBuffer, ResultKind
 from covan_mlir.artifacts.signature import Dim, Leaf, Signature, Tap
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend.capture import Capture
+from covan_mlir.frontend.graph_passes.complex_pairs import COMPLEX
 from covan_mlir.frontend.refusals import refused, user_line
 
 _SCALARS = {SymIntArgument: "int", SymFloatArgument: "float", SymBoolArgument: "bool"}
@@ -152,9 +153,11 @@ def _leaf(arg: Any, node: Node | None, *, mutated: bool = False) -> Leaf:
         value = node.meta["val"]
         if value.dtype.is_complex:
             raise ExportError(
-                f"{user_line(node)}{arg.name} is {value.dtype}: complex tensors are not supported as arguments and "
-                "results; pass real and imaginary parts (torch.view_as_real)"
+                f"{user_line(node)}{arg.name} is {value.dtype}, which cannot be compiled: use torch.complex64 or "
+                "torch.complex128"
             )
+        if (pairs_of := node.meta.get(COMPLEX)) is not None:
+            return Leaf("tensor", _name(pairs_of), _shape(value)[:-1], name=arg.name, mutated=mutated)
         if value.layout is not torch.strided:
             raise ExportError(
                 f"{arg.name} has the layout {value.layout}: only dense tensors are supported; call to_dense()"
@@ -172,7 +175,11 @@ def _leaf(arg: Any, node: Node | None, *, mutated: bool = False) -> Leaf:
 
 
 def _dtype(value: torch.Tensor) -> str:
-    return str(value.dtype).removeprefix("torch.")
+    return _name(value.dtype)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _shape(value: torch.Tensor) -> tuple[Dim, ...]:

@@ -18,6 +18,8 @@ NAMES = {
     torch.uint32: "u32",
     torch.uint64: "u64",
     torch.bool: "bool",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
 }
 
 DTYPES = {name: dtype for dtype, name in NAMES.items()}

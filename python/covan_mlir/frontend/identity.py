@@ -202,7 +202,7 @@ def _draw(dtype: torch.dtype, sizes: list[int], generator: torch.Generator) -> t
     """Small integers of both signs, and now and then what a clamp would cut."""
     if dtype is torch.bool:
         return torch.randint(0, 2, sizes, generator=generator, dtype=dtype)
-    limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+    limits = torch.finfo(dtype) if dtype.is_floating_point or dtype.is_complex else torch.iinfo(dtype)
     small = range(9) if limits.min == 0 else range(-8, 9)
     cut = [limit for limit in (limits.min, limits.max) for _ in range(len(small) // 6)]
     drawn = torch.tensor([*small, *cut], dtype=dtype)

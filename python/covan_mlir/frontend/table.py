@@ -41,6 +41,7 @@ _TAKEN_APART = (
     # torch-mlir knows the one for real numbers and few sizes.
     aten.fft_fft.default,
     aten.fft_ifft.default,
+    aten.fft_rfft.default,
 )
 
 

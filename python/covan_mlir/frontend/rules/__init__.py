@@ -8,6 +8,8 @@ is for.
 
 from covan_mlir.frontend.rules import (
     arithmetic,
+    bessel,
+    chebyshev,
     convolutions,
     distances,
     double,
@@ -17,6 +19,7 @@ from covan_mlir.frontend.rules import (
     linear_algebra,
     normalization,
     ordering,
+    orthogonal,
     pooling,
     special,
     views,
@@ -26,6 +29,8 @@ from covan_mlir.frontend.rules.registry import RULES
 __all__ = [
     "RULES",
     "arithmetic",
+    "bessel",
+    "chebyshev",
     "convolutions",
     "distances",
     "double",
@@ -35,6 +40,7 @@ __all__ = [
     "linear_algebra",
     "normalization",
     "ordering",
+    "orthogonal",
     "pooling",
     "special",
     "views",

@@ -101,9 +101,64 @@ def unscaled_complex_to_real(x: Tensor, *, dim: list[int], last_dim_size: int) -
     return complex_to_real(x, dim, _NONE, last_dim_size)
 
 
+@rule(aten._conj.default, aten.conj_physical.default, prims.conj_physical.default)
+def conjugate(x: Tensor) -> Tensor:
+    return torch.complex(x.real, -x.imag) if x.dtype.is_complex else x.clone()
+
+
 @rule(aten.abs.default)
 def absolute(x: Tensor) -> Any:
     return torch.hypot(x.real, x.imag) if x.dtype.is_complex else NotImplemented
+
+
+@rule(prims.convert_element_type.default)
+def converted(x: Tensor, dtype: torch.dtype) -> Any:
+    if dtype not in (torch.complex64, torch.complex128):
+        return NotImplemented
+    real = dtype.to_real()
+    if x.dtype.is_complex:
+        return NotImplemented if x.dtype is dtype else torch.complex(x.real.to(real), x.imag.to(real))
+    return torch.complex(x.to(real), torch.zeros_like(x, dtype=real))
+
+
+@rule(aten.polar.default)
+def polar(size: Tensor, angle: Tensor) -> Tensor:
+    return torch.complex(size * torch.cos(angle), size * torch.sin(angle))
+
+
+@rule(aten.fft_ihfftn.default)
+def inverse_hermitian(
+    x: Tensor, s: list[int] | None = None, dim: list[int] | None = None, norm: str | None = None
+) -> Any:
+    other = {"forward": "backward", "ortho": "ortho"}.get(norm or "", "forward")
+    return conjugate(torch.fft.rfftn(x, s, dim, other))
+
+
+@rule(aten.fft_ihfft2.default)
+def inverse_hermitian_of_two(
+    x: Tensor, s: list[int] | None = None, dim: tuple[int, ...] = (-2, -1), norm: str | None = None
+) -> Any:
+    return inverse_hermitian(x, s, list(dim), norm)
+
+
+@rule(aten.add.Tensor)
+def total(x: Any, y: Any, *, alpha: Any = 1) -> Any:
+    """torch-mlir multiplies by ``alpha`` as a whole number."""
+    if not torch.result_type(x, y).is_complex or isinstance(alpha, complex):
+        return NotImplemented
+    a, b = (_real_and_imaginary(side) for side in (x, y))
+    return torch.complex(a[0] + alpha * b[0], a[1] + alpha * b[1])
+
+
+@rule(aten.sub.Tensor)
+def difference(x: Any, y: Any, *, alpha: Any = 1) -> Any:
+    return total(x, y, alpha=-alpha)
+
+
+def _real_and_imaginary(x: Any) -> tuple[Any, Any]:
+    if isinstance(x, Tensor):
+        return (x.real, x.imag) if x.dtype.is_complex else (x, torch.zeros_like(x))
+    return (x.real, x.imag) if isinstance(x, complex) else (x, 0)
 
 
 def _parts(x: Any, y: Any) -> tuple[Tensor, Any] | None:
@@ -115,6 +170,9 @@ def _parts(x: Any, y: Any) -> tuple[Tensor, Any] | None:
 
 @rule(aten.mul.Tensor)
 def product(x: Any, y: Any) -> Any:
+    if isinstance(x, complex) or isinstance(y, complex):  # the importer has no such numbers
+        (a, b), (c, d) = _real_and_imaginary(x), _real_and_imaginary(y)
+        return torch.complex(a * c - b * d, a * d + b * c)
     parts = _parts(x, y) or _parts(y, x)
     return torch.complex(parts[0].real * parts[1], parts[0].imag * parts[1]) if parts else NotImplemented
 

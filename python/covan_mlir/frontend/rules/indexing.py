@@ -40,15 +40,22 @@ def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulat
 @rule(aten.pad.default)
 def pad(x: Tensor, pads: list[int], mode: str = "constant", value: float | None = None) -> Any:
     """Round in a circle, as the other modes are: one gather an axis. torch writes six slices into memory that it never
-    filled."""
+    filled. Negative padding cuts first: the circle is of what is left."""
     if mode != "circular" or not all(isinstance(number, int) for number in (*pads, *x.shape)):
         return NotImplemented
     for axis, (before, after) in enumerate(zip(pads[::2], pads[1::2], strict=True), start=1):
         size = x.shape[-axis]
         if before or after:
-            places = torch.remainder(torch.arange(-before, size + after, device=x.device), size)
-            x = torch.index_select(x, -axis, places)
+            start, end = max(-before, 0), size - max(-after, 0)
+            around = torch.arange(-max(before, 0), end - start + max(after, 0), device=x.device)
+            x = torch.index_select(x, -axis, torch.remainder(around, end - start) + start)
     return x.clone() if not any(pads) else x
+
+
+@rule(aten.empty_permuted.default)
+def empty_permuted(size: list[Any], order: list[int], *, dtype: torch.dtype | None = None, **kwargs: Any) -> Tensor:
+    """The order is of the memory alone."""
+    return torch.empty(size, dtype=dtype)
 
 
 @rule(aten.full_like.default)
@@ -172,10 +179,13 @@ def constant_pad(x: Tensor, pad: list[Any], value: Any = 0) -> Any:
 @rule(aten.roll.default)
 def roll(x: Tensor, shifts: list[Any], dims: list[int] = []) -> Any:  # noqa: B006  # torch's own default
     # A shift of more than the size reads outside.
+    if 0 in x.shape:
+        return x.clone()
     if not dims:
-        return roll(x.reshape(-1), shifts, [0]).reshape(x.shape)
+        flat = roll(x.reshape(-1), shifts, [0])
+        return flat if flat is NotImplemented else flat.reshape(x.shape)
     sizes = [x.shape[dim] for dim in dims]
-    if any(not isinstance(size, int) or size == 0 for size in sizes):
+    if not all(isinstance(size, int) for size in sizes):
         return NotImplemented
     return plain(aten.roll.default, x, [shift % size for shift, size in zip(shifts, sizes, strict=True)], dims)
 

@@ -6,6 +6,7 @@ elements then, as PyTorch's own on GPUs may.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -19,17 +20,20 @@ _LARGEST = 64
 """Columns of the largest matrix: each is a handful of operations of the program."""
 
 
-def _size(a: Tensor) -> int:
-    """Columns of a square matrix; 0: too many, or not known."""
+def _fits(a: Tensor) -> bool:
+    """Whether matrices are real, and few enough columns are known."""
     size = a.shape[-1]
-    return size if isinstance(size, int) and size <= _LARGEST and a.dtype.is_floating_point else 0
+    return isinstance(size, int) and size <= _LARGEST and a.dtype.is_floating_point
 
 
 @rule(aten.linalg_cholesky.default)
 def cholesky(a: Tensor, *, upper: bool = False) -> Any:
     """Right-looking: a column is scaled, and its outer product taken off what is left."""
-    if not (size := _size(a)):
+    if not _fits(a):
         return NotImplemented
+    size = a.shape[-1]
+    if a.numel() == 0:
+        return a.clone()
     rows = torch.arange(size)
     columns = []
     for j in range(size):
@@ -48,7 +52,8 @@ def cholesky_old(a: Tensor, upper: bool = False) -> Any:
 
 def _batch(a: Tensor, b: Tensor) -> torch.Size:
     """The leading dimensions of both, as torch joins them."""
-    return (a[..., 0, 0] + b[..., 0, 0]).shape
+    shape: torch.Size = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])  # type: ignore[no-untyped-call]
+    return shape
 
 
 def _solved(a: Tensor, b: Tensor) -> Tensor:
@@ -72,12 +77,19 @@ def _solved(a: Tensor, b: Tensor) -> Tensor:
 
 @rule(aten.linalg_inv.default, aten.inverse.default)
 def inverse(a: Tensor) -> Any:
-    return _solved(a, torch.eye(a.shape[-1], dtype=a.dtype)) if _size(a) else NotImplemented
+    return _solved(a, torch.eye(a.shape[-1], dtype=a.dtype)) if _fits(a) else NotImplemented
+
+
+@rule(aten.linalg_tensorinv.default)
+def tensor_inverse(a: Tensor, ind: int = 2) -> Any:
+    rows, columns = a.shape[:ind], a.shape[ind:]
+    matrix = a.reshape(math.prod(rows), math.prod(columns))
+    return inverse(matrix).reshape(*columns, *rows) if _fits(matrix) else NotImplemented
 
 
 @rule(aten.linalg_solve.default)
 def solve(a: Tensor, b: Tensor, *, left: bool = True) -> Any:
-    if not _size(a):
+    if not _fits(a):
         return NotImplemented
     if b.dim() == 1 or (b.dim() == a.dim() - 1 and b.shape == a.shape[:-1]):
         return _solved(a, b.unsqueeze(-1)).squeeze(-1)
@@ -87,8 +99,9 @@ def solve(a: Tensor, b: Tensor, *, left: bool = True) -> Any:
 @rule(aten.linalg_solve_triangular.default)
 def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
     """Row by row, from the one with a single unknown."""
-    if not (size := _size(a)):
+    if not _fits(a):
         return NotImplemented
+    size = a.shape[-1]
     if not left:
         return solve_triangular(a.mT, b.mT, upper=not upper, unitriangular=unitriangular).mT
     batch = _batch(a, b)
@@ -98,13 +111,151 @@ def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, un
         row = rest[..., i : i + 1, :]
         unknowns[i] = row if unitriangular else row / a[..., i : i + 1, i : i + 1]
         rest = rest - a[..., :, i : i + 1] * unknowns[i]
-    return torch.cat(unknowns, -2)
+    return torch.cat(unknowns, -2) if size else rest
 
 
 @rule(aten.cholesky_solve.default)
 def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False) -> Any:
     """a x = b with a = l lᵀ."""
-    if not _size(factor):
+    if not _fits(factor):
         return NotImplemented
     lower = factor.mT if upper else factor
     return solve_triangular(lower.mT, solve_triangular(lower, b, upper=False), upper=True)
+
+
+@rule(aten.cholesky_inverse.default)
+def cholesky_inverse(factor: Tensor, upper: bool = False) -> Any:
+    return cholesky_solve(torch.eye(factor.shape[-1], dtype=factor.dtype), factor, upper)
+
+
+@rule(aten.triangular_solve.default)
+def triangular_solve(
+    b: Tensor, a: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> Any:
+    """With the matrix itself, as torch gives it."""
+    if not _fits(a):
+        return NotImplemented
+    batch = _batch(a, b)
+    triangle = torch.triu(a) if upper else torch.tril(a)
+    used, turned = (triangle.mT, not upper) if transpose else (triangle, upper)
+    solution = solve_triangular(used, b, upper=turned, unitriangular=unitriangular)
+    return solution, a.expand(*batch, *a.shape[-2:]).clone()
+
+
+def _first_failure(fails: list[Tensor], batch: torch.Size) -> Tensor:
+    """The number of the first step that fails, counted from one; 0: none does."""
+    if not fails:
+        return torch.zeros(batch, dtype=torch.int32)
+    stacked = torch.stack(fails, -1)
+    first = stacked.to(torch.int32).argmax(-1) + 1
+    return torch.where(stacked.any(-1), first, 0).to(torch.int32)
+
+
+@rule(aten.linalg_inv_ex.default)
+def inverse_ex(a: Tensor, *, check_errors: bool = False) -> Any:
+    if check_errors or not _fits(a):
+        return NotImplemented
+    return inverse(a), lu_factor(a)[2]
+
+
+@rule(aten.linalg_lu_factor_ex.default)
+def lu_factor(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
+    """Columns from the left: the largest element below the diagonal comes up, and its multiples are taken off."""
+    rows, columns = a.shape[-2:]
+    if check_errors or not _fits(a) or not isinstance(rows, int) or rows > _LARGEST or not pivot:
+        return NotImplemented
+    places = torch.arange(rows)
+    pivots, fails = [], []
+    for j in range(min(rows, columns)):
+        column = a[..., j]
+        best = torch.where(places >= j, column.abs(), -1.0).argmax(-1, keepdim=True)
+        at, own = (places == best).unsqueeze(-1), (places == j).unsqueeze(-1)
+        pivot_row = torch.where(at, a, 0.0).sum(-2, keepdim=True)
+        swapped = torch.where(own, pivot_row, torch.where(at, a[..., j : j + 1, :], a))
+        head = pivot_row[..., j : j + 1]
+        fails.append((head == 0).squeeze(-1).squeeze(-1))
+        factor = swapped[..., j : j + 1] / torch.where(head == 0, 1.0, head)
+        below = (places > j).unsqueeze(-1)
+        right = torch.arange(columns) > j
+        eliminated = torch.where(right, swapped - factor * pivot_row, swapped)
+        a = torch.where(below, torch.where(torch.arange(columns) == j, factor, eliminated), swapped)
+        pivots.append(best.squeeze(-1).to(torch.int32) + 1)
+    batch = a.shape[:-2]
+    order = torch.stack(pivots, -1) if pivots else torch.zeros((*batch, 0), dtype=torch.int32)
+    return a.clone() if not pivots else a, order, _first_failure(fails, batch)
+
+
+def _permutation(pivots: Tensor, rows: int) -> Tensor:
+    """Where each row of a product came from, [..., rows]."""
+    order = torch.arange(rows).expand(*pivots.shape[:-1], rows)
+    places = torch.arange(rows)
+    for j in range(pivots.shape[-1]):
+        other = (pivots[..., j : j + 1] - 1).to(torch.int64)
+        mine, theirs = order[..., j : j + 1], torch.gather(order, -1, other)
+        order = torch.where(places == j, theirs, torch.where(places == other, mine, order))
+    return order
+
+
+@rule(aten.linalg_lu_factor.default)
+def lu_factor_unchecked(a: Tensor, *, pivot: bool = True) -> Any:
+    factored = lu_factor(a, pivot=pivot)
+    return factored if factored is NotImplemented else factored[:2]
+
+
+@rule(aten.lu_unpack.default)
+def lu_unpack(lu: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
+    rows, columns = lu.shape[-2:]
+    if not _fits(lu) or not isinstance(rows, int) or rows > _LARGEST:
+        return NotImplemented
+    least = min(rows, columns)
+    nothing = torch.zeros(0, dtype=lu.dtype)
+    permutation = lower = upper = nothing
+    if unpack_pivots:
+        order = _permutation(pivots, rows)
+        permutation = (torch.arange(rows).unsqueeze(-1) == order.unsqueeze(-2)).to(lu.dtype)
+    if unpack_data:
+        lower = torch.tril(lu[..., :least], -1) + torch.eye(rows, least, dtype=lu.dtype)
+        upper = torch.triu(lu[..., :least, :])
+    return permutation, lower, upper
+
+
+@rule(aten.linalg_lu.default)
+def lu(a: Tensor, *, pivot: bool = True) -> Any:
+    factored = lu_factor(a, pivot=pivot)
+    return factored if factored is NotImplemented else lu_unpack(factored[0], factored[1])
+
+
+@rule(aten.linalg_lu_solve.default)
+def lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoint: bool = False) -> Any:
+    if not _fits(lu):
+        return NotImplemented
+    if not left:
+        return lu_solve(lu, pivots, b.mT, adjoint=not adjoint).mT
+    batch, size = _batch(lu, b), lu.shape[-1]
+    order = _permutation(pivots, size).expand(*batch, size)
+    b = b.expand(*batch, *b.shape[-2:])
+    if adjoint:
+        middle = solve_triangular(lu.mT, b, upper=False)
+        moved = solve_triangular(lu.mT, middle, upper=True, unitriangular=True)
+        places = torch.arange(size)
+        back = torch.where(order.unsqueeze(-2) == places.unsqueeze(-1), places, 0).sum(-1)
+        return torch.gather(moved, -2, back.unsqueeze(-1).expand(moved.shape))
+    moved = torch.gather(b, -2, order.unsqueeze(-1).expand(b.shape))
+    return solve_triangular(lu, solve_triangular(lu, moved, upper=False, unitriangular=True), upper=True)
+
+
+@rule(aten._linalg_solve_ex.default)
+def solve_ex(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
+    factored = NotImplemented if check_errors else lu_factor(a)
+    return factored if factored is NotImplemented else (solve(a, b, left=left), *factored)
+
+
+@rule(aten.linalg_cholesky_ex.default)
+def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
+    """What fails is told; the factor has NaN then, and eager's is arbitrary."""
+    if check_errors or not _fits(a):
+        return NotImplemented
+    factor = cholesky(a, upper=upper)
+    diagonal = torch.diagonal(factor, dim1=-2, dim2=-1)
+    fails = [~(diagonal[..., j] > 0) for j in range(a.shape[-1])]
+    return factor, _first_failure(fails, a.shape[:-2])

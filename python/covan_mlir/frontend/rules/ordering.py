@@ -67,6 +67,15 @@ def cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
     return x if x.dim() == 0 else _scan((wide(x) if dtype.is_floating_point else x,), dim, _times)[0].to(dtype)
 
 
+@rule(aten.cumsum.default)
+def cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
+    """Half precision through float32, as in eager: rounded once."""
+    dtype = dtype or x.dtype
+    if dtype not in (torch.float16, torch.bfloat16):
+        return NotImplemented
+    return torch.cumsum(x.to(torch.float32), dim).to(dtype)
+
+
 def _times(a: tuple[Tensor], b: tuple[Tensor]) -> tuple[Tensor]:
     return (a[0] * b[0],)
 

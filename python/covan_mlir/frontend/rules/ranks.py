@@ -61,13 +61,14 @@ def with_an_axis(op: OpOverload, otherwise: Rule | None) -> Rule:
     def decomposition(x: Tensor, *args: Any, **kwargs: Any) -> Any:
         if x.dim() != 0:
             return otherwise(x, *args, **kwargs) if otherwise else NotImplemented
+        shape = args[1].shape if op is aten.gather.default else ()  # as many elements as there are indices
         args, kwargs = torch.utils._pytree.tree_map_only(
             Tensor, lambda t: t.reshape(1) if t.dim() == 0 else t, (args, kwargs)
         )
         result = op(x.reshape(1), *args, **kwargs)
         if op is aten.nonzero.default:
             return result[:, :0]
-        return torch.utils._pytree.tree_map_only(Tensor, lambda t: t.reshape(()), result)
+        return torch.utils._pytree.tree_map_only(Tensor, lambda t: t.reshape(shape), result)
 
     return decomposition
 

@@ -1,0 +1,125 @@
+"""`docs/operators.md` from what `bench/operators.py` recorded."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+
+from opinfo_samples import DTYPES, Judged, Outcome, Record
+
+TAKEN: tuple[Outcome, ...] = ("agrees", "differs", "refused", "fails")
+"""Outcomes of samples that `torch.export` takes and that there is something to compare of."""
+WORDS: dict[Outcome, str] = {
+    "differs": "differs",
+    "refused": "no",
+    "fails": "fails",
+    "not exported": "not exported",
+    "random": "random numbers",
+    "undefined": "undefined by PyTorch",
+    "not run by eager": "eager raises an error, too",
+}
+WIDTH = 140
+
+HEAD = """# Operators
+
+What covan compiles of PyTorch's operators, by all of torch's own samples (`OpInfo`, which torch tests its operators
+with). Made by `python bench/operators.py --write-docs` of its last sweep with torch {torch}; what is not in the table
+was not swept.
+
+A sample *agrees* if its results are eager's, within `torch.testing`'s tolerances for the dtype or those that torch's
+own tests grant the operator, or as near to eager in f64 as eager is, within twice its error. A sample that does not
+compile is refused with a `CompileError` or `ExportError` that gives the reason. Apart stand samples that
+`torch.export` does not take, that draw random numbers, whose results PyTorch leaves undefined (`empty`), and those
+for which eager raises an error. Where {alike} samples of an operator that lie far apart are refused for one reason, the
+others count as refused for it.
+
+| dtype | operators | exported | of these, all samples agree | samples exported | agree | refused | differ | fail |
+|---|---|---|---|---|---|---|---|---|
+"""
+ROWS = """
+In *compiles* and *agrees*, of the samples that `torch.export` takes: all (yes), none (no) or how many.
+
+| operator | dtypes | samples | compiles | agrees | reason |
+|---|---|---|---|---|---|
+"""
+
+
+def page(records: Sequence[Record], alike: int) -> str:
+    """The whole page."""
+    by_dtype = {dtype: [record for record in records if record.dtype == dtype] for dtype in DTYPES}
+    totals = "".join(_total(dtype, swept) for dtype, swept in by_dtype.items() if swept)
+    rows = "".join(_rows(list(group)) for _, group in groupby(records, lambda record: record.op))
+    versions = ", ".join(sorted({record.torch for record in records}))
+    return HEAD.format(torch=versions, alike=alike) + totals + ROWS + rows
+
+
+def counts(record: Record) -> Counter[Outcome]:
+    """How many samples have which outcome."""
+    outcomes: Counter[Outcome] = Counter(verdict.outcome for verdict in record.apart)
+    outcomes["agrees"] = record.samples - len(record.apart)
+    return outcomes
+
+
+def _taken(outcomes: Counter[Outcome]) -> int:
+    return sum(outcomes[outcome] for outcome in TAKEN)
+
+
+def _total(dtype: str, records: Sequence[Record]) -> str:
+    """One row of the first table."""
+    taken = [outcomes for record in records if _taken(outcomes := counts(record))]
+    agree = sum(outcomes["agrees"] == _taken(outcomes) for outcomes in taken)
+    samples = sum(taken, Counter[Outcome]())
+    cells: list[object] = [dtype, len(records), len(taken), f"{agree} ({100 * agree / max(1, len(taken)):.1f} %)"]
+    cells += [_taken(samples), *(samples[outcome] for outcome in ("agrees", "refused", "differs", "fails"))]
+    return _row(cells)
+
+
+def _rows(records: Sequence[Record]) -> str:
+    """The rows of one operator: dtypes of which the same is to say are one."""
+    order = list(DTYPES)
+    cells: dict[tuple[str, ...], list[Record]] = {}
+    for record in sorted(records, key=lambda record: order.index(record.dtype)):
+        outcomes = counts(record)
+        taken = _taken(outcomes)
+        compiles = _share(outcomes["agrees"] + outcomes["differs"], taken)
+        cells.setdefault((compiles, _share(outcomes["agrees"], taken), _reasons(record)), []).append(record)
+    return "".join(
+        _row(
+            [
+                alike[0].op,
+                " ".join(r.dtype for r in alike),
+                " ".join(dict.fromkeys(str(r.samples) for r in alike)),
+                *said,
+            ]
+        )
+        for said, alike in cells.items()
+    )
+
+
+def _row(cells: Sequence[object]) -> str:
+    return f"| {' | '.join(str(cell) for cell in cells)} |\n"
+
+
+def _share(some: int, all_: int) -> str:
+    if not all_:
+        return "-"
+    return "yes" if some == all_ else "no" if not some else f"{some} of {all_}"
+
+
+def _reasons(record: Record) -> str:
+    """Why samples do not agree, each reason once, with how many samples it holds for where it is not all."""
+    tally = Counter(_reason(verdict) for verdict in record.apart)
+    said = (text if count == record.samples else f"{text} ({count})" for text, count in tally.most_common(3))
+    more = ["..."] if len(tally) > 3 else []
+    return "; ".join([*said, *more])
+
+
+def _reason(verdict: Judged) -> str:
+    text = re.sub(r"[|\n]", " ", verdict.reason)
+    text = re.sub(r"\[in [\w:-]+\]$", "", text).strip()
+    if len(text) > WIDTH:
+        text = f"{text[:WIDTH].rsplit(' ', 1)[0]} ..."
+    word = WORDS[verdict.outcome]
+    return text if verdict.outcome == "refused" else f"{word}: {text}" if text else word

@@ -1,0 +1,59 @@
+"""Complex arguments and results are pairs of real numbers in the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from op_inputs import r
+from oracle import assert_same
+from torch import Tensor
+
+import covan_mlir
+
+Z = torch.complex(r(3, 4), r(3, 4))
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
+    "argument": (lambda z: (z.real * 2, z.abs()), (Z,)),
+    "result": (lambda x: (torch.complex(x, x * 2), torch.polar(x, x)), (r(3, 4),)),
+    "both": (lambda z: (z * z, z + z.mT.mT * 2, z - 1, z.conj()), (Z,)),
+    "given back": (lambda z, x: (z, z * x), (Z, r(4))),
+    "conjugate view": (lambda z: torch.fft.ifft(z), (Z.conj(),)),
+    "transforms": (lambda x: (torch.fft.rfft(x), torch.fft.ihfft(x), torch.fft.ihfft2(x)), (r(4, 6),)),
+    "double": (lambda x: torch.fft.rfft(x), (r(4, 6, dtype=torch.float64),)),
+    "of reals": (lambda x: x.to(torch.complex64) * 1j, (r(5),)),
+    "of doubles": (lambda x: x.to(torch.complex128), (r(5),)),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_agrees_with_eager(name: str) -> None:
+    function, args = PROGRAMS[name]
+    exe = covan_mlir.compile_module(function, args)
+    assert_same(exe(*args), function(*args), depth=8)
+
+
+@pytest.mark.parametrize("name", ["argument", "result"])
+def test_verifies(name: str) -> None:
+    verdict = covan_mlir.compile_module(*PROGRAMS[name]).verify()
+    assert verdict, str(verdict)
+
+
+def test_arrays_and_files(tmp_path: Path) -> None:
+    exe = covan_mlir.compile_module(lambda z: torch.fft.fft(z), (Z,))
+    exe.save(tmp_path / "transform.covan")
+    for program in (exe, covan_mlir.load(tmp_path / "transform.covan")):
+        result = program(Z.numpy())
+        assert result.dtype == np.complex64
+        np.testing.assert_allclose(result, np.fft.fft(Z.numpy()), rtol=1e-5, atol=1e-5)
+
+
+def test_the_signature_names_the_complex_type() -> None:
+    exe = covan_mlir.compile_module(lambda z: z.conj(), (Z,))
+    (given,), (taken,) = exe.signature.outputs, exe.signature.inputs
+    assert (given.dtype, given.shape, taken.dtype, taken.shape) == ("complex64", (3, 4), "complex64", (3, 4))
+    with pytest.raises(covan_mlir.InputError, match="argument z is float32; expected complex64"):
+        exe(Z.real)

@@ -1,0 +1,114 @@
+"""A seeded sample of the sweep over torch's own samples (`bench/operators.py`), and what it makes of them."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+
+import operators
+import opinfo_samples
+from operators_table import counts, page
+from opinfo_samples import DTYPES, Judged, Key, Outcome, Record
+
+COMMON = (
+    "abs", "add", "amax", "cat", "clamp", "cumsum", "flip", "gather", "index_select", "maximum", "permute", "prod",
+    "roll", "sign", "sort", "sum", "tril", "unsqueeze", "where", "isnan", "logical_and", "nn.functional.relu", "eq",
+    "expand",
+)  # fmt: skip
+"""Of these some are drawn for each dtype."""
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_few_operators_of_each_dtype(dtype: str) -> None:
+    draw = random.Random(dtype)
+    names = draw.sample([op for op in COMMON if opinfo_samples.takes(op, dtype)], 6)
+    counted = {op: len(opinfo_samples.samples(op, dtype)) for op in names}
+    keys = [
+        Key(op, dtype, index) for op, count in counted.items() for index in draw.sample(range(count), min(3, count))
+    ]
+    verdicts = opinfo_samples.judged(keys)
+    assert isinstance(verdicts, list), verdicts
+    assert [verdict for verdict in verdicts if verdict.outcome != "agrees"] == []
+
+
+def test_what_cannot_be_compared_is_told_apart() -> None:
+    assert [v.outcome for v in opinfo_samples.judged([Key("bernoulli", "f32", 1)])] == ["random"]
+    assert [v.outcome for v in opinfo_samples.judged([Key("equal", "f32", 0)])] == ["not exported"]
+    (refused,) = opinfo_samples.judged([Key("linalg.svdvals", "f32", 0)])
+    assert refused.outcome == "refused"
+    assert "no lowering" in refused.reason
+
+
+def test_wrong_values_are_seen() -> None:
+    (key,) = [Key("sin", "f32", 0)]
+    (sample,) = opinfo_samples.samples("sin", "f32")
+    right = sample.call(sample.copies())
+    with mock.patch.object(opinfo_samples, "_compiled", return_value=[right + 1e-3]):
+        (verdict,) = opinfo_samples.judged([key])
+    assert verdict.outcome == "differs"
+    assert "Tensor-likes are not close" in verdict.reason
+    with mock.patch.object(opinfo_samples, "_compiled", return_value=[right.double()]):
+        assert opinfo_samples.judged([key])[0].outcome == "differs"
+
+
+class Lists(operators.Process):
+    """Judges without compiling: ``bad`` samples are refused, alone, and fail a program that they are in."""
+
+    def __init__(self, bad: set[Key]) -> None:
+        self.bad, self.programs = bad, 0
+
+    def judged(self, keys: list[Key]) -> list[Judged] | opinfo_samples.Suspect:
+        self.programs += 1
+        if not self.bad.intersection(keys):
+            return [Judged(key, "agrees") for key in keys]
+        return [Judged(keys[0], "refused", "why")] if len(keys) == 1 else opinfo_samples.Suspect()
+
+    def end(self) -> None:
+        pass
+
+
+def swept(tmp_path: Path, bad: set[Key]) -> tuple[dict[str, Record], int]:
+    process = Lists(bad)
+    with mock.patch.object(operators, "Process", return_value=process):
+        operators.Sweep(tmp_path, float("inf")).run(operators.chunks(["cat", "sort", "sin"], ["f32"], set()))
+    return {record.op: record for record in operators.recorded(tmp_path)}, process.programs
+
+
+def test_a_program_that_fails_is_split_until_it_is_known_which_samples_do(tmp_path: Path) -> None:
+    bad = {Key("sort", "f32", 5), Key("cat", "f32", 0)}
+    records, _ = swept(tmp_path, bad)
+    assert {verdict.key for record in records.values() for verdict in record.apart} == bad
+    assert {op: record.samples for op, record in records.items()} == {
+        op: len(opinfo_samples.samples(op, "f32")) for op in ("cat", "sin", "sort")
+    }
+
+
+def test_what_fails_alike_is_not_tried_to_the_end(tmp_path: Path) -> None:
+    count = len(opinfo_samples.samples("sort", "f32"))
+    records, programs = swept(tmp_path, {Key("sort", "f32", index) for index in range(count)})
+    assert len(records["sort"].apart) == count
+    assert programs < count / 2
+
+
+def test_the_page_counts_what_was_recorded() -> None:
+    def record(op: str, dtype: str, *apart: Outcome) -> Record:
+        verdicts = tuple(Judged(Key(op, dtype, index), outcome, "because") for index, outcome in enumerate(apart))
+        return Record(op, dtype, 4, verdicts)
+
+    records = [
+        record("first", "f32"),
+        record("first", "i64"),
+        record("second", "f32", "refused", "differs"),
+        record("third", "f32", "not exported", "random"),
+    ]
+    assert counts(records[2]) == {"agrees": 2, "refused": 1, "differs": 1}
+    text = page(records, 4)
+    assert "| f32 | 3 | 3 | 2 (66.7 %) | 10 | 8 | 1 | 1 | 0 |" in text
+    assert "| first | f32 i64 | 4 | yes | yes |  |" in text
+    assert "| second | f32 | 4 | 3 of 4 | 2 of 4 | because (1); differs: because (1) |" in text
