@@ -95,6 +95,15 @@ def _written(x: Tensor, y: Tensor) -> Tensor:
     return whole.sin()
 
 
+def _recurrence(x: Tensor) -> Tensor:
+    """Each row is written in place; a copy gives back what it is given, whatever it is written over."""
+    out, state = torch.zeros_like(x), x[:, 0].sin()
+    for row in range(x.shape[1]):
+        state = torch.tanh(state + x[:, row])
+        out[:, row] = state
+    return out
+
+
 @dataclass(frozen=True)
 class Program:
     model: Callable[[], Callable[..., Any]]
@@ -164,6 +173,7 @@ PROGRAMS = {
         for kind, layer, options in _WINDOWS
     },
     **{f"experts, {rows} rows": Program(Experts, partial(_sorted_rows, rows)) for rows in (3, 16)},
+    "rows written one by one": Program(lambda: _recurrence, lambda: (torch.randn(2, 3, 4),)),
     "copy into a slice": Program(lambda: _written, lambda: (*_image(), torch.randn(1, 3, 9, 9))),
 }
 

@@ -159,7 +159,7 @@ class PhaseCheck:
         read = {value.node for value in map(program.reading.stored, values) if isinstance(value, NodeResult)}
         done = {part for node in read for part in nodes[node].evidence}
         for index, node in enumerate(nodes):
-            shares = sorted(part for part in done.intersection(node.evidence) if part in self.source.live)
+            shares = sorted(part for part in done.intersection(node.evidence) if part in self.source.needed)
             if index not in read and node.outputs and shares and index not in program.reading.data:
                 why = f"nobody reads what it computes for {self.words.parts(shares)}"
                 self._wrong(self._site(index), shares, why, index)

@@ -90,6 +90,11 @@ class SourceSystem:
         """The first part with the same value."""
         return self.twins.get(part, part)
 
+    def needs(self, part: int) -> Sequence[Operand]:
+        """The operands that a part's value depends on: of one that gives back an operand, that one."""
+        operands = self.call(part).operands
+        return (operands[self.identity[part]],) if part in self.identity else operands
+
     def constants_behind(self, read_by: Iterable[int]) -> set[int]:
         """The parts without arguments that others read, directly or through such parts, and of those others the ones
         that are such parts themselves."""
@@ -115,15 +120,23 @@ class SourceSystem:
 
     @cached_property
     def live(self) -> frozenset[int]:
-        """Parts that the results need."""
-        needed: set[int] = set()
+        """Parts that the results need, as the model calls them."""
+        return self._behind_results(lambda part: self.call(part).operands)
+
+    @cached_property
+    def needed(self) -> frozenset[int]:
+        """Parts that the values of the results depend on."""
+        return self._behind_results(self.needs)
+
+    def _behind_results(self, read: Callable[[int], Sequence[Operand]]) -> frozenset[int]:
+        behind: set[int] = set()
         stack = [name for kind, name in self.results if kind == "p"]
         while stack:
             part = stack.pop()
-            if isinstance(part, int) and part not in needed:
-                needed.add(part)
-                stack += [name for kind, name in self.call(part).operands if kind == "p"]
-        return frozenset(needed)
+            if isinstance(part, int) and part not in behind:
+                behind.add(part)
+                stack += [name for kind, name in read(part) if kind == "p"]
+        return frozenset(behind)
 
     def coalgebra(self, aside: Iterable[Aside] = (), among: Iterable[int] = ()) -> tuple[Coalgebra, dict[State, int]]:
         """The system, and the number of each state; of what the results, ``aside`` and ``among`` need."""
