@@ -89,6 +89,18 @@ class Experts(nn.Module):
         return product.relu()
 
 
+class Again(nn.Module):
+    """A convolution that is applied twice: its bias is spread over a plane once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(16, 16, 3, padding=1, groups=16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.layer(x) + x
+        return (self.layer(x) + x).softmax(1)
+
+
 def _written(x: Tensor, y: Tensor) -> Tensor:
     whole = y.clone()
     whole[:, :, 2:6, 2:6].copy_(x.relu()[:, :, :4, :4])
@@ -173,6 +185,7 @@ PROGRAMS = {
         for kind, layer, options in _WINDOWS
     },
     **{f"experts, {rows} rows": Program(Experts, partial(_sorted_rows, rows)) for rows in (3, 16)},
+    "a layer applied twice": Program(Again, lambda: (torch.randn(1, 16, 16, 16),)),
     "rows written one by one": Program(lambda: _recurrence, lambda: (torch.randn(2, 3, 4),)),
     "copy into a slice": Program(lambda: _written, lambda: (*_image(), torch.randn(1, 3, 9, 9))),
 }
