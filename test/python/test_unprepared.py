@@ -185,6 +185,9 @@ PROGRAMS = {
         for kind, layer, options in _WINDOWS
     },
     **{f"experts, {rows} rows": Program(Experts, partial(_sorted_rows, rows)) for rows in (3, 16)},
+    "detached": Program(
+        lambda: lambda x: (x.sin().sigmoid() @ x.mT, x.sin().detach().sigmoid()[:, None, :, :2]), _image
+    ),
     "a layer applied twice": Program(Again, lambda: (torch.randn(1, 16, 16, 16),)),
     "rows written one by one": Program(lambda: _recurrence, lambda: (torch.randn(2, 3, 4),)),
     "copy into a slice": Program(lambda: _written, lambda: (*_image(), torch.randn(1, 3, 9, 9))),

@@ -82,6 +82,7 @@ class PhaseCheck:
         """With the parts that no node performs because they give back an operand: found out by running them."""
         plain = self.subject.source()
         parts, identities = self.lineage.parts, self.subject.identities
+        aliases = {index: 0 for index, part in parts.items() if part.alias}
         done = {part for claim in self.claims if claim is not None for part in (*claim.performed, *claim.folded)}
         for claim, node in zip(self.claims, self.graph.nodes, strict=True):
             if claim is None:
@@ -91,8 +92,9 @@ class PhaseCheck:
         if identities is None:
             if asked:
                 self.missing.append(_NO_TORCH)
-            return plain
-        return self.subject.source({part: kept for part in asked if (kept := identities.kept(part)) is not None})
+            return self.subject.source(aliases)
+        kept = {part: position for part in asked if (position := identities.kept(part)) is not None}
+        return self.subject.source(kept | aliases)
 
     def _site_claim(self, sites: Sequence[Site]) -> Claim:
         first = sites[0]

@@ -74,8 +74,15 @@ class SourceSystem:
             self.independent[index] = call.fixed and all(self.independent[part] for part in read)
             sized = parts[index].sizes
             self.constant[index] = call.fixed and not sized and all(self.constant[part] for part in read)
-            values = [(kind, self.twins.get(int(name), name) if kind == "p" else name) for kind, name in call.operands]
-            self.twins[index] = first.setdefault((call.label, tuple(values)), index)
+            values = tuple(map(self._value, call.operands))
+            self.twins[index] = first.setdefault((call.label, values), index)
+
+    def _value(self, operand: Operand) -> Operand:
+        """The first operand with the same value."""
+        kind, name = operand
+        while kind == "p" and name in self.parts and self.parts[int(name)].alias:
+            kind, name = self.call(int(name)).operands[0]
+        return kind, self.twins.get(int(name), name) if kind == "p" else name
 
     def call(self, part: int) -> PartCall:
         """How a part is called; systems of the same parts may share what they read."""

@@ -17,7 +17,7 @@ from covan_mlir.frontend import frames
 from covan_mlir.frontend.dtypes import NAMES
 from covan_mlir.frontend.identity import fingerprint
 from covan_mlir.provenance import arguments as arguments_text
-from covan_mlir.provenance.model import Action, Part
+from covan_mlir.provenance.model import ALIASES, Action, Part
 
 log = logging.getLogger(__name__)
 
@@ -278,10 +278,13 @@ class _ValueNumbers:
     def __init__(self) -> None:
         self._number: dict[Node, int] = {}
         self._first: dict[Any, int] = {}
+        self._aliased: dict[Node, Node] = {}
 
     def first(self, node: Node, index: int, op: str, args: str) -> int:
         """The index under which the node's value was first seen; ``op`` and ``args`` as in its part."""
         key: Any = index
+        if op in ALIASES and isinstance(node.args[0], Node):
+            self._aliased[node] = self._aliased.get(node.args[0], node.args[0])
         if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
             constant = None if node.all_input_nodes else fingerprint(op, args)
             key = constant or (node.target, self._key(node.args), self._key(node.kwargs))
@@ -290,6 +293,7 @@ class _ValueNumbers:
 
     def _key(self, value: Any) -> Any:
         if isinstance(value, Node):
+            value = self._aliased.get(value, value)
             return ("node", self._number.get(value, value))
         if isinstance(value, list | tuple):
             return tuple(self._key(item) for item in value)
