@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _PHASE = "history"
 _UNTOLD = ("torch.prim.",)
-_WITH_BODIES = frozenset({"torch.prim.Loop", "torch.prim.If", "scf.for", "scf.while", "scf.if"})
 _UNSEEN = frozenset({"iree:data-tiling", "iree:concatenations", "iree:dispatch-creation"})
 _CHAINS = frozenset({"fred.chain", "func.call", "flow.dispatch"})
 Carriers = dict[int, dict[str, int]]
@@ -78,7 +77,7 @@ def _carried(
     """Each operation of the graph carries the parts that it is named after; of those that vary, no other one does."""
     least: dict[int, Counter[str]] = {}
     for node in graph.nodes:
-        for part in node.evidence:
+        for part in node.evidence if node.kind != "control" else ():
             least.setdefault(part, Counter())[_name(node.op)] += 1
     for part, operations in least.items():
         if part not in subject.lineage.parts:
@@ -89,8 +88,6 @@ def _carried(
                 why = f"is said to be carried by {told} × {name} after {step}, but {number} of them carry it"
                 yield _wrong(subject, part, why)
     nodes = Counter(_name(node.op) for node in graph.nodes)
-    if any(_name(node.op) in _WITH_BODIES for node in graph.nodes):
-        return  # what is in their bodies is no node
     for part, carriers in now.items():
         for name, told in carriers.items():
             # A chain of reductions is named after what it computes: the views in it are on its location only.

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from covan_mlir.checking import merged_values
+from covan_mlir.checking import joins, merged_values
 from covan_mlir.checking.program_system import Claim, Loss
 from covan_mlir.checking.source_system import SourceSystem
 from covan_mlir.checking.verdict import Check, Counterexample
@@ -56,6 +56,8 @@ class PhaseCheck:
         verdict = weak_bisimulation(
             reflect(self.source.coalgebra(program.aside)[0]).system, reflect(program.coalgebra()).system
         )
+        for node, part, why in joins.unfitting(self.source, self.graph):
+            self._wrong(self._site(node), [part], f"{self.words.part(part)} {why}", node)
         self.wrong += [self._loss(loss) for loss in program.losses]
         self._unread(program)
         if final:

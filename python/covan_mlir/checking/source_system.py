@@ -10,6 +10,7 @@ from typing import Any
 from covan_mlir.prov import TAU, Coalgebra
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.control import JOINS, following
 from covan_mlir.provenance.model import Part
 
 State = tuple[Any, ...]
@@ -71,9 +72,10 @@ class SourceSystem:
         for index in sorted(parts):
             call = self.call(index)
             read = [int(name) for kind, name in call.operands if kind == "p"]
-            self.independent[index] = call.fixed and all(self.independent[part] for part in read)
+            fixed = call.fixed and parts[index].op not in JOINS
+            self.independent[index] = fixed and all(self.independent[part] for part in read)
             sized = parts[index].sizes
-            self.constant[index] = call.fixed and not sized and all(self.constant[part] for part in read)
+            self.constant[index] = fixed and not sized and all(self.constant[part] for part in read)
             values = tuple(map(self._value, call.operands))
             self.twins[index] = first.setdefault((call.label, values), index)
 
@@ -121,9 +123,12 @@ class SourceSystem:
         call = self.call(part)
         if part in self.identity:
             return [(TAU, read(call.operands[self.identity[part]]))]
-        if not call.operands:
-            return [(call.label, END)]
-        return [((call.label, index), read(operand)) for index, operand in enumerate(call.operands)]
+        steps: list[tuple[Any, State]] = [
+            ((call.label, index), read(operand)) for index, operand in enumerate(call.operands)
+        ]
+        if (after := following(self.parts[part])) is not None:  # in the next iteration
+            steps.append(((call.label, "next"), read(after)))
+        return steps or [(call.label, END)]
 
     @cached_property
     def live(self) -> frozenset[int]:
@@ -142,7 +147,8 @@ class SourceSystem:
             part = stack.pop()
             if isinstance(part, int) and part not in behind:
                 behind.add(part)
-                stack += [name for kind, name in read(part) if kind == "p"]
+                after = following(self.parts[part])
+                stack += [name for kind, name in (*read(part), *([after] if after else [])) if kind == "p"]
         return frozenset(behind)
 
     def coalgebra(self, aside: Iterable[Aside] = (), among: Iterable[int] = ()) -> tuple[Coalgebra, dict[State, int]]:

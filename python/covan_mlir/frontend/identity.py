@@ -17,6 +17,7 @@ import torch
 from covan_mlir.frontend.dtypes import DTYPES, NAMES
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.control import ELEMENT, PREFIX
 from covan_mlir.provenance.model import Part
 
 _ROUNDS = 2
@@ -57,6 +58,8 @@ class Identities:
     def gives_view(op: str) -> bool | None:
         """Whether an operator's result is memory of its operands, by its schema, or no tensor at all; None if no such
         operator is registered."""
+        if op.startswith(PREFIX):
+            return op == ELEMENT
         operator = _operator(op)
         if operator is None:
             words = op.split(".")  # other functions are called by their modules
