@@ -19,6 +19,7 @@ import torch
 from lies import KINDS, lies
 from symmetry import Json, is_true
 from torch import Tensor, nn
+from torch._higher_order_ops import scan, while_loop
 
 import covan_mlir
 from covan_mlir.checking.verify import verify
@@ -58,6 +59,20 @@ class Twins(nn.Module):
         return torch.softmax(self.linear(scaled * 1.0).transpose(0, 1) + again.transpose(0, 1), -1).max(-1).values
 
 
+def _loop(x: Tensor, y: Tensor) -> Any:
+    """Two values go round, and one is asked whether to go on."""
+    return while_loop(lambda a, b: a.sum() < 100, lambda a, b: (a.abs() * 2 + b, b.sin()), (x, y))
+
+
+def _branches(x: Tensor, y: Tensor) -> Tensor:
+    chosen: Tensor = torch.cond(y.sum() > 0, lambda x, y: x.sin() @ y, lambda x, y: x.cos() @ y.exp(), (x, y))
+    return chosen.softmax(-1)
+
+
+def _scanned(first: Tensor, xs: Tensor) -> Any:
+    return scan(lambda carry, x: (carry * 0.5 + x.sin(), (carry @ x).exp()), first, xs)
+
+
 PROGRAMS: dict[str, tuple[Callable[[], Callable[..., Any]], tuple[Tensor, ...], bool]] = {
     "two sums": (lambda: _two_sums, (torch.randn(4, 8),), False),
     "messages": (
@@ -77,6 +92,9 @@ PROGRAMS: dict[str, tuple[Callable[[], Callable[..., Any]], tuple[Tensor, ...], 
         (torch.randn(1, 3, 8, 8),),
         True,
     ),
+    "loop": (lambda: _loop, (torch.randn(4, 8), torch.randn(4, 8)), False),
+    "branches": (lambda: _branches, (torch.randn(4, 4), torch.randn(4, 4)), False),
+    "scan": (lambda: _scanned, (torch.randn(4, 4), torch.randn(3, 4, 4)), False),
 }
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from covan_mlir.checking.reading import Reading
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.control import JOINS, PREFIX, positions
-from covan_mlir.provenance.program_graph import Argument, Constant, NodeResult, ProgramGraph, Value
+from covan_mlir.provenance.program_graph import Argument, Constant, NodeResult, ProgramGraph, ProgramNode, Value
 
 if TYPE_CHECKING:
     from covan_mlir.checking.source_system import SourceSystem
@@ -26,7 +26,7 @@ def unfitting(source: SourceSystem, graph: ProgramGraph) -> Iterator[tuple[int, 
     for index, node in enumerate(graph.nodes):
         known = node.all_states.union(node.evidence) & source.parts.keys()
         for part in sorted(known):
-            if (source.parts[part].op in JOINS) != (node.kind == "control"):
+            if _misplaced(source, node, part):
                 yield index, part, "is a value of a branch or loop at work, or work at a branch or loop"
             elif node.kind == "control" and (why := check.why(index, part)):
                 yield index, part, why
@@ -37,8 +37,15 @@ def unfitting(source: SourceSystem, graph: ProgramGraph) -> Iterator[tuple[int, 
 def undecided(source: SourceSystem, graph: ProgramGraph) -> set[int]:
     """Values of branches and loops that the results need and that nothing in a program is said to be: the compiler
     decided ahead of time, or turned the loop into something else."""
+    for node in graph.nodes:
+        if any(_misplaced(source, node, part) for part in node.all_states & source.parts.keys()):
+            return set()  # it may be there, by a wrong name
     named = {part for node in graph.nodes if node.kind == "control" for part in node.evidence}
     return {part for part in source.live - named if source.parts[part].op in JOINS}
+
+
+def _misplaced(source: SourceSystem, node: ProgramNode, part: int) -> bool:
+    return (source.parts[part].op in JOINS) != (node.kind == "control")
 
 
 class _Joins:
