@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ import covan_mlir
 from covan_mlir.checking.verify import verify
 from covan_mlir.lineage import Lineage
 from covan_mlir.provenance.lineage_schema import StoredLineage, check
-from covan_mlir.provenance.program_graph import ProgramGraph
+from covan_mlir.provenance.program_graph import NodeResult, ProgramGraph, Value
 from covan_mlir.typed_json import SchemaError
 
 EACH = 6
@@ -126,6 +127,46 @@ def test_no_lie_is_believed(program: str, kind: str) -> None:
     data = told(program)
     accepted = [lie.what for lie in lies(data, kind, 0, EACH) if believed(lie.data) and not is_true(data, lie.data)]
     assert not accepted
+
+
+@pytest.mark.parametrize("program", ["loop", "branches", "scan"])
+def test_each_value_of_a_body_goes_its_own_way(program: str) -> None:
+    """Of branches and loops no two values may be exchanged, and in a body nothing is read but what goes round."""
+    lineage = Lineage.from_json(told(program))
+    for number in (0, len(lineage.phases) - 1):
+        graph = lineage.phases[number].graph
+        control = [index for index, node in enumerate(graph.nodes) if node.kind == "control"]
+        slots = [(index, position) for index in control for position in range(len(graph.nodes[index].inputs))]
+        changes = [
+            {first: _read_at(graph, second), second: _read_at(graph, first)}
+            for first, second in combinations(slots, 2)
+            if _read_at(graph, first) != _read_at(graph, second)
+        ]
+        for index, node in enumerate(graph.nodes):
+            for position, value in enumerate(node.inputs if node.kind == "dispatch" else ()):
+                if isinstance(value, NodeResult) and graph.nodes[value.node].op == "carried":
+                    changes.append({(index, position): graph.nodes[value.node].inputs[0]})
+        assert changes
+        for change in changes:
+            lie = Lineage.from_json(told(program))
+            phases = list(lineage.phases)
+            phases[number] = replace(phases[number], graph=_reading(graph, change))
+            lie.phases = tuple(phases)
+            assert verify(lie).outcome == "no", (number, change)
+
+
+def _read_at(graph: ProgramGraph, slot: tuple[int, int]) -> Value:
+    return graph.nodes[slot[0]].inputs[slot[1]]
+
+
+def _reading(graph: ProgramGraph, change: dict[tuple[int, int], Value]) -> ProgramGraph:
+    """The graph, some nodes of which read other values."""
+    nodes = list(graph.nodes)
+    for (index, position), value in change.items():
+        inputs = list(nodes[index].inputs)
+        inputs[position] = value
+        nodes[index] = msgspec.structs.replace(nodes[index], inputs=tuple(inputs))
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
 def test_all_kinds_are_told() -> None:
