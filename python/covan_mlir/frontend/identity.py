@@ -186,9 +186,9 @@ def _shape(kind: str) -> tuple[torch.dtype, list[int]] | None:
 
 
 def _types(value: Any) -> tuple[str, ...] | None:
-    """Types of tensors, as those of parts are written; None of anything else."""
+    """Types of tensors, as those of parts are written; None of anything else, complex numbers among it."""
     tensors = value if isinstance(value, list | tuple) else [value]
-    if not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+    if not all(isinstance(tensor, torch.Tensor) and tensor.dtype in NAMES for tensor in tensors):
         return None
     return tuple(f"{NAMES[tensor.dtype]}[{', '.join(map(str, tensor.shape))}]" for tensor in tensors)
 
