@@ -147,7 +147,7 @@ def _reads(subject: Subject, action: Action, reach: int, sizes: AbstractSet[int]
         # What a call writes into is read under its own name.
         if not reach >> other & 1 and not _writes(subject, lineage.actions[other]):
             yield f"is said not to read {words.action(other)}, but part of it does"
-    sizes_only = any('{"r"' in part.args for part in action.parts)
+    sizes_only = _asks_sizes(action.op) or any('{"r"' in part.args for part in action.parts)
     if not action.parts or sizes_only or any(_writes(subject, other) for other in lineage.actions):
         return
     read |= _in_bodies(lineage, action)
@@ -165,6 +165,12 @@ def _in_bodies(lineage: LineageData, action: Action) -> set[int]:
     read = {int(operand[1]) for operand in after if operand is not None and operand[0] == "p"}
     read |= {name for other in lineage.actions if other.body for part in other.parts for name in part.inputs}
     return {lineage.parts[name].action for name in read}
+
+
+def _asks_sizes(op: str) -> bool:
+    """Whether an operator only asks an operand what it is like: how large, of which type."""
+    name = op.removeprefix("aten.").partition(".")[0]
+    return name.endswith(("_as", "_like")) or name.startswith("new_")
 
 
 def _through_vanished(actions: Sequence[Action], given: int, sizes: AbstractSet[int]) -> set[int]:

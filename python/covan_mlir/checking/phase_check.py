@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from covan_mlir.provenance.model import Site
     from covan_mlir.provenance.phases import Phase
 
+_NUMBER = "flow.tensor.load"
 _NO_TORCH = "parts that are said to give back their input were not run: torch is not installed"
 
 
@@ -161,12 +162,22 @@ class PhaseCheck:
         values = [program.reading.stored(v) for node in nodes for v in node.inputs] + [*self.graph.results]
         values += self.graph.globals.values()
         read = {value.node for value in map(program.reading.stored, values) if isinstance(value, NodeResult)}
-        done = {part for node in read for part in nodes[node].evidence}
+        done = {part for node in read for part in nodes[node].evidence} - self._with_unread_results()
         for index, node in enumerate(nodes):
             shares = sorted(part for part in done.intersection(node.evidence) if part in self.source.needed)
-            if index not in read and node.outputs and shares and index not in program.reading.data:
+            aside = index in program.reading.data or node.op == _NUMBER  # who is given a number is no dispatch
+            if index not in read and node.outputs and shares and not aside:
                 why = f"nobody reads what it computes for {self.words.parts(shares)}"
                 self._wrong(self._site(index), shares, why, index)
+
+    def _with_unread_results(self) -> set[int]:
+        """Parts that give several results, some of which nobody reads: nor, before it is removed, their code."""
+        taken: dict[int, int] = {}
+        for index in self.source.live:
+            part = self.lineage.parts[index]
+            if part.op == "operator.getitem":
+                taken[part.inputs[0]] = taken.get(part.inputs[0], 0) + 1
+        return {index for index, part in self.lineage.parts.items() if len(part.types) > max(1, taken.get(index, 0))}
 
     def _loss(self, loss: Loss) -> Counterexample:
         value = self.words.operand(loss.operand)

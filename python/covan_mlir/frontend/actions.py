@@ -156,9 +156,10 @@ def _read(node: Node, outside: Mapping[Node, Node], asked: Mapping[Node, Sequenc
 
 
 def _needed(graph: torch.fx.Graph) -> set[Node]:
-    """Nodes that the results need. One that writes to its input, or to a view of it, is needed as far as that is."""
+    """Nodes that the results need. One that writes to its input, or to a view of it, is needed as far as that is:
+    arguments and buffers outlive the call."""
     needed: set[Node] = set()
-    stack = [graph.output_node()]
+    stack = [graph.output_node(), *graph.find_nodes(op="placeholder"), *graph.find_nodes(op="get_attr")]
     while stack:
         node = stack.pop()
         if node in needed:
