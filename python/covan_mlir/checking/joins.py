@@ -14,21 +14,22 @@ from typing import TYPE_CHECKING
 from covan_mlir.checking.reading import Reading
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.control import JOINS, PREFIX, positions
-from covan_mlir.provenance.program_graph import Argument, Constant, NodeResult, ProgramGraph, ProgramNode, Value
+from covan_mlir.provenance.program_graph import Argument, Constant, NodeResult, ProgramGraph, Value
 
 if TYPE_CHECKING:
     from covan_mlir.checking.source_system import SourceSystem
 
 
 def unfitting(source: SourceSystem, graph: ProgramGraph) -> Iterator[tuple[int, int, str]]:
-    """Nodes of control, or that are said to be such, the parts that they are not, and why."""
+    """Nodes of control, or that are said to be such, the parts that they are not, and why. A loop that an operator was
+    lowered to is its work."""
     check = _Joins(source, graph)
     for index, node in enumerate(graph.nodes):
-        known = node.all_states.union(node.evidence) & source.parts.keys()
+        known = {part for part in node.all_states.union(node.evidence) & source.parts.keys() if _is_join(source, part)}
         for part in sorted(known):
-            if _misplaced(source, node, part):
-                yield index, part, "is a value of a branch or loop at work, or work at a branch or loop"
-            elif node.kind == "control" and (why := check.why(index, part)):
+            if node.kind != "control":
+                yield index, part, "is a value of a branch or loop, and this is none"
+            elif why := check.why(index, part):
                 yield index, part, why
         if node.kind == "control" and len(known) > 1:
             yield index, min(known), "is one of several values that one branch or loop is said to give"
@@ -38,14 +39,14 @@ def undecided(source: SourceSystem, graph: ProgramGraph) -> set[int]:
     """Values of branches and loops that the results need and that nothing in a program is said to be: the compiler
     decided ahead of time, or turned the loop into something else."""
     for node in graph.nodes:
-        if any(_misplaced(source, node, part) for part in node.all_states & source.parts.keys()):
+        if node.kind != "control" and any(_is_join(source, part) for part in node.all_states & source.parts.keys()):
             return set()  # it may be there, by a wrong name
     named = {part for node in graph.nodes if node.kind == "control" for part in node.evidence}
-    return {part for part in source.live - named if source.parts[part].op in JOINS}
+    return {part for part in source.live - named if _is_join(source, part)}
 
 
-def _misplaced(source: SourceSystem, node: ProgramNode, part: int) -> bool:
-    return (source.parts[part].op in JOINS) != (node.kind == "control")
+def _is_join(source: SourceSystem, part: int) -> bool:
+    return source.parts[part].op in JOINS
 
 
 class _Joins:
