@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
+from covan_mlir.dialects.prov_control import ControlReader
 from covan_mlir.dialects.prov_locations import TraceReader, fused_of
 from covan_mlir.provenance.program_graph import (
     Argument,
@@ -21,6 +24,7 @@ from covan_mlir.provenance.program_graph import (
     ProgramNode,
     Unknown,
     Value,
+    joined,
 )
 
 _CONSTANT = frozenset(
@@ -71,7 +75,6 @@ _TRANSPARENT_DIALECTS = (
     "flow.tensor.reshape",
 )
 _PIECES = frozenset({"tensor.extract_slice", "flow.tensor.slice"})
-_BRANCHING = ("torch.prim.", "scf.")
 _RETURNS = frozenset({"func.return", "util.return"})
 _FUNCTIONS = frozenset({"func.func", "util.func"})
 _UNTOLD = frozenset({"arith.constant", "linalg.index", "linalg.yield"})
@@ -102,6 +105,7 @@ class TraceGraph:
         self._results: list[Value] = []
         self._read = read
         self._values: dict[Any, list[Value]] = {}
+        self._control = ControlReader(self)
 
     @property
     def graph(self) -> ProgramGraph:
@@ -113,14 +117,36 @@ class TraceGraph:
         block = function.regions[0].blocks[0]
         for index, argument in enumerate(block.arguments):
             self._values[argument] = [Argument(index)]
+        self.body(block)
+
+    def value(self, operand: Any) -> Value:
+        """What an operand is, as one value."""
+        values = self._of([operand])
+        return Unknown() if len(values) > 1 else values[0] if values else Constant()
+
+    def bind(self, result: Any, value: Value) -> None:
+        """What a result of an operation with bodies is, or an argument of a block."""
+        self._values[result] = [] if isinstance(value, Constant) else [value]
+
+    def join(self, name: str, inputs: tuple[Value, ...], op: Any) -> int:
+        """Adds a node of control; -> its position."""
+        self._nodes.append(joined(name, "call", inputs))
+        self.operations.append(op)
+        return len(self._nodes) - 1
+
+    def rejoin(self, node: int, inputs: tuple[Value, ...]) -> None:
+        """Gives a node of control its inputs."""
+        self._nodes[node] = replace(self._nodes[node], inputs=inputs)
+
+    def body(self, block: Any) -> None:
+        """Reads the operations of a block."""
         for view in block:
             op = view.operation
             name = op.name
             operands = list(op.operands)
             if name in _RETURNS:
-                values = [self._of([operand]) for operand in operands]
-                self._results = [(value or [Constant()])[0] if len(value) < 2 else Unknown() for value in values]
-            elif len(op.results) == 0:
+                self._results = [self.value(operand) for operand in operands]
+            elif len(op.results) == 0 or self._control.read(op):
                 continue
             elif name == "hal.tensor.barrier":  # each result is an operand; behind them stands a fence
                 for operand, result in zip(operands, op.results, strict=False):
@@ -169,17 +195,14 @@ class TraceGraph:
         self.operations.append(op)
 
     def _captured(self, op: Any) -> list[Any]:
-        """Values from outside that the operation's body reads by itself: element by element, or as a number, or as a
-        branch or loop."""
-        whole = op.name.startswith(_BRANCHING)
+        """Values from outside that the operation's body reads by itself: element by element, or as a number."""
         return [
             operand
             for region in op.regions
             for block in region
             for inner in block
-            for operand in [*inner.operation.operands, *(self._captured(inner.operation) if whole else ())]
-            if operand in self._values
-            and (whole or inner.operation.name.startswith("tensor.") or str(operand.type) != "index")
+            for operand in inner.operation.operands
+            if operand in self._values and (inner.operation.name.startswith("tensor.") or str(operand.type) != "index")
         ]
 
     def _of(self, operands: Sequence[Any]) -> list[Value]:

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import iree.compiler.ir as ir
+from msgspec.structs import replace
 
+from covan_mlir.dialects.prov_control import ControlReader
 from covan_mlir.dialects.prov_locations import TraceReader, fused_of, is_prepared
 from covan_mlir.lowering import marks
 from covan_mlir.provenance.program_graph import (
@@ -25,6 +27,7 @@ from covan_mlir.provenance.program_graph import (
     ProgramNode,
     Unknown,
     Value,
+    joined,
 )
 
 # Operations that say nothing about what is computed: their locations name whoever made them, often another action's.
@@ -88,25 +91,43 @@ class _Reader:
         self._values: dict[Any, Value] = {}
         self._varying: set[int] = set()
         """Nodes that an argument lies behind."""
+        self._phase: NodePhase = "call"
+        self._control = ControlReader(self)
 
     def read(self, module: Any) -> None:
         functions = [op.operation for op in module.regions[0].blocks[0]]
         # Initialisers first: they are what a function's globals come from.
         for function in sorted(functions, key=lambda op: op.name != "util.initializer"):
             if function.name in ("util.initializer", "util.func"):
-                phase: NodePhase = "init" if function.name == "util.initializer" else "call"
+                self._phase = "init" if function.name == "util.initializer" else "call"
                 for index, argument in enumerate(function.regions[0].blocks[0].arguments):
                     self._values[argument] = Argument(index)
                 for block in function.regions[0]:
-                    self._block(block, phase)
+                    self.body(block)
+
+    def bind(self, result: Any, value: Value) -> None:
+        """What a result of an operation with bodies is, or an argument of a block."""
+        self._values[result] = value
+
+    def join(self, name: str, inputs: tuple[Value, ...], op: Any) -> int:
+        """Adds a node of control; -> its position."""
+        self._varying.add(len(self.nodes))
+        self.nodes.append(joined(name, self._phase, inputs))
+        return len(self.nodes) - 1
+
+    def rejoin(self, node: int, inputs: tuple[Value, ...]) -> None:
+        """Gives a node of control its inputs."""
+        self.nodes[node] = replace(self.nodes[node], inputs=inputs)
 
     def _ids(self, op: Any) -> tuple[int, ...]:
         return tuple(sorted(self._read.ids(op.location)))
 
-    def _value(self, value: Any) -> Value:
+    def value(self, value: Any) -> Value:
+        """What an operand is."""
         return self._values.get(value, Unknown())
 
-    def _block(self, block: Any, phase: NodePhase) -> None:
+    def body(self, block: Any) -> None:
+        """Reads the operations of a block."""
         for view in block:
             op = view.operation
             name = op.name
@@ -119,22 +140,22 @@ class _Reader:
             elif name == "util.global.load":
                 self._values[op.results[0]] = Global(op.attributes["global"].value)
             elif name == "util.global.store":
-                self.globals[op.attributes["global"].value] = self._value(op.operands[0])
+                self.globals[op.attributes["global"].value] = self.value(op.operands[0])
             elif name == _DISPATCH:
                 performed = Performed(op, self._read, self._varies)
-                self._node(op, "dispatch", phase, self._outputs(op), performed.ids, performed.data)
+                self._node(op, "dispatch", self._outputs(op), performed.ids, performed.data)
             elif name == "flow.dispatch":  # of an executable that stands ready
                 named = list(self._ids(op))
                 results, computed = fused_of(op.location) or ([named] * len(op.results), named)
                 outputs = [(Definition("compute", tuple(ids)),) for ids in results]
-                self._node(op, "dispatch", phase, outputs, computed)
+                self._node(op, "dispatch", outputs, computed)
             elif name == "hal.tensor.barrier":  # each result is an operand; behind them stands a fence
                 for operand, result in zip(op.operands, op.results, strict=False):
-                    self._values[result] = self._value(operand)
+                    self._values[result] = self.value(operand)
             elif name in VIEWS or name in ("hal.tensor.export", "hal.tensor.alias"):
-                self._values[op.results[0]] = self._value(op.operands[0])
+                self._values[op.results[0]] = self.value(op.operands[0])
             elif name == "util.return":
-                values = [self._value(operand) for operand in op.operands]
+                values = [self.value(operand) for operand in op.operands]
                 if not self.results or any(value != Unknown() for value in values):
                     self.results = values  # of a function that only calls another, nothing is known
             elif name.startswith(("flow.", "tensor.")) and len(op.results):
@@ -143,15 +164,15 @@ class _Reader:
                 moved = name in _PIECES or name in _LAYOUTS
                 definition = Definition("input") if moved else Definition("move", ids)
                 if name != "tensor.dim":
-                    self._node(op, "transfer", phase, [(definition,)] * len(op.results), ids)
-            else:
+                    self._node(op, "transfer", [(definition,)] * len(op.results), ids)
+            elif not self._control.read(op):
                 for region in op.regions:
                     for inner in region:
-                        self._block(inner, phase)
+                        self.body(inner)
 
     def _varies(self, operand: Any) -> bool:
         """Whether an argument lies behind the elements of an operand; of a number that is none, whether a node does."""
-        value = self._value(operand)
+        value = self.value(operand)
         if isinstance(value, Global):
             value = self.globals.get(value.name, Constant())
         match value:
@@ -167,18 +188,17 @@ class _Reader:
         self,
         op: Any,
         kind: NodeKind,
-        phase: NodePhase,
         outputs: Iterable[Definitions],
         evidence: Iterable[int],
         data: Iterable[int] = (),
     ) -> None:
         index = len(self.nodes)
         tensors = [operand for operand in op.operands if "tensor<" in str(operand.type)]
-        inputs = tuple(map(self._value, tensors))
+        inputs = tuple(map(self.value, tensors))
         self.nodes.append(
             ProgramNode(
                 kind,
-                phase,
+                self._phase,
                 inputs,
                 tuple(outputs),
                 tuple(sorted(set(evidence))),
@@ -224,7 +244,7 @@ class _Reader:
     def _written_into(self, value: Any, asked: tuple[int, ...]) -> Definitions:
         """Those of a value that a node gave, as the shape of what is written into it; ``asked``: ids of those who
         write, which are to be believed where that value is data that several share."""
-        match self._value(value):
+        match self.value(value):
             case NodeResult(node, result):
                 if asked and node not in self._varying:
                     return (Definition("view", asked),)

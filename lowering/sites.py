@@ -21,7 +21,7 @@ from covan_mlir.lowering.kernels.chain_body import KernelBody
 from covan_mlir.lowering.pipeline import PipelineState
 from covan_mlir.provenance.bodies import Bodies
 from covan_mlir.provenance.observed import SiteCommand
-from covan_mlir.provenance.program_graph import NodeKind, NodePhase, ProgramGraph
+from covan_mlir.provenance.program_graph import NodePhase, ProgramGraph, SiteKind
 
 _BEFORE_DISPATCHES = frozenset(
     {"iree:import", "iree:input", "iree:abi", "iree:preprocessing", "iree:global-optimization"}
@@ -91,7 +91,7 @@ class SiteObserver:
             for op in marks.walk(function.operation, *_COMMANDS):
                 verb = op.name.rsplit(".", 1)[-1]
                 kernel = entry_point(op) if verb == "dispatch" else verb
-                kind: NodeKind = "dispatch" if verb == "dispatch" else "transfer"
+                kind: SiteKind = "dispatch" if verb == "dispatch" else "transfer"
                 ids = tuple(sorted(self.read.ids(op.location)))
                 work.append((op, SiteCommand(marks.mark_of(op.location), kind, kernel, phase, ids)))
         work.sort(key=lambda pair: pair[1].phase == "call")  # stable: program order otherwise

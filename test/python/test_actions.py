@@ -11,9 +11,9 @@ import torch
 import zoo
 from torch import nn
 
-from covan_mlir.frontend.actions import ledger
 from covan_mlir.frontend.capture import capture
 from covan_mlir.frontend.decompose import decompose
+from covan_mlir.frontend.parts import ledger
 from covan_mlir.provenance.model import Action
 
 

@@ -111,7 +111,9 @@ def test_branches_and_loops(name: str) -> None:
     (inner,) = exe.lineage.find(action)
     assert inner.line.startswith(__file__)
     verdict = exe.verify()
-    assert (verdict.outcome, verdict.counterexamples) == ("incomplete", ()), str(verdict)
+    # Numbers between dispatches are not read.
+    assert verdict.outcome == ("incomplete" if name == "while, a number" else "yes"), str(verdict)
+    assert not verdict.counterexamples
 
 
 @pytest.mark.parametrize("name", ["cond", "cond, weights", "while", "while, weights", "map", "scan"])

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -19,12 +20,13 @@ import torch
 from lies import KINDS, lies
 from symmetry import Json, is_true
 from torch import Tensor, nn
+from torch._higher_order_ops import scan, while_loop
 
 import covan_mlir
 from covan_mlir.checking.verify import verify
 from covan_mlir.lineage import Lineage
 from covan_mlir.provenance.lineage_schema import StoredLineage, check
-from covan_mlir.provenance.program_graph import ProgramGraph
+from covan_mlir.provenance.program_graph import NodeResult, ProgramGraph, Value
 from covan_mlir.typed_json import SchemaError
 
 EACH = 6
@@ -58,6 +60,20 @@ class Twins(nn.Module):
         return torch.softmax(self.linear(scaled * 1.0).transpose(0, 1) + again.transpose(0, 1), -1).max(-1).values
 
 
+def _loop(x: Tensor, y: Tensor) -> Any:
+    """Two values go round, and one is asked whether to go on."""
+    return while_loop(lambda a, b: a.sum() < 100, lambda a, b: (a.abs() * 2 + b, b.sin()), (x, y))
+
+
+def _branches(x: Tensor, y: Tensor) -> Tensor:
+    chosen: Tensor = torch.cond(y.sum() > 0, lambda x, y: x.sin() @ y, lambda x, y: x.cos() @ y.exp(), (x, y))
+    return chosen.softmax(-1)
+
+
+def _scanned(first: Tensor, xs: Tensor) -> Any:
+    return scan(lambda carry, x: (carry * 0.5 + x.sin(), (carry @ x).exp()), first, xs)
+
+
 PROGRAMS: dict[str, tuple[Callable[[], Callable[..., Any]], tuple[Tensor, ...], bool]] = {
     "two sums": (lambda: _two_sums, (torch.randn(4, 8),), False),
     "messages": (
@@ -77,6 +93,9 @@ PROGRAMS: dict[str, tuple[Callable[[], Callable[..., Any]], tuple[Tensor, ...], 
         (torch.randn(1, 3, 8, 8),),
         True,
     ),
+    "loop": (lambda: _loop, (torch.randn(4, 8), torch.randn(4, 8)), False),
+    "branches": (lambda: _branches, (torch.randn(4, 4), torch.randn(4, 4)), False),
+    "scan": (lambda: _scanned, (torch.randn(4, 4), torch.randn(3, 4, 4)), False),
 }
 
 
@@ -108,6 +127,46 @@ def test_no_lie_is_believed(program: str, kind: str) -> None:
     data = told(program)
     accepted = [lie.what for lie in lies(data, kind, 0, EACH) if believed(lie.data) and not is_true(data, lie.data)]
     assert not accepted
+
+
+@pytest.mark.parametrize("program", ["loop", "branches", "scan"])
+def test_each_value_of_a_body_goes_its_own_way(program: str) -> None:
+    """Of branches and loops no two values may be exchanged, and in a body nothing is read but what goes round."""
+    lineage = Lineage.from_json(told(program))
+    for number in (0, len(lineage.phases) - 1):
+        graph = lineage.phases[number].graph
+        control = [index for index, node in enumerate(graph.nodes) if node.kind == "control"]
+        slots = [(index, position) for index in control for position in range(len(graph.nodes[index].inputs))]
+        changes = [
+            {first: _read_at(graph, second), second: _read_at(graph, first)}
+            for first, second in combinations(slots, 2)
+            if _read_at(graph, first) != _read_at(graph, second)
+        ]
+        for index, node in enumerate(graph.nodes):
+            for position, value in enumerate(node.inputs if node.kind == "dispatch" else ()):
+                if isinstance(value, NodeResult) and graph.nodes[value.node].op == "carried":
+                    changes.append({(index, position): graph.nodes[value.node].inputs[0]})
+        assert changes
+        for change in changes:
+            lie = Lineage.from_json(told(program))
+            phases = list(lineage.phases)
+            phases[number] = replace(phases[number], graph=_reading(graph, change))
+            lie.phases = tuple(phases)
+            assert verify(lie).outcome == "no", (number, change)
+
+
+def _read_at(graph: ProgramGraph, slot: tuple[int, int]) -> Value:
+    return graph.nodes[slot[0]].inputs[slot[1]]
+
+
+def _reading(graph: ProgramGraph, change: dict[tuple[int, int], Value]) -> ProgramGraph:
+    """The graph, some nodes of which read other values."""
+    nodes = list(graph.nodes)
+    for (index, position), value in change.items():
+        inputs = list(nodes[index].inputs)
+        inputs[position] = value
+        nodes[index] = msgspec.structs.replace(nodes[index], inputs=tuple(inputs))
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
 def test_all_kinds_are_told() -> None:

@@ -89,10 +89,31 @@ class Experts(nn.Module):
         return product.relu()
 
 
+class Again(nn.Module):
+    """A convolution that is applied twice: its bias is spread over a plane once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(16, 16, 3, padding=1, groups=16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.layer(x) + x
+        return (self.layer(x) + x).softmax(1)
+
+
 def _written(x: Tensor, y: Tensor) -> Tensor:
     whole = y.clone()
     whole[:, :, 2:6, 2:6].copy_(x.relu()[:, :, :4, :4])
     return whole.sin()
+
+
+def _recurrence(x: Tensor) -> Tensor:
+    """Each row is written in place; a copy gives back what it is given, whatever it is written over."""
+    out, state = torch.zeros_like(x), x[:, 0].sin()
+    for row in range(x.shape[1]):
+        state = torch.tanh(state + x[:, row])
+        out[:, row] = state
+    return out
 
 
 @dataclass(frozen=True)
@@ -164,6 +185,11 @@ PROGRAMS = {
         for kind, layer, options in _WINDOWS
     },
     **{f"experts, {rows} rows": Program(Experts, partial(_sorted_rows, rows)) for rows in (3, 16)},
+    "detached": Program(
+        lambda: lambda x: (x.sin().sigmoid() @ x.mT, x.sin().detach().sigmoid()[:, None, :, :2]), _image
+    ),
+    "a layer applied twice": Program(Again, lambda: (torch.randn(1, 16, 16, 16),)),
+    "rows written one by one": Program(lambda: _recurrence, lambda: (torch.randn(2, 3, 4),)),
     "copy into a slice": Program(lambda: _written, lambda: (*_image(), torch.randn(1, 3, 9, 9))),
 }
 

@@ -137,17 +137,6 @@ def test_programs_through_iree_torch_input_hold() -> None:
     assert verdict, verdict
 
 
-def test_bodies_of_loops_are_not_checked() -> None:
-    def model(x: torch.Tensor) -> Any:
-        from torch._higher_order_ops.while_loop import while_loop
-
-        return while_loop(lambda i, y: i < 5, lambda i, y: (i + 1, y * 2), (torch.tensor(0), x))
-
-    verdict = covan_mlir.compile_module(model, (torch.randn(4),)).verify()
-    assert (verdict.outcome, verdict.counterexamples) == ("incomplete", ())
-    assert "body of a loop" in str(verdict)
-
-
 def test_every_kind_of_fate_holds(twins: Lineage) -> None:
     assert {fate.kind for fate in twins.fates} >= {"dispatched", "merged", "dead", "view", "folded"}
     verdict = verify(twins)

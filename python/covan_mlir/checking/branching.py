@@ -1,27 +1,42 @@
-"""What cannot be decided where a program branches or loops, or computes with numbers that it reads from tensors.
+"""What cannot be decided where a program computes with numbers that it reads from tensors, or a branch or loop is gone.
 
-Branches and bodies of loops are performed any number of times, also none, and values go round in them: states of a body
-are not those of the systems that are compared. Numbers are computed between dispatches, where no site is. What is found
-wrong about them is no proof that the lineage is false.
+Numbers are computed between dispatches, where no site is. A branch or loop that the compiler decided ahead of time, or
+unrolled, has bodies that are done once, or several times, and values that nothing carries. What is found wrong about
+them is no proof that the lineage is false.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from covan_mlir.checking import joins
 from covan_mlir.checking.verdict import Check, Counterexample, Outcome
 
 if TYPE_CHECKING:
+    from covan_mlir.checking.subject import Subject
     from covan_mlir.provenance.model import LineageData, Part
 
 _TAKES_FUNCTIONS = "higher_order."
 _READS_NUMBERS = "aten._local_scalar_dense."
 
 
-def undecided(check: Check, lineage: LineageData) -> Check:
-    """The check, with what it says of branches, loops and numbers as not checked."""
-    takers = {part.action for part in lineage.parts.values() if part.op.startswith(_TAKES_FUNCTIONS)}
+def turned(subject: Subject) -> set[int]:
+    """Actions that take functions and that some phase of the program has no branch or loop for."""
+    parts, source = subject.lineage.parts, subject.source()
+    graphs = {id(phase.graph): phase.graph for phase in subject.lineage.phases}
+    gone = {part for graph in graphs.values() for part in joins.undecided(source, graph)}
+    others = {part.action for part in parts.values() if part.op.startswith(_TAKES_FUNCTIONS)}
+    return others.union(parts[part].action for part in gone)
+
+
+def undecided(check: Check, lineage: LineageData, takers: Set[int]) -> Check:
+    """The check, with what it says of numbers, and of some branches and loops, as not checked.
+
+    Args:
+        takers: those of `turned`.
+    """
     actions = takers | _numbers(lineage)
     if not actions:
         return check

@@ -8,16 +8,17 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from covan_mlir.checking.verdict import Counterexample
+from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.phases import PROGRAM
 
 if TYPE_CHECKING:
+    from covan_mlir.checking.source_system import SourceSystem
     from covan_mlir.checking.subject import Subject
     from covan_mlir.provenance.model import LineageData
     from covan_mlir.provenance.program_graph import ProgramGraph
 
 _PHASE = "history"
 _UNTOLD = ("torch.prim.",)
-_WITH_BODIES = frozenset({"torch.prim.Loop", "torch.prim.If", "scf.for", "scf.while", "scf.if"})
 _UNSEEN = frozenset({"iree:data-tiling", "iree:concatenations", "iree:dispatch-creation"})
 _CHAINS = frozenset({"fred.chain", "func.call", "flow.dispatch"})
 Carriers = dict[int, dict[str, int]]
@@ -46,7 +47,7 @@ def vanished(lineage: LineageData) -> Mapping[int, str]:
 def _check(subject: Subject) -> Iterator[Counterexample]:
     lineage = subject.lineage
     graphs = {phase.step: phase.graph for phase in lineage.phases if phase.step != PROGRAM}
-    constant = subject.source().constant
+    source = subject.source()
     now: Carriers = {}
     seen: list[str] = []
     for step, changes in lineage.history:
@@ -61,7 +62,7 @@ def _check(subject: Subject) -> Iterator[Counterexample]:
                 now[part] = dict(operations)
         seen.append(step)
         if step in graphs:
-            yield from _carried(subject, step, graphs[step], now, constant)
+            yield from _carried(subject, step, graphs[step], now, source)
     # A step's own entry stands behind those of its passes, and the program was seen after each step until the last one
     # that is seen at all.
     steps = [step for step in seen if "/" not in step]
@@ -71,12 +72,12 @@ def _check(subject: Subject) -> Iterator[Counterexample]:
 
 
 def _carried(
-    subject: Subject, step: str, graph: ProgramGraph, now: Carriers, constant: Mapping[int, bool]
+    subject: Subject, step: str, graph: ProgramGraph, now: Carriers, source: SourceSystem
 ) -> Iterator[Counterexample]:
     """Each operation of the graph carries the parts that it is named after; of those that vary, no other one does."""
     least: dict[int, Counter[str]] = {}
     for node in graph.nodes:
-        for part in node.evidence:
+        for part in node.evidence if node.kind != "control" else ():
             least.setdefault(part, Counter())[_name(node.op)] += 1
     for part, operations in least.items():
         if part not in subject.lineage.parts:
@@ -87,15 +88,27 @@ def _carried(
                 why = f"is said to be carried by {told} × {name} after {step}, but {number} of them carry it"
                 yield _wrong(subject, part, why)
     nodes = Counter(_name(node.op) for node in graph.nodes)
-    if any(_name(node.op) in _WITH_BODIES for node in graph.nodes):
-        return  # what is in their bodies is no node
     for part, carriers in now.items():
         for name, told in carriers.items():
             # A chain of reductions is named after what it computes: the views in it are on its location only.
             most = nodes[name] if name in _CHAINS and _is_view(subject, part) else least.get(part, Counter())[name]
-            if name in nodes and told > most and not constant.get(part, True):  # constants may be made at load
+            if name in nodes and told > most and name in _CHAINS:
+                most += _of_shared_weights(source, graph, part, name)
+            if name in nodes and told > most and not source.constant.get(part, True):  # constants may be made at load
                 why = f"is said to be carried by {told} × {name} after {step}, but {most} of them carry it"
                 yield _wrong(subject, part, why)
+
+
+def _of_shared_weights(source: SourceSystem, graph: ProgramGraph, part: int, name: str) -> int:
+    """Chains that do not compute a part, but one that reads a weight with it: that is shaped once for both."""
+
+    def weights(reader: int) -> set[Operand]:
+        operands = source.call(reader).operands if reader in source.parts else ()
+        return {(kind, of) for kind, of in operands if kind == "w" or (kind == "p" and source.constant[int(of)])}
+
+    own = weights(part)
+    others = (node.evidence for node in graph.nodes if _name(node.op) == name and part not in node.evidence)
+    return sum(any(not own.isdisjoint(weights(reader)) for reader in evidence) for evidence in others)
 
 
 def _name(op: str) -> str:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from covan_mlir.checking.source_system import SourceSystem
 from covan_mlir.checking.verdict import Counterexample
+from covan_mlir.provenance.control import CARRIED, ELEMENT, PREFIX, following
 
 if TYPE_CHECKING:
     from covan_mlir.checking.subject import Subject
-    from covan_mlir.provenance.model import Action, Part
+    from covan_mlir.provenance.model import Action, LineageData, Part
 
 _PHASE = "source"
+_GIVEN = frozenset({CARRIED, ELEMENT})
 _NUMBERS = frozenset(("int", "float", "bool"))
 
 
@@ -138,6 +140,8 @@ def _reads(subject: Subject, action: Action, reach: int, sizes: AbstractSet[int]
         return
     lineage, words = subject.lineage, subject.words
     names = {name for part in action.parts for name in part.inputs}
+    # What a body is given is what the operator gives it, which is called behind all in the body.
+    names = {name for name in names if lineage.parts[name].op not in _GIVEN}
     read = {lineage.parts[name].action for name in names - sizes} - {action.id}
     for other in sorted(read):
         # What a call writes into is read under its own name.
@@ -146,10 +150,21 @@ def _reads(subject: Subject, action: Action, reach: int, sizes: AbstractSet[int]
     sizes_only = _asks_sizes(action.op) or any('{"r"' in part.args for part in action.parts)
     if not action.parts or sizes_only or any(_writes(subject, other) for other in lineage.actions):
         return
+    read |= _in_bodies(lineage, action)
     for given in action.inputs:
         gives = {part.id for part in lineage.actions[given].parts}
         if gives - sizes and not read & _through_vanished(lineage.actions, given, sizes):
             yield f"is said to read {words.action(given)}, but no part of it does"
+
+
+def _in_bodies(lineage: LineageData, action: Action) -> set[int]:
+    """What the functions read that an action takes, and what it reads of them only in the next iteration."""
+    if not any(part.op.startswith(PREFIX) for part in action.parts):
+        return set()
+    after = (following(part) for part in action.parts)
+    read = {int(operand[1]) for operand in after if operand is not None and operand[0] == "p"}
+    read |= {name for other in lineage.actions if other.body for part in other.parts for name in part.inputs}
+    return {lineage.parts[name].action for name in read}
 
 
 def _asks_sizes(op: str) -> bool:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from covan_mlir.checking import merged_values
+from covan_mlir.checking import joins, merged_values
 from covan_mlir.checking.program_system import Claim, Loss
 from covan_mlir.checking.source_system import SourceSystem
 from covan_mlir.checking.verdict import Check, Counterexample
@@ -57,6 +57,8 @@ class PhaseCheck:
         verdict = weak_bisimulation(
             reflect(self.source.coalgebra(program.aside)[0]).system, reflect(program.coalgebra()).system
         )
+        for node, part, why in joins.unfitting(self.source, self.graph):
+            self._wrong(self._site(node), [part], f"{self.words.part(part)} {why}", node)
         self.wrong += [self._loss(loss) for loss in program.losses]
         self._unread(program)
         if final:
@@ -83,6 +85,7 @@ class PhaseCheck:
         """With the parts that no node performs because they give back an operand: found out by running them."""
         plain = self.subject.source()
         parts, identities = self.lineage.parts, self.subject.identities
+        aliases = {index: 0 for index, part in parts.items() if part.alias}
         done = {part for claim in self.claims if claim is not None for part in (*claim.performed, *claim.folded)}
         for claim, node in zip(self.claims, self.graph.nodes, strict=True):
             if claim is None:
@@ -92,8 +95,9 @@ class PhaseCheck:
         if identities is None:
             if asked:
                 self.missing.append(_NO_TORCH)
-            return plain
-        return self.subject.source({part: kept for part in asked if (kept := identities.kept(part)) is not None})
+            return self.subject.source(aliases)
+        kept = {part: position for part in asked if (position := identities.kept(part)) is not None}
+        return self.subject.source(kept | aliases)
 
     def _site_claim(self, sites: Sequence[Site]) -> Claim:
         first = sites[0]
@@ -160,7 +164,7 @@ class PhaseCheck:
         read = {value.node for value in map(program.reading.stored, values) if isinstance(value, NodeResult)}
         done = {part for node in read for part in nodes[node].evidence} - self._with_unread_results()
         for index, node in enumerate(nodes):
-            shares = sorted(part for part in done.intersection(node.evidence) if part in self.source.live)
+            shares = sorted(part for part in done.intersection(node.evidence) if part in self.source.needed)
             aside = index in program.reading.data or node.op == _NUMBER  # who is given a number is no dispatch
             if index not in read and node.outputs and shares and not aside:
                 why = f"nobody reads what it computes for {self.words.parts(shares)}"

@@ -330,7 +330,7 @@ class ProgramSystem:
                 stack.pop()
                 continue
             found, waiting = True, []
-            for kind, name in self.source.call(asked).operands:
+            for kind, name in self.source.needs(asked):
                 if kind == "a":
                     found &= name in given.arguments
                 elif kind == "p":
@@ -362,8 +362,7 @@ class ProgramSystem:
         if (node, part) not in self._known_free:
             indexing = self.source.parts[part].view or part in self.source.identity
             self._known_free[node, part] = self.source.constant[part] or (
-                indexing
-                and all(self._find(node, part, o) not in ("lost", "late") for o in self.source.call(part).operands)
+                indexing and all(self._find(node, part, o) not in ("lost", "late") for o in self.source.needs(part))
             )
         return self._known_free[node, part]
 

@@ -113,7 +113,7 @@ class Reading:
         data: set[int] = set()
         for index, node in enumerate(self.nodes):
             values = [self.stored(value) for value in node.inputs]
-            varying = any(isinstance(value, Argument | Unknown) for value in values)
+            varying = node.kind == "control" or any(isinstance(value, Argument | Unknown) for value in values)
             if not varying and all(value.node in data for value in values if isinstance(value, NodeResult)):
                 data.add(index)
                 yield index

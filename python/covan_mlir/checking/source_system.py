@@ -10,6 +10,7 @@ from typing import Any
 from covan_mlir.prov import TAU, Coalgebra
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.control import JOINS, following
 from covan_mlir.provenance.model import Part
 
 State = tuple[Any, ...]
@@ -71,11 +72,19 @@ class SourceSystem:
         for index in sorted(parts):
             call = self.call(index)
             read = [int(name) for kind, name in call.operands if kind == "p"]
-            self.independent[index] = call.fixed and all(self.independent[part] for part in read)
+            fixed = call.fixed and parts[index].op not in JOINS
+            self.independent[index] = fixed and all(self.independent[part] for part in read)
             sized = parts[index].sizes
-            self.constant[index] = call.fixed and not sized and all(self.constant[part] for part in read)
-            values = [(kind, self.twins.get(int(name), name) if kind == "p" else name) for kind, name in call.operands]
-            self.twins[index] = first.setdefault((call.label, tuple(values)), index)
+            self.constant[index] = fixed and not sized and all(self.constant[part] for part in read)
+            values = tuple(map(self._value, call.operands))
+            self.twins[index] = first.setdefault((call.label, values), index)
+
+    def _value(self, operand: Operand) -> Operand:
+        """The first operand with the same value."""
+        kind, name = operand
+        while kind == "p" and name in self.parts and self.parts[int(name)].alias:
+            kind, name = self.call(int(name)).operands[0]
+        return kind, self.twins.get(int(name), name) if kind == "p" else name
 
     def call(self, part: int) -> PartCall:
         """How a part is called; systems of the same parts may share what they read."""
@@ -89,6 +98,11 @@ class SourceSystem:
     def twin(self, part: int) -> int:
         """The first part with the same value."""
         return self.twins.get(part, part)
+
+    def needs(self, part: int) -> Sequence[Operand]:
+        """The operands that a part's value depends on: of one that gives back an operand, that one."""
+        operands = self.call(part).operands
+        return (operands[self.identity[part]],) if part in self.identity else operands
 
     def constants_behind(self, read_by: Iterable[int]) -> set[int]:
         """The parts without arguments that others read, directly or through such parts, and of those others the ones
@@ -109,21 +123,33 @@ class SourceSystem:
         call = self.call(part)
         if part in self.identity:
             return [(TAU, read(call.operands[self.identity[part]]))]
-        if not call.operands:
-            return [(call.label, END)]
-        return [((call.label, index), read(operand)) for index, operand in enumerate(call.operands)]
+        steps: list[tuple[Any, State]] = [
+            ((call.label, index), read(operand)) for index, operand in enumerate(call.operands)
+        ]
+        if (after := following(self.parts[part])) is not None:  # in the next iteration
+            steps.append(((call.label, "next"), read(after)))
+        return steps or [(call.label, END)]
 
     @cached_property
     def live(self) -> frozenset[int]:
-        """Parts that the results need."""
-        needed: set[int] = set()
+        """Parts that the results need, as the model calls them."""
+        return self._behind_results(lambda part: self.call(part).operands)
+
+    @cached_property
+    def needed(self) -> frozenset[int]:
+        """Parts that the values of the results depend on."""
+        return self._behind_results(self.needs)
+
+    def _behind_results(self, read: Callable[[int], Sequence[Operand]]) -> frozenset[int]:
+        behind: set[int] = set()
         stack = [name for kind, name in self.results if kind == "p"]
         while stack:
             part = stack.pop()
-            if isinstance(part, int) and part not in needed:
-                needed.add(part)
-                stack += [name for kind, name in self.call(part).operands if kind == "p"]
-        return frozenset(needed)
+            if isinstance(part, int) and part not in behind:
+                behind.add(part)
+                after = following(self.parts[part])
+                stack += [name for kind, name in (*read(part), *([after] if after else [])) if kind == "p"]
+        return frozenset(behind)
 
     def coalgebra(self, aside: Iterable[Aside] = (), among: Iterable[int] = ()) -> tuple[Coalgebra, dict[State, int]]:
         """The system, and the number of each state; of what the results, ``aside`` and ``among`` need."""

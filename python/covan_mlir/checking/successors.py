@@ -103,7 +103,9 @@ class Successors:
                 value = NodeResult(index, number)
                 term = self._number((node.op, number, read))
                 terms[value] = term
-                if index not in reading.data and not node.hands_on_pieces:
+                if node.kind == "control":  # what follows reads it as what it is said to be
+                    terms[value] = self._number(("control", reading.states(value)))
+                elif index not in reading.data and not node.hands_on_pieces:
                     known = frozenset(map(source.twin, reading.states(value)))
                     names.setdefault(term, []).append((index, known))
         return names

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from covan_mlir.checking.branching import undecided
+from covan_mlir.checking.branching import turned, undecided
 from covan_mlir.checking.fates import check_fates
 from covan_mlir.checking.fusions import check_fusions
 from covan_mlir.checking.history import check_history
@@ -49,11 +49,13 @@ def verify(lineage: LineageData, *, operators: bool = True) -> Verification:
     if not lineage.phases or not lineage.actions:
         return Verification((Check(PROGRAM, "incomplete", missing=("the program was compiled without provenance",)),))
     with uncollected():
-        return Verification(tuple(undecided(check, lineage) for check in _checks(lineage, operators)))
+        subject = Subject(lineage)
+        gone = turned(subject)
+        return Verification(tuple(undecided(check, lineage, gone) for check in _checks(subject, operators)))
 
 
-def _checks(lineage: LineageData, operators: bool) -> list[Check]:
-    subject = Subject(lineage)
+def _checks(subject: Subject, operators: bool) -> list[Check]:
+    lineage = subject.lineage
     checks = [_finding("source", lambda: check_source(subject))]
     before: ProgramGraph | None = None
     successors = Successors(subject)

@@ -25,6 +25,7 @@ from covan_mlir.frontend.graph_passes.halves import keep_slices
 from covan_mlir.frontend.graph_passes.pieces import slice_pieces
 from covan_mlir.frontend.graph_passes.positions import count_from_front
 from covan_mlir.frontend.graph_passes.reshapes import explain_reshapes
+from covan_mlir.frontend.graph_passes.rotate import rotate
 from covan_mlir.frontend.graph_passes.uniform import fold_uniform
 from covan_mlir.frontend.graph_passes.widen import widen_bytes
 from covan_mlir.frontend.numbers import type_numbers
@@ -62,6 +63,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         unite_complements(graph)
         explain_reshapes(graph)
         name_conversions(graph)
+        rotate(graph)
         graph.eliminate_dead_code()  # decompositions leave nodes behind that nobody reads
     pair_complex(decomposed)
     return decomposed

@@ -17,6 +17,7 @@ import torch
 from covan_mlir.frontend.dtypes import DTYPES, NAMES
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.control import ELEMENT, PREFIX
 from covan_mlir.provenance.model import Part
 
 _ROUNDS = 2
@@ -57,6 +58,8 @@ class Identities:
     def gives_view(op: str) -> bool | None:
         """Whether an operator's result is memory of its operands, by its schema, or no tensor at all; None if no such
         operator is registered."""
+        if op.startswith(PREFIX):
+            return op == ELEMENT
         operator = _operator(op)
         if operator is None:
             words = op.split(".")  # other functions are called by their modules
@@ -183,9 +186,9 @@ def _shape(kind: str) -> tuple[torch.dtype, list[int]] | None:
 
 
 def _types(value: Any) -> tuple[str, ...] | None:
-    """Types of tensors, as those of parts are written; None of anything else."""
+    """Types of tensors, as those of parts are written; None of anything else, complex numbers among it."""
     tensors = value if isinstance(value, list | tuple) else [value]
-    if not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+    if not all(isinstance(tensor, torch.Tensor) and tensor.dtype in NAMES for tensor in tensors):
         return None
     return tuple(f"{NAMES[tensor.dtype]}[{', '.join(map(str, tensor.shape))}]" for tensor in tensors)
 

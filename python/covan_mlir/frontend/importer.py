@@ -27,14 +27,15 @@ from covan_mlir.dialects.arguments import ArgumentFacts, write_arguments
 from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
-from covan_mlir.frontend.actions import ledger
 from covan_mlir.frontend.capture import Capture
 from covan_mlir.frontend.constants import literals
+from covan_mlir.frontend.control import Source
 from covan_mlir.frontend.cost import work
 from covan_mlir.frontend.decompose import decompose
 from covan_mlir.frontend.describe import Description, describe
 from covan_mlir.frontend.held import held_by
 from covan_mlir.frontend.identity import Identities
+from covan_mlir.frontend.parts import ledger
 from covan_mlir.frontend.refusals import plainly, refuse_random, refused
 from covan_mlir.frontend.regions import RegionImporter
 from covan_mlir.frontend.strided import view_whole
@@ -95,7 +96,7 @@ def import_program(
     description = describe(captured, decomposed)
     flops, elements = work(decomposed.graph)
     actions: tuple[Action, ...] = ()
-    parts: Mapping[Node, Part] = {}
+    parts: Mapping[Source, Part] = {}
     if provenance:
         held = {node: name for node, (name, _) in description.weights.items()}
         actions, parts = ledger(captured.program.graph, decomposed.graph, description.parameters, held)
@@ -218,7 +219,7 @@ class _Locations(fx.ContextCache):  # type: ignore[misc]  # the bindings are unt
 
     __slots__ = ("_made", "_parts", "_provenance", "node")
 
-    def __init__(self, context: Any, parts: Mapping[Node, Part], provenance: bool, tracker: Any) -> None:
+    def __init__(self, context: Any, parts: Mapping[Source, Part], provenance: bool, tracker: Any) -> None:
         super().__init__(context, py_attr_tracker=tracker)
         self._parts = parts
         self._provenance = provenance
@@ -232,6 +233,12 @@ class _Locations(fx.ContextCache):  # type: ignore[misc]  # the bindings are unt
         if node not in self._made:
             self._made[node] = self._location(node)
         return self._made[node]
+
+    def passage_location(self, node: Node, key: Source) -> Any:
+        """That of what goes into a function that an operator takes, or out of it."""
+        part = self._parts.get(key)
+        line = self.get_node_location(node)
+        return line if part is None else ir.Location.name(prov_locations.key(part.id, part.name), line, context=self._c)
 
     def _location(self, node: Node) -> Any:
         if node.target is operator.getitem and isinstance(node.args[0], Node):

@@ -4,7 +4,7 @@ torch-mlir's importer calls functions for bodies and knows loops without operand
 in the regions, each operation with its own location:
 
     cond         torch.prim.If
-    while_loop   torch.prim.Loop that the condition ends
+    while_loop   torch.prim.Loop that the condition ends (decided ahead: `graph_passes.rotate`)
     scan, map    torch.prim.Loop over the leading axis: elements are selected, results scattered into their places
 """
 
@@ -19,6 +19,8 @@ from torch.utils import _pytree as pytree
 from torch_mlir import ir
 from torch_mlir.extras import fx_importer as fx
 
+from covan_mlir.frontend.control import Key
+
 
 class RegionImporter(fx.GraphNodeImporter):  # type: ignore[misc]  # the bindings are untyped
     """torch-mlir's importer of nodes, with bodies in regions."""
@@ -28,7 +30,11 @@ class RegionImporter(fx.GraphNodeImporter):  # type: ignore[misc]  # the binding
         given = [self._import_argument(loc, operand) for operand in pytree.tree_leaves(operands)]
         types = self._types(node)
         branch = ir.Operation.create(
-            "torch.prim.If", types, [self._bool(loc, self._import_argument(loc, predicate))], regions=2, loc=loc
+            "torch.prim.If",
+            types,
+            [self._bool(self._where(loc, predicate), self._import_argument(loc, predicate))],
+            regions=2,
+            loc=loc,
         )
         for region, body in zip(branch.regions, (then, otherwise), strict=True):
             block = ir.Block.create_at_start(region, [])
@@ -37,22 +43,23 @@ class RegionImporter(fx.GraphNodeImporter):  # type: ignore[misc]  # the binding
         self._bind(node, branch.results)
 
     def _import_hop_while_loop(self, loc: Any, node: Node, hop: Any) -> None:
-        condition, body, carried, additional = node.args
+        decided, body, carried, additional = node.args  # as `graph_passes.rotate` leaves it
         outside = [self._import_argument(loc, value) for value in pytree.tree_leaves(additional)]
         start = [self._import_argument(loc, value) for value in pytree.tree_leaves(carried)]
         types = self._types(node)
         # torch-mlir takes a loop whose first condition is a constant for one that the number of iterations ends. It
         # computes nothing of "any" at compile time.
-        first = self._tensor(loc, self._body(loc, self._b, _module(condition), [*start, *outside])[0])
-        first = ir.Operation.create("torch.aten.any", [self._flag], [first], loc=loc).result
+        where = self._where(loc, decided)
+        first = self._tensor(where, self._import_argument(loc, decided))
+        first = ir.Operation.create("torch.aten.any", [self._flag], [first], loc=where).result
 
         def iteration(block: Any, index: Any, values: Sequence[Any]) -> tuple[Any, list[Any]]:
-            after = self._converted(loc, block, self._body(loc, block, _module(body), [*values, *outside]), types)
-            again = self._body(loc, block, _module(condition), [*after, *outside])[0]
-            return self._at(block, lambda: self._bool(loc, again)), after
+            again, *after = self._body(loc, block, _module(body), [*values, *outside])
+            condition = self._where(loc, pytree.tree_leaves(_module(body).graph.output_node().args[0])[0])
+            return self._at(block, lambda: self._bool(condition, again)), self._converted(loc, block, after, types)
 
         many = self._integer(loc, torch.iinfo(torch.int64).max)
-        self._bind(node, self._loop(loc, many, self._bool(loc, first), start, types, iteration))
+        self._bind(node, self._loop(loc, many, self._bool(where, first), start, types, iteration))
 
     def _import_hop_scan(self, loc: Any, node: Node, hop: Any) -> None:
         body, init, sequences, additional = node.args
@@ -78,14 +85,27 @@ class RegionImporter(fx.GraphNodeImporter):  # type: ignore[misc]  # the binding
 
         def iteration(block: Any, index: Any, values: Sequence[Any]) -> tuple[Any, list[Any]]:
             carried, stacked = values[: len(start)], values[len(start) :]
+            parameters = body.graph.find_nodes(op="placeholder")[len(start) :]
             selected = [
-                self._in(block, "torch.aten.select.int", [value, axis, index], loc, kind)
-                for value, kind in zip(whole, elements, strict=True)
+                self._in(
+                    block,
+                    "torch.aten.select.int",
+                    [value, axis, index],
+                    self._cc.passage_location(node, parameter),
+                    kind,
+                )
+                for value, kind, parameter in zip(whole, elements, parameters, strict=False)
             ]
             results = self._body(loc, block, body, [*carried, *selected, *outside])
             kept = [
-                self._in(block, "torch.aten.select_scatter", [into, y, axis, index], loc, into.type)
-                for into, y in zip(stacked, results[len(start) :], strict=True)
+                self._in(
+                    block,
+                    "torch.aten.select_scatter",
+                    [into, y, axis, index],
+                    self._cc.passage_location(node, Key("stacked", node, number)),
+                    into.type,
+                )
+                for number, (into, y) in enumerate(zip(stacked, results[len(start) :], strict=True))
             ]
             after = self._converted(loc, block, results[: len(start)], types)
             return self._at(block, lambda: self._truth(loc)), [*after, *kept]
@@ -173,6 +193,11 @@ class RegionImporter(fx.GraphNodeImporter):  # type: ignore[misc]  # the binding
         kind = self._cc.get_vtensor_type(value.shape, value.dtype)
         operands = [shape.result, dtype, none, none, none, none]
         return ir.Operation.create("torch.aten.empty.memory_format", [kind], operands, loc=loc).result
+
+    def _where(self, loc: Any, value: Any) -> Any:
+        """The location of what computes a condition; if nothing does, the operator's."""
+        computed = isinstance(value, Node) and value.op == "call_function"
+        return self._cc.get_node_location(value) if computed else loc
 
     def _integer(self, loc: Any, value: int) -> Any:
         with loc:

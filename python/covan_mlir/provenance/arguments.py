@@ -10,6 +10,7 @@ The text is JSON, ``[[argument, ...], [[name, argument], ...]]``. What JSON lack
     {"d": "cpu"}                                 a device
     {"s": [0, 4, 1]}                             a slice
     {"r": "..."}                                 anything else, by its repr
+    {"n": {"p": 12}}                             what a value that goes round in a loop is in the next iteration
 
 Written by `covan_mlir.frontend.actions`. Nothing here needs torch but `decode`.
 """
@@ -17,7 +18,7 @@ Written by `covan_mlir.frontend.actions`. Nothing here needs torch but `decode`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 Operand = tuple[str, int | str]
@@ -36,6 +37,12 @@ def encode(args: Any, kwargs: Mapping[str, Any], plain: Callable[[Any], Any]) ->
 
     call = [[value(item) for item in args], [[name, value(item)] for name, item in sorted(kwargs.items())]]
     return json.dumps(call, separators=(",", ":"), allow_nan=False)
+
+
+def extended(text: str, behind: Sequence[Any]) -> str:
+    """The text of a call with more arguments behind the others, in their JSON form."""
+    positional, named = json.loads(text)
+    return json.dumps([[*positional, *behind], named], separators=(",", ":"), allow_nan=False)
 
 
 def operands(text: str) -> list[Operand]:

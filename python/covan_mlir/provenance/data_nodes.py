@@ -19,6 +19,8 @@ def data_nodes(graph: ProgramGraph) -> frozenset[int]:
     """Positions of the nodes that no argument lies behind."""
     data: set[int] = set()
     for index, node in enumerate(graph.nodes):
+        if node.kind == "control":  # what it is is decided when the program runs
+            continue
         for value in node.inputs:
             value = stored(graph, value)
             if isinstance(value, Argument | Unknown) or (isinstance(value, NodeResult) and value.node not in data):

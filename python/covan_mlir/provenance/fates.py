@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from covan_mlir.provenance.arguments import operands
+from covan_mlir.provenance.control import following
 from covan_mlir.provenance.model import Action, Fate, Kind, Part, Site
 from covan_mlir.provenance.observed import Changes
 from covan_mlir.provenance.relation import KeptOperands, Source
@@ -121,6 +122,9 @@ def live_parts(parts: Mapping[int, Part], results: Iterable[int]) -> set[int]:
         if part not in needed:
             needed.add(part)
             stack.extend(parts[part].inputs)
+            after = following(parts[part])
+            if after is not None and after[0] == "p":
+                stack.append(int(after[1]))
     return needed
 
 

@@ -120,7 +120,7 @@ class StoredNode(NamedTuple):
     """A node of a phase's graph; see `covan_mlir.provenance.phases`."""
 
     operation: Text
-    kind: Literal[0, 1, 2, 3]
+    kind: Literal[0, 1, 2, 3, 4, 5]
     inputs: list[Value]
     outputs: list[list[Annotated[list[Natural], msgspec.Meta(min_length=1)]]]
     evidence: list[Natural]
@@ -321,6 +321,9 @@ def _check_arguments(text: str, parts: Set[int], path: str) -> None:
 
 def _check_operand(operand: Mapping[str, Any], parts: Set[int], path: str) -> None:
     kind = next(iter(operand), "")
+    if kind == "n" and isinstance(operand[kind], dict):
+        _check_operand(operand[kind], parts, path)
+        return
     known = kind in _OPERANDS and not operand.keys() - {kind, "of"} and isinstance(operand.get("of", ""), str)
     if not known or not _OPERANDS[kind](operand[kind]):
         fail(f"{short(operand)} is no argument", LINEAGE, path)
@@ -349,4 +352,5 @@ _OPERANDS: Mapping[str, Callable[[Any], bool]] = {
     "d": _is_text,
     "s": _is_slice,
     "r": _is_text,
+    "n": lambda value: value is None or type(value) in (bool, int, float, str),
 }

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.control import JOINS
 from covan_mlir.provenance.data_nodes import data_nodes, readers, renamed
 from covan_mlir.provenance.program_graph import Argument, Constant, Definition, Definitions, NodeResult, ProgramGraph
 from covan_mlir.provenance.relation import Identity, Region, Source, relate
@@ -213,7 +214,8 @@ class _Search:
     def _lost(self, part: int) -> bool:
         """Whether a part is named nowhere, although it is work."""
         source = self.source
-        return part in source.parts and source.twin(part) not in self.named and not source.constant[part]
+        work = part in source.parts and source.parts[part].op not in JOINS
+        return work and source.twin(part) not in self.named and not source.constant[part]
 
     def _known(self, value: NodeResult) -> set[int]:
         return self.nodes[value.node].states(value.result)

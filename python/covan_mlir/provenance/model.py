@@ -30,6 +30,8 @@ _OF_FATE: Mapping[str, Relation] = {
     "merged": "merged",
     "view": "viewed",
 }
+ALIASES = frozenset({"aten.alias.default", "aten.detach.default"})
+"""Operators whose result is what they are given, by another name."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,11 @@ class Part:
     def sizes(self) -> bool:
         """Whether its value is a size of a tensor, known at run time only."""
         return self.op.startswith("aten.sym_")
+
+    @property
+    def alias(self) -> bool:
+        """Whether it is another name of what it is given."""
+        return self.op in ALIASES
 
 
 @dataclass(frozen=True)

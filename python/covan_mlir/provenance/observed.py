@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from covan_mlir.provenance.bodies import Bodies
 from covan_mlir.provenance.phases import Phase
-from covan_mlir.provenance.program_graph import NodeKind, NodePhase, ProgramGraph
+from covan_mlir.provenance.program_graph import NodePhase, ProgramGraph, SiteKind
 
 Changes = dict[int, dict[str, int] | None]
 """By part, the operations that carry it after a step, by name and count, where the step changed that; None: none do."""
@@ -25,7 +25,7 @@ class SiteCommand:
     """
 
     node: int | None
-    kind: NodeKind
+    kind: SiteKind
     kernel: str
     phase: NodePhase
     ids: tuple[int, ...]

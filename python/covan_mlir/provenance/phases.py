@@ -93,7 +93,8 @@ def _graph_row(graph: ProgramGraph, pool: Callable[[Any], int]) -> list[Any]:
             [
                 pool(node.op),
                 _KINDS.index(node.kind) * 2 + (node.phase == "init"),
-                [_value_row(value) for value in node.inputs if not isinstance(value, Constant)],
+                # What is no value is left out, but where the position counts.
+                [_value_row(v) for v in node.inputs if node.kind == "control" or not isinstance(v, Constant)],
                 [[[_HOW.index(link.how), *link.ids] for link in definitions] for definitions in node.outputs],
                 list(node.evidence),
             ]

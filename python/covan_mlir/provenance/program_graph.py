@@ -38,11 +38,12 @@ class NodeResult(Struct, frozen=True, array_like=True, tag="node"):
 
 
 class Unknown(Struct, frozen=True, array_like=True, tag="unknown"):
-    """Anything else, such as an argument of a loop's body."""
+    """Anything else."""
 
 
 Value = Argument | Constant | Global | NodeResult | Unknown
-NodeKind = Literal["dispatch", "transfer"]
+NodeKind = Literal["dispatch", "transfer", "control"]
+SiteKind = Literal["dispatch", "transfer"]
 NodePhase = Literal["call", "init"]
 How = Literal["compute", "move", "view", "input"]
 
@@ -68,12 +69,15 @@ class ProgramNode(Struct, frozen=True, array_like=True):
     """One operation, dispatch or transfer.
 
     Attributes:
-        kind: ``transfer`` of one that moves a piece or a copy of what it is given, or lays it out anew.
+        kind: ``transfer`` of one that moves a piece or a copy of what it is given, or lays it out anew; ``control`` of
+            a value that goes round in a loop, or comes out of a branch or loop: it is one of its inputs. What goes
+            round reads what is computed later.
         phase: ``init`` (runs once, when the program is loaded) or ``call``.
         inputs: values that it reads.
         outputs: what each result is.
         evidence: ids in the locations of what computes.
-        op: name of the operation; empty of a node that stands for many.
+        op: name of the operation; empty of a node that stands for many; of ``control`` what
+            `covan_mlir.provenance.control` calls it.
         data: those of ``evidence`` that only name work inside of it behind which no argument lies. Not kept: it tells
             which names to believe (`covan_mlir.provenance.data_nodes.renamed`).
     """
@@ -106,6 +110,11 @@ class ProgramNode(Struct, frozen=True, array_like=True):
         return self.kind == "transfer" and all(
             definition.how == "input" for definitions in self.outputs for definition in definitions
         )
+
+
+def joined(op: str, phase: NodePhase, inputs: tuple[Value, ...]) -> ProgramNode:
+    """A node of control, without a name."""
+    return ProgramNode("control", phase, inputs, ((Definition("compute"),),), (), op)
 
 
 class ProgramGraph(Struct, frozen=True, array_like=True):

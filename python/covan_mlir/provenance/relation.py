@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from covan_mlir.provenance.control import JOINS
 from covan_mlir.provenance.data_nodes import constants_behind, data_nodes, readers
 from covan_mlir.provenance.model import Part
 from covan_mlir.provenance.program_graph import Argument, Global, NodeResult, ProgramGraph, Unknown, Value
@@ -56,8 +57,9 @@ class Source:
         """Whether no element of an argument does: a size may."""
         for index in sorted(parts):
             part = parts[index]
-            self.constant[index] = not part.arguments and not part.sizes and all(self.constant[i] for i in part.inputs)
-            self.independent[index] = not part.arguments and all(self.independent[i] for i in part.inputs)
+            fixed = not part.arguments and part.op not in JOINS
+            self.constant[index] = fixed and not part.sizes and all(self.constant[i] for i in part.inputs)
+            self.independent[index] = fixed and all(self.independent[i] for i in part.inputs)
 
     def twin(self, part: int) -> int:
         """The first part with the same value."""

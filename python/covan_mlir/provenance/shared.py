@@ -87,13 +87,20 @@ def _settle(source: Source, twins: dict[int, set[int]], region: Region, wanted: 
         if part in kept:
             continue
         kept.add(part)
-        stack += [i for i in source.parts[part].inputs if source.twin(i) in performed | viewed]
+        stack += [i for i in source.parts[part].inputs if _meant(source, i) in performed | viewed]
     region.performed = {part for part in kept if source.twin(part) in performed}
     region.viewed = {
         part
         for part in kept.union(region.viewed)
         if source.twin(part) in viewed and (part in kept or len(twins[source.twin(part)]) == 1)
-    }
+    } | {part for part in kept if source.parts[part].alias and source.twin(part) not in performed}
+
+
+def _meant(source: Source, part: int) -> int:
+    """The twin of a part, or of what that is another name of."""
+    while source.parts[part].alias and source.parts[part].inputs:
+        (part,) = source.parts[part].inputs
+    return source.twin(part)
 
 
 def _restore(regions: Sequence[Region], before: Sequence[tuple[set[int], set[int]]]) -> None:

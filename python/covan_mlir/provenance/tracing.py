@@ -11,10 +11,11 @@ from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Held
 from covan_mlir.provenance.fates import action_fates, live_parts, part_fates
 from covan_mlir.provenance.fusion import FusionRecord
+from covan_mlir.provenance.joins import named
 from covan_mlir.provenance.merged import supplemented
 from covan_mlir.provenance.model import Action, Group, LineageData, Site
 from covan_mlir.provenance.observed import Observed, SiteCommand
-from covan_mlir.provenance.phases import kept, settled
+from covan_mlir.provenance.phases import Phase, kept, settled
 from covan_mlir.provenance.program_graph import NodeResult, ProgramGraph
 from covan_mlir.provenance.relation import KeptOperands, Region, Source
 
@@ -47,7 +48,8 @@ def trace_program(program: SourceProgram, observed: Observed, fusions: Sequence[
     """
     parts = {part.id: part for action in program.actions for part in action.parts}
     source = Source(parts)
-    graph, regions = supplemented(source, observed.graph, program.results, program.identity)
+    program_graph = named(source, observed.graph, program.identity)
+    graph, regions = supplemented(source, program_graph, program.results, program.identity)
     commands = _adopted(observed.commands, graph)
     sites_of: dict[int, list[int]] = {}
     for index, command in enumerate(commands):
@@ -68,10 +70,14 @@ def trace_program(program: SourceProgram, observed: Observed, fusions: Sequence[
         groups=program.groups,
         tags=program.tags,
         results=program.results,
-        phases=kept(observed.phases, graph),
+        phases=kept([_named(source, phase, program.identity) for phase in observed.phases], graph),
         fusions=fusions,
         bodies=structs.replace(observed.bodies, weights=dict(program.weights)),
     )
+
+
+def _named(source: Source, phase: Phase, identity: KeptOperands) -> Phase:
+    return replace(phase, graph=named(source, phase.graph, identity))
 
 
 def _adopted(commands: Sequence[SiteCommand], graph: ProgramGraph) -> list[SiteCommand]:
