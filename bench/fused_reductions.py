@@ -176,7 +176,7 @@ def measure(case: Case, without: list[str], seconds: float, peaks: Ceilings) -> 
     assert isinstance(selection, Selection), selection
     kernel, cost = selection.executable, selection.cost
     alone, compiled = common.once(lambda: Standalone([kernel], team.DRIVER))
-    read = values.torch_reader(alone.device)  # all contenders read the same memory
+    read = values.torch_reader(alone.device, "float32")  # all contenders read the same memory
     call = alone.bound(kernel.name, *map(read, case.inputs))
     contenders: dict[str, Callable[[], object]] = {"ours": call}
     write = values.torch_writer(alone.device, str(case.inputs[0].dtype).removeprefix("torch."))

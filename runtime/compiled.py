@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
-import iree.runtime as rt
 import numpy as np
 
 from covan_mlir.artifacts import artifact, binding, pytree
@@ -18,8 +18,10 @@ from covan_mlir.artifacts.signature import Leaf, Signature
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import DeviceError, InputError
 from covan_mlir.provenance.model import LineageData
-from covan_mlir.runtime import choice, devices, remote, team, values
+from covan_mlir.runtime import aliases, choice, contract, devices, remote, team, values
 from covan_mlir.runtime.program import Program
+
+log = logging.getLogger(__name__)
 
 
 class StateStore(Protocol):
@@ -94,15 +96,12 @@ class CompiledModel:
         self._states = compiled.states
         self._program: Program | None = None
         self._bound: list[Any] = []
+        self._expected = contract.Results(signature)
         self._readers: dict[str, Callable[[Any], Any]] = {}
         self._writers: dict[tuple[bool, str], Callable[[Any], Any]] = {}
         if fits:
             self.driver = choice.driver(compiled.device, self.variant.requires, self.variant.info)
-            self._remote = remote.is_remote(team.hal(self.driver))
-            self._program = self.program_on(self.driver)
-            # Weights that IREE's torch input takes as arguments, in order; bound once.
-            if self.info.get("weights") == "arguments":
-                self._bound = [self._read(_dtype(value), value, name) for name, value in self._weights.items()]
+            self._load()
         self._build = pytree.builder(signature.out_tree)
         self._build_taps = [(tap.name, pytree.builder(tap.tree)) for tap in signature.taps]
         self._flat = not signature.in_tree.children[1].children and all(
@@ -110,6 +109,24 @@ class CompiledModel:
         )
         self._pure = not signature.states and not any(leaf.mutated for leaf in signature.inputs)
         self._stateful = threading.RLock()
+
+    def _load(self) -> None:
+        self._forks = devices.forks()
+        if self._forks and self.driver == team.DRIVER:
+            log.info("not shared with OpenMP's threads, which a forked process has not, nor can it start others")
+            self.driver = "local-task"
+        self._remote = remote.is_remote(team.hal(self.driver))
+        self._program = self.program_on(self.driver)
+        # Weights that IREE's torch input takes as arguments, in order; bound once.
+        if self.info.get("weights") == "arguments":
+            self._bound = [self._read(_dtype(value), value, f"weight {name}") for name, value in self._weights.items()]
+
+    def _load_again(self) -> None:
+        """In a forked process: its parent's program waits for threads that are not here."""
+        devices.keep_for_ever((self._program, self._bound, self._readers, self._writers))
+        self._readers, self._writers, self._stateful = {}, {}, threading.RLock()
+        log.info("loading the program again: this process is a fork of the one that did")
+        self._load()
 
     @property
     def target(self) -> str:
@@ -171,10 +188,28 @@ class CompiledModel:
             return self._results(out, as_numpy, taps)
         with self._stateful:
             held = [self._states.read(state.name) for state in signature.states]
+            aliases.check(
+                [
+                    *(
+                        aliases.Passed(f"argument {leaf.name}", value, leaf.mutated)
+                        for leaf, value in zip(signature.inputs, leaves, strict=True)
+                        if leaf.kind == "tensor" and (leaf.mutated or not isinstance(value, np.generic))
+                    ),
+                    *self._apart(held),
+                ]
+            )
             for state, value in zip(signature.states, held, strict=True):
-                arguments.append(self._read(state.dtype, value))
+                arguments.append(self._read(state.dtype, value, f"the model's buffer {state.name}"))
             out = self._program.invoke([*arguments, *self._bound], len(signature.results))
             return self._results(out, as_numpy, taps, leaves, held)
+
+    def _apart(self, held: Sequence[Any]) -> list[aliases.Passed]:
+        """The states; those in one place are one tensor of the model, which it may have under several names."""
+        states: dict[Any, aliases.Passed] = {}
+        for state, value in zip(self.signature.states, held, strict=True):
+            place = value.ctypes.data if isinstance(value, np.ndarray) else value.data_ptr()
+            states.setdefault(place, aliases.Passed(f"the model's buffer {state.name}", value, True))
+        return list(states.values())
 
     def checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         """The arguments of a call, as the program takes them.
@@ -184,6 +219,8 @@ class CompiledModel:
         """
         if self._program is None:
             self.check_device()
+        if self._forks != devices.forks():
+            self._load_again()
         signature = self.signature
         if self._flat and not kwargs and len(args) == len(signature.inputs):
             leaves: Sequence[Any] = args
@@ -197,6 +234,8 @@ class CompiledModel:
             if leaf.kind == "tensor":
                 if isinstance(value, np.ndarray | np.generic):
                     use_numpy = True
+                    if isinstance(value, np.ma.MaskedArray):
+                        raise InputError(f"argument {leaf.name} is a masked array; pass its data, or filled()")
                     value = np.asarray(value)
                 else:
                     use_torch = True
@@ -218,7 +257,10 @@ class CompiledModel:
         Raises:
             DeviceError: the device is not here, or does not take the program.
         """
-        return Program(self.variant.program, self.signature.function, driver, self.raw_weights())
+        as_arguments = self.info.get("weights") == "arguments"
+        bound = [contract.TensorType(_dtype(value), tuple(value.shape)) for value in self._weights.values()]
+        check = partial(contract.check_program, signature=self.signature, bound=bound if as_arguments else ())
+        return Program(self.variant.program, self.signature.function, driver, self.raw_weights(), check)
 
     def raw_weights(self) -> dict[str, np.ndarray[Any, Any]]:
         """The bytes of the weights where they are, by parameter name."""
@@ -242,7 +284,11 @@ class CompiledModel:
             (values.PAIRS[dtype], values.as_pairs(value)) if dtype in values.PAIRS else (dtype, value)
             for dtype, value in tensors
         ]
-        return [*arguments.passed, *(self._read(dtype, value) for dtype, value in held), *self._bound], passed
+        return [
+            *arguments.passed,
+            *(self._read(dtype, value, "a state") for dtype, value in held),
+            *self._bound,
+        ], passed
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         args, kwargs = binding.rebind(self.signature, args, kwargs)
@@ -255,34 +301,43 @@ class CompiledModel:
             raise InputError(f"{error}. The model was compiled for ({expected})") from None
 
     def _argument(self, leaf: Leaf, value: Any, symbols: dict[str, int]) -> Any:
-        shape = getattr(value, "shape", None)
-        dtype = getattr(value, "dtype", None)
-        if shape is None or dtype is None:
+        if not isinstance(value, np.ndarray) and not values.is_tensor(value):
             raise InputError(
                 f"argument {leaf.name} is a {type(value).__name__}; expected a tensor {leaf.type_string()}"
             )
-        if (name := _dtype_name(dtype)) != leaf.dtype:
+        if (name := _dtype_name(value.dtype)) != leaf.dtype:
             raise InputError(
                 f"argument {leaf.name} is {name}; expected {leaf.dtype}: convert it with .to() or .astype()"
             )
+        try:
+            shape = value.shape
+        except RuntimeError as error:  # of nested tensors
+            raise _special(f"argument {leaf.name}", value) from error
         if shape != leaf.shape:  # torch's are tuples, too
             binding.check_shape(leaf, tuple(shape), symbols)
-        return self._read(leaf.dtype, value, leaf.name)
+        return self._read(leaf.dtype, value, f"argument {leaf.name}")
 
-    def _read(self, dtype: str, value: Any, name: str = "") -> Any:
+    def _read(self, dtype: str, value: Any, name: str) -> Any:
         assert self._program is not None
         if dtype in values.PAIRS:
             dtype, value = values.PAIRS[dtype], values.as_pairs(value)
-        if isinstance(value, np.ndarray) and not self._remote:
-            return values.from_numpy(self._program.device, value, dtype)
-        if not isinstance(value, np.ndarray) and not value.is_cpu:
-            raise InputError(f"argument {name} is on {value.device}; pass it on the CPU: {name}.cpu()")
-        if self._remote:
-            return remote.to_device(self._program.device, value, dtype)
-        read = self._readers.get("torch")
-        if read is None:
-            read = self._readers["torch"] = values.torch_reader(self._program.device)
-        return read(value)
+        if isinstance(value, np.ndarray):
+            value = values.plain_bools(value) if dtype == "bool" else value
+            if not self._remote:
+                return values.from_numpy(self._program.device, value, dtype)
+        elif not value.is_cpu:
+            raise InputError(f"{name} is on {value.device}; pass it on the CPU: .cpu()")
+        try:
+            if self._remote:
+                return remote.to_device(self._program.device, value, dtype)
+            read = self._readers.get(dtype)
+            if read is None:
+                read = self._readers[dtype] = values.torch_reader(self._program.device, dtype)
+            return read(value)
+        except DeviceError:
+            raise
+        except (RuntimeError, BufferError, ValueError) as error:
+            raise _special(name, value) from error
 
     def _write(self, dtype: str, as_numpy: bool) -> Callable[[Any], Any]:
         write = self._writers.get((as_numpy, dtype))
@@ -308,7 +363,8 @@ class CompiledModel:
     def _results(
         self, out: Any, as_numpy: bool, taps: bool, leaves: Sequence[Any] = (), held: Sequence[Any] = ()
     ) -> tuple[Any, dict[str, Any]]:
-        signature = self.signature
+        signature, expected = self.signature, self._expected
+        expected.count(out)
         returned: list[Any] = [leaf.value for leaf in signature.outputs]
         tapped: list[Any] = []
         for index, (kind, target) in enumerate(signature.results):
@@ -321,7 +377,7 @@ class CompiledModel:
                 continue
             old = leaves[target] if kind == "input" else held[target]
             dtype = signature.inputs[target].dtype if kind == "input" else signature.states[target].dtype
-            new = self._write(dtype, isinstance(old, np.ndarray))(out.get_as_object(index, rt.HalBufferView))
+            new = self._write(dtype, isinstance(old, np.ndarray))(expected.tensor(out, index))
             if kind == "state":
                 self._states.write(signature.states[target].name, new)
             else:
@@ -331,8 +387,8 @@ class CompiledModel:
 
     def _result(self, out: Any, index: int, leaf: Leaf, as_numpy: bool) -> Any:
         if leaf.kind == "tensor":
-            return self._write(leaf.dtype, as_numpy)(out.get_as_object(index, rt.HalBufferView))
-        value = out.get_variant(index)
+            return self._write(leaf.dtype, as_numpy)(self._expected.tensor(out, index))
+        value = self._expected.number(out, index)
         return bool(value) if leaf.dtype == "bool" else value
 
     def _check_symbols(self, symbols: Mapping[str, int]) -> None:
@@ -365,6 +421,21 @@ class CompiledModel:
                 states={name: _blob(value) for name, value in states.items()},
             ),
         )
+
+    def __reduce__(self) -> NoReturn:
+        """Raises `InputError`: pickle, ``copy`` and ``torch.save`` cannot hold a loaded program."""
+        raise InputError(
+            f"{type(self).__name__} cannot be pickled or copied: write it with save(path), and read it with "
+            "covan_mlir.load(path)"
+        )
+
+
+def _special(name: str, value: Any) -> InputError:
+    """For a tensor without memory of the usual kind."""
+    return InputError(
+        f"{name} is a {type(value).__name__} without elements in memory as a dense tensor has them (sparse, nested, "
+        "fake, functional or of torch.func): pass a plain tensor, such as .to_dense()"
+    )
 
 
 def _raw(value: Any) -> np.ndarray[Any, Any]:

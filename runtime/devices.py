@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import re
 import threading
 from collections.abc import Callable, Mapping
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import iree.runtime as rt
-from iree.runtime._binding import disable_leak_checker
+from iree.runtime._binding import create_hal_driver, disable_leak_checker
 
 from covan_mlir.errors import DeviceError
 from covan_mlir.runtime import failures, vulkan_limits
@@ -19,6 +20,7 @@ from covan_mlir.runtime.requirements import missing
 
 DRIVERS = ("local-task", "local-sync", "vulkan", "cuda")
 _lock = threading.Lock()
+_forks = 0
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,31 @@ class Device:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
+def forks() -> int:
+    """How many forks lie between this process and the one that imported this: what was loaded before the last one
+    belongs to threads that are not here."""
+    return _forks
+
+
+def _forked() -> None:
+    """In the child: forgets the parent's devices. They are kept as they are, for to end them is to wait for their
+    threads."""
+    global _forks, _lock
+    _forks += 1
+    _lock = threading.Lock()  # another thread of the parent's may have held it
+    _device.cache_clear()
+    instance.cache_clear()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def keep_for_ever(value: Any) -> None:
+    """Python never frees it, not even at exit."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+    disable_leak_checker()  # which would report it
+
+
 @functools.cache
 def instance() -> Any:
     """The VM instance of this process."""
@@ -46,11 +73,13 @@ def instance() -> Any:
 
 @functools.cache
 def _device(driver: str) -> Any:
-    device = rt.get_driver(driver).create_default_device()
+    if _forks and not driver.startswith("local"):
+        raise RuntimeError(f"{driver} devices do not survive a fork: start processes with the method 'spawn'")
+    # The runtime's own cache has the parent's, and its threads.
+    device = (create_hal_driver if _forks else rt.get_driver)(driver).create_default_device()
     # Results share the device's memory, and may be the last thing that Python frees at exit: the device must not go
     # before them. It lives as long as the process anyway.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(device))
-    disable_leak_checker()  # which would report this one
+    keep_for_ever(device)
     return device
 
 

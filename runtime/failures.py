@@ -6,6 +6,9 @@ import re
 
 from covan_mlir.errors import CovanError, DeviceError
 
+RAISED = (RuntimeError, ValueError, IndexError, KeyError, TypeError, MemoryError)
+"""What IREE's bindings raise for the statuses of its runtime: OUT_OF_RANGE is an ``IndexError``."""
+
 _STATUS = re.compile(r"\b(?:RESOURCE_EXHAUSTED|ABORTED|FAILED_PRECONDITION|INTERNAL|UNAVAILABLE|UNKNOWN|DATA_LOSS); ")
 _MEMORY = re.compile(r"RESOURCE_EXHAUSTED|OUT_OF_(?:DEVICE_|HOST_|POOL_)?MEMORY")
 _DRIVER = re.compile(r"CUDA error '\w+' \(\d+\)|VK_ERROR_\w+|\bABORTED\b")

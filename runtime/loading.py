@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from covan_mlir.artifacts import artifact
 from covan_mlir.errors import ArtifactError
-from covan_mlir.runtime import values
+from covan_mlir.runtime import contract, values
 from covan_mlir.runtime.compiled import CompiledModel, CompiledProgram
+from covan_mlir.typed_json import short
 
 
 class _HeldState:
@@ -33,6 +36,11 @@ def read(path: str | os.PathLike[str]) -> CompiledProgram:
         ArtifactError: the file is damaged, foreign, or from a newer version.
     """
     contents = artifact.read(path)
+    with refusing(path):
+        contract.check_states(
+            contents.signature,
+            {name: contract.TensorType(blob.dtype, blob.shape) for name, blob in contents.states.items()},
+        )
     return CompiledProgram(
         contents.variants,
         contents.signature,
@@ -43,14 +51,25 @@ def read(path: str | os.PathLike[str]) -> CompiledProgram:
     )
 
 
+@contextlib.contextmanager
+def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """A program that contradicts what stands beside it is the file's fault."""
+    try:
+        yield
+    except contract.ContractError as error:
+        raise ArtifactError(f"{path}: refused: {error}\nCompile the model again.") from error
+
+
 def load(path: str | os.PathLike[str]) -> CompiledModel:
     """The model in an artifact.
 
     Raises:
-        ArtifactError: see `read`.
+        ArtifactError: see `read`; or the program is another than its signature says.
         DeviceError: it has no program for a device of this machine.
     """
-    model = CompiledModel(read(path))
+    compiled = read(path)
+    with refusing(path):
+        model = CompiledModel(compiled)
     model.check_device()
     return model
 
@@ -58,4 +77,9 @@ def load(path: str | os.PathLike[str]) -> CompiledModel:
 def _array(path: str | os.PathLike[str], name: str, blob: artifact.Blob) -> np.ndarray[Any, Any]:
     if not values.supported(blob.dtype):
         raise ArtifactError(f"{path}: {name} has the unknown dtype {blob.dtype!r}")
-    return np.frombuffer(blob.data, values.numpy_dtype(blob.dtype)).reshape(blob.shape)
+    try:
+        return np.frombuffer(blob.data, values.numpy_dtype(blob.dtype)).reshape(blob.shape)
+    except ValueError as error:  # such as a size of 2^62 beside one of 0
+        raise ArtifactError(
+            f"{path}: {short(name)} cannot have its shape: {error}\nCompile the model again."
+        ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import iree.runtime as rt
@@ -12,6 +12,7 @@ import numpy as np
 from covan_mlir.artifacts.signature import PARAMETER_SCOPE
 from covan_mlir.errors import CovanError
 from covan_mlir.runtime import devices, failures, team
+from covan_mlir.typed_json import short
 
 
 class Program:
@@ -27,6 +28,7 @@ class Program:
         function: str,
         driver: str,
         weights: Mapping[str, np.ndarray[Any, Any]],
+        check: Callable[[Any], None],
     ) -> None:
         """Load the program and run its initialisers.
 
@@ -34,6 +36,7 @@ class Program:
             driver: of IREE's, or `covan_mlir.runtime.team.DRIVER`.
             program: the vmfb; kept alive and not copied if its memory is 64-byte aligned.
             weights: raw bytes of the tensors that the program reads from outside, by parameter name.
+            check: is given the function before anything of the program runs, and raises if it is not the one expected.
 
         Raises:
             DeviceError: the device is not to be had, or its driver refuses the program.
@@ -51,14 +54,15 @@ class Program:
             modules.append(rt.create_io_parameters_module(instance, index.create_provider(scope=PARAMETER_SCOPE)))
         try:
             module = rt.VmModule.copy_buffer(instance, program)
-            self._context = rt.VmContext(instance, [*modules, module])
             self._function = module.lookup_function(function)
+            if self._function is None:
+                raise CovanError(f"the program has no function {short(function)}")
+            check(self._function)
+            self._context = rt.VmContext(instance, [*modules, module])
             if driver == team.DRIVER:
                 team.share(self._context, module)
-        except (RuntimeError, ValueError) as error:
+        except failures.RAISED as error:
             raise failures.loading(error, driver) from error
-        if self._function is None:
-            raise CovanError(f"the program has no function {function!r}")
         self._lock = threading.Lock()
 
     def invoke(self, arguments: Sequence[Any], results: int) -> Any:
@@ -84,6 +88,6 @@ class Program:
         with self._lock:
             try:
                 self._context.invoke(self._function, packed, out)
-            except (RuntimeError, ValueError) as error:
+            except failures.RAISED as error:
                 raise failures.running(error, self._driver) from error
         return out

@@ -22,6 +22,7 @@ def to_device(device: Any, value: Any, dtype: str) -> Any:
         DeviceError: the device has not enough memory, or fails.
     """
     array = value if isinstance(value, np.ndarray) else values.host_array(value, dtype)
+    array = values.plain_bools(array) if dtype == "bool" else array
     try:
         return device.allocator.allocate_buffer_copy(
             memory_type=rt.MemoryType.DEVICE_LOCAL,

@@ -81,6 +81,18 @@ def torch_module() -> Any | None:
     return sys.modules.get("torch")
 
 
+def is_tensor(value: Any) -> bool:
+    """Whether it is torch's."""
+    torch = torch_module()
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def plain_bools(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Of bools: all as 0 and 1. Other bytes are true, but programs look at single bits."""
+    integers = array.view(np.uint8)
+    return integers != 0 if array.size and integers.max() > 1 else array
+
+
 def from_numpy(device: Any, array: np.ndarray[Any, Any], dtype: str) -> Any:
     """Buffer view over an array's memory, or over an aligned copy of it."""
     if (
@@ -122,8 +134,9 @@ def host_array(value: Any, dtype: str) -> np.ndarray[Any, Any]:
     return array.view(np.uint16) if dtype == "bfloat16" else array
 
 
-def torch_reader(device: Any) -> Callable[[Any], Any]:
-    """A function from a CPU tensor to a buffer view over its memory, or over an aligned copy of it."""
+def torch_reader(device: Any, dtype: str) -> Callable[[Any], Any]:
+    """A function from a CPU tensor to a buffer view over its memory, or over an aligned copy of it; it raises
+    ``RuntimeError``, ``ValueError`` or ``BufferError`` for tensors that have no such memory."""
     torch: Any = torch_module()
     to_dlpack, take = torch.utils.dlpack.to_dlpack, device.from_dlpack_capsule
     contiguous = torch.contiguous_format
@@ -131,7 +144,14 @@ def torch_reader(device: Any) -> Callable[[Any], Any]:
     def read(tensor: Any) -> Any:
         if tensor.requires_grad:
             tensor = tensor.detach()
-        if not tensor.is_contiguous() or tensor.data_ptr() % ALIGNMENT or tensor.is_neg():
+        address = tensor.data_ptr()
+        if not address and tensor.numel():
+            raise ValueError("it has no memory")
+        if dtype == "bool":
+            array = tensor.numpy()
+            if (plain := plain_bools(array)) is not array:
+                tensor, address = torch.from_numpy(plain), 1
+        if not tensor.is_contiguous() or address % ALIGNMENT or tensor.is_neg():
             # torch allocates at multiples of 64; clone() would keep a tensor that only looks contiguous
             fresh = torch.empty(tensor.shape, dtype=tensor.dtype, memory_format=contiguous)
             tensor = fresh.copy_(tensor)

@@ -82,6 +82,8 @@ def _dispatch(call: Any, executable: Executable, preparer: Preparer) -> None:
     for preparation in executable.preparations:
         sources = [values[name] for name in preparation.sources]
         values[preparation.operand.name] = preparer.value(preparation, sources, call)
+    read = {operand.name for step in executable.dispatches for operand in step.inputs}
+    values |= {name: preparer.reshaped(value, call) for name, value in values.items() if name in read}
     with ir.Location.unknown(), ir.InsertionPoint(call):  # no action computes them
         i32 = ir.IntegerType.get_signless(32)
         numbers = [arith.index_castui(i32, size) for size in sizes.values()]

@@ -16,12 +16,13 @@ from typing import Any
 from covan_mlir.dialects.prov_locations import PREPARED
 from covan_mlir.fred.scalars import Array
 from covan_mlir.lowering.kernels import evaluation
-from covan_mlir.lowering.kernels.kernel import Preparation
+from covan_mlir.lowering.kernels.kernel import Operand, Preparation
 
 log = logging.getLogger(__name__)
 
 _LOAD = "util.global.load"
 _PURE = ("arith.", "linalg.", "math.", "tensor.")
+_RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
 
 
 class _VariesError(Exception):
@@ -77,6 +78,22 @@ class Preparer:
             symbol = ir.FlatSymbolRefAttr.get(self.globals[content])
             kind = ir.Type.parse(preparation.operand.tensor)
             return ir.Operation.create(_LOAD, [kind], attributes={"global": symbol}).result
+
+    def reshaped(self, value: Any, call: Any) -> Any:
+        """A constant that is reshaped, as a global for the place before a call: IREE would compile a program that
+        copies it. All other values as they are."""
+        import iree.compiler.ir as ir
+
+        if getattr(value.owner, "name", "") not in _RESHAPES:
+            return value
+        try:
+            self._value(value)
+        except (_VariesError, evaluation.UnknownError):
+            return value
+        kind = ir.RankedTensorType(value.type)
+        operand = Operand("constant", tuple(kind.shape), str(kind.element_type))
+        text = f"func.func private @constant(%w: {kind}) -> {kind} {{\n  return %w : {kind}\n}}\n"
+        return self.value(Preparation(operand, (operand.name,), text), [value], call)
 
     def _global(self, preparation: Preparation, sources: Sequence[Any]) -> str:
         """Adds a global with its value, or with the initializer that computes it. -> the symbol of the global"""

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MESSAGE = 2000
+"""Characters of a message, at most: what it quotes may come from a file or a compiler. The middle is left out."""
+
 
 class CovanError(Exception):
     """Base of all errors that covan raises on purpose."""
+
+    def __init__(self, message: object = "") -> None:
+        text = str(message)
+        if len(text) > MESSAGE:
+            text = f"{text[: MESSAGE * 2 // 3]} [...] {text[-MESSAGE // 4 :]}"
+        super().__init__(text)
 
 
 class ExportError(CovanError):

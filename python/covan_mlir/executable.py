@@ -49,7 +49,7 @@ class Executable(CompiledModel):
         named: Mapping[str, Any] | None = None,
         model: Any = None,
         *,
-        operators: bool = False,
+        operators: bool = True,
     ) -> Verification:
         """Check that the lineage is true: the source model against every observed phase and the final program.
 
@@ -61,7 +61,7 @@ class Executable(CompiledModel):
             named: with ``values``, arguments by name.
             model: with ``values``, what the program was compiled from; needed for an executable from a file.
             operators: whether what each site's own code computes is evaluated beside the operators that it is said to
-                perform; that takes memory and time as running the model in double precision does.
+                perform, at random positions of its results.
 
         Raises:
             InputError: the values do not fit, eager PyTorch fails on them, or the model is another or missing.

@@ -100,7 +100,7 @@ def convert(value: Any, kind: type[T], where: str = "") -> T:
     """
     try:
         return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeError) as error:  # lone surrogates, where a pattern is asked
         raise _refusal(error, where) from error
     except RecursionError as error:
         raise _refusal("it is nested too deeply", where) from error

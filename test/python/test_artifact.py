@@ -90,10 +90,12 @@ def signatures(draw: st.DrawFn) -> Signature:
         ),
         st.builds(Leaf, st.just("constant"), value=scalars, name=text),
     )
-    ins, outs = draw(trees()), draw(trees())
+    ins = Tree("tuple", (Tree("tuple", (draw(trees()),)), Tree("dict", (draw(trees()),), ("by name",))))
+    outs = draw(trees())
     inputs = draw(st.lists(leaf, min_size=ins.leaf_count, max_size=ins.leaf_count))
     outputs = draw(st.lists(leaf, min_size=outs.leaf_count, max_size=outs.leaf_count))
-    results = [("output", i) for i in range(len(outputs))] + [("input", i) for i in range(len(inputs))]
+    results = [("output", i) for i, given in enumerate(outputs) if given.kind != "constant"]
+    results += [("input", i) for i, taken in enumerate(inputs) if taken.mutated]
     bounds = st.tuples(st.none() | st.integers(), st.none() | st.integers())
     return Signature(
         ins,

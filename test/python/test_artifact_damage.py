@@ -170,6 +170,12 @@ WRONG_SCHEMA = [
     ("manifest.json", ("variants",), []),
     ("manifest.json", ("variants", 0, "target"), 1),
     ("manifest.json", ("variants", 1, "requires"), []),
+    ("manifest.json", ("variants", 0, "requires", "features"), [1]),
+    ("manifest.json", ("variants", 0, "requires", "driver"), 1),
+    ("manifest.json", ("variants", 0, "requires", "driver"), "vulkan"),
+    ("manifest.json", ("variants", 0, "info", "flops"), "many"),
+    ("manifest.json", ("variants", 0, "info", "shared"), []),
+    ("manifest.json", ("weights", 1, "shape"), [0] * 74),
     ("manifest.json", ("surprise",), 1),
     ("signature.json", ("format",), 2),
     ("signature.json", ("in_tree",), {"kind": "set", "children": []}),
@@ -187,7 +193,16 @@ WRONG_SCHEMA = [
     ("signature.json", ("inputs", 0, "shape"), [-1]),
     ("signature.json", ("inputs", 0, "extra"), 1),
     ("signature.json", ("inputs",), [1]),
+    ("signature.json", ("in_tree",), "*"),
+    (
+        "signature.json",
+        ("in_tree", "children"),
+        [{"kind": "list", "children": ["*"]}, {"kind": "dict", "children": []}],
+    ),
+    ("signature.json", ("inputs", 0, "shape"), [1] * 74),
     ("signature.json", ("results",), [["output", 1]]),
+    ("signature.json", ("results",), [["output", 0]]),
+    ("signature.json", ("results",), [["state", 0], ["output", 0], ["output", 0]]),
     ("signature.json", ("results",), [["output", -1]]),
     ("signature.json", ("symbols", "s0"), [math.inf, None]),
     ("signature.json", ("function",), None),
@@ -372,6 +387,35 @@ def test_large_json_is_refused_before_it_is_decompressed(path: Path, monkeypatch
     monkeypatch.setattr(archives, "JSON_LIMIT", 2000)
     forge(path, lambda members: members.update({"lineage.json": b" " * 2001}))
     assert "claims 2001 bytes" in refused(path)
+
+
+BOMBS: dict[str, tuple[str, ...]] = {  # a member, where in it, what is repeated there
+    "lists": ("lineage.json", "commands", "[]"),
+    "nodes": ("lineage.json", "phases", "[0,[[],[]]]"),
+    "actions": ("lineage.json", "actions", '["n",0,0,[],[],[],0,0]'),
+    "texts": ("lineage.json", "pool", '"ab"'),
+    "objects": ("lineage.json", "fusions", '{"what":"","parts":[]}'),
+    "facts": ("manifest.json", "inputs", '"x"'),
+    "leaves": ("signature.json", "parameters", '""'),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_what_expands_in_memory_is_refused(path: Path, bomb: str) -> None:
+    """A hundred kilobytes that become gigabytes of objects, each in a process of its own."""
+    member, key, item = BOMBS[bomb]
+
+    def inflate(members: dict[str, bytes]) -> None:
+        value = json.loads(members[member])
+        value[key] = []
+        text = json.dumps(value)
+        items = ",".join([item] * (60_000_000 // len(item)))
+        members[member] = text.replace(f'"{key}": []', f'"{key}": [{items}]').encode()
+
+    forge(path, inflate, relist=member != "manifest.json")
+    message, peak = peak_of_reading(path)
+    assert "refused" in message
+    assert peak < (200 << 20) + 4 * path.stat().st_size
 
 
 def test_directory_bomb(path: Path) -> None:

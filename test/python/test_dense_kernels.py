@@ -135,6 +135,32 @@ def packed_kernels(chain: Chain, name: str) -> list[Executable]:
     return [selection.executable for selection in selections if isinstance(selection, Selection)]
 
 
+def test_what_is_read_soon_is_asked_for() -> None:
+    """What results are made of, for each of their vectors; a share of the next panel where a tile leaves loads."""
+
+    def asked(chain: Chain, rows: int, vectors: int) -> int:
+        listed = choices(chain, CpuTarget(PRESETS["avx512"]))
+        assert not isinstance(listed, Refusal)
+        for candidate, schedule in listed.schedules():
+            fields = schedule.to_json()
+            if (candidate.template.name, fields.get("rows"), fields.get("vectors")) == ("product", rows, vectors):
+                written = candidate.write(schedule, "k")
+                assert isinstance(written, Selection), written
+                return written.executable.text.count("memref.prefetch")
+        raise AssertionError("there is no such tile")
+
+    sizes = {"i": 8, "j": 48, "k": 64}
+    gated = product("ik", "kj", "ij", "k", **sizes)
+    w = Writer("f32", **sizes)
+    a, b = w.input("a", "ik"), w.input("b", "kj")
+    w.reduce("s", "ij", "add", "k", f("arith.mulf", a, b))
+    alone = w.chain("s")
+    assert asked(alone, 8, 3) == 1
+    assert asked(gated, 8, 3) == 1 + 8 * 3
+    assert asked(alone, 8, 1) == 0
+    assert asked(gated, 8, 1) == 8
+
+
 def test_weights_packed_ahead_of_time() -> None:
     """All roles of axes that a weight may have, last panels and blocks that are not full, and element types."""
     plain = {"i": 21, "j": 94, "k": 37}

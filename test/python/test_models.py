@@ -113,7 +113,7 @@ class TestModel:
         assert verdict, str(verdict)
         phases = [check.phase for check in verdict.checks]
         assert phases[0] == "source"
-        assert phases[phases.index("program") + 1 :] == ["sites", "fates", "history", "fusions"]
+        assert phases[phases.index("program") + 1 :] == ["sites", "fates", "history", "fusions", "operators"]
         assert {"torch-to-linalg", "iree:global-optimization"} <= {check.phase for check in verdict.checks}
         assert all(check.related > 0 for check in verdict.checks[1 : phases.index("program") + 1])
 

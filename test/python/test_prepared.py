@@ -132,6 +132,40 @@ def test_what_is_prepared_of_constants_is_known_at_once(session: Session) -> Non
     np.testing.assert_array_equal(panels.reshape(2, 8, 16), held.reshape(8, 2, 16).transpose(1, 0, 2))
 
 
+def plain(name: str) -> Executable:
+    """One that prepares nothing."""
+    return Executable.single(name, "module {}", (ROWS, WEIGHT), (RESULT,))
+
+
+RESHAPED = "tensor<32x8x1xf32> into tensor<32x8xf32>"
+
+
+def test_a_constant_that_is_reshaped_is_one_of_the_other_shape(session: Session) -> None:
+    """Of each constant one global, also for two kernels; what the reshape read has no reader left."""
+    before = f"""%c = arith.constant dense<2.0> : tensor<32x8x1xf32>
+  %a = tensor.collapse_shape %c [[0], [1, 2]] : {RESHAPED}
+  %b = tensor.collapse_shape %c [[0], [1, 2]] : {RESHAPED}"""
+    module = ir.Module.parse(calls("@first(%x, %a)", "@second(%x, %b)", before=before))
+    embed(module, [plain("first"), plain("second")])
+    module.operation.verify()
+    (known,) = (op.attributes["sym_name"].value for op in ops(module.operation, "util.global") if "dense" in str(op))
+    read = [dispatch.operands[1].owner for dispatch in ops(module.operation, "flow.dispatch")]
+    assert [op.attributes["global"].value for op in read] == [known, known]
+    assert not any([*op.result.uses] for op in ops(module.operation, "tensor.collapse_shape"))
+
+
+def test_a_parameter_that_is_reshaped_stays_where_it_is(session: Session) -> None:
+    """As a global of its own it would be in memory twice."""
+    before = f"%a = tensor.collapse_shape %w [[0], [1, 2]] : {RESHAPED}"
+    text = calls("@first(%x, %a)", before=before, arguments="%w: tensor<32x8x1xf32>")
+    module = ir.Module.parse(text.replace("tensor<8x32xf32>", "tensor<32x8x1xf32>"))
+    embed(module, [plain("first")])
+    module.operation.verify()
+    (dispatch,) = ops(module.operation, "flow.dispatch")
+    assert dispatch.operands[1].owner.name == "tensor.collapse_shape"
+    assert not ops(module.operation, "util.initializer")
+
+
 def test_ops_that_read_values_from_outside_of_their_bodies_are_copied_with_these(session: Session) -> None:
     scaled = """%two = arith.constant 2.0 : f32
   %e = tensor.empty() : tensor<32x8xf32>

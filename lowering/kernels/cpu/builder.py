@@ -331,9 +331,13 @@ class KernelBuilder:
         else:
             vector.maskedstore(memory, [at], valid, value)
 
-    def prefetch(self, memory: Value, at: Value) -> None:
-        """Asks for the cache line of an element to be read soon; it may lie outside of the memory."""
-        memref.prefetch(memory, [at], False, 3, True)
+    def prefetch(self, memory: Value, at: Value, *, near: bool = True) -> None:
+        """Asks for the cache line of an element to be read soon; it may lie outside of the memory.
+
+        Args:
+            near: into the first cache; else into the second one.
+        """
+        memref.prefetch(memory, [at], False, 3 if near else 2, True)
 
     def prefix(self, count: int | Value) -> Value:
         """A mask with the first ``count`` lanes set."""

@@ -122,20 +122,10 @@ class PackedPanel:
         """See `Panel`; there is nothing to stage."""
         code, packing = self.code, self.packing
         product, memory = packing.product, code.memory[packing.operand.name]
-        panel, _ = code.divmod(first, packing.width)
-        flat: Value = code.index(0)
-        for axis in packing.outer:
-            flat = code.add(code.mul(flat, product.sizes[axis]), outer[axis])
-        flat = code.add(code.mul(flat, packing.panels), panel)
-        flat = code.add(code.mul(flat, product.sizes[product.contracted[0]]), start)
-        inner = prod(product.sizes[axis] for axis in product.contracted[1:])
-        base = code.mul(flat, inner * packing.width)
+        base = self._base(outer, first, start)
 
         def vector(u: int, place: Place, tap: int) -> Value:
-            position = code.index(0)
-            for n, axis in enumerate(product.contracted):
-                position = code.add(code.mul(position, product.sizes[axis] if n else 1), place[axis])
-            at = code.add(base, code.mul(position, packing.width), u * code.lanes)
+            at = code.add(base, code.mul(self._position(place), packing.width), u * code.lanes)
 
             def there(_: Position) -> Result:
                 return Lanes(widen(code, code.load(memory, at), packing.weight.dtype))
@@ -144,3 +134,44 @@ class PackedPanel:
             return reading.vector(product.vectors, Position({}, product.lane))
 
         return vector
+
+    def asker(
+        self, outer: Mapping[str, Value], first: Value, start: Value, count: Size, tile: Value, tiles: int
+    ) -> Callable[[Place], None]:
+        """See `Panel`."""
+        code, packing = self.code, self.packing
+        memory, each = code.memory[packing.operand.name], -(-packing.width // tiles)
+        share = code.mul(
+            code.mul(tile, count), prod(packing.product.sizes[axis] for axis in packing.product.contracted[1:])
+        )
+        base = code.add(self._base(outer, code.add(first, packing.width), start), code.mul(share, each))
+
+        def ask(place: Place) -> None:
+            code.prefetch(memory, code.add(base, code.mul(self._position(place), each)), near=False)
+
+        return ask
+
+    def _base(self, outer: Mapping[str, Value], first: Value, start: Value) -> Value:
+        """Where a block begins.
+
+        Args:
+            first: column of its panel.
+            start: of the first contracted axis.
+        """
+        code, packing, product = self.code, self.packing, self.packing.product
+        panel, _ = code.divmod(first, packing.width)
+        flat: Value = code.index(0)
+        for axis in packing.outer:
+            flat = code.add(code.mul(flat, product.sizes[axis]), outer[axis])
+        flat = code.add(code.mul(flat, packing.panels), panel)
+        flat = code.add(code.mul(flat, product.sizes[product.contracted[0]]), start)
+        inner = prod(product.sizes[axis] for axis in product.contracted[1:])
+        return code.mul(flat, inner * packing.width)
+
+    def _position(self, place: Place) -> Value:
+        """Of what is contracted, counted through from the block's first."""
+        code, product = self.code, self.packing.product
+        position: Value = code.index(0)
+        for n, axis in enumerate(product.contracted):
+            position = code.add(code.mul(position, product.sizes[axis] if n else 1), place[axis])
+        return position

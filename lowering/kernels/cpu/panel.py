@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.chain import Chain, Input, Step
 from covan_mlir.fred.expression import Expr, reads
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.elements import computed
-from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator
+from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, address
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
@@ -80,6 +80,34 @@ class Panel:
         else:
             self._transpose(along, outer, first, valid, start, count)
         return self._load
+
+    def asker(
+        self, outer: Mapping[str, Value], first: Value, start: Value, count: Size, tile: Value, tiles: int
+    ) -> Callable[[Place], None]:
+        """What asks, at each position of a register tile, for its share of the panel behind one.
+
+        Args:
+            first: column of this one.
+            start, count: of the block of the first contracted axis.
+            tile: number of the register tile, of as many in a group.
+        """
+        code, product = self.code, self.product
+        streamed = widest(product.chain, product.vectors)
+        behind = code.add(first, self.vectors * code.lanes)
+        if transposed_axis(product.chain, product.vectors, product.lane, product.contracted) is None:
+            line = code.mul(code.min(tile, self.vectors), code.lanes)
+            column, each = code.add(behind, line), 1
+        else:
+            each = -(-self.vectors * code.lanes // tiles)
+            column = code.add(behind, code.mul(tile, each))
+
+        def ask(place: Place) -> None:
+            turn = code.divmod(place[product.contracted[-1]], each)[1]
+            index = {**outer, **self._at(dict(place), start), product.lane: code.add(column, turn)}
+            at, _ = address(code, streamed.axes, self.sizes, Position(index, product.lane))
+            code.prefetch(code.memory[streamed.name], at, near=False)
+
+        return ask
 
     def _nest(self, axes: Sequence[str], count: Size, body: Callable[[dict[str, Value]], None]) -> None:
         """Loops over contracted axes."""
@@ -162,6 +190,11 @@ class Panel:
 def transposed_axis(chain: Chain, expr: Expr, lane: str, contracted: Sequence[str]) -> str | None:
     """The contracted axis along which an expression is read as vectors and transposed: the last contracted one, where
     it and not the lane axis is the last one of the widest tensor. None: it is read along the lanes."""
-    widest = max((chain.values[name] for name in reads(expr)), key=lambda value: len(value.axes))
+    axes = widest(chain, expr).axes
     # Blocks are written in order, each over what the one before it left beyond its last position.
-    return contracted[-1] if lane in widest.axes and widest.axes[-1] == contracted[-1] else None
+    return contracted[-1] if lane in axes and axes[-1] == contracted[-1] else None
+
+
+def widest(chain: Chain, expr: Expr) -> Input | Step:
+    """Of what an expression reads, the tensor of most axes."""
+    return max((chain.values[name] for name in reads(expr)), key=lambda value: len(value.axes))

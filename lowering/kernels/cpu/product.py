@@ -40,6 +40,9 @@ from covan_mlir.lowering.kernels.cpu.row_outputs import RowOutputs
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
 from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, in_place, row_length
 
+ROWS_AHEAD = 4
+"""Of a row whose results are made, the one that what results are made of is asked for."""
+
 VectorAt = Callable[[int, Place, int], Value]
 """A vector of a block of a panel, by number, position and tap."""
 
@@ -204,6 +207,8 @@ class ProductWriter:
     def _whole(self, unit: Unit, row: Value, rows: int, vectors: int, total: int, vector: VectorAt) -> None:
         """All that there is to a tile."""
         code = self.code
+        for i in range(rows):
+            self._ask(unit, code.add(row, i), vectors)
         tile = self._multiplied(unit, row, rows, vectors, code.index(0), total, vector)
         if not self.held:
             for i, sums in enumerate(tile):
@@ -243,9 +248,18 @@ class ProductWriter:
             index = {**indices[i], **place, self.split: code.add(start, place[self.split])}
             return self.evaluator.scalar(product.scalars, Position(index, None))
 
+        tiles = -(-self.schedule.group // self.schedule.rows)
+        ask = self.panel.asker(unit.outer, unit.column, start, count, code.divmod(number, self.schedule.rows)[0], tiles)
+        idle = rows + vectors + 1 <= rows * vectors  # loads, two of which go with two products
+
+        def asking(u: int, place: Place, tap: int) -> Value:
+            if not u and idle:
+                ask(place)
+            return vector(u, place, tap)
+
         ranges = [(self.split, 0, count), *((axis, 0, self.sizes[axis]) for axis in self.inner)]
         tile = [[code.splat(0.0, self.dtype)] * vectors for _ in range(rows)]
-        return outer_products(code, ranges, tile, Factors(scalar, vector))
+        return outer_products(code, ranges, tile, Factors(scalar, asking))
 
     def _offset(self, row: Value, u: int) -> Value:
         return self.code.add(self.code.mul(row, self.width), u * self.code.lanes)
@@ -266,11 +280,22 @@ class ProductWriter:
         code = self.code
 
         def one(i: Value, none: list[Value]) -> list[Value]:
+            if self.held > self.schedule.rows:
+                self._ask(unit, code.add(row, i, ROWS_AHEAD), vectors)
             sums = [code.load(self.sums, self._offset(i, u)) for u in range(vectors)]
             self._write(unit, code.add(row, i), sums)
             return none
 
         code.loop(0, rows, 1, [], one)
+
+    def _ask(self, unit: Unit, row: Value, vectors: int) -> None:
+        """Asks for what the results of a row are made of."""
+        code, lane = self.code, self.product.lane
+        index = {**unit.outer, **self.rows.position(row, self.sizes)}
+        columns, wide = self.sizes[lane], vectors * code.lanes
+        aligned = isinstance(columns, int) and columns % code.lanes == 0
+        for at in (*range(0, wide, code.lanes), *(() if aligned else (wide - 1,))):
+            self.outputs.ask({**index, lane: code.add(unit.column, at)}, lane)
 
     def _write(self, unit: Unit, row: Value, sums: Sequence[Value]) -> None:
         code, lane = self.code, self.product.lane

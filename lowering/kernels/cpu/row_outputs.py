@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from covan_mlir.fred.chain import Chain, Reduce
-from covan_mlir.fred.expression import Expr, Read
+from covan_mlir.fred.chain import Chain, Input, Reduce
+from covan_mlir.fred.expression import Expr, Read, reads
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.evaluator import Lanes, Position, Result, VectorEvaluator, address, narrow
 from covan_mlir.lowering.kernels.reductions.hoist import Parts, Scope
@@ -47,6 +47,20 @@ class RowOutputs:
 
         results = {name: Read(name, self.chain.values[name].dtype) for name in self.chain.outputs}
         return parts, {name: parts.take(scope.inlined(read), of_the_row) for name, read in results.items()}
+
+    @cached_property
+    def _streamed(self) -> tuple[Input, ...]:
+        """Inputs that have elements of their own for each row."""
+        names = dict.fromkeys(name for expr in self._taken[1].values() for name in reads(expr))
+        values = [self.chain.values[name] for name in names if name in self.chain.values]
+        return tuple(value for value in values if isinstance(value, Input) and self.fixed & {*value.axes})
+
+    def ask(self, index: Mapping[str, Value], lane: str) -> None:
+        """Asks for what is read of a row for a vector of results, to be made soon."""
+        for value in self._streamed:
+            at, distance = address(self.code, value.axes, self.sizes, Position(index, lane))
+            if isinstance(distance, int) and distance == 1:
+                self.code.prefetch(self.code.memory[value.name], at)
 
     def known(self, index: Mapping[str, Value]) -> Known:
         """What depends on a row alone.

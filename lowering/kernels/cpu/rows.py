@@ -14,7 +14,8 @@ With vector lanes along the reduced axis j, a workgroup runs this nest::
             scale[i] = 1 / sum[i]                         # what is the same for the whole row
         result[i] = sum[i]
 
-With vector lanes along a kept axis i, there is nothing to combine in the end::
+With vector lanes along a kept axis i, there is nothing to combine in the end; results that have the swept axis last are
+transposed in registers, a block of as many positions as there are lanes at a time::
 
     for i in rows of the workgroup step unroll * lanes:
         for sweep in sweeps:
@@ -30,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from iree.compiler.dialects import arith
 
@@ -51,6 +53,7 @@ from covan_mlir.lowering.kernels.cpu.evaluator import (
     scalar,
 )
 from covan_mlir.lowering.kernels.cpu.schedule import VectorSchedule
+from covan_mlir.lowering.kernels.cpu.tiles import ScratchTile
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps, cost
 
 SCRATCH = 1 << 12
@@ -297,7 +300,10 @@ class RowsWriter:
                     # All of them before one is written: what others are computed from may be kept in its place.
                     results = [row.evaluator.run(Read(name, ""), position) for name in outputs]
                     for name, result in zip(outputs, results, strict=True):
-                        self._store(name, row, result, position)
+                        if name in self._turned:
+                            self._turn(name, r, row, result, position)
+                        else:
+                            self._store(name, row, result, position)
             rest = iter(values)
             accumulators: list[Value] = []
             for n, vectors_here in enumerate(terms):
@@ -381,6 +387,47 @@ class RowsWriter:
                 there = Position({**position.index, **following}, position.lane)
                 at, _ = address(self.code, value.axes, self.sizes, there)
                 self.code.prefetch(self.code.memory[value.name], at)
+
+    @cached_property
+    def _turned(self) -> dict[str, list[ScratchTile]]:
+        """Outputs whose lanes lie apart in memory, and what is swept side by side: a tile for each row."""
+        code, turned = self.code, dict[str, list[ScratchTile]]()
+        if self.across_lanes or not self.reduced:
+            return turned
+        size = self.sizes[self.reduced[-1]]
+        for name in self.sweeps.outputs:
+            step = self.chain.values[name]
+            wide = isinstance(size, int) and size >= code.lanes and computed(step.dtype) == step.dtype
+            if wide and step.axes[-1] == self.reduced[-1] and self.lane in step.axes:
+                turned[name] = [ScratchTile.make(code, code.lanes, 1, step.dtype) for _ in range(self.schedule.unroll)]
+        return turned
+
+    def _turn(self, name: str, r: int, row: RowState, value: Result, position: Position) -> None:
+        """Keeps a vector of results; writes a block of them once it is full, or the last one."""
+        code, step, along = self.code, self.chain.values[name], self.reduced[-1]
+        tile, size, wide = self._turned[name][r], self.sizes[along], self.sizes[self.lane]
+        here, column = position.index[along], position.index[self.lane]
+        number = code.divmod(here, code.lanes)[1]
+        tile.store(row.evaluator.lanes(value), number, 0)
+        count = code.add(number, 1)
+
+        def write(results: Value, lane: Value, _: Value, __: Value | None) -> None:
+            to = code.add(column, lane)
+            at, _distance = address(
+                code,
+                step.axes,
+                self.sizes,
+                Position({**position.index, self.lane: to, along: code.op("subi", here, number)}, along),
+            )
+            valid = None
+            if position.valid is not None:
+                valid = code.prefix(code.op("select", code.below(to, wide), count, code.index(0)))
+            elif not isinstance(size, int) or size % code.lanes:
+                valid = code.prefix(count)
+            code.store(results, code.memory[name], at, valid)
+
+        more = code.op("andi", code.below(count, code.lanes), code.below(code.add(here, 1), size))
+        code.branch(more, lambda: None, lambda: tile.unpack(code.lanes, write))
 
     def _store(self, name: str, row: RowState, value: Result, position: Position) -> None:
         code, step = self.code, self.chain.values[name]

@@ -33,6 +33,8 @@ Array = np.ndarray[Any, Any]
 
 # Bounds on what a file may make us hold in memory. Ours are far below.
 JSON_LIMIT = 256 << 20
+MEMORY = 160 << 20
+"""What the JSON members may take as objects, beside three times the size of the file."""
 MEMBER_LIMIT = 65_000
 _DIRECTORY_LIMIT = 16 << 20
 
@@ -40,6 +42,10 @@ _MEMBER = re.compile(
     rf"(?P<json>{re.escape(MANIFEST)}|{re.escape(SIGNATURE)}|lineage(\.[1-9][0-9]*)?\.json)"
     r"|program(\.[1-9][0-9]*)?\.vmfb|(weights|states)/(0|[1-9][0-9]*)\.bin"
 )
+# Bytes that a character of a JSON text may take as a part of objects, the most that was measured: a few bytes of text
+# become a list, an object of a class or a text of their own.
+_COSTS = {b"[": 80, b"{": 200, b",": 40, b'"': 50}
+
 _SEAL_BYTES = 64
 _CHUNK = 4 << 20
 _LOCAL_HEADER = 30
@@ -113,6 +119,10 @@ def write_archive(
         raise ArchiveError(f"cannot be written: {error}", advice) from error
     if len(members) > MEMBER_LIMIT:
         raise ArchiveError(f"cannot hold {len(members)} members", "Raise CompileOptions(external_weight_bytes=...).")
+    room = _Room(sum(array.nbytes for array in binaries.values()))
+    for name, text in jsons.items():
+        if not room.holds(text):
+            raise ArchiveError(f"cannot hold so much JSON: {name} is too large", "Compile with provenance=False.")
 
     stored: list[tuple[int, int]] = []
     with zipfile.ZipFile(file, "w") as archive:
@@ -238,9 +248,22 @@ class _Guarded(io.BufferedReader):
         return super().read(size)
 
 
+class _Room:
+    """Memory for what is made of JSON texts; a file's size says how much there is."""
+
+    def __init__(self, size: int) -> None:
+        self._left = MEMORY + 3 * size
+
+    def holds(self, text: bytes) -> bool:
+        """Whether there is room left for one more text."""
+        self._left -= 2 * len(text) + sum(cost * text.count(character) for character, cost in _COSTS.items())
+        return self._left >= 0
+
+
 def _read(file: _Guarded, archive: zipfile.ZipFile) -> tuple[Manifest, dict[str, bytes], dict[str, Array]]:
     """From the outside in: manifest's form, names, sizes, seal, hashes."""
-    manifest = _manifest(archive)
+    room = _Room(file.seek(0, os.SEEK_END))
+    manifest = _manifest(archive, room)
     members = _members(archive, manifest)
     stored = {name: _data_range(file, info) for name, info in members.items() if not name.endswith(".json")}
     ranges = sorted(stored.values())
@@ -251,7 +274,7 @@ def _read(file: _Guarded, archive: zipfile.ZipFile) -> tuple[Manifest, dict[str,
         raise _damaged("its headers or its directory were changed")
     check_manifest(manifest)
     names = [SIGNATURE, *(members_of(index)[1] for index in range(len(manifest.variants)))]
-    jsons = {name: _text(archive, members[name]) for name in names}
+    jsons = {name: _text(archive, members[name], room) for name in names}
     digests = {name: _sha256(file, [extent]) for name, extent in stored.items()}
     digests |= {name: hashlib.sha256(text).hexdigest() for name, text in jsons.items()}
     for name, digest in digests.items():
@@ -261,12 +284,12 @@ def _read(file: _Guarded, archive: zipfile.ZipFile) -> tuple[Manifest, dict[str,
     return manifest, jsons, {name: mapped[start:end] for name, (start, end) in stored.items()}
 
 
-def _manifest(archive: zipfile.ZipFile) -> Manifest:
+def _manifest(archive: zipfile.ZipFile, room: _Room) -> Manifest:
     """The manifest. Its format comes first: a newer one may look different."""
     infos = [info for info in archive.infolist() if info.filename == MANIFEST]
     if not infos:
         raise ArchiveError(f"is no covan artifact: a zip file without {MANIFEST}", _PASS_OURS)
-    text = _text(archive, infos[0])
+    text = _text(archive, infos[0], room)
     try:
         header = decode(text, Header, MANIFEST)
     except SchemaError as error:
@@ -333,10 +356,13 @@ def _data_range(file: IO[bytes], info: zipfile.ZipInfo) -> tuple[int, int]:
     return start, end
 
 
-def _text(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """A JSON member, decompressed to no more than its size in the directory, which has a bound itself."""
+def _text(archive: zipfile.ZipFile, info: zipfile.ZipInfo, room: _Room) -> bytes:
+    """A JSON member, decompressed to no more than its size in the directory, which has a bound itself; refused before
+    it is decoded if what it becomes would be too large."""
     if info.file_size > JSON_LIMIT:
         raise _hostile(f"{info.filename} claims {info.file_size} bytes; the bound is {JSON_LIMIT}")
+    if info.file_size > MEMORY // 2 + archive.start_dir:
+        raise _hostile(f"{info.filename} claims {info.file_size} bytes, too many for a file of this size")
     pieces, left = [], info.file_size
     with archive.open(info) as member:
         while piece := member.read(_CHUNK):
@@ -344,4 +370,7 @@ def _text(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
             left -= len(piece)
     if left:
         raise _damaged(f"{info.filename} does not have its {info.file_size} bytes")
-    return b"".join(pieces)
+    text = b"".join(pieces)
+    if not room.holds(text):
+        raise _hostile(f"{info.filename} would take too much memory for a file of this size")
+    return text

@@ -1,22 +1,27 @@
 """Pytrees that survive in an artifact: nested containers of leaves, described by a JSON-able specification.
 
 torch's own pytree module is the authority on what a container is (``None`` is a leaf, dicts keep their order); this
-one exists because an artifact must run, and return the right structure, where torch is not installed. Container
-types registered with torch by others (a Hugging Face ``ModelOutput``) go through torch's registry.
+one exists because an artifact must run, and return the right structure, where torch is not installed.
+
+Where a value was flattened in this process, its type rebuilds it. What comes from a file is built here, from a closed
+list of kinds: torch's registry holds deserialisers that import what a text names, and none of them sees a file's text.
 """
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 import json
 import logging
 import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 from covan_mlir.artifacts.schema import AnyTree, StoredTree
+from covan_mlir.errors import CovanError
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +37,8 @@ class Tree:
         keys: keys of a mapping, fields of a namedtuple, maxlen of a deque (one element).
         name: qualified name of a namedtuple, the registered name of a custom container, or a defaultdict's factory.
         context: a custom container's context as torch's registry dumps it.
+        rebuild: of a namedtuple or a custom container that was flattened in this process: its value from those of its
+            children. Stays in the process.
     """
 
     kind: str
@@ -39,6 +46,7 @@ class Tree:
     keys: tuple[Any, ...] = ()
     name: str = ""
     context: str = ""
+    rebuild: Callable[[list[Any]], Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def leaf_count(self) -> int:
@@ -101,12 +109,20 @@ def _flatten(value: Any, leaves: list[Any]) -> Tree:
         return Tree("deque", tuple(_flatten(item, leaves) for item in value), (value.maxlen,))
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         children = tuple(_flatten(item, leaves) for item in value)
-        return Tree("namedtuple", children, tuple(value._fields), _qualified(kind))
+        return Tree("namedtuple", children, tuple(value._fields), _qualified(kind), rebuild=lambda items: kind(*items))
     registry = _registry()
     if registry is not None and kind in registry.SUPPORTED_NODES:
         parts, context = registry.SUPPORTED_NODES[kind].flatten_fn(value)
         children = tuple(_flatten(item, leaves) for item in parts)
-        return Tree("custom", children, (), _registered_name(registry, kind), _dump(registry, kind, context))
+        unflatten_fn = registry.SUPPORTED_NODES[kind].unflatten_fn
+        return Tree(
+            "custom",
+            children,
+            (),
+            _registered_name(registry, kind),
+            _dump(registry, kind, context),
+            lambda items: unflatten_fn(items, context),
+        )
     leaves.append(value)
     return LEAF
 
@@ -140,6 +156,8 @@ def _flatten_like(tree: Tree, value: Any, where: str, leaves: list[Any]) -> None
             raise ValueError(f"{where} has keys {list(value)}; expected {list(tree.keys)}")
         for key, child in zip(tree.keys, tree.children, strict=True):
             _flatten_like(child, value[key], f"{where}[{key!r}]", leaves)
+    elif type(value) in (dict, list) and type(value).__name__ == _plain(tree).kind:  # stands for it
+        _flatten_like(_plain(tree), value, where, leaves)
     else:
         inner, actual = flatten(value)
         if actual != tree:
@@ -161,6 +179,8 @@ def builder(tree: Tree) -> Build:
         return next
     children = [builder(child) for child in tree.children]
     keys = tree.keys
+    if (rebuild := tree.rebuild) is not None:
+        return lambda leaves: rebuild([build(leaves) for build in children])
     match tree.kind:
         case "tuple":
             return lambda leaves: tuple([build(leaves) for build in children])
@@ -189,13 +209,28 @@ def _qualified(kind: type) -> str:
 
 
 def _namedtuple_builder(tree: Tree, children: list[Build]) -> Build:
-    module, _, path = tree.name.partition(":")
-    named: Any = sys.modules.get(module)  # never imported here: an artifact must not make the loader run code
-    for part in path.split("."):
-        named = getattr(named, part, None)
-    known = isinstance(named, type) and getattr(named, "_fields", None) == tree.keys
-    make = named if known else collections.namedtuple(path.rsplit(".", 1)[-1], tree.keys)
+    named = _class_named(tree.name)
+    if named is not None and issubclass(named, tuple) and getattr(named, "_fields", None) == tree.keys:
+        # By tuple's way: the class's own could do anything.
+        return lambda leaves: tuple.__new__(named, [build(leaves) for build in children])
+    make = _new_namedtuple(tree.name.rpartition(":")[2].rpartition(".")[2], tree.keys)
     return lambda leaves: make(*[build(leaves) for build in children])
+
+
+def _new_namedtuple(name: str, fields: Sequence[str]) -> Callable[..., Any]:
+    return collections.namedtuple(name, fields)
+
+
+def _class_named(name: str) -> type | None:
+    """The class of a qualified name where it is defined already: nothing is imported, no module's own ways of finding
+    an attribute are asked, which import as well."""
+    module, _, path = name.partition(":")
+    holder: Any = sys.modules.get(module)
+    for part in path.split("."):
+        if not isinstance(holder, ModuleType | type):
+            return None
+        holder = object.__getattribute__(holder, "__dict__").get(part)
+    return holder if isinstance(holder, type) else None
 
 
 def _registered_name(registry: Any, kind: type) -> str:
@@ -212,21 +247,57 @@ def _dump(registry: Any, kind: type, context: Any) -> str:
 
 
 def _custom_builder(tree: Tree, children: list[Build]) -> Build:
-    registry: Any = _registry()
-    for kind in registry.SUPPORTED_NODES if registry is not None else ():
-        if _registered_name(registry, kind) == tree.name:
-            known = registry.SUPPORTED_SERIALIZED_TYPES.get(kind)
-            load = getattr(known, "from_dumpable_context", None)
-            context = json.loads(tree.context)
-            context = load(context) if load else context
-            unflatten_fn = registry.SUPPORTED_NODES[kind].unflatten_fn
-            return lambda leaves: unflatten_fn([build(leaves) for build in children], context)
+    """Of a file's tree: dataclasses that this process registered with torch, by their fields; torch's own named
+    results; a dict or a list for all else."""
+    plain = _plain(tree)
+    kind = _registered_type(tree.name)
+    if kind is not None and kind.__module__ == "torch.return_types":
+        if getattr(kind, "n_sequence_fields", None) == len(children):
+            return lambda leaves: kind([build(leaves) for build in children])
+    elif kind is not None and dataclasses.is_dataclass(kind):
+        fields = {of_kind.name for of_kind in dataclasses.fields(kind) if of_kind.init}
+        names, absent = (plain.keys, ()) if plain.keys else _fields(tree)
+        if len(names) == len(children) and fields.issuperset((*names, *absent)):
+            nothing: dict[str, Any] = dict.fromkeys(absent)
+            return lambda leaves: _dataclass_of(
+                kind, nothing | {name: build(leaves) for name, build in zip(names, children, strict=True)}
+            )
     log.warning(
-        "outputs of type %s are returned as a dict or list, because that type is not registered with torch's pytree "
-        "here: import the library that defines it before loading",
+        "outputs of type %.200s are returned as a %s, because no container of that type is registered with torch's "
+        "pytree here: import the library that defines it before loading",
         tree.name,
+        plain.kind,
     )
-    keys = json.loads(tree.context) if tree.context else None
-    if isinstance(keys, list) and len(keys) == len(children) and all(isinstance(key, str) for key in keys):
-        return lambda leaves: {key: build(leaves) for key, build in zip(keys, children, strict=True)}
-    return lambda leaves: [build(leaves) for build in children]
+    return builder(plain)
+
+
+def _plain(tree: Tree) -> Tree:
+    """What stands for a custom container: a dict, where its context is nothing but keys, or a list."""
+    match json.loads(tree.context) if tree.context else None:
+        case [*keys] if all(isinstance(key, str) for key in keys) and len(tree.children) == len(keys) == len(set(keys)):
+            return Tree("dict", tree.children, tuple(keys))
+    return Tree("list", tree.children)
+
+
+def _fields(tree: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of torch's own way to register a dataclass: its context is the fields that have a value, and those that are
+    None."""
+    match json.loads(tree.context) if tree.context else None:
+        case [[*present], [*absent]] if all(isinstance(name, str) for name in (*present, *absent)):
+            return tuple(present), tuple(absent)
+    return (), ()
+
+
+def _registered_type(name: str) -> type | None:
+    registry = _registry()
+    for kind in registry.SUPPORTED_NODES if registry is not None else ():
+        if isinstance(kind, type) and _registered_name(registry, kind) == name:
+            return kind
+    return None
+
+
+def _dataclass_of(kind: type, fields: dict[str, Any]) -> Any:
+    try:
+        return kind(**fields)
+    except Exception as error:  # its own code
+        raise CovanError(f"the result cannot be a {kind.__qualname__}, which refuses: {error}") from error

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from covan_mlir.artifacts.attachment import Attached
-from covan_mlir.typed_json import Constant, JsonObject, Natural, Scalar, Sha256, fail, repeated, short
+from covan_mlir.typed_json import Amount, Constant, JsonObject, Natural, Scalar, Sha256, convert, fail, repeated, short
 
 MANIFEST, SIGNATURE = "manifest.json", "signature.json"
 
@@ -53,6 +53,10 @@ else:
     Dtype = Literal[tuple(ITEM_SIZES)]
 
 
+Shape = Annotated[tuple[Natural, ...], msgspec.Meta(max_length=64)]
+"""Of a tensor that is there: numpy knows no more dimensions."""
+
+
 # --- the manifest ----------------------------------------------------------------------------------------------------
 
 
@@ -76,7 +80,7 @@ class StoredBlob(JsonObject, frozen=True):
     name: str
     member: str
     dtype: Dtype
-    shape: tuple[Natural, ...]
+    shape: Shape
 
 
 class StoredVariant(JsonObject, frozen=True, omit_defaults=True):
@@ -86,6 +90,45 @@ class StoredVariant(JsonObject, frozen=True, omit_defaults=True):
     requires: Mapping[str, Any]
     info: Mapping[str, Any]
     attachments: tuple[Attached, ...] = ()
+
+
+class Work(JsonObject, frozen=True, forbid_unknown_fields=False):
+    """What a call takes; of ``info``."""
+
+    flops: Amount = 0
+    elements: Amount = 0
+    dispatches: Amount = 0
+
+
+class Facts(Work, frozen=True, forbid_unknown_fields=False):
+    """Of ``info``, what who runs a program asks for."""
+
+    weights: str = "globals"
+    shared: Work = Work()
+
+
+class _LocalRequirements(JsonObject, frozen=True, forbid_unknown_fields=False):
+    architecture: str | None = None
+    features: tuple[str, ...] = ()
+
+
+class _VulkanRequirements(JsonObject, frozen=True, forbid_unknown_fields=False):
+    subgroup_size: Natural
+    types: tuple[str, ...]
+    shared_memory: Natural
+    workgroup_invocations: Natural
+
+
+class _CudaRequirements(JsonObject, frozen=True, forbid_unknown_fields=False):
+    capability: tuple[Natural, Natural]
+    exact: bool = False
+
+
+_REQUIREMENTS: Mapping[str, type[JsonObject]] = {
+    "local": _LocalRequirements,
+    "vulkan": _VulkanRequirements,
+    "cuda": _CudaRequirements,
+}
 
 
 class Manifest(JsonObject, frozen=True):
@@ -107,6 +150,12 @@ def check_manifest(manifest: Manifest) -> None:
     """Raises `SchemaError` unless there is a program, and blobs have the sizes that their dtypes and shapes give."""
     if not manifest.variants:
         fail("names no program", MANIFEST, "$.variants")
+    for index, variant in enumerate(manifest.variants):
+        path = f"{MANIFEST} $.variants[{index}]"
+        driver = convert(variant.requires.get("driver", "local"), str, f"{path}.requires.driver")
+        if driver in _REQUIREMENTS:
+            convert(variant.requires, _REQUIREMENTS[driver], f"{path}.requires")
+        convert(variant.info, Facts, f"{path}.info")
     for folder, blobs in (("weights", manifest.weights), ("states", manifest.states)):
         for index, blob in enumerate(blobs):
             path = f"$.{folder}[{index}]"
@@ -156,6 +205,15 @@ AnyTree = StoredTree | Literal["*"]
 """A container or a leaf."""
 
 
+def _check_depth(tree: AnyTree, path: str) -> None:
+    level = [tree]
+    for _ in range(DEPTH + 1):
+        level = [child for inner in level if isinstance(inner, StoredTree) for child in inner.children]
+        if not level:
+            return
+    fail(f"has more than {DEPTH} containers inside of each other", SIGNATURE, path)
+
+
 def _leaf_count(tree: AnyTree) -> int:
     return tree.leaf_count if isinstance(tree, StoredTree) else 1
 
@@ -173,7 +231,7 @@ class StoredTensor(JsonObject, frozen=True, tag_field="kind", tag="tensor", omit
 
     name: str
     dtype: Dtype
-    shape: tuple[Natural | str, ...]
+    shape: Annotated[tuple[Natural | str, ...], msgspec.Meta(max_length=64)]
     mutated: bool = False
 
 
@@ -201,7 +259,7 @@ class MutatedBuffer(JsonObject, frozen=True):
 
     name: str
     dtype: Dtype
-    shape: tuple[Natural, ...]
+    shape: Shape
 
 
 class StoredTap(JsonObject, frozen=True):
@@ -229,6 +287,8 @@ class StoredSignature(JsonObject, frozen=True, omit_defaults=True):
 
 
 SIGNATURE_FORMAT = 1
+DEPTH = 64
+"""Containers inside of each other, at most."""
 
 
 def check_signature(signature: StoredSignature) -> None:
@@ -241,15 +301,29 @@ def check_signature(signature: StoredSignature) -> None:
         *((f"$.taps[{index}].tree", tap.tree, tap.leaves) for index, tap in enumerate(signature.taps)),
     ]
     for path, tree, leaves in structures:
+        _check_depth(tree, path)
         if (count := _leaf_count(tree)) != len(leaves):
             fail(f"has {count} leaves, {len(leaves)} are described", SIGNATURE, path)
     if (name := repeated(tap.name for tap in signature.taps)) is not None:
         fail(f"two of them are called {short(name)}", SIGNATURE, "$.taps")
-    taps = sum(len(tap.leaves) for tap in signature.taps)
-    if sorted(index for kind, index in signature.results if kind == "tap") != list(range(taps)):
-        fail("does not name each leaf of the taps once", SIGNATURE, "$.results")
-    sizes = {"state": len(signature.states), "input": len(signature.inputs), "output": len(signature.outputs)}
-    sizes["tap"] = taps
+    match signature.in_tree:
+        case StoredTree(kind="tuple", children=(StoredTree(kind="tuple"), StoredTree(kind="dict"))):
+            pass
+        case _:
+            fail("is no tuple of a tuple of arguments and a dict of those by name", SIGNATURE, "$.in_tree")
+    taps = [leaf for tap in signature.taps for leaf in tap.leaves]
+    named = {
+        "state": [True] * len(signature.states),
+        "input": [isinstance(leaf, StoredTensor) and leaf.mutated for leaf in signature.inputs],
+        "output": [not isinstance(leaf, StoredConstant) for leaf in signature.outputs],
+        "tap": [True] * len(taps),
+    }
+    if any(isinstance(leaf, StoredConstant) for leaf in taps):
+        fail("give a constant", SIGNATURE, "$.taps")
     for position, (kind, index) in enumerate(signature.results):
-        if index >= sizes[kind]:
+        if index >= len(named[kind]):
             fail(f"there is no {kind} {index}", SIGNATURE, f"$.results[{position}]")
+    for of_results, demanded in named.items():
+        indices = sorted(index for kind, index in signature.results if kind == of_results)
+        if indices != [index for index, wanted in enumerate(demanded) if wanted]:
+            fail(f"does not name each {of_results} that the program gives once", SIGNATURE, "$.results")

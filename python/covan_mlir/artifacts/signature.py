@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 from covan_mlir.artifacts.pytree import Tree
@@ -179,6 +181,9 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], Any]] = {
 }
 
 
+_EXPRESSION = re.compile(r"[\w\s+*/%()-]{1,2000}", re.ASCII)
+
+
 def evaluate(expression: str, symbols: Mapping[str, int]) -> int | None:
     """Value of a dimension's expression; None while a symbol is unbound, or for more than + - * // %."""
 
@@ -194,7 +199,18 @@ def evaluate(expression: str, symbols: Mapping[str, int]) -> int | None:
                 return -visit(operand)
         raise KeyError(ast.dump(node))
 
+    parsed = _parsed(expression)
     try:
-        return visit(ast.parse(expression, mode="eval").body)
-    except (KeyError, SyntaxError, ArithmeticError):
+        return None if parsed is None else visit(parsed)
+    except (KeyError, ArithmeticError, RecursionError):
+        return None
+
+
+@lru_cache(4096)
+def _parsed(expression: str) -> ast.expr | None:
+    if not _EXPRESSION.fullmatch(expression):
+        return None
+    try:
+        return ast.parse(expression, mode="eval").body
+    except (SyntaxError, RecursionError, MemoryError):  # the latter two for parentheses in parentheses
         return None

@@ -30,10 +30,12 @@ class AffineMap:
     Attributes:
         dims: how many it depends on; with symbols.
         plain: for each result, the dimension that it is, or None.
+        used: the dimensions that occur.
     """
 
     dims: int
     plain: tuple[int | None, ...]
+    used: frozenset[int]
     _names: tuple[str, ...]
     _results: tuple[ast.expr, ...]
 
@@ -62,7 +64,9 @@ def affine_map(text: str) -> AffineMap:
     plain = tuple(
         names.index(e.id) if isinstance(e, ast.Name) and e.id in names else _shifted(e, names) for e in results
     )
-    return AffineMap(len(names), plain, names, results)
+    words = {node.id for result in results for node in ast.walk(result) if isinstance(node, ast.Name)}
+    used = frozenset(k for k, name in enumerate(names) if name in words)
+    return AffineMap(len(names), plain, used, names, results)
 
 
 def _shifted(expr: ast.expr, names: tuple[str, ...]) -> int | None:

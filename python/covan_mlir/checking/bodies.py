@@ -15,19 +15,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from covan_mlir.checking.layouts import spread
 from covan_mlir.checking.matching import Key, Matcher, State, agree
 from covan_mlir.checking.source_values import RandomError, is_random
-from covan_mlir.checking.source_views import SourceViews, array_of
+from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import UnevaluatedError
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.model import LineageData
 from covan_mlir.provenance.program_graph import Argument, NodeResult, ProgramGraph
 
-_ERRORS = (
+ERRORS = (
     *(UnevaluatedError, ArithmeticError, AttributeError, LookupError, MemoryError),
     *(RuntimeError, TypeError, ValueError),
 )
 """Of code that is not known, and of such as no compiler writes: attributes that are missing, values of another kind."""
+
+
+_COMPARED = 256
+"""Elements of what the program returns that are compared."""
 
 
 class BodyCheck:
@@ -71,8 +76,8 @@ class BodyCheck:
                     state = self._matcher.state(node, result, said)
                 except RandomError:
                     state = State(("p", said[0]))  # believed
-                except _ERRORS as error:
-                    self.unread.setdefault(node, _told(error))
+                except ERRORS as error:
+                    self.unread.setdefault(node, told(error))
                     state = State(("p", said[0]), None, assumed=True)
                 if state is None and not any(self._shared(node, part) for part in said):
                     random = any(map(self._random, said))
@@ -127,8 +132,8 @@ class BodyCheck:
                     continue  # said already
                 if not self._returns(value, operand) and not (operand[0] == "p" and self._random(int(operand[1]))):
                     self.false.append((-1 - number, (int(operand[1]),) if operand[0] == "p" else ()))
-            except _ERRORS as error:
-                self.unread.setdefault(-1 - number, _told(error))
+            except ERRORS as error:
+                self.unread.setdefault(-1 - number, told(error))
 
     def _random(self, part: int) -> bool:
         """Whether a part draws numbers at random, or takes them from one that does."""
@@ -159,13 +164,14 @@ class BodyCheck:
         source = self._views.drawn("normal", 7)
         first, second = source.twin(wanted.operand), source.twin(state.operand)
         if first == second and (wanted.layout is None) == (state.layout is None):
-            return wanted.layout is None or state.layout is None or bool((wanted.layout == state.layout).all())
+            return wanted.layout is None or state.layout is None or wanted.layout.key == state.layout.key
         source.draw(state.operand, self._views.type_of(state.operand))
-        want = array_of(source.value(operand)).reshape(-1)
-        got = array_of(source.value(state.operand)).reshape(-1)
-        got = got if state.layout is None else got[state.layout]
-        return got.size == want.size and agree(got, want)
+        want, got = source.tensor(operand), source.tensor(state.operand)
+        some = spread(want.size, _COMPARED)
+        places = some if state.layout is None else state.layout.at(some)
+        return got.size == want.size and agree(got.at(places), want.at(some))
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
+    """What could not be evaluated, in words."""
     return str(error) if isinstance(error, UnevaluatedError) else f"code of an unknown form: {error!r}"

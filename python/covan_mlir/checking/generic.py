@@ -12,12 +12,14 @@ import numpy as np
 
 from covan_mlir.checking.affine import AffineMap, affine_map
 from covan_mlir.checking.payload import Scope, Value, inner_values, run
-from covan_mlir.checking.tensors import Tensor, UnevaluatedError, wide
+from covan_mlir.checking.tensors import Tensor, UnevaluatedError, spend, wide
 from covan_mlir.fred.scalars import Array
 from covan_mlir.provenance.bodies import Block, Operation, shape_of
 
 _AT_ONCE = 1 << 20
 """Points of an iteration space that are computed together."""
+_PER_ELEMENT = 32
+"""Multiplications of a product in the time in which an element is computed elsewhere."""
 _ROUNDS = 1 << 14
 """Steps of a reduction that has to go one by one."""
 _FOLDS: Mapping[str, np.ufunc] = {
@@ -144,19 +146,77 @@ class _Loop:
     def _fold(
         self, which: int, combine: np.ufunc, number: int, position: Sequence[Array], start: Array, shape: Sequence[int]
     ) -> Array:
-        points = prod(shape)
-        count = position[0].size
+        points, count = prod(shape), position[0].size
         total = np.broadcast_to(start, (count,))
+        factors = self._factors(number) if combine is np.add else None
         step = max(1, _AT_ONCE // count)
         for begin in range(0, points, step):
             part = np.arange(begin, min(points, begin + step))
-            here = [np.repeat(place, part.size) for place in position]
-            for k, places in zip(self.reduced, np.unravel_index(part, shape), strict=True):
-                here[k] = np.tile(places, count)
+            inner: dict[int, Array] = dict(zip(self.reduced, np.unravel_index(part, shape), strict=True))
+            if factors is not None:
+                total = total + self._product(count, *(self._slab(k, position, inner) for k in factors))
+                continue
+            spend(count * part.size, self.op.name)
+            here = [
+                inner[k][None] if k in inner else np.broadcast_to(place, (count,))[:, None]
+                for k, place in enumerate(position)
+            ]
+            read = [values[rows] for values, rows in (self._slab(k, position, inner) for k in range(len(self.inputs)))]
             scope = Scope(dict(self.values), here)
-            read = [self._at(k, value, here) for k, value in enumerate(self.inputs)]
             run(self.block, self.first, [*read, *(np.zeros(1, out.dtype) for out in self.outputs)], scope)
-            combined = np.broadcast_to(scope.values[number], (count * part.size,)).reshape(count, part.size)
+            combined = np.broadcast_to(scope.values[number], (count, part.size))
             with np.errstate(all="ignore"):
                 total = combine(total, combine.reduce(combined, axis=1))
         return np.asarray(total)
+
+    def _slab(self, number: int, position: Sequence[Array], inner: Mapping[int, Array]) -> tuple[Array, Array]:
+        """What an input holds for some points of a reduction: a row for each that differs, and which one each of the
+        positions reads."""
+        value, one = self.inputs[number], self.maps[number]
+        count = position[0].size
+        if not isinstance(value, Tensor):
+            return np.asarray(value).reshape(1, 1), np.zeros(count, np.int64)
+        outer = sorted(one.used - inner.keys())
+        columns = np.stack([np.broadcast_to(position[k], (count,)) for k in outer]) if outer else np.zeros((1, count))
+        different, rows = np.unique(columns, axis=1, return_inverse=True)
+        here: list[Any] = [np.zeros((1, 1), np.int64)] * len(position)
+        for k, places in zip(outer, different, strict=False):
+            here[k] = places[:, None]
+        for k in one.used & inner.keys():
+            here[k] = inner[k][None]
+        width = next((inner[k].size for k in one.used & inner.keys()), 1)
+        places = [np.broadcast_to(place, (different.shape[1], width)) for place in one(here)]
+        values = value.at_index(places) if places else value.at(np.zeros((1, 1), np.int64))
+        return values, rows.reshape(-1)
+
+    def _factors(self, number: int) -> tuple[int, int] | None:
+        """The two inputs of floats whose product the value with a number is; None: it is none."""
+        defined: dict[int, Operation] = {}
+        count = self.first + len(self.block.arguments)
+        for operation in self.block.operations:
+            if len(operation.types) != 1 or operation.blocks:
+                break
+            defined[count] = operation
+            count += 1
+        product = defined.get(number)
+        if product is None or product.name != "arith.mulf":
+            return None
+        factors = []
+        for operand in product.operands:
+            while operand in defined and defined[operand].name in ("arith.extf", "arith.truncf"):
+                (operand,) = defined[operand].operands  # floats of all widths are taken for real numbers
+            factors.append(operand - self.first)
+        one, other = factors
+        inside = all(0 <= k < len(self.inputs) and isinstance(self.inputs[k], Tensor) for k in factors)
+        return (one, other) if inside else None
+
+    def _product(self, count: int, left: tuple[Array, Array], right: tuple[Array, Array]) -> Array:
+        (one, rows), (other, columns) = left, right
+        width = max(one.shape[1], other.shape[1])
+        one, other = (np.broadcast_to(values, (values.shape[0], width)) for values in (one, other))
+        with np.errstate(all="ignore"):
+            if one.shape[0] * other.shape[0] <= _PER_ELEMENT * count:
+                spend(one.shape[0] * other.shape[0] * width // _PER_ELEMENT, self.op.name)
+                return np.asarray((one @ other.T)[rows, columns])
+            spend(count * width, self.op.name)
+            return np.asarray(np.einsum("ij,ij->i", one[rows], other[columns]))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from itertools import islice
 from math import prod
 from typing import Any, Literal
@@ -11,30 +13,39 @@ from typing import Any, Literal
 import numpy as np
 
 from covan_mlir.checking.evaluate import evaluate
-from covan_mlir.checking.layouts import gathered, layouts, placements
+from covan_mlir.checking.layouts import Order, gathered, layouts, placements, spread
 from covan_mlir.checking.signatures import Signature
+from covan_mlir.checking.slices import inputs_of
 from covan_mlir.checking.source_values import SourceValues, Trial
-from covan_mlir.checking.source_views import SourceViews, array_of
+from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import (
-    Held,
+    Direct,
     Reshaped,
     Tensor,
     UnevaluatedError,
-    poison,
+    limited,
+    spend,
     splat,
     undefined,
     wide,
 )
 from covan_mlir.fred.scalars import Array
-from covan_mlir.provenance import arguments, bodies
+from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Bodies, Memory, Number, Opaque, Weight, shape_of
+from covan_mlir.provenance.bodies import Operand as Given
 from covan_mlir.provenance.program_graph import Argument, NodeResult
 
 TRIALS: tuple[Trial, ...] = ("normal", "positive", "small", "whole")
-_SAMPLED = 12
+_SAMPLED = 64
 _TOLERANCE = 2e-5
 """Relative; constants of the program are rounded to its element types."""
+_WORK = 1 << 26
+"""Elements that are computed to tell what one result is."""
+_EVALUATION = 1 << 15
+"""Elements that are computed in the time that it takes to evaluate any body."""
+_GLANCED = 4
+"""Elements by which most ways are ruled out."""
 _PLANS = 400
 _DRAWS: tuple[tuple[Draw, int], ...] = (
     *(("all", bound) for bound in (1000, 17, 5, 2, 1)),
@@ -57,7 +68,7 @@ class State:
     """
 
     operand: Operand
-    layout: Array | None = None
+    layout: Order | None = None
     assumed: bool = False
 
 
@@ -70,8 +81,8 @@ class _Plan:
     """
 
     operand: Operand
-    layout: Array | None
-    constants: Mapping[Key, tuple[Operand, Array | None]]
+    layout: Order | None
+    constants: Mapping[Key, tuple[Operand, Order | None]]
     numbers: int
 
 
@@ -81,12 +92,15 @@ class _Cone:
 
     Attributes:
         states: results that are known.
+        given: arguments of the program that are read.
         constants: inputs that are constants of which nothing is known, with their types.
+        inputs: of each node, those that are read.
     """
 
     states: set[Key] = field(default_factory=set)
+    given: set[int] = field(default_factory=set)
     constants: dict[Key, str] = field(default_factory=dict)
-    nodes: set[int] = field(default_factory=set)
+    inputs: dict[int, set[int]] = field(default_factory=dict)
 
 
 class Matcher:
@@ -100,7 +114,8 @@ class Matcher:
         self._views = source
         self._bodies = program
         self._states = states
-        self._holding: dict[Hashable, Array | None] = {}
+        self._reads: dict[tuple[int, int], frozenset[int]] = {}
+        self._holding: dict[Hashable, Order | None] = {}
         """By signature, the order of elements in which a result agrees with a value."""
 
     def state(self, node: int, result: int, said: tuple[int, ...]) -> State | None:
@@ -109,15 +124,20 @@ class Matcher:
         Raises:
             UnevaluatedError: that cannot be told.
         """
-        cone = self._cone(node)
+        with limited(_WORK):
+            return self._state(node, result, said)
+
+    def _state(self, node: int, result: int, said: tuple[int, ...]) -> State | None:
+        cone = self._cone(node, result)
         if (seen := self._seen(node, result, said, cone)) is not None:
             return seen
         assumed = any(self._states[key].assumed for key in cone.states)
-        problem: UnevaluatedError | None = None
+        problem = ""  # as text: an error holds the frames that it went through, and they what was computed
         candidates = list(self._views.alike(said))
         refuted: set[Draw] = set()
+        whole = not any(self._is_float(key) for key in cone.states) or all(map(self._is_float, cone.states))
         for draw, bound in _DRAWS:
-            if draw in refuted:
+            if draw in refuted or (draw == "floats" and whole):
                 continue
             try:
                 for plan in self._plans(node, result, candidates, cone, draw, bound):
@@ -126,14 +146,22 @@ class Matcher:
                             self._holding[self._signature(node, result, plan.operand, cone)] = plan.layout
                         return State(*self._views.based(plan.operand, plan.layout))
             except UnevaluatedError as error:
-                problem = problem or error
+                problem = problem or str(error)
                 continue
             refuted.add(draw)
-        if not refuted and problem is not None:
-            raise problem
+            if draw == "all" and self._general(cone):
+                break
+        if not refuted and problem:
+            raise UnevaluatedError(problem)
         if assumed:
             raise UnevaluatedError("what it reads is not what it is said to be, or not known")
         return None
+
+    def _general(self, cone: _Cone) -> bool:
+        """Whether what is drawn of all that is read may be anything: it is one value."""
+        states = [self._states[key] for key in cone.states]
+        sure = all(state.layout is None or state.layout.sure for state in states)
+        return sure and len({state.operand for state in states}) + len(cone.given) <= 1
 
     def _signature(self, node: int, result: int, operand: Operand, cone: _Cone) -> Hashable:
         known = {key: (self._states[key].operand, self._states[key].layout) for key in cone.states}
@@ -154,42 +182,55 @@ class Matcher:
                 return State(*self._views.based(("p", part), self._holding[signature]))
         return None
 
-    def _cone(self, node: int) -> _Cone:
+    def _cone(self, node: int, result: int) -> _Cone:
         cone = _Cone()
-        stack = [node]
+        stack = [(node, result)]
+        seen: set[Key] = set()
         while stack:
-            current = stack.pop()
-            if current in cone.nodes:
+            current, number = stack.pop()
+            if (current, number) in seen:
                 continue
-            cone.nodes.add(current)
+            seen.add((current, number))
             body = self._bodies.nodes[current]
             if body.body is None:
                 raise UnevaluatedError(body.missing or "a share of another kernel's work")
-            for number, operand in enumerate(body.operands):
-                match operand:
-                    case NodeResult(giver, result):
-                        if (giver, result) in self._states:
-                            cone.states.add((giver, result))
+            reads = self._inputs(body.body, number)
+            for k in reads - cone.inputs.get(current, set()):
+                match body.operands[k]:
+                    case NodeResult(giver, given):
+                        if (giver, given) in self._states:
+                            cone.states.add((giver, given))
                         else:
-                            stack.append(giver)
+                            stack.append((giver, given))
                     case Opaque():
-                        cone.constants[current, number] = self._bodies.bodies[body.body].inputs[number]
+                        cone.constants[current, k] = self._bodies.bodies[body.body].inputs[k]
                     case Weight(name) if self._views.weight(name) is None:
-                        cone.constants[current, number] = self._bodies.bodies[body.body].inputs[number]
-                    case Argument() | Weight() | Number() | Memory():
+                        cone.constants[current, k] = self._bodies.bodies[body.body].inputs[k]
+                    case Argument(position):
+                        cone.given.add(position)
+                    case Weight() | Number() | Memory():
                         pass
                     case _:
                         raise UnevaluatedError("it reads a value that is not known, as in the body of a loop")
+            cone.inputs.setdefault(current, set()).update(reads)
         return cone
+
+    def _inputs(self, body: int, result: int) -> frozenset[int]:
+        key = body, result
+        if key not in self._reads:
+            self._reads[key] = inputs_of(self._bodies.bodies[body], result)
+        return self._reads[key]
 
     def _source(self, cone: _Cone, trial: Trial, draw: Draw, bound: int) -> SourceValues:
         source = self._views.drawn(trial, TRIALS.index(trial), bound)
         for key in sorted(cone.states) if draw != "arguments" else ():
             operand = self._states[key].operand
-            kind = self._views.type_of(operand)
-            if draw == "all" or kind.startswith(("f", "bf")):
-                source.draw(operand, kind)
+            if draw == "all" or self._is_float(key):
+                source.draw(operand, self._views.type_of(operand))
         return source
+
+    def _is_float(self, key: Key) -> bool:
+        return self._views.type_of(self._states[key].operand).startswith(("f", "bf"))
 
     def _plans(
         self, node: int, result: int, said: Sequence[Operand], cone: _Cone, draw: Draw, bound: int
@@ -200,14 +241,15 @@ class Matcher:
             UnevaluatedError: no value could be compared.
         """
         source = self._source(cone, TRIALS[0], draw, bound)
-        problem: UnevaluatedError | None = None
+        problem = ""
         compared = False
         tried = 0
         for operand in said:
             try:
-                want = array_of(source.value(operand))
+                want = source.tensor(operand)
+                wanted = want.at(_positions(want.size))
             except UnevaluatedError as error:
-                problem = problem or error
+                problem = problem or str(error)
                 continue
             for constants in self._assignments(operand, cone, source):
                 tried += 1
@@ -215,20 +257,32 @@ class Matcher:
                     raise UnevaluatedError("too many constants that it may read")
                 got = self._result(node, result, cone, source, constants)
                 flat = _positions(got.size)
+                if got.size == want.size and not self._similar(got, want, flat[:: max(1, flat.size // _GLANCED)]):
+                    compared = True
+                    continue
                 values = got.at(flat)
                 compared = True
                 for layout in layouts(want.shape, got.shape) if got.size == want.size else ():
-                    if agree(values, want.reshape(-1)[flat if layout is None else layout[flat]]):
+                    if agree(values, wanted if layout is None else want.at(layout.at(flat))):
                         yield _Plan(operand, layout, constants, int(np.isfinite(values).sum()))
-        if problem is not None and not compared:
-            raise problem
+        if problem and not compared:
+            raise UnevaluatedError(problem)
+        if draw != "all":
+            return
         for trial in TRIALS[:2]:  # on positive numbers more functions give each of them another value
             source = self._source(cone, trial, draw, bound)
-            want = array_of(source.value(said[0]))
+            want = source.tensor(said[0])
             for constants in islice(self._assignments(said[0], cone, source), 1):
                 got = self._result(node, result, cone, source, constants)
                 for layout in gathered(want, got):
                     yield _Plan(said[0], layout, constants, got.size)
+
+    @staticmethod
+    def _similar(got: Tensor, want: Tensor, flat: Array) -> bool:
+        """Whether, by few elements, one may hold the other's in some order."""
+        values = got.at(flat)
+        orders = layouts(want.shape, got.shape)
+        return any(agree(values, want.at(flat if order is None else order.at(flat))) for order in orders)
 
     def _holds(self, node: int, result: int, plan: _Plan, cone: _Cone, draw: Draw, bound: int) -> bool:
         """Whether they agree on all kinds of operands.
@@ -242,12 +296,12 @@ class Matcher:
                 continue  # these are for functions that are defined there only
             try:
                 source = self._source(cone, trial, draw, bound)
-                want = array_of(source.value(plan.operand)).reshape(-1)
+                want = source.tensor(plan.operand)
                 got = self._result(node, result, cone, source, plan.constants)
                 flat = _positions(got.size, seed=TRIALS.index(trial))
                 values = got.at(flat)
                 numbers += int(np.isfinite(values).sum())
-                if not agree(values, want[flat if plan.layout is None else plan.layout[flat]]):
+                if not agree(values, want.at(flat if plan.layout is None else plan.layout.at(flat))):
                     return False
             except UnevaluatedError:
                 if trial != "whole":
@@ -258,55 +312,56 @@ class Matcher:
 
     def _assignments(
         self, operand: Operand, cone: _Cone, source: SourceValues
-    ) -> Iterator[Mapping[Key, tuple[Operand, Array | None]]]:
+    ) -> Iterator[Mapping[Key, tuple[Operand, Order | None]]]:
         """Which constants of the source the program's may be: such as the value is computed from."""
         if not cone.constants:
             yield {}
             return
-        constants = list(dict.fromkeys(self._views.based(o, None)[0] for o in self._constants(operand, source)))
-        choices: list[list[tuple[Operand, Array | None]]] = []
+        outer, inner = self._constants(operand, source)
+        constants = list(dict.fromkeys(self._views.based(o, None)[0] for o in (*outer, *inner)))
+        choices: list[list[tuple[Operand, Order | None]]] = []
         pure = [o for o in constants if o[0] == "p" and self._views.pure[int(o[1])]]
         for (node, number), kind in cone.constants.items():
             shape = shape_of(kind)[1] or ()
-            fitting = [o for o in constants if array_of(source.value(o)).size == prod(shape)]
+            fitting = [o for o in constants if source.tensor(o).size == prod(shape)]
             opaque = self._bodies.nodes[node].operands[number]
             if isinstance(opaque, Opaque) and opaque.elements:
                 elements = np.array(opaque.elements)
-                same = [o for o in fitting if o in pure and agree(elements, array_of(source.value(o)).reshape(-1))]
+                same = [o for o in fitting if o in pure and agree(elements, source.tensor(o).all().reshape(-1))]
                 if same:
                     choices.append([(same[0], None)])
                     continue
                 fitting = [o for o in fitting if o not in pure]
-            fitting.sort(key=lambda o: array_of(source.value(o)).shape != shape)
-            ways: list[tuple[Operand, Array | None]] = [
-                (o, layout) for o in fitting for layout in layouts(array_of(source.value(o)).shape, shape)
+            ways: list[tuple[Operand, Order | None]] = [
+                (o, layout) for o in fitting for layout in layouts(source.tensor(o).shape, shape)
             ]
-            ways += [(o, layout) for o in constants for layout in placements(array_of(source.value(o)).shape, shape)]
+            ways += [(o, layout) for o in constants for layout in placements(source.tensor(o).shape, shape)]
             if not ways:
                 raise UnevaluatedError("a constant that was computed ahead of time and is no weight in another order")
             choices.append(ways)
         for chosen in _combinations(choices):
             yield dict(zip(cone.constants, chosen, strict=True))
 
-    def _constants(self, operand: Operand, source: SourceValues) -> Iterator[Operand]:
-        """Weights, and what is computed of such alone, behind a value; what was drawn is not looked behind."""
-        stack, seen = [operand], set[Operand]()
+    def _constants(self, operand: Operand, source: SourceValues) -> tuple[list[Operand], list[Operand]]:
+        """Weights, and what is computed of such alone, behind a value: those that are read by what is not, and those
+        behind them. What was drawn is not looked behind."""
+        outer: list[Operand] = []
+        inner: list[Operand] = []
+        stack, seen = [(operand, False)], set[Operand]()
         while stack:
-            current = stack.pop()
+            current, within = stack.pop()
             kind, name = current
-            if current in seen or kind == "a":
+            if current in seen or kind == "a" or source.twin(current) in source.given:
                 continue
             seen.add(current)
-            if kind == "w":
-                yield current
-                continue
-            if self._views.constant.get(int(name), False):
-                try:
-                    if isinstance(array_of(source.value(current)), np.ndarray):
-                        yield current
-                except UnevaluatedError:
-                    continue
-            stack += arguments.operands(self._views.parts[int(name)].args)
+            constant = kind == "w" or self._views.constant.get(int(name), False)
+            if constant:
+                with suppress(UnevaluatedError):  # of several values, what is behind them may be one
+                    source.tensor(current)
+                    (inner if within else outer).append(current)
+            if kind == "p":
+                stack += [(read, constant) for read in arguments.operands(self._views.parts[int(name)].args)]
+        return outer, inner
 
     def _result(
         self,
@@ -314,40 +369,55 @@ class Matcher:
         result: int,
         cone: _Cone,
         source: SourceValues,
-        constants: Mapping[Key, tuple[Operand, Array | None]],
+        constants: Mapping[Key, tuple[Operand, Order | None]],
     ) -> Tensor:
-        given: dict[int, list[Tensor]] = {}
+        spend(_EVALUATION, "too many ways in which it may be computed")
+        return _Program(self._views, self._bodies, self._states, source, constants, cone.inputs).results(node)[result]
 
-        def results(index: int) -> list[Tensor]:
-            if index not in given:
-                body = self._bodies.nodes[index]
-                assert body.body is not None
-                known = self._bodies.bodies[body.body]
-                pairs = zip(body.operands, known.inputs, strict=True)
-                inputs = [_shaped(value(index, k, operand, kind), kind) for k, (operand, kind) in enumerate(pairs)]
-                given[index] = evaluate(known, inputs)
-            return given[index]
 
-        def value(index: int, number: int, operand: bodies.Operand, kind: str) -> Tensor:
-            match operand:
-                case NodeResult(giver, which):
-                    if (giver, which) in self._states:
-                        state = self._states[giver, which]
-                        return _held(source, state.operand, state.layout, kind)
-                    return results(giver)[which]
-                case Argument(position):
-                    return _held(source, ("a", position), None, kind)
-                case Weight(name) if (weight := self._views.weight(name)) is not None:
-                    return _held(source, weight, None, kind)
-                case Number(number_):
-                    held = float(number_) if isinstance(number_, str) else number_
-                    return splat(held, _static(kind), wide(shape_of(kind)[0]))
-                case Memory():
-                    return undefined(_static(kind), wide(shape_of(kind)[0]))
-                case _:
-                    return _held(source, *constants[index, number], kind)
+@dataclass
+class _Program:
+    """What nodes give on the operands that were drawn."""
 
-        return results(node)[result]
+    views: SourceViews
+    bodies: Bodies
+    states: Mapping[Key, State]
+    source: SourceValues
+    constants: Mapping[Key, tuple[Operand, Order | None]]
+    inputs: Mapping[int, set[int]]
+    _given: dict[int, list[Tensor]] = field(default_factory=dict)
+
+    def results(self, index: int) -> list[Tensor]:
+        """All results of a node."""
+        if index not in self._given:
+            body = self.bodies.nodes[index]
+            assert body.body is not None
+            known = self.bodies.bodies[body.body]
+            pairs = zip(body.operands, known.inputs, strict=True)
+            inputs = [_shaped(self._value(index, k, operand, kind), kind) for k, (operand, kind) in enumerate(pairs)]
+            self._given[index] = evaluate(known, inputs)
+        return self._given[index]
+
+    def _value(self, index: int, number: int, operand: Given, kind: str) -> Tensor:
+        if number not in self.inputs[index]:
+            return undefined(_static(kind), wide(shape_of(kind)[0]))
+        match operand:
+            case NodeResult(giver, which):
+                if (giver, which) in self.states:
+                    state = self.states[giver, which]
+                    return _held(self.source, state.operand, state.layout, kind)
+                return self.results(giver)[which]
+            case Argument(position):
+                return _held(self.source, ("a", position), None, kind)
+            case Weight(name) if (weight := self.views.weight(name)) is not None:
+                return _held(self.source, weight, None, kind)
+            case Number(number_):
+                held = float(number_) if isinstance(number_, str) else number_
+                return splat(held, _static(kind), wide(shape_of(kind)[0]))
+            case Memory():
+                return undefined(_static(kind), wide(shape_of(kind)[0]))
+            case _:
+                return _held(self.source, *self.constants[index, number], kind)
 
 
 def agree(got: Array, want: Array) -> bool:
@@ -365,20 +435,18 @@ def agree(got: Array, want: Array) -> bool:
 
 
 def _positions(size: int, seed: int = 0) -> Array:
-    """The first, the last and some others."""
-    if size <= _SAMPLED:
-        return np.arange(size)
-    drawn = np.random.default_rng(seed).integers(0, size, _SAMPLED - 2)
-    return np.unique(np.array([0, size - 1, *drawn]))
+    return spread(size, _SAMPLED, seed)
 
 
-def _held(source: SourceValues, operand: Operand, layout: Array | None, kind: str) -> Tensor:
-    values = array_of(source.value(operand))
-    dtype = values.dtype if kind.startswith("!") else wide(shape_of(kind)[0])  # of a buffer view only sizes are read
-    if layout is not None:
-        written = layout >= 0
-        values = np.where(written, values.reshape(-1)[layout], poison(values.dtype))
-    return Held(values.astype(dtype, copy=False))
+def _held(source: SourceValues, operand: Operand, layout: Order | None, kind: str) -> Tensor:
+    value = source.tensor(operand)
+    dtype = value.dtype if kind.startswith("!") else wide(shape_of(kind)[0])  # of a buffer view only sizes are read
+    if layout is None and dtype == value.dtype:
+        return value
+    if layout is None:
+        return Direct(value.shape, dtype, value.at)
+    order = layout
+    return Direct((order.size,), dtype, lambda flat: value.at(order.at(flat)))
 
 
 def _static(kind: str) -> tuple[int, ...]:
@@ -413,11 +481,21 @@ def _shaped(tensor: Tensor, kind: str) -> Tensor:
     return Reshaped(tensor, shape)
 
 
-def _combinations(choices: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
-    """One of each."""
-    if not choices:
-        yield ()
-        return
-    for first in choices[0]:
-        for rest in islice(_combinations(choices[1:]), _PLANS):
-            yield (first, *rest)
+def _combinations(choices: Sequence[Sequence[tuple[Operand, Order | None]]]) -> Iterator[tuple[Any, ...]]:
+    """One of each: first choices first, and none twice before some are."""
+    waiting: list[tuple[int, tuple[int, ...]]] = [(0, (0,) * len(choices))]
+    seen = {waiting[0][1]}
+    doubled: list[tuple[Any, ...]] = []
+    while waiting:
+        rank, numbers = heappop(waiting)
+        chosen = tuple(ways[number] for ways, number in zip(choices, numbers, strict=True))
+        if len({operand for operand, _ in chosen}) == len(chosen):
+            yield chosen
+        else:
+            doubled.append(chosen)
+        for k, ways in enumerate(choices):
+            following = (*numbers[:k], numbers[k] + 1, *numbers[k + 1 :])
+            if following[k] < len(ways) and following not in seen:
+                seen.add(following)
+                heappush(waiting, (rank + 1, following))
+    yield from doubled

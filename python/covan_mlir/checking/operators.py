@@ -23,16 +23,19 @@ def check_operators(lineage: LineageData, graph: ProgramGraph, performed: Sequen
         performed: parts that each node is said to perform.
     """
     start = time.perf_counter()
-    if not lineage.bodies.nodes:
+    if graph.nodes and not lineage.bodies.nodes:
         return Check(OPERATORS, "incomplete", missing=(_NO_BODIES,))
     if wrong := malformed(lineage.bodies, len(graph.nodes)):
         return Check(OPERATORS, "incomplete", missing=(f"operators were not evaluated: {wrong}",))
     try:
-        from covan_mlir.checking.bodies import BodyCheck
+        from covan_mlir.checking.bodies import ERRORS, BodyCheck, told
     except ImportError:
         return Check(OPERATORS, "incomplete", missing=(_NO_TORCH,))
-    check = BodyCheck(lineage, graph, performed)
-    check.run()
+    try:
+        check = BodyCheck(lineage, graph, performed)
+        check.run()
+    except ERRORS as error:  # parts that contradict each other, which other checks find
+        return Check(OPERATORS, "incomplete", missing=(f"operators were not evaluated: {told(error)}",))
     words = _Words(lineage)
     false = [words.false(node, parts) for node, parts in check.false]
     missing = [words.unread(node, why, graph) for node, why in sorted(check.unread.items())]

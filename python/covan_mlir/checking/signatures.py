@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from covan_mlir.checking.layouts import Order
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import UnevaluatedError
-from covan_mlir.fred.scalars import Array
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Bodies, Weight
@@ -22,7 +22,7 @@ class Signature:
     """
 
     def __init__(
-        self, source: SourceViews, program: Bodies, known: Mapping[tuple[int, int], tuple[Operand, Array | None]]
+        self, source: SourceViews, program: Bodies, known: Mapping[tuple[int, int], tuple[Operand, Order | None]]
     ) -> None:
         self._views = source
         self._bodies = program
@@ -95,7 +95,7 @@ class Signature:
         match operand:
             case NodeResult(giver, result) if (giver, result) in self._known:
                 value, layout = self._known[giver, result]
-                return ("known", self._leaf(value), None if layout is None else layout.tobytes())
+                return ("known", self._leaf(value), None if layout is None else layout.key)
             case NodeResult(giver, result):
                 self._program(giver)
                 return ("node", self._nodes[giver], result)

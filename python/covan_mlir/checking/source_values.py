@@ -1,30 +1,33 @@
-"""What the parts of a source compute, by torch, on numbers drawn at random: floats are float64 throughout."""
+"""What the parts of a source compute, by torch, on numbers drawn at random: floats are float64 throughout.
+
+Numbers are drawn, and parts computed, where elements are asked for (`covan_mlir.checking.applied`).
+"""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
-from math import prod
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from typing import Any, Literal
+from zlib import crc32
 
+import numpy as np
 import torch
 
+from covan_mlir.checking.applied import Value, applied, array_of, dtype_of
 from covan_mlir.checking.sizes import Sizes
-from covan_mlir.checking.tensors import UnevaluatedError
+from covan_mlir.checking.tensors import Direct, Held, Tensor, UnevaluatedError, splat
+from covan_mlir.fred.scalars import Array
 from covan_mlir.frontend.dtypes import DTYPES
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.bodies import Held
+from covan_mlir.provenance.bodies import Held as HeldNumbers
 from covan_mlir.provenance.model import Part
 
 Trial = Literal["normal", "positive", "small", "whole"]
 """How numbers are drawn: of both signs around 1, only positive ones, ones beside which small summands count, and
 integers, on which sums and products are exact."""
-_PERIOD = 1_000_003
-"""Of random numbers, where many are drawn: a prime, which no size of a tensor is a multiple of."""
-_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError, ZeroDivisionError)
-
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     # As torch's own prims are, but for what those import.
@@ -58,6 +61,11 @@ class SourceValues:
         sizes: that are known at run time only.
         held: what some weights hold.
         bound: integers that nothing is known of are drawn below it.
+        shapes: of results, as far as they are known (`covan_mlir.checking.applied`).
+
+    Attributes:
+        values: as far as they are known.
+        given: operands that were drawn with `draw`.
     """
 
     def __init__(
@@ -65,34 +73,47 @@ class SourceValues:
         parts: Mapping[int, Part],
         types: Mapping[Operand, str],
         sizes: Sizes,
-        held: Mapping[str, Held],
+        held: Mapping[str, HeldNumbers],
         trial: Trial,
         seed: int,
-        bound: int = 2,
+        bound: int,
+        shapes: dict[Hashable, Any],
     ) -> None:
         self._parts = parts
+        self._shapes = shapes
         self._types = types
         self._sizes = sizes
         self._held = held
         self._trial = trial
         self._bound = bound
-        self._generator = torch.Generator().manual_seed(seed)
-        self.values: dict[Operand, Any] = {}
+        self._seed = seed
+        self.values: dict[Operand, Value] = {}
+        self.given: set[Operand] = set()
 
     def twin(self, operand: Operand) -> Operand:
         """The first operand with the same value."""
         kind, name = operand
         return (kind, self._parts[int(name)].twin) if kind == "p" and name in self._parts else operand
 
-    def draw(self, operand: Operand, kind: str) -> torch.Tensor:
+    def draw(self, operand: Operand, kind: str) -> None:
         """Gives an operand random numbers, as if it were given from outside."""
         operand = self.twin(operand)
         if operand not in self.values:
-            self.values[operand] = self._drawn(kind)
-        value: torch.Tensor = self.values[operand]
-        return value
+            self.values[operand] = self._drawn(operand, kind)
+            self.given.add(operand)
 
-    def value(self, operand: Operand) -> Any:
+    def tensor(self, operand: Operand) -> Tensor:
+        """The value of an operand that is a tensor or a number.
+
+        Raises:
+            UnevaluatedError: as `value`, and of values of another kind.
+        """
+        value = self.value(operand)
+        if isinstance(value, Tensor):
+            return value
+        return Held(array_of(value))
+
+    def value(self, operand: Operand) -> Value:
         """The value of an operand, of what is known by then; arguments and weights are drawn.
 
         Raises:
@@ -117,67 +138,93 @@ class SourceValues:
             stack.pop()
         return self.values[self.twin(operand)]
 
-    def _outside(self, operand: Operand) -> torch.Tensor:
+    def _outside(self, operand: Operand) -> Tensor:
         if operand not in self._types:
             raise UnevaluatedError(f"nothing is known of {'argument' if operand[0] == 'a' else 'weight'} {operand[1]}")
         kind = self._types[operand]
         if operand[0] == "w" and (held := self._held.get(str(operand[1]))) is not None:
             element, sizes = self._parsed(kind)
             if isinstance(held, list):
-                return torch.tensor(held).to(element).reshape(sizes)
-            return torch.full(sizes, float(held) if isinstance(held, str) else held, dtype=element)
-        return self._drawn(kind)
+                return Held(array_of(torch.tensor(held).to(element).reshape(sizes)))
+            return splat(float(held) if isinstance(held, str) else held, sizes, dtype_of(element))
+        return self._drawn(operand, kind)
 
-    def _drawn(self, kind: str) -> torch.Tensor:
+    def _drawn(self, operand: Operand, kind: str) -> Tensor:
         element, sizes = self._parsed(kind)
+        first = np.uint64(crc32(repr((operand, self._seed)).encode())) << np.uint64(32)
+
+        def bits(flat: Array) -> Array:
+            return _mixed(flat.astype(np.uint64) + first)
+
         if element is torch.bool:
-            return torch.rand(sizes, generator=self._generator) < 0.5
+            return Direct(sizes, np.dtype(np.bool_), lambda flat: bits(flat) & np.uint64(1) == 1)
         if not element.is_floating_point:
-            return torch.randint(0, self._bound, sizes, generator=self._generator).to(element)
-        if self._trial == "whole":
-            return torch.randint(-9, 10, sizes, generator=self._generator).to(element)
-        numbers = self._normal(prod(sizes)).reshape(sizes)
-        if self._trial == "positive":
-            return numbers.abs() * 1.5 + 0.05
-        return numbers * 0.003 if self._trial == "small" else numbers
+            bound = np.uint64(self._bound)
+            return Direct(sizes, dtype_of(element), lambda flat: (bits(flat) >> np.uint64(8)) % bound)
+        numbers = {"normal": _normal, "positive": _positive, "small": _small, "whole": _whole}[self._trial]
+        return Direct(sizes, np.dtype(np.float64), lambda flat: numbers(bits(flat)))
 
-    def _normal(self, count: int) -> torch.Tensor:
-        """Normal numbers; where they are many, some of them over and over."""
-        drawn = min(count, _PERIOD)
-        numbers = torch.randn(drawn, generator=self._generator, dtype=torch.float64)
-        return numbers if drawn == count else numbers.repeat(-(-count // drawn))[:count]
-
-    def _run(self, part: Part) -> Any:
+    def _run(self, part: Part) -> Value:
+        function = function_of(part.op)
+        if function is None:
+            raise RandomError(part.op) if is_random(part.op) else UnevaluatedError(part.op)
         operands = arguments.operands(part.args)
         values = {operand: self.values[self.twin(operand)] for operand in operands}
-        try:
-            args, kwargs = arguments.decode(part.args, values, self._of_type)
-            function = function_of(part.op)
-            if function is None and is_random(part.op):
-                raise RandomError(part.op)
-            if function is None:
-                raise UnevaluatedError(part.op)
-            narrow = any(kind.startswith("f32") for kind in part.types)
-            with torch.no_grad():
-                result: Any = function(
-                    *(_wide(item, narrow=narrow) for item in args),
-                    **{name: _wide(item, narrow=narrow) for name, item in kwargs.items()},
-                )
-        except _ERRORS as error:
-            raise UnevaluatedError(f"{part.op}: {str(error).splitlines()[0] if str(error) else error!r}") from error
-        return result
-
-    def _of_type(self, kind: str) -> torch.Tensor:
-        """A tensor of which only the type matters."""
-        element, sizes = self._parsed(kind)
-        return torch.zeros(sizes, dtype=element)
+        return applied(part, function, partial(_bound, part, self._sizes), values, self._shapes)
 
     def _parsed(self, kind: str) -> tuple[torch.dtype, list[int]]:
-        name, bracket, _ = kind.partition("[")
-        if not bracket or name not in DTYPES:
-            raise UnevaluatedError(f"a value of type {kind or 'unknown'}")
-        element = DTYPES[name]
-        return torch.float64 if element.is_floating_point else element, self._sizes.of(kind)
+        return _parsed(kind, self._sizes)
+
+
+def _bound(part: Part, sizes: Sizes, values: Mapping[Operand, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a part's call, given what its operands are. No values are held here: they hold what computes
+    them."""
+
+    def of_type(kind: str) -> torch.Tensor:
+        """A tensor of which only the type matters."""
+        element, shape = _parsed(kind, sizes)
+        return torch.zeros(shape, dtype=element)
+
+    narrow = any(kind.startswith("f32") for kind in part.types)
+    args, kwargs = arguments.decode(part.args, values, of_type)
+    return [_wide(item, narrow=narrow) for item in args], {
+        name: _wide(item, narrow=narrow) for name, item in kwargs.items()
+    }
+
+
+def _parsed(kind: str, sizes: Sizes) -> tuple[torch.dtype, list[int]]:
+    name, bracket, _ = kind.partition("[")
+    if not bracket or name not in DTYPES:
+        raise UnevaluatedError(f"a value of type {kind or 'unknown'}")
+    element = DTYPES[name]
+    return torch.float64 if element.is_floating_point else element, sizes.of(kind)
+
+
+def _mixed(numbers: Array) -> Array:
+    """64 bits that look random, other ones for each number (splitmix64)."""
+    with np.errstate(over="ignore"):
+        mixed = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return np.asarray(mixed ^ (mixed >> np.uint64(31)))
+
+
+def _normal(bits: Array) -> Array:
+    """By Box and Muller."""
+    radius = np.sqrt(-2.0 * np.log(((bits >> np.uint64(32)).astype(np.float64) + 0.5) * 2.0**-32))
+    return np.asarray(radius * np.cos((bits & np.uint64(0xFFFFFFFF)).astype(np.float64) * (2.0 * math.pi * 2.0**-32)))
+
+
+def _positive(bits: Array) -> Array:
+    return np.abs(_normal(bits)) * 1.5 + 0.05
+
+
+def _small(bits: Array) -> Array:
+    return _normal(bits) * 0.003
+
+
+def _whole(bits: Array) -> Array:
+    return (bits >> np.uint64(8)).astype(np.float64) % 19.0 - 9.0
 
 
 def function_of(name: str) -> Any:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from math import prod
 from typing import Any
 
 import numpy as np
-import torch
 
+from covan_mlir.checking.layouts import Order, spread
 from covan_mlir.checking.sizes import Sizes
 from covan_mlir.checking.source_system import SourceSystem
 from covan_mlir.checking.source_values import SourceValues, Trial, is_view
-from covan_mlir.checking.tensors import UnevaluatedError
-from covan_mlir.fred.scalars import Array
+from covan_mlir.checking.tensors import Direct, UnevaluatedError
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import resource_name
@@ -22,6 +21,8 @@ from covan_mlir.provenance.model import LineageData, Part
 _VIEWS = 32
 """Values that a result is compared with."""
 
+_TOLD = 4096
+"""Elements by which it is told whether an operator moves them."""
 _MOVING = frozenset(
     {
         *("aten.clone.default", "aten._to_copy.default", "aten.alias.default", "aten.detach.default"),
@@ -53,7 +54,8 @@ class SourceViews:
         self._held = lineage.bodies.weights
         self._types: dict[Operand, str] = {}
         self._sizes = Sizes(kind for kinds in self._kinds() for kind in kinds)
-        self._bijections: dict[int, Array | None] = {}
+        self._shapes: dict[Hashable, Any] = {}
+        self._bijections: dict[int, Order | None] = {}
         self._resources: dict[str, set[Operand]] = {}
         self._users: dict[int, list[int]] = {}
         self._elements: dict[int, list[int]] = {}
@@ -77,7 +79,7 @@ class SourceViews:
 
     def drawn(self, trial: Trial, seed: int, bound: int = 2) -> SourceValues:
         """Its values, with nothing drawn yet."""
-        return SourceValues(self.parts, self._types, self._sizes, self._held, trial, seed, bound)
+        return SourceValues(self.parts, self._types, self._sizes, self._held, trial, seed, bound, self._shapes)
 
     def type_of(self, operand: Operand) -> str:
         """The type of an operand's first value.
@@ -123,27 +125,25 @@ class SourceViews:
                     stack.append(user)
                     yield ("p", user)
 
-    def based(self, operand: Operand, layout: Array | None) -> tuple[Operand, Array | None]:
+    def based(self, operand: Operand, layout: Order | None) -> tuple[Operand, Order | None]:
         """The earliest value that has the same elements, and the positions in it: views of one value are one."""
         while operand[0] == "p":
             part = self.parts[int(operand[1])]
             operands = arguments.operands(part.args)
-            places = self.bijection(part.id)
-            if places is None:
+            order = self.bijection(part.id)
+            if order is None:
                 break
             operand = operands[0]
-            layout = places if layout is None else places[layout]
-            if (layout == np.arange(layout.size)).all():
-                layout = None
-        return operand, layout
+            layout = order if layout is None else layout.through(order)
+        return operand, None if layout is None or layout.plain else layout
 
-    def bijection(self, index: int) -> Array | None:
-        """Of a part that gives the elements of its only operand in another order: for each its position; else None."""
+    def bijection(self, index: int) -> Order | None:
+        """Of a part that gives the elements of its only operand in another order: that order; else None."""
         if index not in self._bijections:
             self._bijections[index] = self._ordered(self.parts[index])
         return self._bijections[index]
 
-    def _ordered(self, part: Part) -> Array | None:
+    def _ordered(self, part: Part) -> Order | None:
         """Found out by running it on numbers that tell their positions. That says what it does with all others of those
         operators only that move elements, and of sums and products with a number."""
         operands = list(dict.fromkeys(arguments.operands(part.args)))
@@ -152,33 +152,21 @@ class SourceViews:
         (operand,) = operands
         if operand[0] == "p" and len(self.parts[int(operand[1])].types) != 1:
             return None
+        source = self.drawn("normal", 0)
         try:
-            source = self.drawn("normal", 0)
             sizes = self._sizes.of(self.type_of(operand))
             count = prod(sizes)
-            numbers = torch.arange(count, dtype=torch.float64)
-            source.values[source.twin(operand)] = (-1.25 - numbers).reshape(sizes)
-            after = array_of(source.value(("p", part.id))).reshape(-1)
+            numbers = Direct(sizes, np.dtype(np.float64), lambda flat: -1.25 - flat)
+            source.values[source.twin(operand)] = numbers
+            after = source.tensor(("p", part.id))
+            some = spread(after.size, _TOLD)
+            numbered = after.at(some)
         except UnevaluatedError:
             return None
         if after.size != count or after.dtype.kind != "f":
             return None
-        places = (-1.25 - after).astype(np.int64)
+        places = (-1.25 - numbered).astype(np.int64)
         inside = (places >= 0) & (places < count)
-        if not inside.all() or (-1.25 - places != after).any() or (np.bincount(places, minlength=count) != 1).any():
+        if not inside.all() or (-1.25 - places != numbered).any() or np.unique(places).size != some.size:
             return None
-        return places
-
-
-def array_of(value: Any) -> Array:
-    """A value of torch's as an array.
-
-    Raises:
-        UnevaluatedError: it is no tensor and no number.
-    """
-    if isinstance(value, bool | int | float):
-        return np.asarray(value)
-    if not hasattr(value, "numpy"):
-        raise UnevaluatedError("a value that is no tensor")
-    array: Array = value.detach().contiguous().numpy()
-    return array
+        return Order(count, lambda flat: (-1.25 - after.at(flat)).astype(np.int64))

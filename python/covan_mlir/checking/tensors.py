@@ -5,7 +5,10 @@ Floats of all widths are float64: what is compared is what is computed, not how 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -13,13 +16,45 @@ import numpy as np
 
 from covan_mlir.fred.scalars import DTYPES, FLOATS, Array
 
-_REMEMBERED = 1 << 25
-"""Elements of a tensor whose values are kept once they are computed."""
+_DENSE = 1 << 16
+"""Elements of a tensor whose values are kept in the place of each; of larger ones, of those that were asked for."""
 _AT_ONCE = 1 << 19
 
 
 class UnevaluatedError(Exception):
     """An operation is not known here, or its operands are of another form; the message names it."""
+
+
+@dataclass
+class _Budget:
+    left: int
+
+
+_BUDGET: ContextVar[_Budget | None] = ContextVar("budget", default=None)
+
+
+@contextmanager
+def limited(elements: int) -> Iterator[None]:
+    """Within, no more than so many elements are computed: `spend` raises instead. Memory follows from that."""
+    token = _BUDGET.set(_Budget(elements))
+    try:
+        yield
+    finally:
+        _BUDGET.reset(token)
+
+
+def spend(elements: int, what: str) -> None:
+    """Tells that elements are about to be computed.
+
+    Raises:
+        UnevaluatedError: they are too many; the message says of what.
+    """
+    budget = _BUDGET.get()
+    if budget is None:
+        return
+    if elements > budget.left:
+        raise UnevaluatedError(f"{what}: telling what this result is takes more work than is allowed for one")
+    budget.left -= elements
 
 
 def wide(element: str) -> np.dtype[Any]:
@@ -36,17 +71,24 @@ class Tensor:
 
     Args:
         compute: the elements at some positions, given per dimension; called with each position once.
+        name: of the operation, for messages.
     """
 
     def __init__(
-        self, shape: Sequence[int], dtype: np.dtype[Any], compute: Callable[[tuple[Array, ...]], Array]
+        self,
+        shape: Sequence[int],
+        dtype: np.dtype[Any],
+        compute: Callable[[tuple[Array, ...]], Array],
+        name: str = "a tensor",
     ) -> None:
         self.shape = tuple(shape)
         self.dtype = dtype
         self.size = prod(self.shape)
         self._compute = compute
-        self._values: Array | None = None
+        self._name = name
+        self._values = np.zeros(0, dtype)
         self._known: Array | None = None
+        self._places = np.zeros(0, np.int64)
 
     def at(self, flat: Array) -> Array:
         """The elements at positions in row-major order; of those outside of the tensor, NaN or an arbitrary number."""
@@ -75,24 +117,57 @@ class Tensor:
         return self.at(np.arange(self.size)).reshape(self.shape)
 
     def _inside(self, flat: Array) -> Array:
-        if self.size > _REMEMBERED:
-            places, back = np.unique(flat, return_inverse=True)
-            return self._computed(places)[back]
-        if self._values is None or self._known is None:
+        return self._inside_small(flat) if self.size <= _DENSE else self._inside_large(flat)
+
+    def _inside_small(self, flat: Array) -> Array:
+        if self._known is None:
             self._values, self._known = np.zeros(self.size, self.dtype), np.zeros(self.size, np.bool_)
-        todo = np.unique(flat[~self._known[flat]])
+        todo = flat[~self._known[flat]]
         if todo.size:
+            todo = np.unique(todo)
             self._values[todo] = self._computed(todo)
             self._known[todo] = True
         return np.asarray(self._values[flat])
 
+    def _inside_large(self, flat: Array) -> Array:
+        asked, back = np.unique(flat, return_inverse=True)
+        new = np.setdiff1d(asked, self._places, assume_unique=True) if self._places.size else asked
+        if new.size:
+            values = self._computed(new)
+            if self._places.size:
+                before = np.searchsorted(self._places, new)
+                self._places = np.insert(self._places, before, new)
+                self._values = np.insert(self._values, before, values)
+            else:
+                self._places, self._values = new, values
+        if self._places.size == asked.size:
+            return np.asarray(self._values[back])
+        return np.asarray(self._values[np.searchsorted(self._places, asked)][back])
+
     def _computed(self, flat: Array) -> Array:
+        spend(flat.size, self._name)
         pieces = [
             np.broadcast_to(self._compute(np.unravel_index(piece, self.shape) if self.shape else ()), piece.shape)
             for start in range(0, flat.size, _AT_ONCE)
             for piece in [flat[start : start + _AT_ONCE]]
         ]
         return np.concatenate(pieces).astype(self.dtype, copy=False) if pieces else np.zeros(0, self.dtype)
+
+
+class Direct(Tensor):
+    """A tensor whose elements are as quickly computed as remembered.
+
+    Args:
+        elements: those at some positions in row-major order.
+    """
+
+    def __init__(self, shape: Sequence[int], dtype: np.dtype[Any], elements: Callable[[Array], Array]) -> None:
+        super().__init__(shape, dtype, lambda index: np.zeros(0))
+        self._elements = elements
+
+    def _inside(self, flat: Array) -> Array:
+        spend(flat.size, "a tensor")
+        return np.asarray(self._elements(flat)).astype(self.dtype, copy=False)
 
 
 class Held(Tensor):
@@ -122,7 +197,7 @@ class Reshaped(Tensor):
 def splat(value: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> Tensor:
     """A tensor of one number."""
     number = np.asarray(value).astype(dtype).reshape(-1)[:1]
-    return Tensor(shape, dtype, lambda index: number)
+    return Direct(shape, dtype, lambda flat: np.broadcast_to(number, flat.shape))
 
 
 def undefined(shape: Sequence[int], dtype: np.dtype[Any]) -> Tensor:

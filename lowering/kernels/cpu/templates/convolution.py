@@ -30,7 +30,7 @@ from covan_mlir.lowering.kernels.cpu.convolution_roles import (
 )
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT, DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.templates.product import LONGEST_SUM
+from covan_mlir.lowering.kernels.cpu.templates.product import FARTHER, LONGEST_SUM, STAYS, WRITTEN
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.reductions.operands import traffic
 from covan_mlir.lowering.kernels.registry import register
@@ -123,8 +123,8 @@ class ConvolutionMatch(DenseMatch[ConvolutionSchedule]):
         bands *= -(-convolution.width.outside // schedule.width)
         # Loads that cross cache lines take two turns, and what the first cache does not hold comes from the second.
         load = 1.0 if taps == 1 or (schedule.apart and layout.pitch % schedule.lanes == 0) else 1.9
-        if footprint.channels * layout.channel * 4 > 0.8 * machine.l1:
-            load *= 2.4
+        if footprint.channels * layout.channel * 4 > STAYS * machine.l1:
+            load *= FARTHER
         products = 0.0
         for span in footprint.spans:
             held = schedule.rows * span.vectors
@@ -137,7 +137,7 @@ class ConvolutionMatch(DenseMatch[ConvolutionSchedule]):
         staged = channels * len(layout.phases) * layout.rows * (4.0 + each_vector * -(-layout.pitch // schedule.lanes))
         sums = 0.0 if footprint.direct else 4.0 * tall * footprint.spans[-1].stop * footprint.blocks
         lines = schedule.height * vectors if not footprint.direct else footprint.spans[-1].stop
-        written = (8.0 + convolution.work) * min(rows, schedule.group) * lines
+        written = (WRITTEN + convolution.work) * min(rows, schedule.group) * lines
         units = convolution.count(convolution.outer) * groups * bands
         share = -(-units // machine.cores) / units
         rate = machine.flops / (2 * schedule.lanes)

@@ -51,6 +51,14 @@ FEW_ROWS = 16
 """Of more, the last columns may be summed in another way."""
 SUMMED = 4.0
 """Instructions that sum a vector across lanes, of as many as there are lanes."""
+IN_FLIGHT = 12
+"""Products that are under way at once: a tile of fewer vectors waits for itself."""
+STAYS = 0.8
+"""Of the first cache, what stays there while scalars are read beside it."""
+FARTHER = 2.4
+"""Loads from the first cache that take as long as one from the second."""
+WRITTEN = 8.0
+"""Instructions that write a vector of results, besides those that compute it."""
 LONGEST_SUM = 1024
 """Products that are summed one after the other; longer sums are sums of blocks."""
 
@@ -125,22 +133,26 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         return seconds([self.load(schedule)], self.target.machine)
 
     def load(self, schedule: ProductSchedule) -> Load:
-        """Products at the rate at which a tile is multiplied, panels at that of copies, or what memory gives."""
+        """Products at the rate at which a tile is multiplied, panels at that of copies, results at that of their
+        operations, or what memory gives."""
         machine, product = self.target.machine, self.task
         rows, columns = product.count(product.rows), product.sizes[product.lane]
         outer, depth = product.count(product.outer), product.count(product.contracted)
         tall = -(-rows // schedule.rows) * schedule.rows
         wide = -(-(columns - schedule.tail) // schedule.lanes)
         panels = -(-wide // schedule.vectors)
-        # Vector instructions: per position one for each product, and loads beside them, two at a time.
-        loads = schedule.rows + schedule.vectors
-        each = max(1.0, loads / (schedule.rows * schedule.vectors), 8 / (schedule.rows * schedule.vectors))
+        # Vector instructions: per position one for each product, and loads beside them, two at a time. What the first
+        # cache does not hold of a panel comes from the second for each tile.
+        held = schedule.depth * product.count(product.contracted[1:]) * schedule.vectors * machine.vector_bits // 8
+        loads = schedule.rows + schedule.vectors * (1.0 if held <= STAYS * machine.l1 else FARTHER)
+        each = max(1.0, loads / (schedule.rows * schedule.vectors), IN_FLIGHT / (schedule.rows * schedule.vectors))
         products = tall * wide * depth * each
         groups = -(-rows // schedule.group)
         each_staged = 6.0 + cost(product.vectors)
         staged = 0.0 if schedule.packed else groups * panels * schedule.vectors * depth * each_staged
         blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
         sums = 4.0 * tall * wide * (blocks if blocks > 1 else 0)
+        written = rows * wide * (WRITTEN + product.work)
         if schedule.tail:
             # Of each product its own vector is loaded, and of each row a vector is summed, and results are made.
             products += rows * schedule.tail * depth / schedule.lanes * (1 + 1 / schedule.tail)
@@ -151,7 +163,7 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         moved = traffic(product.chain) * (SCATTERED[schedule.lanes] if scattered else 1.0)
         if (packing := Packing.of(product, schedule)) is not None:
             moved += (groups - 1) * packing.operand.bytes  # each group reads all of the weight
-        return Load(outer * (products + staged + sums) / rate, outer * panels * groups, moved)
+        return Load(outer * (products + staged + sums + written) / rate, outer * panels * groups, moved)
 
     def prepared(self, schedule: ProductSchedule) -> tuple[Preparation, ...]:
         """See `DenseMatch`."""

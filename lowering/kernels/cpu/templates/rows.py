@@ -92,7 +92,8 @@ class RowsMatch(Match[VectorSchedule]):
             vectors, together = 1, max(1, min(4, sizes[lane] // width))
             units, work = kept * -(-sizes[lane] // (width * together)), length * width * together
         group = max(1, min(-(-units // (machine.cores * 8)), -(-(1 << 15) // work) * 4))
-        group = -(-group // together) * together
+        if lane in sweeps.over:
+            group = -(-group // together) * together
         return VectorSchedule(
             shape="rows" if lane in sweeps.over else "columns",
             lane=lane,
