@@ -6,6 +6,11 @@ Names follow the operation; the variant stands behind it.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import operator
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from op_inputs import HALVES, SPECIAL, Group, b, ints, n, r, u
@@ -387,4 +392,25 @@ GROUPS["bessel"] = {
     "log_ndtr": (torch.special.log_ndtr, (r(24) * 3,)),
     "zeta": (torch.special.zeta, (r(24).abs() + 1.5, r(24).abs() + 0.1)),
     "polygamma": (lambda x: (torch.polygamma(1, x), torch.polygamma(3, x)), (r(24).abs() + 0.1,)),
+}
+
+
+def _of_constants(
+    operation: Callable[[torch.Tensor, float], torch.Tensor], dtype: torch.dtype
+) -> Callable[..., object]:
+    """An operation on constants of one number and numbers, of all kinds that eager takes."""
+    taken = []
+    for constant, number in itertools.product((2, -3), (1, 2, 1.5, -2.0, True)):
+        with contextlib.suppress(RuntimeError):
+            operation(torch.full((2,), constant, dtype=dtype), number)
+            taken.append((constant, number))
+    return lambda x: [operation(torch.full_like(x, constant), number) for constant, number in taken]
+
+
+_BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "eq", "ne", "lt", "le", "gt", "ge")
+GROUPS["constants_and_numbers"] = {
+    f"{name}_{dtype}": (_of_constants(getattr(operator, name), dtype), (torch.ones(2, dtype=dtype),))
+    for name, dtype in itertools.product(
+        _BINARY, (torch.float64, torch.float32, torch.float16, torch.int64, torch.int32, torch.bool)
+    )
 }

@@ -1,18 +1,24 @@
-"""Operators that give the same number everywhere, whatever they read, as the constants they are.
+"""Operators that give the same number everywhere as the constants they are.
 
-The compilers fold the bodies of such loops. A reduction that reads one then has nothing left that says how long it is,
-and IREE lets it run once: ``(x * 0 + 1).sum()`` of integers would be 1, whatever the length.
+Some do whatever they read. The compilers fold the bodies of such loops. A reduction that reads one then has nothing
+left that says how long it is, and IREE lets it run once: ``(x * 0 + 1).sum()`` of integers would be 1, whatever the
+length.
+
+Others read nothing but such constants. torch-mlir folds them with its own arithmetic, which takes remainders of C for
+those of Python, booleans for -1, and numbers of one kind for the bits of another: here torch computes them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
+from torch.fx.node import map_arg
 
+from covan_mlir.frontend.actions import is_view
 from covan_mlir.frontend.graph_passes.empty import fill
 
 aten = torch.ops.aten
@@ -45,18 +51,71 @@ _RULES: dict[Any, Callable[[torch.Tensor, Any], Any]] = {
 }
 
 
+# Of what makes a constant, the number: a position of an argument, or the number itself.
+_POSITIONS = {aten.full: 1, aten.full_like: 1, aten.new_full: 2, aten.scalar_tensor: 0}
+_NUMBERS = dict.fromkeys((aten.zeros, aten.zeros_like, aten.new_zeros), 0)
+_NUMBERS |= dict.fromkeys((aten.ones, aten.ones_like, aten.new_ones), 1)
+_CONVERSIONS = frozenset({torch.ops.prims.convert_element_type.default, aten._to_copy.default})
+
+
 def fold_uniform(graph: Graph) -> None:
-    """Make constants of operators on a tensor of known size and a number that leaves nothing of it."""
+    """Make constants of operators on a tensor of known size and a number that leaves nothing of it, and of element-wise
+    ones on constants that are one number everywhere."""
+    held: dict[Node, torch.Tensor] = {}
     for node in list(graph.nodes):
-        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        value = node.meta.get("val")
+        if (
+            node.op != "call_function"
+            or not isinstance(node.target, torch._ops.OpOverload)
+            or not isinstance(value, torch.Tensor)
+            or not all(isinstance(size, int) for size in value.shape)
+        ):
             continue
-        rule, value = _RULES.get(node.target.overloadpacket), node.meta.get("val")
-        if rule is None or not isinstance(value, torch.Tensor) or len(node.args) != 2 or node.kwargs:
-            continue
-        number: Any = node.args[1]
-        if isinstance(number, Node) and number.target is aten.scalar_tensor.default:
-            number = number.args[0]
-        if isinstance(number, Node) or not all(isinstance(size, int) for size in value.shape):
-            continue
-        if (result := rule(value, number)) is not None:
+        if (result := _whatever_is_read(node, value)) is not None:
             fill(node, result)
+        elif (one := _computed(node, held)) is not None and one.dtype == value.dtype and not value.is_complex():
+            fill(node, one.item())
+        if (number := _number(node, held)) is not None:
+            held[node] = torch.full([1] * value.dim(), number, dtype=value.dtype)
+
+
+def _whatever_is_read(node: Node, value: torch.Tensor) -> Any:
+    assert isinstance(node.target, torch._ops.OpOverload)
+    rule = _RULES.get(node.target.overloadpacket)
+    if rule is None or len(node.args) != 2 or node.kwargs:
+        return None
+    number: Any = node.args[1]
+    if isinstance(number, Node) and number.target is aten.scalar_tensor.default:
+        number = number.args[0]
+    return None if isinstance(number, Node) else rule(value, number)
+
+
+def _number(node: Node, held: Mapping[Node, torch.Tensor]) -> int | float | None:
+    """What a constant, or another shape of one, holds everywhere."""
+    target: Any = node.target
+    if is_view(node) and len(node.all_input_nodes) == 1 and node.all_input_nodes[0] in held:
+        return held[node.all_input_nodes[0]].item()
+    position = _POSITIONS.get(target.overloadpacket)
+    number = node.args[position] if position is not None else _NUMBERS.get(target.overloadpacket)
+    return number if isinstance(number, int | float) else None
+
+
+def _computed(node: Node, held: Mapping[Node, torch.Tensor]) -> torch.Tensor | None:
+    """What an element-wise operator gives of one element of each constant, of as many axes as that has: torch's
+    promotion of types asks for them."""
+    target: Any = node.target
+    pointwise = torch.Tag.pointwise in target.tags or target in _CONVERSIONS
+    if (
+        not pointwise
+        or torch.Tag.nondeterministic_seeded in target.tags
+        or not held.keys() >= set(node.all_input_nodes)
+    ):
+        return None
+    if not node.all_input_nodes or target._schema.is_mutable:
+        return None
+    args, kwargs = map_arg((node.args, node.kwargs), held.__getitem__)
+    try:
+        result = target(*args, **kwargs)
+    except Exception:  # what eager refuses is the compiler's to refuse
+        return None
+    return result if isinstance(result, torch.Tensor) else None
