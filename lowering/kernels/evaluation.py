@@ -56,6 +56,8 @@ def _constant(op: Any, _: Mapping[Any, Array]) -> Array:
     attribute = op.attributes["value"]
     if isinstance(op.result.type, ir.FloatType):
         return np.asarray(attribute.value, _dtype(op.result.type))
+    if isinstance(op.result.type, ir.IndexType | ir.IntegerType):  # of slices and pads, which hold it themselves, too
+        return np.asarray(attribute.value)
     shape, dtype = _kind(op.result)
     if isinstance(attribute, ir.DenseElementsAttr):
         if attribute.is_splat:

@@ -49,7 +49,7 @@ class Executable(CompiledModel):
         named: Mapping[str, Any] | None = None,
         model: Any = None,
         *,
-        operators: bool = True,
+        operators: bool = False,
     ) -> Verification:
         """Check that the lineage is true: the source model against every observed phase and the final program.
 

@@ -47,6 +47,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "windows": (_pooled, (torch.randn(1, 3, 12, 12),)),
     "norm": (lambda x: F.layer_norm(x, (16,)), (torch.randn(5, 16),)),
     "attention": (lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), (torch.randn(1, 2, 5, 8),)),
+    "sum and mean": (lambda x: (x.sum(-1), x.mean(-1)), (torch.randn(4, 8),)),
     "extremes": (lambda x: (x.amax(1), x.argmax(1), x.cumsum(0)), (torch.randn(4, 6),)),
     "linear": (nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)), (torch.randn(2, 8),)),
     "transposed": (lambda x, y: (x.transpose(1, 2) @ y).tanh(), (torch.randn(2, 4, 4), torch.randn(2, 4, 4))),
@@ -65,7 +66,7 @@ def compiled(name: str, fuse: bool = False) -> Lineage:
     [*((name, False) for name in PROGRAMS if name != "attention"), *((name, True) for name in PROGRAMS)],
 )
 def test_honest_programs_hold(name: str, fuse: bool) -> None:
-    verdict = verify(compiled(name, fuse))
+    verdict = verify(compiled(name, fuse), operators=True)
     assert verdict, str(verdict)
     assert verdict.checks[-1].phase == "operators"
 
@@ -139,7 +140,7 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES)
 def test_lies_about_operators_are_refused(lie: str) -> None:
     told = LIES[lie]
-    verdict = verify(with_part(compiled(told.program), told.part, told.change))
+    verdict = verify(with_part(compiled(told.program), told.part, told.change), operators=True)
     assert verdict.outcome == "no", str(verdict)
 
 
@@ -177,8 +178,8 @@ def test_two_locations_exchanged() -> None:
     ids = {part.name: part.id for part in lineage.parts.values()}
     pairs = {("relu", "exp"), ("sum_1", "sum_2")}
     swap = {ids[a]: ids[b] for one, other in pairs for a, b in ((one, other), (other, one))}
-    assert verify(exchanged(lineage, {}))
-    verdict = verify(exchanged(lineage, swap))
+    assert verify(exchanged(lineage, {}), operators=True)
+    verdict = verify(exchanged(lineage, swap), operators=True)
     assert verdict.outcome == "no"
     assert "operators" in {check.phase for check in verdict.checks if check.outcome == "no"}
     assert "does not compute" in str(verdict)
@@ -187,7 +188,7 @@ def test_two_locations_exchanged() -> None:
 def test_bodies_are_kept() -> None:
     lineage = compiled("norm")
     assert Lineage.from_json(lineage.to_json()).bodies == lineage.bodies
-    verdict = verify(edited(lineage, bodies=None))
+    verdict = verify(edited(lineage, bodies=None), operators=True)
     assert verdict.outcome == "incomplete"
 
 
@@ -200,7 +201,7 @@ def test_operation_that_is_not_known_is_named() -> None:
             for body in lineage.bodies.bodies
         ),
     )
-    verdict = verify(edited(lineage, bodies=bodies))
+    verdict = verify(edited(lineage, bodies=bodies), operators=True)
     assert verdict.outcome == "incomplete"
     assert "vendor.secret" in str(verdict)
     assert "test_operators.py" in str(verdict)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from itertools import islice
 from math import prod
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from covan_mlir.checking.choices import combinations
 from covan_mlir.checking.evaluate import evaluate
 from covan_mlir.checking.layouts import Order, gathered, layouts, placements, spread
 from covan_mlir.checking.signatures import Signature
 from covan_mlir.checking.slices import inputs_of
-from covan_mlir.checking.source_values import SourceValues, Trial
+from covan_mlir.checking.source_values import RandomError, SourceValues, Trial
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import (
     Direct,
@@ -145,11 +145,13 @@ class Matcher:
                         if draw == "all":
                             self._holding[self._signature(node, result, plan.operand, cone)] = plan.layout
                         return State(*self._views.based(plan.operand, plan.layout))
+            except RandomError:
+                raise
             except UnevaluatedError as error:
                 problem = problem or str(error)
                 continue
             refuted.add(draw)
-            if draw == "all" and self._general(cone):
+            if draw == "all" and self._general(cone, candidates):
                 break
         if not refuted and problem:
             raise UnevaluatedError(problem)
@@ -157,11 +159,14 @@ class Matcher:
             raise UnevaluatedError("what it reads is not what it is said to be, or not known")
         return None
 
-    def _general(self, cone: _Cone) -> bool:
-        """Whether what is drawn of all that is read may be anything: it is one value."""
+    def _general(self, cone: _Cone, candidates: Sequence[Operand]) -> bool:
+        """Whether what is drawn of all that is read may be anything: it is one value, and what the result may be is
+        computed of nothing else."""
         states = [self._states[key] for key in cone.states]
+        operands = {state.operand for state in states}
         sure = all(state.layout is None or state.layout.sure for state in states)
-        return sure and len({state.operand for state in states}) + len(cone.given) <= 1
+        given = operands | {("a", position) for position in cone.given}
+        return sure and len(operands) + len(cone.given) <= 1 and self._views.determined(candidates, given)
 
     def _signature(self, node: int, result: int, operand: Operand, cone: _Cone) -> Hashable:
         known = {key: (self._states[key].operand, self._states[key].layout) for key in cone.states}
@@ -248,6 +253,8 @@ class Matcher:
             try:
                 want = source.tensor(operand)
                 wanted = want.at(_positions(want.size))
+            except RandomError:
+                raise
             except UnevaluatedError as error:
                 problem = problem or str(error)
                 continue
@@ -339,7 +346,7 @@ class Matcher:
             if not ways:
                 raise UnevaluatedError("a constant that was computed ahead of time and is no weight in another order")
             choices.append(ways)
-        for chosen in _combinations(choices):
+        for chosen in combinations(choices):
             yield dict(zip(cone.constants, chosen, strict=True))
 
     def _constants(self, operand: Operand, source: SourceValues) -> tuple[list[Operand], list[Operand]]:
@@ -479,23 +486,3 @@ def _shaped(tensor: Tensor, kind: str) -> Tensor:
             raise UnevaluatedError("sizes that are known at run time only")
         shape = tuple(tensor.size // known if size < 0 else size for size in shape)
     return Reshaped(tensor, shape)
-
-
-def _combinations(choices: Sequence[Sequence[tuple[Operand, Order | None]]]) -> Iterator[tuple[Any, ...]]:
-    """One of each: first choices first, and none twice before some are."""
-    waiting: list[tuple[int, tuple[int, ...]]] = [(0, (0,) * len(choices))]
-    seen = {waiting[0][1]}
-    doubled: list[tuple[Any, ...]] = []
-    while waiting:
-        rank, numbers = heappop(waiting)
-        chosen = tuple(ways[number] for ways, number in zip(choices, numbers, strict=True))
-        if len({operand for operand, _ in chosen}) == len(chosen):
-            yield chosen
-        else:
-            doubled.append(chosen)
-        for k, ways in enumerate(choices):
-            following = (*numbers[:k], numbers[k] + 1, *numbers[k + 1 :])
-            if following[k] < len(ways) and following not in seen:
-                seen.add(following)
-                heappush(waiting, (rank + 1, following))
-    yield from doubled

@@ -125,6 +125,22 @@ class SourceViews:
                     stack.append(user)
                     yield ("p", user)
 
+    def determined(self, operands: Iterable[Operand], given: Iterable[Operand]) -> bool:
+        """Whether some values are computed of some others, and of weights."""
+        twin = self.drawn("normal", 0).twin
+        seen = set(map(twin, given))
+        stack = [twin(operand) for operand in operands]
+        while stack:
+            operand = stack.pop()
+            if operand in seen:
+                continue
+            seen.add(operand)
+            if operand[0] == "a":
+                return False
+            if operand[0] == "p":
+                stack += map(twin, arguments.operands(self.parts[int(operand[1])].args))
+        return True
+
     def based(self, operand: Operand, layout: Order | None) -> tuple[Operand, Order | None]:
         """The earliest value that has the same elements, and the positions in it: views of one value are one."""
         while operand[0] == "p":

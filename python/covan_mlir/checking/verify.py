@@ -4,8 +4,8 @@ For every phase that was observed, and for the final program, source and program
 (`covan_mlir.checking.source_system`, `covan_mlir.checking.program_system`), their executions made explicit (action
 reflection), and compared by weak bisimulation up to what the lineage says of each site
 (`covan_mlir.checking.phase_check`). What else a lineage says is checked against the source, against the phases, or
-against each other: one file of this package for each section. At last, what each site's own code
-computes is evaluated beside the operators that it is said to perform (`covan_mlir.checking.operators`).
+against each other: one file of this package for each section. On demand, what each site's own code computes is
+evaluated beside the operators that it is said to perform (`covan_mlir.checking.operators`).
 
 Nothing here uses what makes lineages: both know the data (`covan_mlir.provenance.model`), and no more.
 """
@@ -39,7 +39,7 @@ Findings = tuple[list[Counterexample], list[str]]
 """Counterexamples, and what could not be checked."""
 
 
-def verify(lineage: LineageData, *, operators: bool = True) -> Verification:
+def verify(lineage: LineageData, *, operators: bool = False) -> Verification:
     """Check all of a lineage. Never raises for a wrong one: that is what the result says.
 
     Args:
