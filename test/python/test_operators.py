@@ -172,6 +172,16 @@ def exchanged(lineage: Lineage, ids: Mapping[int, int]) -> Lineage:
     return edited(lineage, sites=sites, phases=phases, fates=fates, part_fates=part_fates)
 
 
+def test_numbers_of_other_kinds_agree_where_they_are_equal() -> None:
+    """No float is taken for the boolean or the integer that it would be cast to."""
+    half, one, true = np.array([1.5]), np.array([1]), np.array([True])
+    assert not agree(half, one)
+    assert not agree(one, half)
+    assert not agree(half, true)
+    assert agree(one.astype(np.int8), true)
+    assert agree(np.array([1.0]), one)
+
+
 def test_two_locations_exchanged() -> None:
     """`relu` and `exp` have the same place in the graph: only what the kernels compute tells them apart."""
     lineage = compiled("two sums")

@@ -15,6 +15,7 @@ from covan_mlir.checking.choices import combinations
 from covan_mlir.checking.evaluate import evaluate
 from covan_mlir.checking.layouts import Order, gathered, layouts, placements, spread
 from covan_mlir.checking.signatures import Signature
+from covan_mlir.checking.sizes import regrouped
 from covan_mlir.checking.slices import inputs_of
 from covan_mlir.checking.source_values import RandomError, SourceValues, Trial
 from covan_mlir.checking.source_views import SourceViews
@@ -40,7 +41,7 @@ TRIALS: tuple[Trial, ...] = ("normal", "positive", "small", "whole")
 _SAMPLED = 64
 _TOLERANCE = 2e-5
 """Relative; constants of the program are rounded to its element types."""
-_WORK = 1 << 26
+WORK = 1 << 26
 """Elements that are computed to tell what one result is."""
 _EVALUATION = 1 << 15
 """Elements that are computed in the time that it takes to evaluate any body."""
@@ -124,7 +125,7 @@ class Matcher:
         Raises:
             UnevaluatedError: that cannot be told.
         """
-        with limited(_WORK):
+        with limited(WORK):
             return self._state(node, result, said)
 
     def _state(self, node: int, result: int, said: tuple[int, ...]) -> State | None:
@@ -428,11 +429,11 @@ class _Program:
 
 
 def agree(got: Array, want: Array) -> bool:
-    """Whether two lists of numbers are the same: integers exactly, all others but for rounding."""
-    if got.dtype.kind in "iu" or want.dtype.kind in "iu":
-        return bool((got.astype(np.int64) == want.astype(got.dtype).astype(np.int64)).all())
-    if got.dtype.kind == "b" or want.dtype.kind == "b":
-        return bool((got.astype(np.bool_) == want.astype(np.bool_)).all())
+    """Whether two lists of numbers are the same: integers exactly, others but for rounding; booleans are 0 and 1."""
+    if got.dtype.kind in "iu" and want.dtype.kind in "iu":  # programs hold some in fewer bits
+        return bool((got == want.astype(got.dtype)).all())
+    if got.dtype.kind != "f" or want.dtype.kind != "f":
+        return bool((got.astype(np.float64) == want.astype(np.float64)).all())
     with np.errstate(all="ignore"):
         if (got == np.rint(got)).all() and (want == np.rint(want)).all():
             return bool((got == want).all())
@@ -482,7 +483,10 @@ def _shaped(tensor: Tensor, kind: str) -> Tensor:
         if 1 not in shape and 1 < len(shape) < len(kept) and _fits(shape[1:], tail):  # leading dimensions are one
             return Reshaped(tensor, [prod(kept) // max(1, prod(tail)), *tail])
         known = prod(size for size in shape if size >= 0)
-        if shape.count(-1) > 1 or not known:
+        if shape.count(-1) == 1 and known:
+            return Reshaped(tensor, tuple(tensor.size // known if size < 0 else size for size in shape))
+        ways = set(regrouped(shape, tensor.shape))
+        if len(ways) != 1:
             raise UnevaluatedError("sizes that are known at run time only")
-        shape = tuple(tensor.size // known if size < 0 else size for size in shape)
+        (shape,) = ways
     return Reshaped(tensor, shape)

@@ -5,12 +5,34 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from math import prod
 
 from covan_mlir.checking.tensors import UnevaluatedError
 
 _SYMBOL = re.compile(r"\b[a-zA-Z]+\d+\b")
 _FIRST, _STEP = 6, 4
+
+
+def regrouped(shape: tuple[int, ...], sizes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The shapes that a tensor of some sizes may have of which a type says part (-1: not): each unknown size is what is
+    left of neighbours that are split or merged, and not 1."""
+    if not shape:
+        if prod(sizes) == 1:
+            yield ()
+        return
+    for count in range(1, len(shape) + 1):
+        group, rest = shape[:count], shape[count:]
+        unknown, known = group.count(-1), prod(size for size in group if size >= 0)
+        if unknown > 1:
+            return
+        for taken in range(len(sizes) + 1):
+            size, left = divmod(prod(sizes[:taken]), known) if known else (0, 1)
+            if left or (size < 2 if unknown else size != 1) or (count > 1 and taken > 1):
+                continue
+            filled = tuple(size if one < 0 else one for one in group)
+            for others in regrouped(rest, sizes[taken:]):
+                yield (*filled, *others)
 
 
 class Sizes:
