@@ -25,16 +25,6 @@ from covan_mlir.passes.framework.index_values import (
 from covan_mlir.passes.framework.interface import PassFailure
 from covan_mlir.passes.framework.rewriter import Rewriter
 
-_COMBINES = {
-    "add": ("arith.addf", "arith.addi"),
-    "mul": ("arith.mulf", "arith.muli"),
-    "max": ("arith.maximumf", "arith.maxsi"),
-    "min": ("arith.minimumf", "arith.minsi"),
-    "maxnum": ("arith.maxnumf", "arith.maxsi"),
-    "minnum": ("arith.minnumf", "arith.minsi"),
-    "and": ("", "arith.andi"),
-    "or": ("", "arith.ori"),
-}
 _OUT = "<out>"
 
 
@@ -152,9 +142,7 @@ class _Lowering:
     def _combined(step: Step) -> Expr:
         if not isinstance(step, Reduce):
             return step.expr
-        floats, integers = _COMBINES[step.combine]
-        op = floats if step.dtype.startswith(("f", "bf")) else integers
-        return Apply(op, (step.expr, Read(_OUT, step.dtype)), step.dtype)
+        return Apply(step.operation, (step.expr, Read(_OUT, step.dtype)), step.dtype)
 
     def _views(self, step: Step) -> list[_View]:
         """What a step reads, in the order of the chain's values."""

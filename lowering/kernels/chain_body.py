@@ -12,16 +12,6 @@ from covan_mlir.fred.expression import Affine, Apply, Const, Expr, Extent, Index
 from covan_mlir.lowering.kernels.kernel import Executable
 from covan_mlir.provenance.bodies import Block, Body, Operation
 
-_COMBINES = {
-    "add": ("arith.addf", "arith.addi"),
-    "mul": ("arith.mulf", "arith.muli"),
-    "max": ("arith.maximumf", "arith.maxsi"),
-    "min": ("arith.minimumf", "arith.minsi"),
-    "maxnum": ("arith.maxnumf", "arith.maxsi"),
-    "minnum": ("arith.minnumf", "arith.minsi"),
-    "and": ("arith.andi", "arith.andi"),
-    "or": ("arith.ori", "arith.ori"),
-}
 _CONSTANT = "arith.constant"
 
 
@@ -112,8 +102,7 @@ class _Writer:
             numbers[id(node)] = self._scalar(node, loops, arguments, extents, numbers, inner)
         value = numbers[id(step.expr)]
         if isinstance(step, Reduce):
-            combine = _COMBINES[step.combine][0 if step.dtype.startswith(("f", "bf")) else 1]
-            inner.append(Operation(combine, (value, accumulator), (step.dtype,)))
+            inner.append(Operation(step.operation, (value, accumulator), (step.dtype,)))
             value = self._take()
         inner.append(Operation("linalg.yield", (value,)))
         types = (*(self._chain.values[name].dtype for name in reads), step.dtype)

@@ -10,27 +10,13 @@ from torch_mlir import ir
 
 from covan_mlir.dialects.arguments import ArgumentFacts
 from covan_mlir.dialects.fred_scalars import UnreadableError, constant, read_op
-from covan_mlir.fred.chain import Combine
+from covan_mlir.fred.chain import COMBINES
 from covan_mlir.fred.expression import Affine, Apply, Const, Expr, Index, Read, rebuild, substitute, walk
 from covan_mlir.passes.raising.gathers import SOURCE, picking, read_gather
 from covan_mlir.passes.raising.linalg_graph import Dims, LinalgGraph, LinalgNode, LinalgResult, NodeOperand, is_cheap
 from covan_mlir.passes.raising.sizes import SizeReader, regroup
 from covan_mlir.passes.raising.windows import affine_maps, projected, read_window, single_points
 
-_COMBINES: dict[str, Combine] = {
-    "arith.addf": "add",
-    "arith.addi": "add",
-    "arith.mulf": "mul",
-    "arith.muli": "mul",
-    "arith.maximumf": "max",
-    "arith.maxsi": "max",
-    "arith.minimumf": "min",
-    "arith.minsi": "min",
-    "arith.maxnumf": "maxnum",
-    "arith.minnumf": "minnum",
-    "arith.andi": "and",
-    "arith.ori": "or",
-}
 # Named ops that do not say how they index: operands, then the result.
 _NAMED: dict[str, tuple[Dims, ...]] = {
     "linalg.matvec": ((0, 1), (1,), (0,)),
@@ -326,7 +312,7 @@ class _BlockReader:
         own = f"#{out}"
         if not over:
             return LinalgResult(value, dims, expr)
-        if not isinstance(expr, Apply) or expr.op not in _COMBINES or len(expr.args) != 2:
+        if not isinstance(expr, Apply) or expr.op not in COMBINES or len(expr.args) != 2:
             return None
         left, right = expr.args
         if isinstance(left, Read) and left.name == own:
@@ -336,14 +322,14 @@ class _BlockReader:
         if any(isinstance(node, Read) and node.name == own for node in walk(left)):
             return None
         initial = self.graph.constants.get(numbers[out])
-        if initial is None and windowed and _COMBINES[expr.op] == "add":
+        if initial is None and windowed and COMBINES[expr.op] == "add":
             nothing = Const(0.0 if expr.op == "arith.addf" else 0, expr.dtype)
             return LinalgResult(value, dims, left, "add", expr.op, nothing, added=right)
         if initial is None:
             return None
         if all(sizes[i] == 1 for i in over):
             return LinalgResult(value, dims, Apply(expr.op, (left, initial), expr.dtype))
-        return LinalgResult(value, dims, left, _COMBINES[expr.op], expr.op, initial)
+        return LinalgResult(value, dims, left, COMBINES[expr.op], expr.op, initial)
 
     def _classify(self, node: LinalgNode) -> None:
         graph = self.graph

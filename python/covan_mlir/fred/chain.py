@@ -27,6 +27,24 @@ from covan_mlir.fred.expression import Const, Expr, Index, Read, Window, reads, 
 
 Combine = Literal["add", "mul", "max", "min", "maxnum", "minnum", "and", "or"]
 """How a reduction combines: ``max`` and ``min`` propagate NaN (arith.maximumf), ``maxnum`` and ``minnum`` do not."""
+_OF_FLOATS: dict[Combine, str] = {
+    "add": "arith.addf",
+    "mul": "arith.mulf",
+    "max": "arith.maximumf",
+    "min": "arith.minimumf",
+    "maxnum": "arith.maxnumf",
+    "minnum": "arith.minnumf",
+}
+_OF_INTEGERS: dict[Combine, str] = {
+    "add": "arith.addi",
+    "mul": "arith.muli",
+    "max": "arith.maxsi",
+    "min": "arith.minsi",
+    "and": "arith.andi",
+    "or": "arith.ori",
+}
+COMBINES: dict[str, Combine] = {op: how for table in (_OF_FLOATS, _OF_INTEGERS) for how, op in table.items()}
+"""By the name of the operation."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +103,11 @@ class Reduce:
     initial: Const
     dtype: str
     trace: frozenset[int] = frozenset()
+
+    @property
+    def operation(self) -> str:
+        """The name of the operation that combines."""
+        return (_OF_FLOATS if self.dtype.startswith(("f", "bf")) else _OF_INTEGERS)[self.combine]
 
 
 Step = Map | Reduce

@@ -12,28 +12,10 @@ from covan_mlir.fred.expression import Apply, Const, Expr, Read, reads, rebuild,
 from covan_mlir.fred.forms import Guard, Local, Repair, Rolling, SplitK, State, Update
 from covan_mlir.fred.repair import in_loop_maps
 
-_COMBINE = {
-    "add": "arith.addf",
-    "mul": "arith.mulf",
-    "max": "arith.maximumf",
-    "min": "arith.minimumf",
-    "maxnum": "arith.maxnumf",
-    "minnum": "arith.minnumf",
-}
-_COMBINE_INTEGER = {
-    "add": "arith.addi",
-    "mul": "arith.muli",
-    "max": "arith.maxsi",
-    "min": "arith.minsi",
-    "and": "arith.andi",
-    "or": "arith.ori",
-}
-
 
 def combine(step: Reduce, a: Expr, b: Expr) -> Expr:
     """Two partial results of a reduction together."""
-    table = _COMBINE if step.dtype.startswith(("f", "bf")) else _COMBINE_INTEGER
-    return Apply(table[step.combine], (a, b), step.dtype)
+    return Apply(step.operation, (a, b), step.dtype)
 
 
 @dataclass(frozen=True)
