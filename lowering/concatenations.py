@@ -425,4 +425,4 @@ def _segments(op: Any) -> list[list[Any]]:
 
 
 def _affinity(op: Any) -> Any:
-    return op.attributes["affinity"] if "affinity" in op.attributes else None  # noqa: SIM401  # no dict
+    return op.attributes.get("affinity")

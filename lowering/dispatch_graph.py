@@ -229,7 +229,7 @@ class _Reader:
                     partly[target] = partly.get(target, ()) + self._ids(view.operation)
         fresh = (i for i, argument in enumerate(block.arguments) if "<writeonly:" in str(argument.type))
         tied = [i for i, argument in enumerate(block.arguments) if "<readwrite:" in str(argument.type)]
-        operands = dispatch.attributes["tied_operands"] if "tied_operands" in dispatch.attributes else []  # noqa: SIM401  # no dict
+        operands = dispatch.attributes.get("tied_operands", [])
         outputs = []
         for number in range(len(dispatch.results)):
             if number < len(operands) and ir.IntegerAttr(operands[number]).value >= 0:

@@ -443,7 +443,8 @@ def _raw(value: Any) -> np.ndarray[Any, Any]:
     """The bytes of a weight where they are."""
     if isinstance(value, np.ndarray):
         return value.reshape(-1).view(np.uint8)
-    flat: np.ndarray[Any, Any] = value.detach().reshape(-1).view(values.torch_module().uint8).numpy()  # type: ignore[union-attr]
+    torch: Any = values.torch_module()
+    flat: np.ndarray[Any, Any] = value.detach().reshape(-1).view(torch.uint8).numpy()
     return flat
 
 

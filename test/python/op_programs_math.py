@@ -414,3 +414,15 @@ GROUPS["constants_and_numbers"] = {
         _BINARY, (torch.float64, torch.float32, torch.float16, torch.int64, torch.int32, torch.bool)
     )
 }
+
+
+def _with_true(operation: Callable[[torch.Tensor, bool], torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda x: operation(x, True)
+
+
+GROUPS["numbers_that_are_booleans"] = {
+    f"{name}_{x.dtype}": (_with_true(getattr(operator, name)), (x,))
+    for name in ("add", "mul", "truediv", "floordiv", "pow", "eq", "gt")
+    for x in (torch.arange(4), torch.arange(4.0), torch.arange(4) > 1)
+    if name not in ("pow", "floordiv") or x.dtype is not torch.bool  # which eager refuses
+}

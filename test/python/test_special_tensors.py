@@ -134,9 +134,9 @@ def test_what_is_changed_must_be_writable(added: Executable) -> None:
     with pytest.raises(InputError, match="several of its elements lie in one place"):
         added(torch.ones(1).expand(4), torch.ones(4))
     with torch.inference_mode():
-        made = torch.ones(4)
+        inferred = torch.ones(4)
     with pytest.raises(InputError, match="inference mode"):
-        added(made, torch.ones(4))
+        added(inferred, torch.ones(4))
 
 
 @pytest.mark.parametrize("keep", [pickle.dumps, copy.copy, copy.deepcopy, lambda exe: torch.save(exe, io.BytesIO())])

@@ -373,8 +373,8 @@ class _Call:
                 where[k] = one
             rows = source.at_index([np.broadcast_to(one, (row.size, wide[0].size)) for one in where])
             result = self.run({operand: _torch(rows.reshape(-1, *widths))}, change)
-            found = array_of(result if number is None else result[number])
-            return np.asarray(found[own, index[dims[0]]] if keeping else found[own])
+            computed = array_of(result if number is None else result[number])
+            return np.asarray(computed[own, index[dims[0]]] if keeping else computed[own])
 
         return at
 

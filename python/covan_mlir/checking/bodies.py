@@ -152,8 +152,8 @@ class BodyCheck:
             case NodeResult(node, result):
                 state = self.states.get((node, result))
                 if state is None:
-                    found = self._matcher.state(node, result, (int(operand[1]),)) if operand[0] == "p" else None
-                    return found is not None and self._same_order(found, operand)
+                    matched = self._matcher.state(node, result, (int(operand[1]),)) if operand[0] == "p" else None
+                    return matched is not None and self._same_order(matched, operand)
                 if state.assumed:
                     raise UnevaluatedError("what is returned is not known")
                 return self._same_order(state, operand)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import Graph, Node
@@ -136,7 +136,7 @@ def out_of(node: Node) -> Iterator[Passage]:
     seen: set[int] = set()
     for user in node.users:
         if _takes_apart(user) and user.args[1] not in seen:
-            index = int(user.args[1])  # type: ignore[arg-type]
+            index = cast(int, user.args[1])
             seen.add(index)
             yield Passage(user, node, op, index, ends[index], user.meta.get("val"))
 

@@ -1,6 +1,7 @@
 """Numbers in the place of tensors.
 
-Decompositions write ``sub(3.14, x)``. The importer makes float32 of such a first argument, whatever ``x`` is.
+Decompositions write ``sub(3.14, x)``. The importer makes float32 of such a first argument, whatever ``x`` is. Of ``x + True``
+it makes what no operation takes, or adds without a carry.
 """
 
 from __future__ import annotations
@@ -16,12 +17,20 @@ def type_numbers(graph: Graph) -> None:
     for node in list(graph.nodes):
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             continue
-        if not node.args or not isinstance(node.args[0], float):
-            continue  # in any other place the importer finds the form of the operation that takes a number
         like = [v for n in node.all_input_nodes if isinstance(v := n.meta.get("val"), torch.Tensor)]
-        formal = node.target._schema.arguments[0].type
-        if like and like[0].dtype is torch.float64 and isinstance(formal, torch.TensorType):
-            node.update_arg(0, _typed(graph, node, node.args[0], like[0]))
+        if not like:
+            continue
+        for position, (formal, number) in enumerate(zip(node.target._schema.arguments, node.args, strict=False)):
+            if isinstance(number, bool) and isinstance(formal.type, torch.TensorType | torch.NumberType):
+                if like[0].dtype is not torch.bool:
+                    node.update_arg(position, int(number))
+                elif isinstance(formal.type, torch.TensorType):
+                    node.update_arg(position, _typed(graph, node, number, like[0]))
+            # In any other place the importer finds the form of the operation that takes a number.
+            elif position or not isinstance(number, float) or like[0].dtype is not torch.float64:
+                continue
+            elif isinstance(formal.type, torch.TensorType):
+                node.update_arg(position, _typed(graph, node, number, like[0]))
 
 
 def _typed(graph: Graph, node: Node, number: float, like: torch.Tensor) -> Node:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload, OpOverloadPacket
 
-from covan_mlir.frontend.rules.registry import RULES, float_type, plain, rule, wide
+from covan_mlir.frontend.rules.registry import RULES, float_type, rule, wide
 
 aten = torch.ops.aten
 Number = Any  # int, float, bool, or a symbolic one
@@ -20,23 +20,6 @@ _BITS = {
     torch.float32: torch.int32,
     torch.float64: torch.int64,
 }
-
-
-def _compare(op: OpOverload) -> None:
-    """torch-mlir folds comparisons of constants and numbers: it reads the one as the kind of the other, and crashes."""
-
-    @rule(op)
-    def compared(x: Tensor, other: Number) -> Any:
-        floats = x.dtype.is_floating_point
-        if floats and isinstance(other, int):
-            return plain(op, x, float(other))
-        if isinstance(other, float) and not floats:
-            return plain(op, x.to(torch.get_default_dtype()), other)
-        return NotImplemented
-
-
-for _op in (aten.eq, aten.ne, aten.lt, aten.le, aten.gt, aten.ge):
-    _compare(_op.Scalar)
 
 
 @rule(aten.clamp.default, aten.clip.default)
