@@ -1,7 +1,7 @@
 """Numbers in the place of tensors.
 
-Decompositions write ``sub(3.14, x)``. The importer makes float32 of such a first argument, whatever ``x`` is. Of ``x + True``
-it makes what no operation takes, or adds without a carry.
+Decompositions write ``sub(3.14, x)``. The importer makes float32 of such a first argument, whatever ``x`` is. Of
+``x + True`` it makes what no operation takes, or adds without a carry.
 """
 
 from __future__ import annotations
