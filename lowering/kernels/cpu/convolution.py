@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from covan_mlir.lowering.kernels.cpu.accumulators import combining
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
@@ -79,6 +79,7 @@ UNUSED = 0.03
 """Of a run's vectors, the most that tiles of one width may add."""
 
 
+@lru_cache(4096)
 def spans_of(vectors: int, most: int) -> tuple[Span, ...]:
     """Tiles of at most so many vectors, as few as there can be: of one width, or of two that differ by one vector."""
     tiles = -(-vectors // most)
@@ -94,15 +95,20 @@ class Footprint:
     """What a schedule takes of scratch.
 
     The convolution's, with a schedule.
+
+    Attributes:
+        layout: of the planes.
     """
 
     convolution: Convolution
     schedule: ConvolutionSchedule
+    layout: PlaneLayout
 
-    @cached_property
-    def layout(self) -> PlaneLayout:
-        """Of the planes."""
-        return PlaneLayout(self.convolution, self.schedule.height, self.schedule.width, self.schedule.apart)
+    @staticmethod
+    def of(convolution: Convolution, schedule: ConvolutionSchedule) -> Footprint:
+        """That of a schedule."""
+        layout = PlaneLayout(convolution, schedule.height, schedule.width, schedule.apart)
+        return Footprint(convolution, schedule, layout)
 
     @cached_property
     def blocks(self) -> int:
@@ -110,12 +116,12 @@ class Footprint:
         contracted = self.convolution.contracted
         return -(-self.convolution.sizes[contracted[0]] // self.schedule.depth) if contracted else 1
 
-    @cached_property
+    @property
     def channels(self) -> int:
         """Positions on the contracted axes that are staged together."""
-        return self.schedule.depth * self.convolution.count(self.convolution.contracted[1:])
+        return self.schedule.depth * self.convolution.beside
 
-    @cached_property
+    @property
     def width(self) -> int:
         """Columns of the widest register tile."""
         return self.schedule.vectors * self.schedule.lanes
@@ -125,17 +131,17 @@ class Footprint:
         """Register tiles along a run."""
         return spans_of(-(-self.layout.run // self.schedule.lanes), self.schedule.vectors)
 
-    @cached_property
+    @property
     def pitch(self) -> int:
         """Positions that are computed for a row."""
         return self.spans[-1].stop * self.schedule.lanes
 
-    @cached_property
+    @property
     def direct(self) -> bool:
         """Whether results are made of registers, and no sums are held."""
         return self.schedule.apart and self.blocks == 1 and self.convolution.work <= DIRECT
 
-    @cached_property
+    @property
     def rows(self) -> int:
         """Whose sums are held."""
         if self.direct:
@@ -183,7 +189,7 @@ class ConvolutionWriter:
         chain = convolution.chain
         self.evaluator = VectorEvaluator(code, chain, inputs(code, chain, sizes))
         self.dtype = computed(convolution.step.dtype)
-        self.footprint = Footprint(convolution, schedule)
+        self.footprint = Footprint.of(convolution, schedule)
         self.rows = RowTiles(code, convolution.rows, schedule.rows, schedule.group)
         fixed = frozenset((*convolution.outer, *convolution.rows))
         self.outputs = RowOutputs(code, chain, convolution.step, self.evaluator, sizes, fixed)

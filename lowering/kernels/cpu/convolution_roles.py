@@ -85,7 +85,27 @@ class Convolution(DenseChain):
         """Along what the window slides, the last one last."""
         return (self.width,) if self.height is None else (self.height, self.width)
 
-    @property
+    @cached_property
+    def batch(self) -> int:
+        """Positions on the outer axes."""
+        return self.count(self.outer)
+
+    @cached_property
+    def filters(self) -> int:
+        """Output channels of one of them."""
+        return self.count(self.rows)
+
+    @cached_property
+    def channels(self) -> int:
+        """Positions that are summed over, but for the taps."""
+        return self.count(self.contracted)
+
+    @cached_property
+    def beside(self) -> int:
+        """Of them, those on all contracted axes but the first."""
+        return self.count(self.contracted[1:])
+
+    @cached_property
     def taps(self) -> int:
         """Of the window, along both."""
         return self.width.taps * (self.height.taps if self.height is not None else 1)

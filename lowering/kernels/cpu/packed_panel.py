@@ -14,35 +14,15 @@ from dataclasses import dataclass
 from math import prod
 
 from covan_mlir.fred.chain import Input
-from covan_mlir.fred.expression import Apply, Read, reads
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.evaluator import Lanes, Position, Result, VectorEvaluator, widen
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
 from covan_mlir.lowering.kernels.kernel import Operand, Preparation
-from covan_mlir.lowering.kernels.reductions.hoist import Scope
 
 PADDING = 0.05
 """Of a packed weight's elements, the most that may be zeros beyond the last column."""
-
-
-def packed_weight(product: Product) -> Input | None:
-    """The weight that is read as vectors, where it can be packed: nothing else of the chain reads it, and its elements
-    are multiplied as they are."""
-    expr = product.vectors
-    if isinstance(expr, Apply) and expr.op == "arith.extf":
-        (expr,) = expr.args
-    if not isinstance(expr, Read):
-        return None
-    weight = product.chain.values[expr.name]
-    if not isinstance(weight, Input) or not weight.weight:
-        return None
-    if any(product.chain.sizes[axis] is None for axis in weight.axes):
-        return None
-    scope = Scope(product.chain, {})
-    results = [scope.inlined(Read(name, product.chain.values[name].dtype)) for name in product.chain.outputs]
-    return None if any(weight.name in reads(other) for other in (product.scalars, *results)) else weight
 
 
 @dataclass(frozen=True)
@@ -62,9 +42,8 @@ class Packing:
         """That of a schedule, or None if it packs nothing."""
         if not schedule.packed:
             return None
-        weight = packed_weight(product)
-        assert weight is not None
-        return Packing(product, weight, schedule.vectors * schedule.lanes)
+        assert product.weight is not None
+        return Packing(product, product.weight, schedule.vectors * schedule.lanes)
 
     @property
     def outer(self) -> tuple[str, ...]:

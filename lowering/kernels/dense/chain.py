@@ -40,13 +40,18 @@ class DenseChain:
         """Vector instructions on a sum, roughly: what the chain makes of it."""
         return sum(cost(step.expr) for step in self.chain.steps if isinstance(step, Map))
 
+    @cached_property
+    def traffic(self) -> int:
+        """Bytes of inputs and outputs."""
+        return traffic(self.chain)
+
     def count(self, axes: Iterable[str]) -> int:
         """Positions on some axes."""
         return prod(self.sizes[axis] for axis in axes)
 
     def cost(self, seconds: float) -> Cost:
         """What a kernel costs that takes this long."""
-        return Cost(seconds, self.flops, traffic(self.chain), elements(self.chain))
+        return Cost(seconds, self.flops, self.traffic, elements(self.chain))
 
 
 def only_reduction(chain: Chain) -> Reduce:

@@ -35,7 +35,6 @@ from covan_mlir.lowering.kernels.cpu.convolution_roles import (
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Refusal
-from covan_mlir.lowering.kernels.reductions.operands import traffic
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.elements import bits
@@ -100,7 +99,7 @@ class ChannelLanesMatch(DenseMatch[ChannelLanesSchedule]):
         units = -(-chunks // schedule.chunks)
         share = -(-units // machine.cores) / units
         computed = chunks * self._seconds() * share
-        return max(computed, traffic(convolution.chain) / (machine.bandwidth * machine.cores))
+        return max(computed, convolution.traffic / (machine.bandwidth * machine.cores))
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ChannelLanesSchedule) -> Writer:
         """See `DenseMatch`."""

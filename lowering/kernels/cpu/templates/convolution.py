@@ -12,9 +12,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
 from itertools import product as combinations
 from typing import ClassVar
 
@@ -29,10 +29,10 @@ from covan_mlir.lowering.kernels.cpu.convolution_roles import (
     rows_are_one,
 )
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT, DenseMatch, Writer
+from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.product import FARTHER, LONGEST_SUM, STAYS, WRITTEN
 from covan_mlir.lowering.kernels.kernel import Refusal
-from covan_mlir.lowering.kernels.reductions.operands import traffic
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.elements import bits
@@ -78,9 +78,9 @@ class ConvolutionMatch(DenseMatch[ConvolutionSchedule]):
         machine, convolution = self.target.machine, self.task
         element = max(32, bits(convolution.step.dtype))  # halves are computed, and staged, in single precision
         lanes = machine.lanes(f"f{element}")
-        rows, height = convolution.count(convolution.rows), convolution.height
+        rows, height = convolution.filters, convolution.height
         channels = convolution.sizes[convolution.contracted[0]] if convolution.contracted else 1
-        most = max(1, LONGEST_SUM // (self.task.taps * convolution.count(convolution.contracted[1:])))
+        most = max(1, LONGEST_SUM // (convolution.taps * convolution.beside))
         high = height.outside if height is not None else 1
         wide = convolution.width.outside
         tiles = [tile for tile in TILES if (tile[0] + 1) * tile[1] + 1 <= machine.registers and tile[0] < 2 * rows]
@@ -91,16 +91,27 @@ class ConvolutionMatch(DenseMatch[ConvolutionSchedule]):
         )
         # Bands, blocks and groups of equal sizes.
         for (longest, widest, deepest), (tall, vectors) in combinations(shapes, tiles):
-            for largest in GROUPS:
-                count = -(-rows // tall)
-                group = -(-count // -(-rows // largest)) * tall
-                schedule = ConvolutionSchedule(lanes, tall, vectors, group, longest, widest, deepest)
-                if Footprint(convolution, schedule).elements * element // 8 <= machine.stack:
-                    yield schedule
-                if widest == wide and deepest == channels and self._apart:
-                    schedule = replace(schedule, apart=True)
-                    if Footprint(convolution, schedule).elements * element // 8 <= machine.stack:
+            count = -(-rows // tall)
+            apart = (False, True) if widest == wide and deepest == channels and self._apart else (False,)
+            for group in dict.fromkeys(-(-count // -(-rows // largest)) * tall for largest in GROUPS):
+                for own in apart:
+                    schedule = ConvolutionSchedule(lanes, tall, vectors, group, longest, widest, deepest, own)
+                    if self._footprint(schedule).elements * element // 8 <= machine.stack:
                         yield schedule
+
+    @cached_property
+    def _layout(self) -> Callable[[int, int, bool], PlaneLayout]:
+        """Of planes of so many rows and columns, apart or not: many schedules share one."""
+        return cache(partial(PlaneLayout, self.task))
+
+    @cached_property
+    def _footprint(self) -> Callable[[ConvolutionSchedule], Footprint]:
+        """That of a schedule, which is asked for twice: whether it is legal, and how long it takes."""
+        return cache(
+            lambda schedule: Footprint(
+                self.task, schedule, self._layout(schedule.height, schedule.width, schedule.apart)
+            )
+        )
 
     @cached_property
     def _apart(self) -> bool:
@@ -113,9 +124,9 @@ class ConvolutionMatch(DenseMatch[ConvolutionSchedule]):
     def predict(self, schedule: ConvolutionSchedule) -> float:
         """Products at the rate at which a tile is multiplied, planes at that of copies, or what memory gives."""
         machine, convolution = self.target.machine, self.task
-        footprint = Footprint(convolution, schedule)
+        footprint = self._footprint(schedule)
         layout, taps = footprint.layout, self.task.taps
-        rows, channels = convolution.count(convolution.rows), convolution.count(convolution.contracted)
+        rows, channels = convolution.filters, convolution.channels
         groups = -(-rows // schedule.group)
         tall = -(-min(rows, schedule.group) // schedule.rows) * schedule.rows
         height = convolution.height
@@ -138,12 +149,12 @@ class ConvolutionMatch(DenseMatch[ConvolutionSchedule]):
         sums = 0.0 if footprint.direct else 4.0 * tall * footprint.spans[-1].stop * footprint.blocks
         lines = schedule.height * vectors if not footprint.direct else footprint.spans[-1].stop
         written = (WRITTEN + convolution.work) * min(rows, schedule.group) * lines
-        units = convolution.count(convolution.outer) * groups * bands
+        units = convolution.batch * groups * bands
         share = -(-units // machine.cores) / units
         rate = machine.flops / (2 * schedule.lanes)
         begun = 150.0  # what it takes to begin with a workgroup, and with each of its loops
         computed = units * (begun + products + staged + sums + written) / rate * share
-        return max(computed, traffic(convolution.chain) / (machine.bandwidth * machine.cores))
+        return max(computed, convolution.traffic / (machine.bandwidth * machine.cores))
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ConvolutionSchedule) -> Writer:
         """See `DenseMatch`."""

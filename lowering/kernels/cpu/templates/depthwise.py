@@ -29,7 +29,6 @@ from covan_mlir.lowering.kernels.cpu.depthwise import DepthwiseSchedule, Depthwi
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.window_columns import MOST_SHUFFLED
 from covan_mlir.lowering.kernels.kernel import Refusal
-from covan_mlir.lowering.kernels.reductions.operands import traffic
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.elements import bits
@@ -120,7 +119,7 @@ class DepthwiseMatch(DenseMatch[DepthwiseSchedule]):
         units = -(-channels // schedule.channels) * -(-tiles // schedule.band)
         share = -(-units // machine.cores) / units
         computed = channels * self._slots(schedule) / self._rate(schedule.lanes) * share
-        return max(computed, traffic(convolution.chain) / (machine.bandwidth * machine.cores))
+        return max(computed, convolution.traffic / (machine.bandwidth * machine.cores))
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: DepthwiseSchedule) -> Writer:
         """See `DenseMatch`."""

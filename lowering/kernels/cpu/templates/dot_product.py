@@ -25,7 +25,6 @@ from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.product import EXPOSED, LONGEST_SUM, SCATTERED
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Refusal
-from covan_mlir.lowering.kernels.reductions.operands import traffic
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.elements import bits
@@ -113,7 +112,7 @@ class DotProductMatch(DenseMatch[DotProductSchedule]):
         units = outer * -(-blocks // schedule.span)
         share = -(-units // machine.cores) / units
         computed = outer * blocks * self._block(schedule) * share
-        moved = SCATTERED[schedule.columns] * traffic(product.chain) / (machine.bandwidth * machine.cores)
+        moved = SCATTERED[schedule.columns] * product.traffic / (machine.bandwidth * machine.cores)
         return max(computed, moved) + EXPOSED * min(computed, moved)
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: DotProductSchedule) -> Writer:

@@ -23,7 +23,7 @@ from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.column_tail import tail_of
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
-from covan_mlir.lowering.kernels.cpu.packed_panel import PADDING, Packing, packed_weight
+from covan_mlir.lowering.kernels.cpu.packed_panel import PADDING, Packing
 from covan_mlir.lowering.kernels.cpu.panel import transposed_axis
 from covan_mlir.lowering.kernels.cpu.product import ProductWriter, scratch
 from covan_mlir.lowering.kernels.cpu.product_roles import Product, product_of
@@ -31,7 +31,6 @@ from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
-from covan_mlir.lowering.kernels.reductions.operands import traffic
 from covan_mlir.lowering.kernels.reductions.sweeps import cost
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template
@@ -101,7 +100,7 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         rows, depth = product.count(product.rows), product.sizes[product.contracted[0]]
         most = max(1, LONGEST_SUM // product.count(product.contracted[1:]))
         depths = [(longest, False) for longest in DEPTHS]
-        if packed_weight(product) is not None:
+        if product.weight is not None:
             depths += [(longest, True) for longest in (*DEPTHS, LONGEST_SUM)]  # no scratch holds these
         tail = tail_of(product, lanes) if rows > FEW_ROWS else 0
         tails = (0, tail) if tail else (0,)
@@ -160,7 +159,7 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             staged += groups * schedule.tail * depth * 2.0
         rate = machine.flops / (2 * schedule.lanes)
         scattered = not schedule.packed and self._transposed
-        moved = traffic(product.chain) * (SCATTERED[schedule.lanes] if scattered else 1.0)
+        moved = product.traffic * (SCATTERED[schedule.lanes] if scattered else 1.0)
         if (packing := Packing.of(product, schedule)) is not None:
             moved += (groups - 1) * packing.operand.bytes  # each group reads all of the weight
         return Load(outer * (products + staged + sums + written) / rate, outer * panels * groups, moved)

@@ -31,7 +31,7 @@ from covan_mlir.lowering.kernels.cpu.winograd_algebra import SIZES, TAPS, Algori
 from covan_mlir.lowering.kernels.cpu.winograd_filter import TransformedFilter, weight_of
 from covan_mlir.lowering.kernels.cpu.winograd_layout import WinogradLayout, WinogradSchedule
 from covan_mlir.lowering.kernels.kernel import Dispatch, Executable, Operand, Preparation, Refusal, with_prepared
-from covan_mlir.lowering.kernels.reductions.operands import operands, traffic
+from covan_mlir.lowering.kernels.reductions.operands import operands
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.lowering.source_lines import SourceLines
@@ -115,7 +115,7 @@ class WinogradMatch(DenseMatch[WinogradSchedule]):
         near = filters / (1 if schedule.fused else layout.panels) <= STAYS * machine.l2
         again = 0 if near else filters * blocks
         computed += parts * (2 + layout.panels) / _bandwidth(machine, parts)
-        moved = traffic(convolution.chain) + filters - 4 * TAPS * TAPS * layout.channels * layout.filters
+        moved = convolution.traffic + filters - 4 * TAPS * TAPS * layout.channels * layout.filters
         supplied = max(again / _bandwidth(machine, filters), moved / (machine.bandwidth * machine.cores))
         return max(computed, supplied) + EXPOSED * min(computed, supplied)
 
