@@ -14,6 +14,7 @@ import iree.compiler.ir as ir
 from iree.compiler.dialects import arith, memref, scf, vector
 
 from covan_mlir.lowering.kernels.cpu.executable import context, first_named, shell
+from covan_mlir.lowering.kernels.cpu.indices import Indices
 from covan_mlir.lowering.kernels.kernel import Operand
 
 Value = Any
@@ -53,6 +54,7 @@ class KernelBuilder:
         self.lanes = lanes
         self.context = context()
         self._constants: dict[tuple[Any, ...], Value] = {}
+        self._indices = Indices(self.index)
         with self.context, ir.Location.unknown():
             self.module = ir.Module.parse(shell(name, inputs, outputs, extents, team=team))
             self._block = first_named(self.module.operation, "func.func").regions[0].blocks[0]
@@ -77,6 +79,7 @@ class KernelBuilder:
         with self.context, ir.Location.unknown():
             with ir.InsertionPoint(self._terminator()):
                 body()
+            self._erase_unused()
             self._count(workgroups)
             self.module.operation.verify()
         # Never shortened, whatever the process was told about printing: the text is compiled.
@@ -98,10 +101,18 @@ class KernelBuilder:
         """Workgroups along x and y."""
         return count, 1
 
+    def _erase_unused(self) -> None:
+        """Index values that only led to others, whose normal forms do without them, and constants of those."""
+        self._indices.erase_unused()
+        for constant in self._constants.values():
+            if next(iter(constant.uses), None) is None:
+                constant.owner.operation.erase()
+
     def _count(self, workgroups: Callable[[Mapping[str, Value]], Size]) -> None:
         # A function of its own, with constants of its own: what the host asks before it dispatches.
         self._block = first_named(self.module.operation, "hal.executable.export").regions[0].blocks[0]
         self._constants = {}
+        self._indices = Indices(self.index)
         returned = self._terminator()
         with ir.InsertionPoint(returned):
             count = workgroups(dict(zip(self.extents, list(self._block.arguments)[1:], strict=True)))
@@ -123,23 +134,26 @@ class KernelBuilder:
 
     def constant(self, value: float | int, dtype: str) -> Value:
         """A scalar constant, once per function."""
-        return self._constant(value, dtype, self.type(dtype))
+        return self._constant(value, dtype, splat=False)
 
     def splat(self, value: float | int, dtype: str) -> Value:
         """A vector constant, once per function."""
-        return self._constant(value, dtype, self.vector_type(dtype))
+        return self._constant(value, dtype, splat=True)
 
-    def _constant(self, value: float | int, dtype: str, kind: Any) -> Value:
-        key = (repr(value), str(kind))
+    def _constant(self, value: float | int, dtype: str, *, splat: bool) -> Value:
+        key = (repr(value), dtype, splat)
         if key not in self._constants:
             scalar = self.type(dtype)
+            kind = self.vector_type(dtype) if splat else scalar
             attribute = (
                 ir.FloatAttr.get(scalar, float(value)) if dtype[0] in "fb" else ir.IntegerAttr.get(scalar, int(value))
             )
-            if kind != scalar:
+            if splat:
                 attribute = ir.DenseElementsAttr.get_splat(kind, attribute)
             with ir.InsertionPoint.at_block_begin(self._block):
                 self._constants[key] = arith.constant(kind, attribute)
+            if dtype == "index" and not splat:
+                self._indices.known(self._constants[key], int(value))
         return self._constants[key]
 
     def like(self, value: float | int, other: Value) -> Value:
@@ -174,6 +188,8 @@ class KernelBuilder:
 
     def op(self, name: str, *args: Value) -> Value:
         """An operation of the arith dialect; floating-point ones may be contracted."""
+        if name in ("addi", "subi") and isinstance(args[0].type, ir.IndexType):
+            return self._indices.add(*args) if name == "addi" else self._indices.sub(*args)
         build = getattr(arith, name)
         if name in ("addf", "subf", "mulf"):
             return build(*args, fastmath=_CONTRACT)
@@ -187,23 +203,14 @@ class KernelBuilder:
         return getattr(arith, name)(kind, value)
 
     def add(self, *values: Value | int) -> Value:
-        """Sum of indices; numbers are folded."""
-        fixed = sum(v for v in values if isinstance(v, int))
-        rest = [v for v in values if not isinstance(v, int)]
-        if not rest:
-            return self.index(fixed)
-        total = rest[0]
-        for value in rest[1:]:
-            total = arith.addi(total, value)
-        return arith.addi(total, self.index(fixed)) if fixed else total
+        """Sum of indices."""
+        return self._indices.add(*values)
 
     def mul(self, value: Size, factor: Size) -> Size:
         """The product of two indices; numbers are folded."""
         if isinstance(value, int) and isinstance(factor, int):
             return value * factor
-        if isinstance(value, int):
-            value, factor = factor, value
-        return value if isinstance(factor, int) and factor == 1 else arith.muli(value, self.size(factor))
+        return self._indices.mul(value, factor)
 
     def product(self, sizes: Iterable[Size]) -> Size:
         """The product of some sizes; a number if all of them are."""
@@ -214,9 +221,7 @@ class KernelBuilder:
 
     def divmod(self, value: Value, by: Size) -> tuple[Value, Value]:
         """Quotient and remainder of an index that is not negative."""
-        if isinstance(by, int) and by == 1:
-            return value, self.index(0)
-        return arith.divui(value, self.size(by)), arith.remui(value, self.size(by))
+        return self._indices.divmod(value, by)
 
     def ceildiv(self, value: Size, by: int) -> Size:
         """How many times ``by`` it takes to hold a size; a number if the size is one."""
@@ -228,11 +233,11 @@ class KernelBuilder:
 
     def min(self, value: Value, bound: int | Value) -> Value:
         """The smaller of two indices."""
-        return arith.minsi(value, self.index(bound) if isinstance(bound, int) else bound)
+        return self._indices.extreme("minsi", value, bound)
 
     def max(self, value: Value, bound: int | Value) -> Value:
         """The larger of two indices."""
-        return arith.maxsi(value, self.index(bound) if isinstance(bound, int) else bound)
+        return self._indices.extreme("maxsi", value, bound)
 
     def broadcast(self, value: Value) -> Value:
         """A scalar in every lane."""
@@ -241,6 +246,12 @@ class KernelBuilder:
         return vector.broadcast(self.vector_type(self.dtype(value)), value)
 
     # Control
+
+    @contextmanager
+    def inside(self, block: Any) -> Iterator[None]:
+        """What is written meanwhile stands in the block of a region, and is seen there only."""
+        with ir.InsertionPoint(block), self._indices.region():
+            yield
 
     def loop(
         self,
@@ -251,9 +262,10 @@ class KernelBuilder:
         body: Callable[[Value, list[Value]], Sequence[Value]],
     ) -> list[Value]:
         """A counted loop with carried values. ``body`` is given the index and the values. -> the last values."""
-        first, last = (self.index(n) if isinstance(n, int) else n for n in (start, stop))
-        op = scf.ForOp(first, last, self.index(step), list(initial))
-        with ir.InsertionPoint(op.body):
+        if isinstance(start, int) and isinstance(stop, int) and stop - start <= step:
+            return list(body(self.index(start), list(initial))) if start < stop else list(initial)
+        op = scf.ForOp(self.size(start), self.size(stop), self.index(step), list(initial))
+        with self.inside(op.body):
             scf.YieldOp(list(body(op.induction_variable, list(op.inner_iter_args))))
         return list(op.results)
 
@@ -261,7 +273,7 @@ class KernelBuilder:
         """One of two pieces of code."""
         op = scf.IfOp(condition, has_else=True)
         for block, body in ((op.then_block, then), (op.else_block, otherwise)):
-            with ir.InsertionPoint(block):
+            with self.inside(block):
                 body()
                 scf.YieldOp([])
 

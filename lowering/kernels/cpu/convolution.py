@@ -110,7 +110,7 @@ class Footprint:
         layout = PlaneLayout(convolution, schedule.height, schedule.width, schedule.apart)
         return Footprint(convolution, schedule, layout)
 
-    @cached_property
+    @property
     def blocks(self) -> int:
         """Of channels."""
         contracted = self.convolution.contracted
@@ -126,7 +126,7 @@ class Footprint:
         """Columns of the widest register tile."""
         return self.schedule.vectors * self.schedule.lanes
 
-    @cached_property
+    @property
     def spans(self) -> tuple[Span, ...]:
         """Register tiles along a run."""
         return spans_of(-(-self.layout.run // self.schedule.lanes), self.schedule.vectors)
@@ -155,7 +155,7 @@ class Footprint:
         taps = (one.tap for one in slides if one is not None and one.tap is not None)
         return (*self.convolution.contracted, *taps)
 
-    @cached_property
+    @property
     def scalars(self) -> int:
         """Elements of a row of the filter, where that is staged, or 0."""
         if self.convolution.scalars is None or in_place(self.convolution.chain, self.convolution.scalars):
@@ -163,7 +163,7 @@ class Footprint:
         depth = self.schedule.depth if self.convolution.contracted else self.convolution.sizes[self.summed[0]]
         return row_length(self.convolution.sizes, self.summed, depth, self.schedule.lanes)
 
-    @cached_property
+    @property
     def elements(self) -> int:
         """All scratch."""
         planes = self.channels * self.layout.channel + self.width + self.schedule.lanes

@@ -50,7 +50,7 @@ class Invocation(KernelBuilder):
         def guarded() -> None:
             there = self.below(self.workgroup, workgroups(self.extents))
             inside = scf.IfOp(there)
-            with ir.InsertionPoint(inside.then_block):
+            with self.inside(inside.then_block):
                 body()
                 scf.YieldOp([])
 
@@ -137,9 +137,9 @@ class Invocation(KernelBuilder):
             return memref.load(memory, [at])
         kind = memory.type.element_type
         op = scf.IfOp(valid, [kind], has_else=True)
-        with ir.InsertionPoint(op.then_block):
+        with self.inside(op.then_block):
             scf.YieldOp([memref.load(memory, [at])])
-        with ir.InsertionPoint(op.else_block):
+        with self.inside(op.else_block):
             zero = ir.IntegerAttr.get(kind, 0) if isinstance(kind, ir.IntegerType) else ir.FloatAttr.get(kind, 0.0)
             scf.YieldOp([arith.constant(kind, zero)])
         return op.results[0]
@@ -152,7 +152,7 @@ class Invocation(KernelBuilder):
             memref.store(value, memory, [at])
             return
         op = scf.IfOp(valid)
-        with ir.InsertionPoint(op.then_block):
+        with self.inside(op.then_block):
             memref.store(value, memory, [at])
             scf.YieldOp([])
 
