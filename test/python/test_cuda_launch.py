@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 from cuda_stub import COMPILER, build, environment
+from dense_chains import convolution, product
 from fred_chains import attention, row_cases
-from test_dense_kernels import convolution, product
 
 import covan_mlir
 from covan_mlir import CompileOptions

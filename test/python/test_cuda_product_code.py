@@ -7,10 +7,10 @@ import re
 import numpy as np
 import pytest
 import torch
+from dense_chains import convolution, product
 from plain_chains import Writer
 from test_cuda_kernels import spills
 from test_cuda_products import kernel, match_of
-from test_dense_kernels import convolution, product
 from torch import nn
 
 import covan_mlir

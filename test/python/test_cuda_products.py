@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from dense_chains import Arrays, arrays_of, convolution, f, near, product
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from plain_chains import Writer
 from test_cuda_kernels import interpreted
-from test_dense_kernels import Arrays, arrays_of, convolution, f, near, product
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import Affine, Const, Window

@@ -1,96 +1,23 @@
-"""Products and convolutions on CPUs against float64: roles of axes, sizes around the tiles', element types."""
+"""Products on CPUs against float64: roles of axes, sizes around the tiles', element types, weights in another form."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import random
-from collections.abc import Callable
-from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
-import torch
+from dense_chains import MACHINE, arrays_of, check, convolution, f, kernel, near, product, written_by
 from plain_chains import Writer
 
-from covan_mlir.fred.chain import Chain, Combine
-from covan_mlir.fred.expression import Affine, Apply, Const, Expr, Window
+from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.interpret import interpret
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.select import Selection, choices, select
 from covan_mlir.lowering.kernels.standalone import Standalone
 from covan_mlir.machine.description import PRESETS
-from covan_mlir.machine.host import host
-
-MACHINE = dataclasses.replace(host(), cores=2)
-NUMPY: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
-Arrays = dict[str, np.ndarray[Any, Any]]
-
-
-def f(op: str, *args: Expr) -> Apply:
-    return Apply(op, args, args[0].dtype)
-
-
-def product(
-    left: str, right: str, result: str, over: str, dtype: str = "f32", unknown: str = "", **sizes: int
-) -> Chain:
-    """``relu(sum of left * right + bias) * gate`` with axes as they are written."""
-    w = Writer(dtype, **{axis: None if axis in unknown else size for axis, size in sizes.items()})
-    a, b = w.input("a", left), w.input("b", right)
-    bias, gate = w.input("bias", result[-1]), w.input("gate", result)
-    w.reduce("s", result, "add", over, f("arith.mulf", a, b))
-    total = f("arith.maximumf", f("arith.addf", w.read("s"), bias), w.number(0.0))
-    w.map("y", result, f("arith.mulf", total, gate))
-    return w.chain("y")
-
-
-def arrays_of(chain: Chain, seed: int, **sizes: int) -> Arrays:
-    generator = np.random.default_rng(seed)
-    known = {**{a.name: a.size for a in chain.axes if a.size is not None}, **sizes}
-    return {
-        value.name: generator.standard_normal([known[axis] for axis in value.axes]).astype(NUMPY[value.dtype])
-        for value in chain.inputs
-    }
-
-
-def kernel(chain: Chain, name: str, template: str) -> Executable:
-    selection = select(chain, name, CpuTarget(MACHINE), always=True)
-    assert isinstance(selection, Selection), selection
-    assert selection.template == template
-    return selection.executable
-
-
-def written_by(template: str, chain: Chain, name: str) -> Executable:
-    """The kernel that a template writes first, whether or not it is the fastest."""
-    listed = choices(chain, CpuTarget(MACHINE))
-    assert not isinstance(listed, Refusal)
-    candidate, schedule = next(pair for pair in listed.schedules() if pair[0].template.name == template)
-    written = candidate.write(schedule, name)
-    assert isinstance(written, Selection), written
-    return written.executable
-
-
-def near(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], terms: int, dtype: str) -> None:
-    """Within the bound of a sum of so many terms in any order, a unit in the last place each, and that of storing."""
-    unit = float(ml_dtypes.finfo(NUMPY[dtype]).eps)
-    single = float(np.finfo(np.float64 if dtype == "f64" else np.float32).eps)
-    bound = (terms**0.5 * 4 * single + 2 * unit) * max(1.0, float(np.abs(want).max()))
-    assert got.shape == want.shape
-    np.testing.assert_allclose(got.astype(np.float64), want, rtol=0, atol=bound)
-
-
-def check(cases: dict[str, tuple[Chain, Arrays, int]], template: str, *, fastest: bool = True) -> None:
-    """``fastest``: no other template is predicted to be faster."""
-    chains = {name: chain for name, (chain, _, _) in cases.items()}
-    alone = Standalone(
-        [kernel(c, name, template) if fastest else written_by(template, c, name) for name, c in chains.items()]
-    )
-    for name, (chain, arrays, terms) in cases.items():
-        (output,) = chain.outputs
-        got = np.asarray(alone[name](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
-        near(got, interpret(chain, arrays, "f64")[output], terms, chain.values[output].dtype)
 
 
 def test_roles_of_axes() -> None:
@@ -136,7 +63,8 @@ def packed_kernels(chain: Chain, name: str) -> list[Executable]:
 
 
 def test_what_is_read_soon_is_asked_for() -> None:
-    """What results are made of, for each of their vectors; a share of the next panel where a tile leaves loads."""
+    """What results are made of, for each of their vectors; a share of the next panel where a tile leaves loads, and of
+    the next rows of a weight."""
 
     def asked(chain: Chain, rows: int, vectors: int) -> int:
         listed = choices(chain, CpuTarget(PRESETS["avx512"]))
@@ -157,7 +85,9 @@ def test_what_is_read_soon_is_asked_for() -> None:
     alone = w.chain("s")
     assert asked(alone, 8, 3) == 1
     assert asked(gated, 8, 3) == 1 + 8 * 3
+    assert asked(weighted(alone, "a"), 8, 3) == 2
     assert asked(alone, 8, 1) == 0
+    assert asked(weighted(alone, "a"), 8, 1) == 0
     assert asked(gated, 8, 1) == 8
 
 
@@ -223,176 +153,6 @@ def test_sizes_known_at_run_time_only() -> None:
         arrays = arrays_of(chain, seed, b=b, i=i, j=j, k=k)
         got = np.asarray(alone["p"](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
         near(got, interpret(chain, arrays, "f64")["y"], k, "f32")
-
-
-def convolution(
-    channels: int,
-    filters: int,
-    window: tuple[int, ...],
-    image: tuple[int, ...],
-    *,
-    stride: int = 1,
-    pad: int = 1,
-    dilation: int = 1,
-    groups: int = 1,
-    batch: int = 0,
-    dtype: str = "f32",
-) -> Chain:
-    """``max(sum of x * f + bias, 0)``; depthwise where there are as many groups as channels and filters."""
-    spatial = "dhw"[3 - len(window) :]
-    results = [(n + 2 * pad - dilation * (r - 1) - 1) // stride + 1 for n, r in zip(image, window, strict=True)]
-    sizes = dict(zip(spatial.upper(), image, strict=True)) | dict(zip(spatial, results, strict=True))
-    taps = dict(zip("trs"[3 - len(window) :], window, strict=True))
-    deep = channels // groups
-    depthwise = groups == channels == filters
-    sizes |= taps | ({"n": batch} if batch else {}) | ({"g": groups} if groups > 1 else {})
-    sizes |= {} if depthwise else {"k": filters // groups, "c": deep}
-    w = Writer(dtype, **sizes)
-    lead, group = "n" if batch else "", "g" if groups > 1 else ""
-    inner = "" if depthwise else "c"
-    w.input("x", lead + group + inner + spatial.upper())
-    own = group + ("" if depthwise else "k")
-    weight = w.input("f", own + inner + "".join(taps))
-    bias = w.input("bias", own) if own else w.number(0.0)
-    at = [Affine.of([(axis, 1)]) for axis in lead + group + inner]
-    at += [Affine.of([(axis, stride), (tap, dilation)], -pad) for axis, tap in zip(spatial, taps, strict=True)]
-    window_read = Window("x", dtype, tuple(at), Const(0.0, dtype))
-    result = lead + own + spatial
-    w.reduce("s", result, "add", inner + "".join(taps), f("arith.mulf", window_read, weight))
-    w.map("y", result, f("arith.maximumf", f("arith.addf", w.read("s"), bias), w.number(0.0)))
-    return w.chain("y")
-
-
-def test_convolutions() -> None:
-    cases = {
-        "same": convolution(20, 33, (3, 3), (13, 19)),
-        "strided": convolution(6, 40, (3, 3), (17, 33), stride=2),
-        "pointwise": convolution(70, 24, (1, 1), (15, 15), stride=2, pad=0),
-        "first": convolution(3, 16, (7, 7), (40, 41), stride=2, pad=3),
-        "broad": convolution(3, 8, (7, 7), (20, 112), stride=2, pad=3),
-        "broader": convolution(2, 5, (5, 4), (9, 141), stride=3, pad=3),
-        "patches": convolution(3, 30, (4, 4), (32, 36), stride=4, pad=0),
-        "dilated": convolution(9, 10, (3, 3), (20, 20), dilation=3, pad=3),
-        "grouped": convolution(12, 20, (3, 3), (14, 14), groups=4),
-        "batched": convolution(4, 6, (3, 3), (9, 9), batch=3),
-        "deep": convolution(300, 9, (3, 3), (7, 7)),
-        "line": convolution(10, 12, (5,), (100,), pad=2, stride=2),
-        "volume": convolution(5, 6, (3, 3, 3), (6, 7, 20)),
-        "valid": convolution(4, 4, (5, 5), (5, 5), pad=0),
-        "wide": convolution(2, 3, (1, 5), (3, 200), pad=2),
-    }
-    check({n: (chain, arrays_of(chain, 5), 2700) for n, chain in cases.items()}, "convolution")
-
-
-DEPTHWISE = {
-    "one": convolution(17, 17, (7, 7), (14, 14), groups=17, pad=3),
-    "strided": convolution(8, 8, (3, 3), (15, 15), groups=8, stride=2),
-    "narrow": convolution(70, 70, (5, 5), (7, 7), groups=70, pad=2),
-    "ragged": convolution(3, 3, (3, 3), (50, 77), groups=3),
-    "batched": convolution(5, 5, (3, 4), (9, 33), groups=5, stride=3, batch=3),
-    "dilated": convolution(6, 6, (3, 3), (20, 40), groups=6, dilation=3, pad=4),
-    "far": convolution(2, 2, (2, 3), (40, 300), groups=2, stride=9),
-    "line": convolution(9, 9, (5,), (100,), groups=9, pad=2),
-    "flat": convolution(4, 4, (3, 3), (1, 21), groups=4),
-    "point": convolution(4, 4, (1, 1), (9, 9), groups=4, pad=2, stride=2),
-    "tall": convolution(1, 1, (7, 7), (90, 33), groups=1, pad=3),
-}
-
-
-@pytest.mark.parametrize("template", ["depthwise", "convolution"])
-def test_depthwise_convolutions(template: str) -> None:
-    """Windows that leave the input on every side, vectors of which some columns exist: straight from memory, and from
-    planes that are staged."""
-    alone = Standalone([written_by(template, chain, name) for name, chain in DEPTHWISE.items()])
-    for name, chain in DEPTHWISE.items():
-        arrays = arrays_of(chain, 5)
-        got = np.asarray(alone[name](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
-        near(got, interpret(chain, arrays, "f64")["y"], 100, "f32")
-
-
-NARROW = {
-    **{name: DEPTHWISE[name] for name in ("one", "strided", "narrow", "batched", "flat", "point")},
-    "row": convolution(19, 19, (5,), (11,), groups=19, pad=2),
-    "dilated rows": convolution(16, 16, (3, 3), (12, 12), groups=16, dilation=3, pad=4, stride=2),
-    "beyond": convolution(3, 3, (2, 2), (3, 5), groups=3, pad=3),
-}
-
-
-def test_depthwise_convolutions_of_narrow_images() -> None:
-    """Lanes along channels: numbers of them that fill no vector, rows and columns that lie outside as a whole."""
-    alone = Standalone([written_by("channel_lanes", chain, f"n{n}") for n, chain in enumerate(NARROW.values())])
-    for n, chain in enumerate(NARROW.values()):
-        arrays = arrays_of(chain, 6)
-        got = np.asarray(alone[f"n{n}"](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
-        near(got, interpret(chain, arrays, "f64")["y"], 100, "f32")
-
-
-def test_rows_that_are_told_apart_are_not_one() -> None:
-    """What is added to a row's sums has the row's axis, and not that of columns."""
-    w = Writer(g=20, H=7, W=7, h=7, w=7, r=3, s=3)
-    w.input("x", "gHW")
-    weight, other = w.input("f", "grs"), w.input("o", "gh")
-    at = [Affine.of([("g", 1)]), *(Affine.of([(axis, 1), (tap, 1)], -1) for axis, tap in ("hr", "ws"))]
-    w.reduce("t", "ghw", "add", "rs", f("arith.mulf", Window("x", "f32", tuple(at), Const(0.0, "f32")), weight))
-    w.map("y", "ghw", f("arith.addf", w.read("t"), other))
-    listed = choices(w.chain("y"), CpuTarget(MACHINE))
-    assert not isinstance(listed, Refusal)
-    assert "channel_lanes" not in {candidate.template.name for candidate in listed.candidates}
-
-
-def test_much_is_made_of_a_depthwise_sum() -> None:
-    """A long epilogue is not written out for every vector of a tile."""
-    w = Writer(g=5, H=20, W=37, h=20, w=37, r=3, s=3)
-    w.input("x", "gHW")
-    weight, other = w.input("f", "grs"), w.input("o", "ghw")
-    at = [Affine.of([("g", 1)]), *(Affine.of([(axis, 1), (tap, 1)], -1) for axis, tap in ("hr", "ws"))]
-    w.reduce("t", "ghw", "add", "rs", f("arith.mulf", Window("x", "f32", tuple(at), Const(0.0, "f32")), weight))
-    sigmoid = f(
-        "arith.divf", w.number(1.0), f("arith.addf", w.number(1.0), f("math.exp", f("arith.negf", w.read("t"))))
-    )
-    w.map("y", "ghw", f("arith.addf", f("arith.mulf", w.read("t"), sigmoid), other))
-    chain = w.chain("y")
-    check({"silu": (chain, arrays_of(chain, 4), 9)}, "depthwise")
-
-
-def test_random_convolutions() -> None:
-    """Twelve at random, against torch in float64."""
-    chance = random.Random(20)
-    cases: dict[str, tuple[Chain, Arrays, Callable[[], np.ndarray[Any, Any]]]] = {}
-    while len(cases) < 12:
-        groups, r, s = chance.choice([1, 1, 2, 3]), chance.randint(1, 5), chance.randint(1, 5)
-        stride, pad, dilation = chance.randint(1, 3), chance.randint(0, 3), chance.randint(1, 2)
-        channels, filters = groups * chance.randint(1, 9), groups * chance.randint(2, 9)
-        image = (chance.randint(5, 24), chance.randint(5, 40))
-        if any(n + 2 * pad < dilation * (t - 1) + 1 for n, t in zip(image, (r, s), strict=True)) or (r, s) == (1, 1):
-            continue
-        options = {"stride": stride, "pad": pad, "dilation": dilation, "groups": groups}
-        chain = convolution(channels, filters, (r, s), image, **options)
-        arrays = arrays_of(chain, len(cases))
-
-        def reference(
-            arrays: Arrays = arrays, shape: tuple[int, ...] = (channels, filters, r, s), options: Any = options
-        ) -> np.ndarray[Any, Any]:
-            channels, filters, r, s = shape
-            x, weight, bias = (torch.from_numpy(arrays[name]).double() for name in ("x", "f", "bias"))
-            weight = weight.reshape(filters, channels // options["groups"], r, s)
-            y = torch.nn.functional.conv2d(
-                x.reshape(1, channels, *x.shape[-2:]),
-                weight,
-                bias.reshape(filters),
-                options["stride"],
-                options["pad"],
-                options["dilation"],
-                options["groups"],
-            )
-            return torch.relu(y).numpy()
-
-        cases[f"c{len(cases)}"] = (chain, arrays, reference)
-    alone = Standalone([kernel(chain, name, "convolution") for name, (chain, _, _) in cases.items()])
-    for name, (chain, arrays, reference_of) in cases.items():
-        got = np.asarray(alone[name](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
-        want = reference_of()
-        near(got.reshape(want.shape), want, 250, "f32")
 
 
 def test_every_tile_gives_the_same() -> None:
@@ -473,53 +233,3 @@ def test_what_is_no_product_is_refused() -> None:
     w.reduce("s", "ij", "add", "k", f("arith.addf", a, b))
     refusal = select(w.chain("s"), "k", CpuTarget(MACHINE), always=True)
     assert not isinstance(refusal, Selection) or refusal.template != "product"
-
-
-def test_pooling() -> None:
-    """Maxima and sums of windows, of every stride and padding; NaN wins, and what is outside never does."""
-    cases: dict[str, tuple[Chain, Arrays, int]] = {}
-    kinds: tuple[tuple[str, Combine, int, int, int], ...] = (
-        ("max", "max", 3, 2, 1),
-        ("least", "min", 2, 2, 0),
-        ("sum", "add", 5, 1, 2),
-        ("apart", "max", 2, 3, 0),
-    )
-    for name, combine, r, stride, pad in kinds:
-        h = (21 + 2 * pad - r) // stride + 1
-        w = Writer(n=2, c=5, p=21, q=21, h=h, w=h, r=r, s=r)
-        w.input("x", "ncpq")
-        outside = {"max": -np.inf, "min": np.inf, "add": 0.0}[combine]
-        at = [Affine.of([(axis, 1)]) for axis in "nc"]
-        at += [Affine.of([(axis, stride), (tap, 1)], -pad) for axis, tap in zip("hw", "rs", strict=True)]
-        w.reduce("s", "nchw", combine, "rs", Window("x", "f32", tuple(at), Const(float(outside), "f32")))
-        w.map("y", "nchw", f("arith.mulf", w.read("s"), w.number(0.5)))
-        chain = w.chain("y")
-        arrays = arrays_of(chain, 11)
-        cases[name] = (chain, arrays, r * r)
-    check(cases, "depthwise")
-
-
-def test_bands_of_columns() -> None:
-    """Parts of rows, whatever the stride and what is outside: where they leave the input is known at run time only."""
-    target = CpuTarget(MACHINE)
-    kernels: dict[str, tuple[Executable, Chain, Arrays]] = {}
-    for name, chain in {
-        "same": convolution(3, 5, (3, 3), (6, 150)),
-        "strided": convolution(2, 5, (3, 4), (9, 301), stride=2),
-        "far": convolution(2, 3, (2, 3), (40, 999), stride=9),
-        "line": convolution(4, 6, (5,), (777,), pad=4, dilation=2),
-    }.items():
-        listed = choices(chain, target)
-        assert not isinstance(listed, Refusal)
-        candidate, schedule = next(
-            (candidate, schedule)
-            for candidate, schedule in listed.schedules()
-            if (fields := schedule.to_json())["width"] < (chain.sizes["w"] or 0) and fields["width"] % 16
-        )
-        written = candidate.write(schedule, name)
-        assert isinstance(written, Selection), written
-        kernels[name] = (written.executable, chain, arrays_of(chain, 13))
-    alone = Standalone([executable for executable, _, _ in kernels.values()])
-    for name, (_, chain, arrays) in kernels.items():
-        got = np.asarray(alone[name](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
-        near(got, interpret(chain, arrays, "f64")["y"], 40, "f32")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_dense_kernels import MACHINE, arrays_of, near, product
+from dense_chains import MACHINE, arrays_of, near, product
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.interpret import interpret

@@ -6,9 +6,9 @@ import random
 from itertools import pairwise
 
 import numpy as np
+from dense_chains import MACHINE, arrays_of, convolution, near
 from hypothesis import given
 from hypothesis import strategies as st
-from test_dense_kernels import MACHINE, arrays_of, convolution, near
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.interpret import interpret

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from dense_chains import arrays_of, f, kernel, near
 from plain_chains import Writer
-from test_dense_kernels import arrays_of, f, kernel, near
 from torch import Tensor, nn
 
 import covan_mlir

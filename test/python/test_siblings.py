@@ -7,8 +7,8 @@ import functools
 import numpy as np
 import pytest
 import torch
+from dense_chains import MACHINE, arrays_of, f, kernel, near
 from plain_chains import Writer
-from test_dense_kernels import MACHINE, arrays_of, f, kernel, near
 from torch import Tensor, nn
 
 import covan_mlir

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from test_dense_kernels import MACHINE, Arrays, arrays_of, convolution
+from dense_chains import MACHINE, Arrays, arrays_of, convolution
 from torch import nn
 
 import covan_mlir

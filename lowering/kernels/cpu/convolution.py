@@ -37,7 +37,7 @@ from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout, Planes
 from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, Tile, outer_products
 from covan_mlir.lowering.kernels.cpu.row_outputs import Known, RowOutputs
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
-from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, in_place, row_length
+from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, ask_next, asked_weight, in_place, row_length
 
 
 @dataclass(frozen=True)
@@ -331,6 +331,17 @@ class ConvolutionWriter:
             assert convolution.scalars is not None
             return self.evaluator.scalar(convolution.scalars, Position(index, None))
 
+        # Rows of filters of more taps are long enough to be foreseen.
+        single = len(layout.taps) == 1 and layout.rolled is None and bool(contracted)
+        weight = asked_weight(convolution.chain, convolution.scalars, convolution.rows) if single else None
+
+        def vector(u: int, at: Value, place: Place, tap: int, idle: int) -> Value:
+            if not u and idle > 0 and weight is not None:
+                there = {**indices[0], **place, contracted[0]: code.add(start, place[contracted[0]])}
+                turn = place[contracted[-1]]
+                ask_next(code, weight, self.sizes, there, convolution.rows[0], rows, turn, near=False)
+            return self.planes.load(code.add(at, u * code.lanes), place, tap)
+
         ranges = [(axis, 0, self.sizes[axis] if n else count) for n, axis in enumerate(contracted)]
         if layout.rolled is not None:
             ranges.append((layout.rolled, 0, self.sizes[layout.rolled]))
@@ -339,9 +350,10 @@ class ConvolutionWriter:
 
             def panel(at: Value, none: list[Value], span: Span = span) -> list[Value]:
                 zero = code.splat(convolution.step.initial.value, self.dtype)
+                idle = rows * span.vectors - rows - span.vectors  # loads, two of which go with two products
                 factors = Factors(
                     scalar if convolution.scalars is not None else None,
-                    lambda u, place, tap: self.planes.load(code.add(at, u * code.lanes), place, tap),
+                    lambda u, place, tap: vector(u, at, place, tap, idle),
                     len(layout.taps),
                     combining(convolution.step)[0],
                 )

@@ -38,7 +38,7 @@ from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, Tile, outer_products
 from covan_mlir.lowering.kernels.cpu.row_outputs import RowOutputs
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
-from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, in_place, row_length
+from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, ask_next, asked_weight, in_place, row_length
 
 ROWS_AHEAD = 4
 """Of a row whose results are made, the one that what results are made of is asked for."""
@@ -250,11 +250,16 @@ class ProductWriter:
 
         tiles = -(-self.schedule.group // self.schedule.rows)
         ask = self.panel.asker(unit.outer, unit.column, start, count, code.divmod(number, self.schedule.rows)[0], tiles)
-        idle = rows + vectors + 1 <= rows * vectors  # loads, two of which go with two products
+        weight = asked_weight(product.chain, product.scalars, product.rows)
+        idle = rows * vectors - rows - vectors  # loads, two of which go with two products
 
         def asking(u: int, place: Place, tap: int) -> Value:
-            if not u and idle:
+            if not u and idle > 0:
                 ask(place)
+            if not u and idle > 1 and weight is not None:
+                there = {**indices[0], **place, self.split: code.add(start, place[self.split])}
+                turn = place[product.contracted[-1]]
+                ask_next(code, weight, self.sizes, there, product.rows[0], rows, turn, near=True)
             return vector(u, place, tap)
 
         ranges = [(self.split, 0, count), *((axis, 0, self.sizes[axis]) for axis in self.inner)]

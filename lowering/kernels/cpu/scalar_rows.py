@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.chain import Chain, Input
 from covan_mlir.fred.expression import Expr, Read
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.elements import computed
-from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator
+from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, address
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
 
@@ -23,6 +23,40 @@ from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
 def in_place(chain: Chain, expr: Expr) -> bool:
     """Whether scalars are read where they lie in memory."""
     return isinstance(expr, Read) and computed(dtype := chain.values[expr.name].dtype) == dtype
+
+
+def asked_weight(chain: Chain, expr: Expr | None, rows: Sequence[str]) -> Input | None:
+    """The weight that is read as scalars, in place, by rows of one axis: it comes from memory, in runs as short as a
+    row, of which no machine foresees where the next tile's begin."""
+    if not isinstance(expr, Read) or not in_place(chain, expr) or len(rows) != 1:
+        return None
+    value = chain.values[expr.name]
+    return value if isinstance(value, Input) and value.weight and rows[0] in value.axes else None
+
+
+def ask_next(
+    code: KernelBuilder,
+    weight: Input,
+    sizes: Mapping[str, Size],
+    index: Place,
+    axis: str,
+    rows: int,
+    position: Value,
+    *,
+    near: bool,
+) -> None:
+    """Asks for a scalar of the next tile's rows, of each of them in turn.
+
+    Args:
+        index: of the first row of this tile, at a position of what is contracted.
+        axis: of the rows.
+        rows: of a tile; at most as many as a cache line has elements, so that none of their lines is left out.
+        position: of what is contracted.
+        near: into the first cache.
+    """
+    turn = code.divmod(position, rows)[1]
+    at, _ = address(code, weight.axes, sizes, Position({**index, axis: code.add(index[axis], rows, turn)}, None))
+    code.prefetch(code.memory[weight.name], at, near=near)
 
 
 def row_length(sizes: Mapping[str, int], contracted: Sequence[str], depth: int, lanes: int) -> int:
