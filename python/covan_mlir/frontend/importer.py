@@ -35,6 +35,7 @@ from covan_mlir.frontend.decompose import decompose
 from covan_mlir.frontend.describe import Description, describe
 from covan_mlir.frontend.held import held_by
 from covan_mlir.frontend.identity import Identities
+from covan_mlir.frontend.index_checks import check_indices
 from covan_mlir.frontend.parts import ledger
 from covan_mlir.frontend.refusals import plainly, refuse_random, refused
 from covan_mlir.frontend.regions import RegionImporter
@@ -78,12 +79,18 @@ class Imported:
 
 
 def import_program(
-    captured: Capture, *, provenance: bool, external_weight_bytes: int, random_numbers: bool = True
+    captured: Capture,
+    *,
+    provenance: bool,
+    external_weight_bytes: int,
+    random_numbers: bool = True,
+    index_checks: bool = True,
 ) -> Imported:
     """Decompose and import.
 
     Args:
         random_numbers: whether the program may draw some of its own.
+        index_checks: whether indices out of range are errors, and no element is read or written by them.
 
     Raises:
         ExportError: an operation or type has no counterpart in the torch dialect; names the user's line.
@@ -94,6 +101,8 @@ def import_program(
     if not random_numbers:
         refuse_random(decomposed.graph)
     description = describe(captured, decomposed)
+    if index_checks:
+        description = check_indices(captured.program.graph, decomposed.graph, description)
     flops, elements = work(decomposed.graph)
     actions: tuple[Action, ...] = ()
     parts: Mapping[Source, Part] = {}

@@ -1,0 +1,209 @@
+"""Indices out of range: errors where eager has errors, with the operator and the user's line; no memory is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import covan_mlir
+from covan_mlir.errors import OutOfRangeError
+from covan_mlir.runtime import devices
+
+ROWS, WIDTH, COUNT = 5, 4, 3
+
+
+def _labels(loss: Callable[..., torch.Tensor], **named: Any) -> Callable[..., torch.Tensor]:
+    return lambda x, i: loss(x[:COUNT], i, **named)
+
+
+def _in_place(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[i] = 7.0
+    return y
+
+
+def _wide(i: torch.Tensor) -> torch.Tensor:
+    return i.unsqueeze(1).expand(COUNT, WIDTH)
+
+
+ON_ARGUMENTS: dict[str, Callable[..., torch.Tensor]] = {
+    "embedding": lambda x, i: F.embedding(i, x),
+    "embedding_bag": lambda x, i: F.embedding_bag(i, x, torch.tensor([0, 2]), mode="sum"),
+    "embedding_bag_mean": lambda x, i: F.embedding_bag(i, x, torch.tensor([0, 2]), mode="mean"),
+    "index_select": lambda x, i: x.index_select(0, i),
+    "index": lambda x, i: x[i],
+    "index_second_axis": lambda x, i: x[:, i],
+    "take": lambda x, i: torch.take(x, i),
+    "put": lambda x, i: torch.put(x, i, torch.ones(COUNT)),
+    "gather": lambda x, i: x.gather(0, _wide(i)),
+    "scatter": lambda x, i: x.scatter(0, _wide(i), 2.0),
+    "scatter_add": lambda x, i: x.scatter_add(0, _wide(i), torch.ones(COUNT, WIDTH)),
+    "scatter_reduce": lambda x, i: x.scatter_reduce(0, _wide(i), torch.ones(COUNT, WIDTH), "amax"),
+    "index_put": _in_place,
+    "index_add": lambda x, i: x.index_add(0, i, torch.ones(COUNT, WIDTH)),
+    "index_copy": lambda x, i: x.index_copy(0, i, torch.ones(COUNT, WIDTH)),
+    "index_fill": lambda x, i: x.index_fill(0, i, 2.0),
+    "index_reduce": lambda x, i: x.index_reduce(0, i, torch.ones(COUNT, WIDTH), "amax"),
+    "nll_loss": _labels(F.nll_loss),
+    "cross_entropy": _labels(F.cross_entropy),
+    "cross_entropy_ignoring": _labels(F.cross_entropy, ignore_index=-1, label_smoothing=0.1),
+    "multi_margin_loss": _labels(F.multi_margin_loss),
+    "one_hot": lambda x, i: F.one_hot(i, ROWS) + x.sum().to(torch.int64),
+    "of_a_slice": lambda x, i: F.embedding(i[1:], x),
+    "of_a_column": lambda x, i: F.embedding(i.reshape(1, COUNT)[0], x),
+    "of_a_sum": lambda x, i: F.embedding(i + 2, x),
+    "of_narrow": lambda x, i: F.embedding(i.to(torch.int32).to(torch.int64).clamp(-9, 9), x),
+}
+COMPUTED: dict[str, Callable[..., torch.Tensor]] = {
+    "embedding": lambda x, i: F.embedding(i * 2 - 1, x),
+    "index": lambda x, i: x[i * 2 - 1],
+    "gather": lambda x, i: x.gather(0, _wide(i * 2)),
+    "scatter_add": lambda x, i: x.scatter_add(0, _wide(i * 2), torch.ones(COUNT, WIDTH)),
+    "index_add": lambda x, i: x.index_add(0, i * 2 - 1, torch.ones(COUNT, WIDTH)),
+    "index_put": lambda x, i: _in_place(x, i * 2 - 1),
+    "two": lambda x, i: F.embedding(i * 2, x) + x[:COUNT].index_select(0, i * i),
+}
+"""Those of `ON_ARGUMENTS` again, with indices that the program computes."""
+
+
+def _agree(exe: Any, model: Callable[..., torch.Tensor], x: torch.Tensor, i: torch.Tensor) -> None:
+    try:
+        expected = model(x, i)
+    except (IndexError, RuntimeError):
+        with pytest.raises(IndexError, match=r"test_index_checks\.py:\d+: aten\."):
+            exe(x, i)
+        return
+    torch.testing.assert_close(exe(x, i), expected, equal_nan=True)
+
+
+def _indices() -> st.SearchStrategy[list[int]]:
+    """Three different places, most of them in range; written twice, a place has what was written last."""
+    near, far = st.integers(-2, ROWS), st.sampled_from([-101, -100, -ROWS - 1, -ROWS, 2 * ROWS, 10**6, 2**62, -(2**63)])
+    return st.lists(near | near | near | far, min_size=COUNT, max_size=COUNT, unique_by=lambda place: place % ROWS)
+
+
+@pytest.mark.parametrize("name", ON_ARGUMENTS)
+def test_indices_among_the_arguments_are_checked_as_eager_checks_them(name: str) -> None:
+    x, model = torch.randn(ROWS, WIDTH), ON_ARGUMENTS[name]
+    exe = covan_mlir.compile_module(model, (x, torch.tensor([0, 2, 1])))
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(_indices())
+    def check(indices: list[int]) -> None:
+        _agree(exe, model, x, torch.tensor(indices))
+
+    check()
+    assert all(check.argument is not None for check in exe.signature.checks) or name == "of_narrow"
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_computed_indices_are_checked_as_eager_checks_them(name: str) -> None:
+    x, model = torch.randn(ROWS, WIDTH), COMPUTED[name]
+    exe = covan_mlir.compile_module(model, (x, torch.tensor([0, 2, 1])))
+    assert exe.signature.computed_checks
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(_indices())
+    def check(indices: list[int]) -> None:
+        _agree(exe, model, x, torch.tensor(indices))
+
+    check()
+    assert exe.verify(), exe.verify()
+
+
+@pytest.mark.skipif(not devices.discover("vulkan"), reason="no Vulkan device here")
+@pytest.mark.parametrize("models", [ON_ARGUMENTS, COMPUTED], ids=["arguments", "computed"])
+@pytest.mark.parametrize("name", ["embedding", "index", "gather", "scatter_add"])
+def test_on_vulkan(models: dict[str, Callable[..., torch.Tensor]], name: str) -> None:
+    x, model = torch.randn(ROWS, WIDTH), models[name]
+    exe = covan_mlir.compile_module(model, (x, torch.tensor([0, 2, 1])), target="vulkan")
+    for indices in ([0, 2, 1], [-1, 0, 1], [1, ROWS, 0], [10**9, 0, 1]):
+        _agree(exe, model, x, torch.tensor(indices))
+
+
+class _Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = torch.nn.Embedding(ROWS, WIDTH)
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, ids: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        out.add_(1)
+        rows: torch.Tensor = self.words(ids * 2)
+        return rows
+
+
+def test_nothing_is_written_where_an_index_is_out_of_range() -> None:
+    net, out = _Net().eval(), torch.zeros(2)
+    exe = covan_mlir.compile_module(net, (torch.tensor([0, 1]), out))
+    with pytest.raises(OutOfRangeError, match=r"test_index_checks\.py:\d+: aten\.embedding\.default in words"):
+        exe(torch.tensor([0, 3]), out)
+    assert not out.any()
+    assert not net.calls.any()
+    exe(torch.tensor([0, 2]), out)
+    assert out.all()
+    assert net.calls.all()
+
+
+def test_artifacts_keep_their_checks(tmp_path: Path) -> None:
+    x = torch.randn(ROWS, WIDTH)
+    for models in (ON_ARGUMENTS, COMPUTED):
+        path = tmp_path / "model.covan"
+        covan_mlir.compile_module(models["embedding"], (x, torch.tensor([0, 2, 1]))).save(path)
+        loaded = covan_mlir.load(path)
+        for indices in (torch.tensor([0, 9, 1]), np.array([0, -9, 1])):
+            with pytest.raises(OutOfRangeError, match=r"aten\.embedding\.default"):
+                loaded(x if isinstance(indices, torch.Tensor) else x.numpy(), indices)
+
+
+def test_limits_follow_open_sizes() -> None:
+    rows = torch.export.Dim("rows", min=2, max=64)
+    x = torch.randn(ROWS, WIDTH)
+    for model in (ON_ARGUMENTS["index"], COMPUTED["index"]):
+        exe = covan_mlir.compile_module(model, (x, torch.tensor([0, 2, 1])), dynamic_shapes=({0: rows}, None))
+        for size in (3, 40):
+            for indices in ([0, 1, 2], [0, 1, size - 1], [0, 1, size], [0, -size, 1], [0, 1, -size - 1]):
+                _agree(exe, model, torch.randn(size, WIDTH), torch.tensor(indices))
+
+
+def test_what_is_in_range_whatever_the_arguments_are_is_not_checked() -> None:
+    def model(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        rows = x[torch.arange(2)] + x[x.argmax(0)[:2]] + x[x.topk(2, 0).indices[:, 0]]
+        return rows + x[i.clamp(0, ROWS - 1)] + x[i % ROWS] + x[torch.tensor([0, 4])] + x[(i > 0).to(torch.int64)]
+
+    x, i = torch.randn(ROWS, WIDTH), torch.tensor([70, -70])
+    exe = covan_mlir.compile_module(model, (x, i))
+    assert not exe.signature.checks
+    torch.testing.assert_close(exe(x, i), model(x, i))
+
+
+def test_a_number_that_selects_is_an_index() -> None:
+    def model(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return x[i]
+
+    def later(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return x[i * 2]
+
+    x = torch.randn(ROWS, WIDTH)
+    for function in (model, later):
+        exe = covan_mlir.compile_module(function, (x, torch.tensor(2)))
+        for number in (0, 1, -1, -3, 5, 100, -100):
+            _agree(exe, function, x, torch.tensor(number))
+
+
+def test_without_checks_a_program_has_none() -> None:
+    x, i = torch.randn(ROWS, WIDTH), torch.tensor([0, 2, 1])
+    options = covan_mlir.CompileOptions(check_indices=False)
+    for models in (ON_ARGUMENTS, COMPUTED):
+        exe = covan_mlir.compile_module(models["embedding"], (x, i), options=options)
+        assert not exe.signature.checks
+        assert len(exe.signature.results) == 1
