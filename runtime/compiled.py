@@ -18,7 +18,7 @@ from covan_mlir.artifacts.signature import Leaf, Signature
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import DeviceError, InputError
 from covan_mlir.provenance.model import LineageData
-from covan_mlir.runtime import aliases, choice, contract, devices, index_checks, remote, team, values
+from covan_mlir.runtime import aliases, checks, choice, contract, devices, remote, team, values
 from covan_mlir.runtime.program import Program
 
 log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class CompiledModel:
         self._program: Program | None = None
         self._bound: list[Any] = []
         self._expected = contract.Results(signature)
-        self._index_checks = index_checks.ArgumentChecks(signature)
+        self._checks = checks.ArgumentChecks(signature)
         told = [index for index, (kind, _) in enumerate(signature.results) if kind == "faults"]
         self._told = list(zip(told, signature.computed_checks, strict=True))
         self._readers: dict[str, Callable[[Any], Any]] = {}
@@ -169,7 +169,8 @@ class CompiledModel:
 
         Raises:
             InputError: the arguments do not fit: says which, what was expected, what to do.
-            OutOfRangeError: an index is out of range: says which operator takes it, and where; nothing was changed.
+            OutOfRangeError, DivisionError: an index is out of range, a divisor zero: says which operator takes it, and
+                where; nothing was changed.
             DeviceError: no device of this machine can run it, or the device failed or ran out of memory.
             CovanError: the program failed while it ran.
         """
@@ -219,7 +220,7 @@ class CompiledModel:
         """The arguments of a call, as the program takes them.
 
         Raises:
-            InputError, OutOfRangeError, DeviceError: as for a call.
+            InputError, OutOfRangeError, DivisionError, DeviceError: as for a call.
         """
         if self._program is None:
             self.check_device()
@@ -252,7 +253,7 @@ class CompiledModel:
                     "built into the program: compile again for this value"
                 )
         self._check_symbols(symbols)
-        self._index_checks(leaves, symbols)
+        self._checks(leaves, symbols)
         as_numpy = (use_numpy and not use_torch) or values.torch_module() is None
         return Arguments(leaves, arguments, symbols, as_numpy)
 
@@ -373,7 +374,7 @@ class CompiledModel:
         expected.count(out)
         for index, check in self._told:  # before anything is written
             if self._write("bool", True)(expected.tensor(out, index)):
-                raise index_checks.failed(check)
+                raise checks.failed(check)
         returned: list[Any] = [leaf.value for leaf in signature.outputs]
         tapped: list[Any] = []
         for index, (kind, target) in enumerate(signature.results):

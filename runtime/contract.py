@@ -77,7 +77,7 @@ def results(signature: Signature) -> list[tuple[str, Slot]]:
             case "tap":
                 given.append((f"leaf {index} of the taps", slot(signature.tap_leaves[index])))
             case "faults":
-                given.append((f"check {index} of indices", TensorType("bool", ())))
+                given.append((f"check {index}", TensorType("bool", ())))
     return given
 
 

@@ -30,6 +30,10 @@ class OutOfRangeError(CovanError, IndexError):
     """An index of a call is outside of the tensor that it counts places of."""
 
 
+class DivisionError(CovanError, ZeroDivisionError):
+    """An integer of a call is divided by zero."""
+
+
 class TagError(CovanError, ValueError):
     """A tag or a group's name is malformed, or a tag is for something that the model does not have."""
 

@@ -200,6 +200,43 @@ def test_a_number_that_selects_is_an_index() -> None:
             _agree(exe, function, x, torch.tensor(number))
 
 
+DIVISIONS: dict[str, Callable[..., torch.Tensor]] = {
+    "floor": lambda a, b: a // b,
+    "truncated": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "remainder": lambda a, b: a % b,
+    "fmod": lambda a, b: torch.fmod(a, b),
+    "of_a_number": lambda a, b: 7 % b + a,
+    "computed": lambda a, b: a // (b * b - 1),
+    "by_zero": lambda a, b: a // 0 + b,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8])
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_divisions_by_zero_are_errors_as_in_eager(name: str, dtype: torch.dtype) -> None:
+    model, least = DIVISIONS[name], torch.iinfo(dtype).min
+    exe = covan_mlir.compile_module(model, (torch.tensor([7, -7]).to(dtype), torch.tensor([2, 3]).to(dtype)))
+    for a, b in (([7, -7], [2, -3]), ([5, 6], [-1, 9]), ([5, 6], [0, 1]), ([5, 6], [1, 7]), ([0, -1], [-2, 0])):
+        operands = (torch.tensor(a).to(dtype), torch.tensor(b).to(dtype))
+        try:
+            expected = model(*operands)
+        except RuntimeError:  # torch's ZeroDivisionError
+            with pytest.raises(covan_mlir.DivisionError, match=r"test_index_checks\.py:\d+: aten\."):
+                exe(*operands)
+        else:
+            torch.testing.assert_close(exe(*operands), expected)
+    if name != "by_zero":  # eager ends here with a signal, or wraps
+        exe(torch.tensor([least, least]).to(dtype), torch.tensor([0, 0] if name == "computed" else [-1, -1]).to(dtype))
+
+
+def test_without_checks_divisions_by_zero_have_a_value() -> None:
+    options = covan_mlir.CompileOptions(check_indices=False)
+    x, zero = torch.tensor([7, -7]), torch.tensor([0, 0])
+    for name, expected in (("floor", x), ("truncated", x), ("remainder", zero), ("fmod", x)):
+        exe = covan_mlir.compile_module(DIVISIONS[name], (x, torch.tensor([1, 2])), options=options)
+        torch.testing.assert_close(exe(x, zero), expected)
+
+
 def test_without_checks_a_program_has_none() -> None:
     x, i = torch.randn(ROWS, WIDTH), torch.tensor([0, 2, 1])
     options = covan_mlir.CompileOptions(check_indices=False)

@@ -276,20 +276,21 @@ Cut = tuple[int | None, int | None, int]
 """Which elements along an axis, as Python's slices say it: start, end, step."""
 
 
-class IndexCheck(JsonObject, frozen=True, omit_defaults=True):
-    """Which indices an operator of the model takes.
+class Check(JsonObject, frozen=True, omit_defaults=True):
+    """Which integers an operator of the model takes.
 
     Attributes:
         op, module, file, line: the operator, and where the model calls it.
-        low, high: of its indices; ``high`` is too large.
+        low, high: of its indices; ``high`` is too large. ``low`` alone is what a divisor must not be.
         argument: the input whose elements they are; None: the program computes them, and one of its results tells.
         bounds: which elements of the argument, for each of its axes; all of them if it is empty.
         ignored: an element that does not count.
     """
 
     op: str
-    low: Limit
-    high: Limit
+    kind: Literal["index", "divisor"] = "index"
+    low: Limit = 0
+    high: Limit = 0
     module: str = ""
     file: str = ""
     line: int = 0
@@ -312,7 +313,7 @@ class StoredSignature(JsonObject, frozen=True, omit_defaults=True):
     parameters: tuple[str, ...]
     symbols: Mapping[str, tuple[int | None, int | None]]
     taps: tuple[StoredTap, ...] = ()
-    checks: tuple[IndexCheck, ...] = ()
+    checks: tuple[Check, ...] = ()
 
 
 SIGNATURE_FORMAT = 1
@@ -361,7 +362,7 @@ def check_signature(signature: StoredSignature) -> None:
             fail(f"does not name each {of_results} that the program gives once", SIGNATURE, "$.results")
 
 
-def _check_of_argument(check: IndexCheck, inputs: tuple[StoredLeaf, ...], path: str) -> None:
+def _check_of_argument(check: Check, inputs: tuple[StoredLeaf, ...], path: str) -> None:
     if check.argument is None:
         return
     leaf = inputs[check.argument] if check.argument < len(inputs) else None

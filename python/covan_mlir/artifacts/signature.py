@@ -12,7 +12,7 @@ from typing import Any, Literal
 from covan_mlir.artifacts.pytree import Tree
 from covan_mlir.artifacts.schema import (
     SIGNATURE_FORMAT,
-    IndexCheck,
+    Check,
     MutatedBuffer,
     ResultKind,
     StoredConstant,
@@ -110,7 +110,7 @@ class Signature:
         in_tree: structure of ``(args, kwargs)``.
         parameters: names of the model's positional-or-keyword parameters, so that calls may pass either way.
         symbols: inclusive range of each symbol in dynamic shapes; None stands for no bound.
-        checks: of indices.
+        checks: of indices and divisors.
     """
 
     in_tree: Tree
@@ -123,10 +123,10 @@ class Signature:
     symbols: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
     function: str = "main"
     taps: tuple[Tap, ...] = ()
-    checks: tuple[IndexCheck, ...] = ()
+    checks: tuple[Check, ...] = ()
 
     @property
-    def computed_checks(self) -> tuple[IndexCheck, ...]:
+    def computed_checks(self) -> tuple[Check, ...]:
         """The checks that the program makes."""
         return tuple(check for check in self.checks if check.argument is None)
 

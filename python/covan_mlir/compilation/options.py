@@ -43,7 +43,8 @@ class CompileOptions:
         random_numbers: a model may draw random numbers: the program then draws its own, which do not follow
             ``torch.manual_seed``. Without, such a model is refused.
         check_indices: indices out of range raise `OutOfRangeError`, as they are errors in eager. Without, a program
-            reads or writes wherever they point (docs/security.md).
+            reads or writes wherever they point (docs/security.md). The same goes for divisions of integers by zero
+            and `DivisionError`; without, ``x // 0`` is ``x``, and ``x % 0`` is 0.
         extra_steps: the user's own steps of the compiler, ``("torch-to-linalg", "/path/to/steps.py:function")``: the
             function is called after the step of that name, in the compiler's process; see
             `covan_mlir.lowering.extra_steps`.

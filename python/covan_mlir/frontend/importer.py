@@ -28,11 +28,13 @@ from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.capture import Capture
+from covan_mlir.frontend.checks import Checks
 from covan_mlir.frontend.constants import literals
 from covan_mlir.frontend.control import Source
 from covan_mlir.frontend.cost import work
 from covan_mlir.frontend.decompose import decompose
 from covan_mlir.frontend.describe import Description, describe
+from covan_mlir.frontend.division_checks import check_divisors
 from covan_mlir.frontend.held import held_by
 from covan_mlir.frontend.identity import Identities
 from covan_mlir.frontend.index_checks import check_indices
@@ -84,13 +86,14 @@ def import_program(
     provenance: bool,
     external_weight_bytes: int,
     random_numbers: bool = True,
-    index_checks: bool = True,
+    check_integers: bool = True,
 ) -> Imported:
     """Decompose and import.
 
     Args:
         random_numbers: whether the program may draw some of its own.
-        index_checks: whether indices out of range are errors, and no element is read or written by them.
+        check_integers: whether indices out of range and divisions by zero are errors, and no element is read or written
+            by such indices.
 
     Raises:
         ExportError: an operation or type has no counterpart in the torch dialect; names the user's line.
@@ -101,8 +104,11 @@ def import_program(
     if not random_numbers:
         refuse_random(decomposed.graph)
     description = describe(captured, decomposed)
-    if index_checks:
-        description = check_indices(captured.program.graph, decomposed.graph, description)
+    checks = Checks(captured.program.graph, description)
+    check_divisors(decomposed.graph, checks, told=check_integers)
+    if check_integers:
+        check_indices(captured.program.graph, decomposed.graph, checks)
+    description = checks.described()
     flops, elements = work(decomposed.graph)
     actions: tuple[Action, ...] = ()
     parts: Mapping[Source, Part] = {}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx.node import map_arg
@@ -117,7 +119,10 @@ def call_of(of: Node, target: Any, *args: Any, value: Any = None, **named: Any) 
     """
     call = of.graph.call_function(target, args, named)
     call.meta = {key: of.meta[key] for key in ("from_node", "nn_module_stack", "stack_trace") if key in of.meta}
-    call.meta["val"] = target(*map_arg(args, lambda node: node.meta["val"]), **named) if value is None else value
+    examples = [node.meta.get("val") for node in (of, *of.all_input_nodes)]
+    with next((example.fake_mode for example in examples if isinstance(example, FakeTensor)), nullcontext()):
+        given = map_arg((args, named), lambda node: node.meta["val"])
+        call.meta["val"] = target(*given[0], **given[1]) if value is None else value
     if of.target is _NUMBER or target is aten.scalar_tensor.default:
         call.meta["tensor_meta"] = _extract_tensor_metadata(call.meta["val"])  # the importer wants it of numbers
     return call

@@ -1,4 +1,4 @@
-"""Indices of a call: those among its arguments are checked before it, of those that it computes it tells itself."""
+"""Indices and divisors of a call: those among its arguments are checked before it, of others it tells itself."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from covan_mlir.artifacts.schema import IndexCheck
+from covan_mlir.artifacts.schema import Check
 from covan_mlir.artifacts.signature import Signature, evaluate
-from covan_mlir.errors import CovanError, OutOfRangeError
+from covan_mlir.errors import CovanError, DivisionError, OutOfRangeError
 from covan_mlir.runtime import values
 
 
 class ArgumentChecks:
     """Checks of arguments, as a signature lists them.
 
-    Called with the leaves of a call and the sizes that open dimensions have in it, raises `OutOfRangeError`.
+    Called with the leaves of a call and the sizes that open dimensions have in it, raises `OutOfRangeError` or
+    `DivisionError`.
     """
 
     def __init__(self, signature: Signature) -> None:
         self._inputs = signature.inputs
-        self._by_argument: dict[int, list[IndexCheck]] = {}
+        self._by_argument: dict[int, list[Check]] = {}
         for check in signature.checks:
             if check.argument is not None:
                 self._by_argument.setdefault(check.argument, []).append(check)
@@ -30,11 +31,13 @@ class ArgumentChecks:
         for position, checks in self._by_argument.items():
             leaf = self._inputs[position]
             array = values.host_array(leaves[position], leaf.dtype)
-            limits = [(_limit(check.low, symbols), _limit(check.high, symbols)) for check in checks]
-            # What lies within the limits of all checks needs no look at each.
-            if not _inside(array, max(low for low, _ in limits), min(high for _, high in limits)):
-                for check, (low, high) in zip(checks, limits, strict=True):
-                    _check(check, leaf.name, array, low, high)
+            # What lies within the limits of all indices needs no look at each of the checks.
+            if all(check.kind == "index" for check in checks):
+                limits = [(_limit(check.low, symbols), _limit(check.high, symbols)) for check in checks]
+                if _inside(array, max(low for low, _ in limits), min(high for _, high in limits)):
+                    continue
+            for check in checks:
+                _check(check, leaf.name, array, _limit(check.low, symbols), _limit(check.high, symbols))
 
 
 def _limit(limit: int | str, symbols: Mapping[str, int]) -> int:
@@ -54,8 +57,12 @@ def _inside(array: np.ndarray[Any, Any], low: int, high: int) -> bool:
     return low <= int(array.min()) and int(array.max()) < high
 
 
-def _check(check: IndexCheck, name: str, array: np.ndarray[Any, Any], low: int, high: int) -> None:
+def _check(check: Check, name: str, array: np.ndarray[Any, Any], low: int, high: int) -> None:
     part = array[tuple(slice(*bounds) for bounds in check.bounds)]
+    if check.kind == "divisor":
+        if (part == low).any():
+            raise DivisionError(f"{_place(check)}: a division by zero: argument {name} holds {low}")
+        return
     wrong = (part < low) | (part >= high)
     if check.ignored is not None:
         wrong &= part != check.ignored
@@ -64,13 +71,15 @@ def _check(check: IndexCheck, name: str, array: np.ndarray[Any, Any], low: int, 
         raise OutOfRangeError(f"{_place(check)}: {value}, of argument {name}, is no index: {low} to {high - 1} are")
 
 
-def failed(check: IndexCheck) -> OutOfRangeError:
+def failed(check: Check) -> CovanError:
     """The error for a check that failed in a program."""
+    if check.kind == "divisor":
+        return DivisionError(f"{_place(check)}: a division by zero")
     return OutOfRangeError(
         f"{_place(check)}: an index is out of range: {check.low} is the least, {check.high} too large"
     )
 
 
-def _place(check: IndexCheck) -> str:
+def _place(check: Check) -> str:
     where = f"{check.file}:{check.line}: " if check.file else ""
     return f"{where}{check.op}{f' in {check.module}' if check.module else ''}"
