@@ -109,6 +109,35 @@ def test_artifacts_keep_their_checks(tmp_path: Path) -> None:
                 loaded(x if isinstance(indices, torch.Tensor) else x.numpy(), indices)
 
 
+def test_inside_of_a_branch_indices_are_clamped() -> None:
+    def model(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        def rows(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+            return x.index_select(0, i)
+
+        def first(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+            return x[:COUNT] * 2
+
+        result: torch.Tensor = torch.cond(x.sum() > 0, rows, first, (x, i))
+        return result
+
+    x = torch.rand(ROWS, WIDTH)
+    exe = covan_mlir.compile_module(model, (x, torch.tensor([0, 2, 1])))
+    outside = torch.tensor([10**6, -(2**62), 1])
+    torch.testing.assert_close(exe(-x, outside), -x[:COUNT] * 2)
+    torch.testing.assert_close(exe(x, outside), x[[ROWS - 1, 0, 1]])
+
+
+def test_programs_for_cuda_make_the_same_checks() -> None:
+    x, i = torch.randn(ROWS, WIDTH), torch.tensor([0, 2, 1])
+    for models in (ON_ARGUMENTS, COMPUTED):
+        ours, theirs = (
+            covan_mlir.compile_module(models["embedding"], (x, i), target=target).signature
+            for target in ("cpu", "cuda:sm_80")
+        )
+        assert ours.checks
+        assert (ours.checks, ours.results) == (theirs.checks, theirs.results)
+
+
 def test_through_torch_compile() -> None:
     torch.compiler.reset()
     x, compiled = torch.randn(ROWS, WIDTH), torch.compile(ON_ARGUMENTS["index_select"], backend="covan")

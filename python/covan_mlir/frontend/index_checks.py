@@ -13,6 +13,7 @@ decomposition computed are clamped. Inside of branches and loops indices are cla
 from __future__ import annotations
 
 import operator
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from torch.fx import Graph, Node
 from covan_mlir.frontend.actions import graphs
 from covan_mlir.frontend.checks import INTEGERS, Checks, check_at
 from covan_mlir.frontend.index_operands import IndexOperand, call_of, index_operands, numbers_as_tensors
-from covan_mlir.frontend.intervals import counted_from_end, intervals
+from covan_mlir.frontend.intervals import Interval, counted_from_end, intervals
 from covan_mlir.frontend.origins import operator_name
 
 aten = torch.ops.aten
@@ -85,8 +86,12 @@ class _Proved:
     ``topk`` where decompositions leave sums of comparisons."""
 
     def __init__(self, exported: Graph) -> None:
+        self._exported = exported
+
+    @cached_property
+    def _ranges(self) -> dict[Node, Interval]:
         # What an operator writes to is another value afterwards, under the same name.
-        self._ranges = {} if any(map(_writes_integers, exported.nodes)) else intervals(exported, {})
+        return {} if any(map(_writes_integers, self._exported.nodes)) else intervals(self._exported, {})
 
     def __call__(self, call: Node) -> bool:
         operands = list(index_operands(call))
