@@ -18,7 +18,7 @@ from covan_mlir.artifacts.signature import Leaf, Signature
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import DeviceError, InputError
 from covan_mlir.provenance.model import LineageData
-from covan_mlir.runtime import aliases, choice, contract, devices, remote, team, values
+from covan_mlir.runtime import aliases, checks, choice, contract, devices, remote, team, values
 from covan_mlir.runtime.program import Program
 
 log = logging.getLogger(__name__)
@@ -97,6 +97,9 @@ class CompiledModel:
         self._program: Program | None = None
         self._bound: list[Any] = []
         self._expected = contract.Results(signature)
+        self._checks = checks.ArgumentChecks(signature)
+        told = [index for index, (kind, _) in enumerate(signature.results) if kind == "faults"]
+        self._told = list(zip(told, signature.computed_checks, strict=True))
         self._readers: dict[str, Callable[[Any], Any]] = {}
         self._writers: dict[tuple[bool, str], Callable[[Any], Any]] = {}
         if fits:
@@ -166,6 +169,8 @@ class CompiledModel:
 
         Raises:
             InputError: the arguments do not fit: says which, what was expected, what to do.
+            OutOfRangeError, DivisionError: an index is out of range, a divisor zero: says which operator takes it, and
+                where; nothing was changed.
             DeviceError: no device of this machine can run it, or the device failed or ran out of memory.
             CovanError: the program failed while it ran.
         """
@@ -215,7 +220,7 @@ class CompiledModel:
         """The arguments of a call, as the program takes them.
 
         Raises:
-            InputError, DeviceError: as for a call.
+            InputError, OutOfRangeError, DivisionError, DeviceError: as for a call.
         """
         if self._program is None:
             self.check_device()
@@ -248,6 +253,7 @@ class CompiledModel:
                     "built into the program: compile again for this value"
                 )
         self._check_symbols(symbols)
+        self._checks(leaves, symbols)
         as_numpy = (use_numpy and not use_torch) or values.torch_module() is None
         return Arguments(leaves, arguments, symbols, as_numpy)
 
@@ -366,6 +372,9 @@ class CompiledModel:
     ) -> tuple[Any, dict[str, Any]]:
         signature, expected = self.signature, self._expected
         expected.count(out)
+        for index, check in self._told:  # before anything is written
+            if self._write("bool", True)(expected.tensor(out, index)):
+                raise checks.failed(check)
         returned: list[Any] = [leaf.value for leaf in signature.outputs]
         tapped: list[Any] = []
         for index, (kind, target) in enumerate(signature.results):
@@ -375,6 +384,8 @@ class CompiledModel:
             if kind == "tap":
                 if taps:
                     tapped.append(self._result(out, index, signature.tap_leaves[target], as_numpy))
+                continue
+            if kind == "faults":
                 continue
             old = leaves[target] if kind == "input" else held[target]
             dtype = signature.inputs[target].dtype if kind == "input" else signature.states[target].dtype

@@ -76,6 +76,8 @@ def results(signature: Signature) -> list[tuple[str, Slot]]:
                 given.append((f"output {index}", slot(signature.outputs[index])))
             case "tap":
                 given.append((f"leaf {index} of the taps", slot(signature.tap_leaves[index])))
+            case "faults":
+                given.append((f"check {index}", TensorType("bool", ())))
     return given
 
 

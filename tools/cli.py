@@ -99,6 +99,9 @@ def compile_(
             "--winograd", min=0, metavar="TIMES", help="Most error of such convolutions, in direct ones'; 0: none."
         ),
     ] = 4,
+    check_indices: Annotated[
+        bool, typer.Option("--check-indices/--no-check-indices", help="Refuse indices that are out of range.")
+    ] = True,
     attach: Attach = None,
     cache: Annotated[
         bool, typer.Option("--cache/--no-cache", help="Take what was compiled before from disk; keep what was not.")
@@ -142,6 +145,7 @@ def compile_(
             reproducer=reproducer,
             trace=trace,
             winograd=winograd,
+            check_indices=check_indices,
             attach=cli_models.attached(attach or ()),
             cache=cache,
         )

@@ -31,6 +31,8 @@ _PUBLIC = {
     "ExportError": "covan_mlir.errors",
     "CompileError": "covan_mlir.errors",
     "InputError": "covan_mlir.errors",
+    "DivisionError": "covan_mlir.errors",
+    "OutOfRangeError": "covan_mlir.errors",
     "TagError": "covan_mlir.errors",
     "TargetError": "covan_mlir.errors",
     "DeviceError": "covan_mlir.errors",
@@ -54,8 +56,10 @@ if TYPE_CHECKING:
     from covan_mlir.errors import CovanError as CovanError
     from covan_mlir.errors import DeviceError as DeviceError
     from covan_mlir.errors import Diagnostic as Diagnostic
+    from covan_mlir.errors import DivisionError as DivisionError
     from covan_mlir.errors import ExportError as ExportError
     from covan_mlir.errors import InputError as InputError
+    from covan_mlir.errors import OutOfRangeError as OutOfRangeError
     from covan_mlir.errors import ProfileError as ProfileError
     from covan_mlir.errors import TagError as TagError
     from covan_mlir.errors import TargetError as TargetError

@@ -26,6 +26,14 @@ class InputError(CovanError, TypeError):
     """The arguments of a call do not fit the compiled signature (arity, structure, dtype, shape, device)."""
 
 
+class OutOfRangeError(CovanError, IndexError):
+    """An index of a call is outside of the tensor that it counts places of."""
+
+
+class DivisionError(CovanError, ZeroDivisionError):
+    """An integer of a call is divided by zero."""
+
+
 class TagError(CovanError, ValueError):
     """A tag or a group's name is malformed, or a tag is for something that the model does not have."""
 

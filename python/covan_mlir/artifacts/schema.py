@@ -251,7 +251,7 @@ class StoredConstant(JsonObject, frozen=True, tag_field="kind", tag="constant"):
 
 
 StoredLeaf = StoredTensor | StoredScalar | StoredConstant
-ResultKind = Literal["state", "input", "output", "tap"]
+ResultKind = Literal["state", "input", "output", "tap", "faults"]
 
 
 class MutatedBuffer(JsonObject, frozen=True):
@@ -270,6 +270,35 @@ class StoredTap(JsonObject, frozen=True):
     leaves: tuple[StoredLeaf, ...]
 
 
+Limit = int | Annotated[str, msgspec.Meta(max_length=2000)]
+"""A number, or an expression over symbols."""
+Cut = tuple[int | None, int | None, int]
+"""Which elements along an axis, as Python's slices say it: start, end, step."""
+
+
+class Check(JsonObject, frozen=True, omit_defaults=True):
+    """Which integers an operator of the model takes.
+
+    Attributes:
+        op, module, file, line: the operator, and where the model calls it.
+        low, high: of its indices; ``high`` is too large. ``low`` alone is what a divisor must not be.
+        argument: the input whose elements they are; None: the program computes them, and one of its results tells.
+        bounds: which elements of the argument, for each of its axes; all of them if it is empty.
+        ignored: an element that does not count.
+    """
+
+    op: str
+    kind: Literal["index", "divisor"] = "index"
+    low: Limit = 0
+    high: Limit = 0
+    module: str = ""
+    file: str = ""
+    line: int = 0
+    argument: Natural | None = None
+    bounds: Annotated[tuple[Cut, ...], msgspec.Meta(max_length=64)] = ()
+    ignored: int | None = None
+
+
 class StoredSignature(JsonObject, frozen=True, omit_defaults=True):
     """``signature.json``."""
 
@@ -284,6 +313,7 @@ class StoredSignature(JsonObject, frozen=True, omit_defaults=True):
     parameters: tuple[str, ...]
     symbols: Mapping[str, tuple[int | None, int | None]]
     taps: tuple[StoredTap, ...] = ()
+    checks: tuple[Check, ...] = ()
 
 
 SIGNATURE_FORMAT = 1
@@ -317,9 +347,12 @@ def check_signature(signature: StoredSignature) -> None:
         "input": [isinstance(leaf, StoredTensor) and leaf.mutated for leaf in signature.inputs],
         "output": [not isinstance(leaf, StoredConstant) for leaf in signature.outputs],
         "tap": [True] * len(taps),
+        "faults": [True] * sum(check.argument is None for check in signature.checks),
     }
     if any(isinstance(leaf, StoredConstant) for leaf in taps):
         fail("give a constant", SIGNATURE, "$.taps")
+    for position, check in enumerate(signature.checks):
+        _check_of_argument(check, signature.inputs, f"$.checks[{position}]")
     for position, (kind, index) in enumerate(signature.results):
         if index >= len(named[kind]):
             fail(f"there is no {kind} {index}", SIGNATURE, f"$.results[{position}]")
@@ -327,3 +360,13 @@ def check_signature(signature: StoredSignature) -> None:
         indices = sorted(index for kind, index in signature.results if kind == of_results)
         if indices != [index for index, wanted in enumerate(demanded) if wanted]:
             fail(f"does not name each {of_results} that the program gives once", SIGNATURE, "$.results")
+
+
+def _check_of_argument(check: Check, inputs: tuple[StoredLeaf, ...], path: str) -> None:
+    if check.argument is None:
+        return
+    leaf = inputs[check.argument] if check.argument < len(inputs) else None
+    if not isinstance(leaf, StoredTensor) or not re.match(r"u?int", leaf.dtype):
+        fail(f"argument {check.argument} is no tensor of integers", SIGNATURE, path)
+    if len(check.bounds) not in (0, len(leaf.shape)) or any(step < 1 for _, _, step in check.bounds):
+        fail("has bounds that do not fit the argument", SIGNATURE, path)

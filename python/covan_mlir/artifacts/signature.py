@@ -12,6 +12,7 @@ from typing import Any, Literal
 from covan_mlir.artifacts.pytree import Tree
 from covan_mlir.artifacts.schema import (
     SIGNATURE_FORMAT,
+    Check,
     MutatedBuffer,
     ResultKind,
     StoredConstant,
@@ -102,13 +103,14 @@ class Signature:
     """Inputs, outputs and state of the entry point.
 
     The program's parameters are the tensors and scalars among ``inputs`` in order, then ``states``. Its results are
-    named by ``results``: ``("state", i)``, ``("input", i)`` (new value of mutated input leaf i), ``("output", i)``, or
-    ``("tap", i)`` (leaf i of all taps together).
+    named by ``results``: ``("state", i)``, ``("input", i)`` (new value of mutated input leaf i), ``("output", i)``,
+    ``("tap", i)`` (leaf i of all taps together), or ``("faults", i)`` (whether check i of those that it makes fails).
 
     Attributes:
         in_tree: structure of ``(args, kwargs)``.
         parameters: names of the model's positional-or-keyword parameters, so that calls may pass either way.
         symbols: inclusive range of each symbol in dynamic shapes; None stands for no bound.
+        checks: of indices and divisors.
     """
 
     in_tree: Tree
@@ -121,6 +123,12 @@ class Signature:
     symbols: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
     function: str = "main"
     taps: tuple[Tap, ...] = ()
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def computed_checks(self) -> tuple[Check, ...]:
+        """The checks that the program makes."""
+        return tuple(check for check in self.checks if check.argument is None)
 
     @property
     def tap_leaves(self) -> tuple[Leaf, ...]:
@@ -153,6 +161,7 @@ class Signature:
             parameters=self.parameters,
             symbols=self.symbols,
             taps=tuple(tap.stored() for tap in self.taps),
+            checks=self.checks,
         )
 
     @staticmethod
@@ -169,6 +178,7 @@ class Signature:
             symbols=stored.symbols,
             function=stored.function,
             taps=tuple(map(Tap.of, stored.taps)),
+            checks=stored.checks,
         )
 
 

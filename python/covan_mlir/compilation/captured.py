@@ -97,6 +97,7 @@ def _imported(captured: Capture, provenance: bool, options: CompileOptions) -> I
         provenance=provenance,
         external_weight_bytes=options.external_weight_bytes,
         random_numbers=options.random_numbers,
+        check_integers=options.check_indices,
     )
 
 

@@ -42,6 +42,9 @@ class CompileOptions:
             predicted to be at most so many times that of the direct sum; 0: never (docs/dense-kernels.md).
         random_numbers: a model may draw random numbers: the program then draws its own, which do not follow
             ``torch.manual_seed``. Without, such a model is refused.
+        check_indices: indices out of range raise `OutOfRangeError`, as they are errors in eager. Without, a program
+            reads or writes wherever they point (docs/security.md). The same goes for divisions of integers by zero
+            and `DivisionError`; without, ``x // 0`` is ``x``, and ``x % 0`` is 0.
         extra_steps: the user's own steps of the compiler, ``("torch-to-linalg", "/path/to/steps.py:function")``: the
             function is called after the step of that name, in the compiler's process; see
             `covan_mlir.lowering.extra_steps`.
@@ -65,6 +68,7 @@ class CompileOptions:
     fuse_reductions: bool | Literal["always"] = True
     winograd: int = WINOGRAD
     random_numbers: bool = False
+    check_indices: bool = True
     extra_steps: tuple[tuple[str, str], ...] = ()
     extensions: tuple[str, ...] = ()
     attach: Attach = field(default_factory=dict, hash=False)

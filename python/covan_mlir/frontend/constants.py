@@ -62,6 +62,14 @@ def literals(graph: Graph, weights: Mapping[Node, torch.Tensor]) -> dict[Node, t
     return chosen
 
 
+def evaluated(graph: Graph, wanted: Iterable[Node]) -> dict[Node, torch.Tensor]:
+    """The values of those nodes that follow from numbers in the graph alone."""
+    constants = _constants(graph, ())
+    values: dict[Node, torch.Tensor | None] = {}
+    every = {node: _value(node, values, _evaluate) for node in wanted if node in constants}
+    return {node: value for node, value in every.items() if value is not None}
+
+
 def _vector(value: torch.Tensor) -> bool:
     """Whether a tensor varies along one axis at most, and is no longer than a literal may be."""
     return 0 < value.numel() <= _LONGEST and value.numel() == max(value.shape, default=1)

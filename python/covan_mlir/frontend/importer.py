@@ -28,13 +28,16 @@ from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.capture import Capture
+from covan_mlir.frontend.checks import Checks
 from covan_mlir.frontend.constants import literals
 from covan_mlir.frontend.control import Source
 from covan_mlir.frontend.cost import work
 from covan_mlir.frontend.decompose import decompose
 from covan_mlir.frontend.describe import Description, describe
+from covan_mlir.frontend.division_checks import check_divisors
 from covan_mlir.frontend.held import held_by
 from covan_mlir.frontend.identity import Identities
+from covan_mlir.frontend.index_checks import check_indices
 from covan_mlir.frontend.parts import ledger
 from covan_mlir.frontend.refusals import plainly, refuse_random, refused
 from covan_mlir.frontend.regions import RegionImporter
@@ -78,12 +81,19 @@ class Imported:
 
 
 def import_program(
-    captured: Capture, *, provenance: bool, external_weight_bytes: int, random_numbers: bool = True
+    captured: Capture,
+    *,
+    provenance: bool,
+    external_weight_bytes: int,
+    random_numbers: bool = True,
+    check_integers: bool = True,
 ) -> Imported:
     """Decompose and import.
 
     Args:
         random_numbers: whether the program may draw some of its own.
+        check_integers: whether indices out of range and divisions by zero are errors, and no element is read or written
+            by such indices.
 
     Raises:
         ExportError: an operation or type has no counterpart in the torch dialect; names the user's line.
@@ -94,6 +104,11 @@ def import_program(
     if not random_numbers:
         refuse_random(decomposed.graph)
     description = describe(captured, decomposed)
+    checks = Checks(captured.program.graph, description)
+    check_divisors(decomposed.graph, checks, told=check_integers)
+    if check_integers:
+        check_indices(captured.program.graph, decomposed.graph, checks)
+    description = checks.described()
     flops, elements = work(decomposed.graph)
     actions: tuple[Action, ...] = ()
     parts: Mapping[Source, Part] = {}
