@@ -35,6 +35,8 @@ _PUBLIC = {
     "TargetError": "covan_mlir.errors",
     "DeviceError": "covan_mlir.errors",
     "ArtifactError": "covan_mlir.errors",
+    "IsolationError": "covan_mlir.errors",
+    "Isolation": "covan_mlir.runtime.isolation.limits",
     "ProfileError": "covan_mlir.errors",
     "Profile": "covan_mlir.profiling.profile",
     "Diagnostic": "covan_mlir.errors",
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from covan_mlir.errors import Diagnostic as Diagnostic
     from covan_mlir.errors import ExportError as ExportError
     from covan_mlir.errors import InputError as InputError
+    from covan_mlir.errors import IsolationError as IsolationError
     from covan_mlir.errors import ProfileError as ProfileError
     from covan_mlir.errors import TagError as TagError
     from covan_mlir.errors import TargetError as TargetError
@@ -70,6 +73,7 @@ if TYPE_CHECKING:
     from covan_mlir.provenance.model import Part as Part
     from covan_mlir.provenance.model import Site as Site
     from covan_mlir.provenance.tags import tag as tag
+    from covan_mlir.runtime.isolation.limits import Isolation as Isolation
 
 
 def __getattr__(name: str) -> Any:
