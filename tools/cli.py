@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import io
 import json
 import os
 import sys
@@ -14,6 +15,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from covan_mlir import whole_file
+from covan_mlir.errors import CovanError
 from covan_mlir.tools import cli_compare, cli_profile, cli_report, cli_run, cli_signing
 from covan_mlir.tools.cli_common import CliError, Progress, describe, torch_is_quiet
 from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, OneTarget, Seed, Session
@@ -407,7 +410,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         the exit code: 0; 1 after an error; 2 when the command line itself is wrong; 130 after an interrupt.
     """
     session = Session()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # paths may have bytes that are no text
     try:
+        for argument in sys.argv[1:] if argv is None else argv:
+            _check_argument(argument)
         code = app(args=argv, prog_name="covan", standalone_mode=False, obj=session)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -427,10 +435,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _check_argument(argument: str) -> None:
+    """Most arguments are paths or parts of them."""
+    try:
+        whole_file.check(argument)
+    except OSError as error:
+        raise CliError(f"{argument!r}: {error.strerror}", "give another path", code=2) from error
+
+
 def _report(error: CliError) -> int:
     for label, text in (("covan: error", str(error)), ("hint", error.hint)):
         if text:
-            print(f"{label}: {' '.join(text.split())}", file=sys.stderr)
+            print(f"{label}: {CovanError(' '.join(text.split()))}", file=sys.stderr)
     return error.code
 
 

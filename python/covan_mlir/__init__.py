@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from covan_mlir.interrupts import orderly
 from covan_mlir.version import __version__
 
 _PUBLIC = {
@@ -79,7 +80,8 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'covan_mlir' has no attribute {name!r}")
-    value = getattr(import_module(_PUBLIC[name]), name)
+    with orderly():
+        value = getattr(import_module(_PUBLIC[name]), name)
     globals()[name] = value
     return value
 

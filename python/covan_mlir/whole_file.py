@@ -5,7 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
+from collections.abc import Iterator
+from typing import IO
+
+_OWN = re.compile(r"/dev/(stdout|stderr|fd/(\d{1,9}))")  # such a path may lead to a file, which is not replaced
+_NUMBERS = {"stdout": 1, "stderr": 2}
 
 
 def check(path: str | os.PathLike[str]) -> str:
@@ -17,15 +23,16 @@ def check(path: str | os.PathLike[str]) -> str:
     name = os.fspath(path)
     try:
         if b"\0" in os.fsencode(name):
-            raise OSError(errno.EINVAL, "the path holds a NUL character")
+            raise OSError(errno.EINVAL, "it holds a NUL character, which no path does")
     except UnicodeEncodeError:
-        raise OSError(errno.EINVAL, "the path holds characters that no file name has") from None
+        raise OSError(errno.EINVAL, "it holds characters that no path has") from None
     return name
 
 
-def write(path: str | os.PathLike[str], data: bytes | memoryview, mode: int = 0o666) -> None:
-    """Write a file: what was there before stays if that fails. A symbolic link stays one; devices and pipes are written
-    as they are.
+@contextlib.contextmanager
+def writing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[IO[bytes]]:
+    """A file to write to, which takes the place of the one at ``path`` at the end; what was there before stays if
+    anything fails. A symbolic link stays one; devices and pipes are written as they are.
 
     Args:
         mode: of a new file, less the process's umask.
@@ -33,20 +40,36 @@ def write(path: str | os.PathLike[str], data: bytes | memoryview, mode: int = 0o
     Raises:
         OSError: it cannot be written; the error names the reason.
     """
-    target = os.path.realpath(check(path))
+    name = os.path.abspath(check(path))
+    target = os.path.realpath(name)
     if os.path.isdir(target):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if os.path.exists(target) and not os.path.isfile(target):
-        with open(target, "wb") as file:
-            file.write(data)
+    if (own := _OWN.fullmatch(name)) or (os.path.exists(target) and not os.path.isfile(target)):
+        # A pipe that nobody reads is an error, and no wait.
+        descriptor = (
+            os.dup(_NUMBERS.get(own[1]) or int(own[2])) if own else os.open(target, os.O_WRONLY | os.O_NONBLOCK)
+        )
+        os.set_blocking(descriptor, True)
+        with open(descriptor, "wb") as file:
+            yield file
         return
     # In the same folder, or it could not be renamed into place.
     temporary = os.path.join(os.path.dirname(target), f".{secrets.token_hex(8)}.tmp")
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
-            file.write(data)
+            yield file
         os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def write(path: str | os.PathLike[str], data: bytes | memoryview, mode: int = 0o666) -> None:
+    """Write a file; see `writing`.
+
+    Raises:
+        OSError: it cannot be written; the error names the reason.
+    """
+    with writing(path, mode) as file:
+        file.write(data)

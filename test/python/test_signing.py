@@ -130,4 +130,4 @@ def test_load_and_the_command_line(
     assert (facts["inputs"], facts["outputs"]) == (["x: float32[3]"], ["mul: float32[3]"])
     Path("model.covan").write_bytes(b"PK\3\4")
     assert "is not of this file" in fails(capsys, "run", "model.covan", "--key", "mine.pub")[0]
-    assert "verify-signature" not in fails(capsys, "verify-signature", "model.covan", "--key", "mine.key")[0]
+    assert "verify-signature" not in fails(capsys, "verify-signature", "model.covan", "--key", "none.pub")[0]
