@@ -21,7 +21,7 @@ from covan_mlir.lowering.cache import answers, question
 from covan_mlir.lowering.request import TO_LINALG, Job
 from covan_mlir.lowering.result import JobResult, StepFailure
 from covan_mlir.processes import frames
-from covan_mlir.processes.child import LOG_TAIL, Child, ending
+from covan_mlir.processes.child import LOG_TAIL, Child, ending, lacking, out_of_memory
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,10 @@ def prepare(trace: str = "phases") -> None:
     with _lock:
         _forget_inherited()
         if not _idle_for(trace):
-            _idle.append(_Worker(trace))
+            try:
+                _idle.append(_Worker(trace))
+            except OSError as error:  # it may be there when the worker is needed
+                log.warning("the compiler cannot be started yet: %s", lacking(error))
 
 
 def _take(trace: str) -> _Worker:
@@ -166,7 +169,10 @@ def _once(
     progress: Callable[[str], None] | None,
     place: answers.Place | None = None,
 ) -> tuple[JobResult, bytes]:
-    worker = _take(job.trace)
+    try:
+        worker = _take(job.trace)
+    except OSError as error:
+        raise WorkerError(StepFailure("start", f"the compiler cannot be started: {lacking(error)}")) from error
     worker.pipe.deadline = deadline
     step = "start"
     try:
@@ -202,6 +208,8 @@ def _lost(worker: _Worker, step: str, job: Job, why: str = "") -> WorkerError:
     said = worker.said()
     worker.stop()
     kept = job.reproducer if job.reproducer and os.path.exists(job.reproducer) else None
+    if not why and out_of_memory(said):
+        why = f"ran out of memory ({ending(code)})"
     who = "the compiler" if why or code < 0 else "the compiler's process"
     failure = StepFailure(step, f"{who} {why or ending(code)}", reproducer=kept, log=said)
     return WorkerError(failure, crashed=True)

@@ -54,6 +54,8 @@ def main(parent: int, folder: str | None = None) -> None:
                 result, program = compile_job(blobs[0], job, told, prints)
         except JobError as error:
             frames.send(answers, messages.Failed(error.failure))
+        except MemoryError:
+            frames.send(answers, messages.Failed(StepFailure(step, "the compiler ran out of memory")))
         except Exception as error:  # a bug of ours must not look like a crash of a compiler
             failure = StepFailure(step, f"internal error: {error!r}", log=traceback.format_exc())
             frames.send(answers, messages.Failed(failure))

@@ -18,7 +18,7 @@ import numpy as np
 
 from covan_mlir.errors import ArtifactError, CovanError, DeviceError, IsolationError
 from covan_mlir.processes import frames
-from covan_mlir.processes.child import Child, ending
+from covan_mlir.processes.child import Child, ending, lacking
 from covan_mlir.runtime import devices, values
 from covan_mlir.runtime.contract import ContractError
 from covan_mlir.runtime.isolation import arena, messages
@@ -110,7 +110,7 @@ class IsolatedProgram:
                 memory.close()
                 raise
         except OSError as error:
-            raise IsolationError(f"no process for {self._place.path}: {error.strerror or error}") from error
+            raise IsolationError(f"{self._place.path}: its process cannot be started: {lacking(error)}") from error
         self._held.append((child, memory))
         try:
             loaded = self._ask(messages.Load(self._target, self._place.limits.memory), "loading it")

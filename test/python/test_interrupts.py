@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import subprocess
 import sys
@@ -30,22 +31,29 @@ def test_an_interrupt_waits_for_an_import(tmp_path: Path, monkeypatch: pytest.Mo
         "import signal\nbefore = 1\nsignal.raise_signal(signal.SIGINT)\nsignal.raise_signal(signal.SIGINT)\nafter = 1\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    later = time.monotonic() + HANG
-    with pytest.raises(KeyboardInterrupt), orderly():
-        import interrupted  # type: ignore[import-not-found]
 
-        while time.monotonic() < later:
-            time.sleep(0.01)
-    assert interrupted.after == 1
+    @orderly()
+    def work() -> None:
+        importlib.import_module("interrupted")
+        time.sleep(HANG)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert sys.modules["interrupted"].after == 1
     time.sleep(0.1)  # there is but one
 
 
 def test_an_interrupt_takes_effect_at_once_elsewhere() -> None:
-    reached = False
-    with pytest.raises(KeyboardInterrupt), orderly():
+    reached = []
+
+    @orderly()
+    def work() -> None:
         signal.raise_signal(signal.SIGINT)
-        reached = True
-    assert not reached
+        reached.append(1)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert reached == []
 
 
 def test_what_is_whole_ends_first() -> None:

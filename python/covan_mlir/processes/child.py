@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -78,6 +80,32 @@ class Child:
         self.log.seek(0, os.SEEK_END)
         self.log.seek(max(0, self.log.tell() - LOG_TAIL) if start is None else start)
         return self.log.read().decode(errors="replace").strip()
+
+
+_LACKING = {
+    errno.EMFILE: "this process has no file descriptors left (ulimit -n)",
+    errno.ENFILE: "the system has no file descriptors left",
+    errno.ENOSPC: "the disk for temporary files is full (TMPDIR)",
+    errno.EDQUOT: "the disk for temporary files is full (TMPDIR)",
+    errno.ENOMEM: "memory ran out",
+    errno.EAGAIN: "there are no processes left (ulimit -u)",
+}
+
+_NO_MEMORY = re.compile(
+    r"bad_alloc|MemoryError|[Oo]ut of memory|[Cc]annot allocate memory|failed to map segment|LLVM ERROR: .*allocat"
+)
+
+
+def lacking(error: OSError) -> str:
+    """What was missing for a process that could not be started."""
+    if error.errno == errno.ENOENT and "temporary directory" in str(error):
+        return "there is no folder for temporary files that can be written to (TMPDIR)"
+    return _LACKING.get(error.errno or 0, str(error))
+
+
+def out_of_memory(said: str) -> bool:
+    """Whether what a process printed before it ended says that there was no memory."""
+    return bool(_NO_MEMORY.search(said))
 
 
 def ending(code: int) -> str:
