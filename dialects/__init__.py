@@ -8,6 +8,8 @@ installed.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from covan_mlir.interrupts import orderly
+
 if TYPE_CHECKING:
     from torch_mlir import ir
 
@@ -20,6 +22,7 @@ def dialect_classes() -> tuple[Any, ...]:
     return tuple(getattr(import_module(f"{__name__}.{module}"), name) for module, name in DIALECTS)
 
 
+@orderly(whole=True)  # what is registered by half cannot be registered again
 def load(context: "ir.Context") -> None:
     """Register torch-mlir's dialects and load covan's into ``context``.
 

@@ -7,28 +7,24 @@ crashed, hung or was interrupted is thrown away; a worker that reported an error
 from __future__ import annotations
 
 import atexit
-import contextlib
 import logging
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import IO
 
 from covan_mlir.lowering import messages
 from covan_mlir.lowering.cache import answers, question
 from covan_mlir.lowering.request import TO_LINALG, Job
 from covan_mlir.lowering.result import JobResult, StepFailure
+from covan_mlir.processes import frames
+from covan_mlir.processes.child import LOG_TAIL, Child, ending, lacking, out_of_memory
 
 log = logging.getLogger(__name__)
 
-_LOG_TAIL = 4000
 # IREE's Python interface never frees the context of a session, some megabytes a compilation.
 JOBS_PER_WORKER = 50
 
@@ -46,45 +42,35 @@ class WorkerError(Exception):
     crashed: bool = False
 
 
-class _Worker:
-    """One process and the file that collects what it prints."""
+class _Worker(Child):
+    """One process that compiles."""
 
     def __init__(self, trace: str) -> None:
-        self.log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the worker
         self.trace = trace
         # Removed by `stop`, or by the worker when this process is gone; not by a finaliser, which forks would inherit.
         self.prints = tempfile.mkdtemp(prefix="covan-passes-") if trace == "passes" else None
         self.surroundings = question.surroundings()
-        folder = [self.prints] if self.prints else []
-        # Its own session: Ctrl-C reaches the caller, which then stops the worker in order.
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "covan_mlir.lowering.worker", str(os.getpid()), *folder],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.log,
-            start_new_session=True,
-        )
-        self.owner = os.getpid()
         self.jobs = 0
+        try:
+            super().__init__("covan_mlir.lowering.worker", [self.prints] if self.prints else [])
+        except BaseException:
+            self._remove_prints()
+            raise
 
     def stop(self) -> None:
-        self.process.kill()
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        self.process.wait()
-        self.log.close()
+        super().stop()
+        self._remove_prints()
+
+    def said(self) -> str:
+        """The end of what the compiler printed."""
+        if not self.prints:
+            return self.tail()
+        # complaints about folders that `pass_prints` keeps the compiler from making
+        return "\n".join(line for line in self.tail(0).splitlines() if self.prints not in line)[-LOG_TAIL:]
+
+    def _remove_prints(self) -> None:
         if self.prints:
             shutil.rmtree(self.prints, ignore_errors=True)
-
-    def tail(self) -> str:
-        self.log.seek(0, os.SEEK_END)
-        self.log.seek(0 if self.prints else max(0, self.log.tell() - _LOG_TAIL))
-        text = self.log.read().decode(errors="replace")
-        if self.prints:  # complaints about folders that `pass_prints` keeps the compiler from making
-            text = "\n".join(line for line in text.splitlines() if self.prints not in line)
-        return text.strip()[-_LOG_TAIL:]
 
 
 _lock = threading.Lock()
@@ -96,7 +82,10 @@ def prepare(trace: str = "phases") -> None:
     with _lock:
         _forget_inherited()
         if not _idle_for(trace):
-            _idle.append(_Worker(trace))
+            try:
+                _idle.append(_Worker(trace))
+            except OSError as error:  # it may be there when the worker is needed
+                log.warning("the compiler cannot be started yet: %s", lacking(error))
 
 
 def _take(trace: str) -> _Worker:
@@ -180,25 +169,16 @@ def _once(
     progress: Callable[[str], None] | None,
     place: answers.Place | None = None,
 ) -> tuple[JobResult, bytes]:
-    worker = _take(job.trace)
-    expired = threading.Event()
-    timer = None
-    if deadline is not None:
-
-        def expire() -> None:
-            expired.set()
-            worker.process.kill()
-
-        timer = threading.Timer(max(0.0, deadline - time.monotonic()), expire)
-        timer.daemon = True
-        timer.start()
+    try:
+        worker = _take(job.trace)
+    except OSError as error:
+        raise WorkerError(StepFailure("start", f"the compiler cannot be started: {lacking(error)}")) from error
+    worker.pipe.deadline = deadline
     step = "start"
     try:
-        assert worker.process.stdin is not None
-        assert worker.process.stdout is not None
-        messages.send(worker.process.stdin, job, [bytecode])
+        frames.send(worker.pipe, job, [bytecode])
         while True:
-            answer, blobs = messages.receive(worker.process.stdout, messages.ANSWERS)
+            answer, blobs = frames.receive(worker.pipe, messages.ANSWERS)
             match answer:
                 case messages.Entered(step):
                     if progress:
@@ -211,29 +191,25 @@ def _once(
                 case messages.Failed(failure):
                     _give(worker, job)
                     raise WorkerError(failure)
+    except TimeoutError:
+        worker.process.kill()
+        raise _lost(worker, step, job, "took longer than the time allowed and was stopped") from None
     except (EOFError, OSError):
-        raise _lost(worker, step, job, expired.is_set()) from None
+        raise _lost(worker, step, job) from None
     except WorkerError:
         raise
     except BaseException:  # Ctrl-C above all
         worker.stop()
         raise
-    finally:
-        if timer is not None:
-            timer.cancel()
 
 
-def _lost(worker: _Worker, step: str, job: Job, timed_out: bool) -> WorkerError:
+def _lost(worker: _Worker, step: str, job: Job, why: str = "") -> WorkerError:
     code = worker.process.wait()
-    tail = worker.tail()
+    said = worker.said()
     worker.stop()
     kept = job.reproducer if job.reproducer and os.path.exists(job.reproducer) else None
-    if timed_out:
-        message = "the compiler took longer than the time allowed and was stopped"
-    elif code == -signal.SIGKILL:
-        message = "the compiler was killed by the system, most likely because memory ran out"
-    elif code < 0:
-        message = f"the compiler crashed with {signal.Signals(-code).name}"
-    else:
-        message = f"the compiler's process ended with exit code {code}"
-    return WorkerError(StepFailure(step, message, reproducer=kept, log=tail), crashed=True)
+    if not why and out_of_memory(said):
+        why = f"ran out of memory ({ending(code)})"
+    who = "the compiler" if why or code < 0 else "the compiler's process"
+    failure = StepFailure(step, f"{who} {why or ending(code)}", reproducer=kept, log=said)
+    return WorkerError(failure, crashed=True)

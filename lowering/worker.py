@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import threading
-import time
 import traceback
 from typing import BinaryIO
 
 from covan_mlir.lowering import messages
 from covan_mlir.lowering.result import StepFailure
+from covan_mlir.processes import frames
+from covan_mlir.processes.parent import watch
 
 
 def main(parent: int, folder: str | None = None) -> None:
@@ -22,7 +22,7 @@ def main(parent: int, folder: str | None = None) -> None:
     Args:
         folder: where passes print to; such a worker is for jobs with ``trace="passes"``.
     """
-    _watch_parent(parent, folder)
+    watch(parent, lambda: _remove(folder))
     requests: BinaryIO = sys.stdin.buffer
     answers: BinaryIO = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -35,10 +35,10 @@ def main(parent: int, folder: str | None = None) -> None:
     load_passes()
     prints = PassPrints(folder) if folder else None
 
-    messages.send(answers, messages.Ready())
+    frames.send(answers, messages.Ready())
     while True:
         try:
-            job, blobs = messages.receive(requests, messages.JOBS)
+            job, blobs = frames.receive(requests, messages.JOBS)
         except EOFError:  # the caller ended, perhaps by force
             _remove(folder)
             return
@@ -47,33 +47,20 @@ def main(parent: int, folder: str | None = None) -> None:
         def told(name: str) -> None:
             nonlocal step
             step = name
-            messages.send(answers, messages.Entered(name))
+            frames.send(answers, messages.Entered(name))
 
         try:
             with uncollected():
                 result, program = compile_job(blobs[0], job, told, prints)
         except JobError as error:
-            messages.send(answers, messages.Failed(error.failure))
+            frames.send(answers, messages.Failed(error.failure))
+        except MemoryError:
+            frames.send(answers, messages.Failed(StepFailure(step, "the compiler ran out of memory")))
         except Exception as error:  # a bug of ours must not look like a crash of a compiler
             failure = StepFailure(step, f"internal error: {error!r}", log=traceback.format_exc())
-            messages.send(answers, messages.Failed(failure))
+            frames.send(answers, messages.Failed(failure))
         else:
-            messages.send(answers, messages.Done(result), [program])
-
-
-def _watch_parent(parent: int, folder: str | None) -> None:
-    """End this process when the caller is gone, even in the middle of a compilation.
-
-    Linux's parent-death signal would not do: it fires when the *thread* that started the worker ends.
-    """
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        _remove(folder)
-        os._exit(1)
-
-    threading.Thread(target=watch, name="watch-parent", daemon=True).start()
+            frames.send(answers, messages.Done(result), [program])
 
 
 def _remove(folder: str | None) -> None:

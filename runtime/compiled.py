@@ -19,6 +19,7 @@ from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import DeviceError, InputError
 from covan_mlir.provenance.model import LineageData
 from covan_mlir.runtime import aliases, checks, choice, contract, devices, remote, team, values
+from covan_mlir.runtime.isolation.program import IsolatedProgram, Place
 from covan_mlir.runtime.program import Program
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class CompiledProgram:
         weights: tensors that the program reads from outside, by parameter name.
         states: where the buffers that a call mutates are held.
         versions: of the tools that made it.
+        place: of an artifact whose program runs in a process of its own.
     """
 
     variants: tuple[Variant, ...]
@@ -53,6 +55,7 @@ class CompiledProgram:
     weights: Mapping[str, Any]
     states: StateStore
     versions: Mapping[str, str]
+    place: Place | None = None
 
 
 class Arguments(NamedTuple):
@@ -94,7 +97,7 @@ class CompiledModel:
         self._compiled = compiled
         self._weights = compiled.weights
         self._states = compiled.states
-        self._program: Program | None = None
+        self._program: Program | IsolatedProgram | None = None
         self._bound: list[Any] = []
         self._expected = contract.Results(signature)
         self._checks = checks.ArgumentChecks(signature)
@@ -103,7 +106,8 @@ class CompiledModel:
         self._readers: dict[str, Callable[[Any], Any]] = {}
         self._writers: dict[tuple[bool, str], Callable[[Any], Any]] = {}
         if fits:
-            self.driver = choice.driver(compiled.device, self.variant.requires, self.variant.info)
+            if compiled.place is None:
+                self.driver = choice.driver(compiled.device, self.variant.requires, self.variant.info)
             self._load()
         self._build = pytree.builder(signature.out_tree)
         self._build_taps = [(tap.name, pytree.builder(tap.tree)) for tap in signature.taps]
@@ -118,8 +122,13 @@ class CompiledModel:
         if self._forks and self.driver == team.DRIVER:
             log.info("not shared with OpenMP's threads, which a forked process has not, nor can it start others")
             self.driver = "local-task"
-        self._remote = remote.is_remote(team.hal(self.driver))
-        self._program = self.program_on(self.driver)
+        if self._compiled.place is not None:
+            self._program = IsolatedProgram(self._compiled.place, self.target)
+            self.driver = self._program.driver
+            self._remote = False  # its process takes tensors to its device
+        else:
+            self._remote = remote.is_remote(team.hal(self.driver))
+            self._program = self.program_on(self.driver)
         # Weights that IREE's torch input takes as arguments, in order; bound once.
         if self.info.get("weights") == "arguments":
             self._bound = [self._read(_dtype(value), value, f"weight {name}") for name, value in self._weights.items()]
@@ -130,6 +139,23 @@ class CompiledModel:
         self._readers, self._writers, self._stateful = {}, {}, threading.RLock()
         log.info("loading the program again: this process is a fork of the one that did")
         self._load()
+
+    @property
+    def program(self) -> Program | IsolatedProgram:
+        """What a call runs.
+
+        Raises:
+            DeviceError: this machine can run none.
+        """
+        self.check_device()
+        assert self._program is not None
+        return self._program
+
+    def close(self) -> None:
+        """End the process of an isolated program now, and not when this object goes; another call starts a new one. A
+        program of this process stays."""
+        if isinstance(self._program, IsolatedProgram):
+            self._program.close()
 
     @property
     def target(self) -> str:
@@ -172,6 +198,7 @@ class CompiledModel:
             OutOfRangeError, DivisionError: an index is out of range, a divisor zero: says which operator takes it, and
                 where; nothing was changed.
             DeviceError: no device of this machine can run it, or the device failed or ran out of memory.
+            IsolationError: the process of an isolated program died, or took more than it was allowed.
             CovanError: the program failed while it ran.
         """
         return self._run(args, kwargs, False)[0]
@@ -258,7 +285,7 @@ class CompiledModel:
         return Arguments(leaves, arguments, symbols, as_numpy)
 
     def program_on(self, driver: str) -> Program:
-        """The program, loaded on a device.
+        """The program, loaded on a device of this process.
 
         Raises:
             DeviceError: the device is not here, or does not take the program.

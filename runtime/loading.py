@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import IO, Any
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from covan_mlir.artifacts import artifact
 from covan_mlir.errors import ArtifactError
 from covan_mlir.runtime import contract, values
 from covan_mlir.runtime.compiled import CompiledModel, CompiledProgram
+from covan_mlir.runtime.isolation.limits import Isolation
+from covan_mlir.runtime.isolation.program import Place
 from covan_mlir.typed_json import short
 
 
@@ -29,13 +31,29 @@ class _HeldState:
         self._values[name] = values.aligned_copy(np.asarray(value))  # the result's memory is the program's
 
 
-def read(path: str | os.PathLike[str]) -> CompiledProgram:
+def read(
+    path: str | os.PathLike[str],
+    isolation: Isolation | None = None,
+    check: Callable[[IO[bytes]], object] = lambda file: None,
+) -> CompiledProgram:
     """What an artifact holds, to be called.
+
+    Args:
+        isolation: limits of the process of its own in which the program is to run; None: it runs in this one.
+        check: is given the open file first, and may refuse it.
 
     Raises:
         ArtifactError: the file is damaged, foreign, or from a newer version.
     """
-    contents = artifact.read(path)
+    place: Place | None = None
+
+    def opened(file: IO[bytes]) -> None:
+        nonlocal place
+        check(file)
+        if isolation is not None:
+            place = Place(os.fspath(path), os.fdopen(os.dup(file.fileno()), "rb"), isolation)
+
+    contents = artifact.read(path, opened)
     with refusing(path):
         contract.check_states(
             contents.signature,
@@ -48,6 +66,7 @@ def read(path: str | os.PathLike[str]) -> CompiledProgram:
         {name: _array(path, name, blob) for name, blob in contents.weights.items()},
         _HeldState({name: _array(path, name, blob).copy() for name, blob in contents.states.items()}),
         contents.versions,
+        place,
     )
 
 

@@ -112,8 +112,9 @@ def from_numpy(device: Any, array: np.ndarray[Any, Any], dtype: str) -> Any:
 def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """C-contiguous copy whose memory starts at a multiple of 64 bytes."""
     memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+    # In two steps: a slice of no elements would begin at the memory's own start.
     start = -memory.__array_interface__["data"][0] % ALIGNMENT
-    copy: np.ndarray[Any, Any] = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy: np.ndarray[Any, Any] = memory[start:][: array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import io
 import json
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from covan_mlir.tools import cli_compare, cli_profile, cli_report
+from covan_mlir import whole_file
+from covan_mlir.errors import CovanError
+from covan_mlir.tools import cli_compare, cli_profile, cli_report, cli_run, cli_signing
 from covan_mlir.tools.cli_common import CliError, Progress, describe, torch_is_quiet
 from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, OneTarget, Seed, Session
 from covan_mlir.version import __version__
@@ -176,55 +179,6 @@ def compile_(
         executable.save(destination)
     facts = counts(executable.lineage) if provenance else "no lineage"
     print(f"{destination}: {_bytes(os.stat(destination).st_size)}, {facts}")
-
-
-@app.command()
-def run(
-    file: Artifact,
-    inputs: Inputs = None,
-    output: Annotated[
-        list[str] | None,
-        typer.Option("--output", "-o", metavar="FILE.npy", help="Save an output; once per output, in order."),
-    ] = None,
-    seed: Seed = 0,
-    debug: Debug = False,
-) -> None:
-    """Run an artifact and summarise its outputs. Does not need torch.
-
-    Inputs that are not given are random; sizes left open when compiling have to be given.
-
-    \b
-    covan run model.covan
-    covan run model.covan -i image.npy -o logits.npy
-    covan run model.covan -i 4x128xi64 -i 4x128xbool=true --seed 7
-    """
-    import numpy as np
-
-    import covan_mlir
-    from covan_mlir.artifacts import pytree
-    from covan_mlir.tools import cli_inputs, cli_values
-
-    parsed = [cli_inputs.parse(text) for text in inputs or ()]
-    for path in output or ():
-        cli_values.check_output(path)
-    with Progress(f"loading {Path(file).name}") as progress:
-        executable = covan_mlir.load(file)
-        signature = executable.signature
-        if output and len(output) > len(signature.outputs):
-            hint = "give at most one --output per output"
-            raise CliError(f"the program has {len(signature.outputs)} outputs; {len(output)} files given", hint)
-        args, kwargs = cli_inputs.arguments(signature, parsed, np.random.default_rng(seed))
-        progress("running")
-        results, taps = executable.call_with_attachments(*args, **kwargs)
-        leaves: list[Any] = pytree.flatten(results)[0]
-    for index, value in enumerate(leaves):
-        print(f"output {index}: {cli_values.summary(value)}")
-    for name, tap in taps.items():
-        given: list[Any] = pytree.flatten(tap)[0]
-        for value in given:
-            print(f"tap {name}: {cli_values.summary(value)}")
-    for path, value in zip(output or (), leaves, strict=False):
-        cli_values.save(path, value)
 
 
 @app.command()
@@ -415,6 +369,11 @@ def cache_(
     print(f"{store.folder}: {len(sizes)} programs, {_bytes(sum(sizes))} of at most {_bytes(store.limit)}")
 
 
+app.command("run")(cli_run.run)
+app.command("info")(cli_signing.info)
+app.command("keygen")(cli_signing.keygen)
+app.command("sign")(cli_signing.sign)
+app.command("verify-signature")(cli_signing.verify_signature)
 app.command("profile")(cli_profile.profile)
 app.command("compare")(cli_compare.compare)
 app.command("report")(cli_report.report)
@@ -455,7 +414,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         the exit code: 0; 1 after an error; 2 when the command line itself is wrong; 130 after an interrupt.
     """
     session = Session()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # paths may have bytes that are no text
     try:
+        for argument in sys.argv[1:] if argv is None else argv:
+            _check_argument(argument)
         code = app(args=argv, prog_name="covan", standalone_mode=False, obj=session)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -475,10 +439,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _check_argument(argument: str) -> None:
+    """Most arguments are paths or parts of them."""
+    try:
+        whole_file.check(argument)
+    except OSError as error:
+        raise CliError(f"{argument!r}: {error.strerror}", "give another path", code=2) from error
+
+
 def _report(error: CliError) -> int:
     for label, text in (("covan: error", str(error)), ("hint", error.hint)):
         if text:
-            print(f"{label}: {' '.join(text.split())}", file=sys.stderr)
+            print(f"{label}: {CovanError(' '.join(text.split()))}", file=sys.stderr)
     return error.code
 
 

@@ -47,3 +47,9 @@ Artifact = Annotated[str, typer.Argument(metavar="FILE.covan", help="An artifact
 OneTarget = Annotated[
     str | None, typer.Option("--target", help="Of an artifact with programs for several, which; else the first.")
 ]
+PublicKey = Annotated[
+    str | None,
+    typer.Option(
+        "--key", metavar="FILE.pub", help="Refuse the artifact unless FILE.covan.sig is this key's signature."
+    ),
+]

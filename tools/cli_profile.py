@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from covan_mlir import whole_file
 from covan_mlir.tools.cli_common import CliError, Progress
 from covan_mlir.tools.cli_options import Artifact, Debug, Inputs, Seed
 
@@ -106,7 +107,7 @@ def _check(option: str, path: str | None) -> None:
 
 def _write(option: str, path: str, text: str) -> None:
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        whole_file.write(path, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise CliError(
             f"{path}: cannot be written: {error.strerror or error}", f"choose another path for {option}"

@@ -60,7 +60,7 @@ def report(
     from covan_mlir.reporting import model_explorer
     from covan_mlir.reporting import report as page
 
-    path = Path(output or Path(file).with_suffix(_ENDINGS[form]).name)
+    path = Path(output or f"{Path(file).stem or 'report'}{_ENDINGS[form]}")
     if os.path.realpath(path) == os.path.realpath(file):
         raise CliError(f"{path} is the artifact itself", "give another --output", code=2)
     with Progress(f"reading {Path(file).name}") as tell:

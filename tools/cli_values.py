@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from covan_mlir import whole_file
 from covan_mlir.tools.cli_common import CliError
 
 _FEW = 8
@@ -55,7 +56,7 @@ def save(path: str, value: Any) -> None:
         CliError: it cannot be written.
     """
     try:
-        with open(path, "wb") as file:
+        with whole_file.writing(path) as file:
             np.save(file, np.asarray(value), allow_pickle=False)
     except OSError as error:
         raise CliError(f"{path}: cannot be written: {error.strerror or error}", "choose another path") from error

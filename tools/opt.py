@@ -3,10 +3,13 @@
 # argparse, where covan's other command line uses typer: whoever comes from mlir-opt types LLVM's flags, long
 # names with one dash or two, and lit tests start this program hundreds of times, so it imports little.
 import argparse
+import errno
 import io
 import os
 import re
+import stat
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +20,21 @@ from torch_mlir import ir
 
 # By its package, which makes its passes known.
 import covan_mlir.lowering.kernels.passes  # noqa: F401
-from covan_mlir import dialects
+from covan_mlir import dialects, whole_file
 from covan_mlir.dialects.prov_locations import map_location, rewrite_locations
 from covan_mlir.passes.framework import extensions, registry
 from covan_mlir.passes.framework.interface import op_name_of
 from covan_mlir.passes.framework.options import option_types, type_name
 from covan_mlir.passes.framework.pipeline import Pipeline, parse_pipeline
 from covan_mlir.passes.framework.pipeline_text import PipelineError
-from covan_mlir.tools.opt_diagnostics import Collector, Diagnostic, Sources, check, render
+from covan_mlir.processes import apart
+from covan_mlir.tools.opt_diagnostics import Collector, Diagnostic, Sources, check, render, shortened
 
 BYTECODE_MAGIC = b"ML\xefR"
 SPLIT_MARK = "// -----"
+_LARGEST = 1 << 30  # bytes of input
+_MOST_TOLD = 1 << 18  # characters of diagnostics
+_PATIENCE = 10.0  # seconds that a pipe may be without a writer
 
 # The bindings cannot list the dialects, only say whether one is there. Most names can be told from the
 # files of torch_mlir.dialects; these have none.
@@ -209,9 +216,11 @@ def _print(operation: ir.Operation, options: argparse.Namespace) -> str | bytes:
 
 def _read(path: str) -> str | bytes:
     try:
-        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        data = sys.stdin.buffer.read(_LARGEST + 1) if path == "-" else _contents(whole_file.check(path))
     except OSError as error:
         raise UsageError(f"cannot read '{path}': {error.strerror}") from None
+    if len(data) > _LARGEST:
+        raise UsageError(f"cannot read '{path}': it has more than {_LARGEST} bytes")
     if data.startswith(BYTECODE_MAGIC):
         return data
     try:
@@ -223,24 +232,33 @@ def _read(path: str) -> str | bytes:
         raise UsageError(f"'{path}' is neither MLIR text nor MLIR bytecode") from None
 
 
+def _contents(path: str) -> bytes:
+    """Of a file, or of a pipe that somebody writes to: as much as is of use."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb", buffering=0) as file:
+        mode = os.fstat(descriptor).st_mode
+        end = time.monotonic() + _PATIENCE
+        start: bytes | None = b""
+        while stat.S_ISFIFO(mode):
+            start = file.read(1)  # None: there is a writer, who has not written yet
+            if start != b"":
+                break
+            if time.monotonic() > end:
+                raise OSError(errno.EPIPE, "it is a pipe that nobody writes to")
+            time.sleep(0.05)
+        os.set_blocking(descriptor, True)
+        with io.BufferedReader(file) as rest:
+            return (start or b"") + rest.read(_LARGEST + 1)
+
+
 def _write(path: str, data: str | bytes) -> None:
     raw = data.encode() if isinstance(data, str) else data
     if path == "-":
         sys.stdout.buffer.write(raw)
         sys.stdout.buffer.flush()
         return
-    # Renamed into place, so that no reader sees half a file. Devices and pipes are written as they are.
-    target = Path(os.path.realpath(path))
     try:
-        if target.exists() and not target.is_file():
-            target.write_bytes(raw)
-            return
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        try:
-            temporary.write_bytes(raw)
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        whole_file.write(path, raw)
     except OSError as error:
         raise UsageError(f"cannot write '{path}': {error.strerror}") from None
 
@@ -322,17 +340,66 @@ def run(arguments: Sequence[str], report: Callable[[str], object]) -> bool:
     return True
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The console script. Returns the exit code: 0, or 1 if anything failed."""
+class _Told:
+    """What the user is told on standard error: as much as people read."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_TOLD
+        self._withheld = 0
+
+    def __call__(self, text: str) -> None:
+        if self._left > 0:
+            sys.stderr.write(text)
+        else:
+            self._withheld += 1
+        self._left -= len(text)
+
+    def end(self) -> None:
+        """Tell what was not told."""
+        if self._withheld:
+            print(f"covan-opt: note: {self._withheld} more diagnostics are not shown", file=sys.stderr)
+
+
+def answer(argv: Sequence[str]) -> int:
+    """Run a command line in this process. Returns the exit code: 0, or 1 if anything failed."""
+    told = _Told()
     try:
-        return 0 if run(sys.argv[1:] if argv is None else argv, sys.stderr.write) else 1
+        return 0 if run(argv, told) else 1
     except (UsageError, extensions.ExtensionError, PipelineError) as error:
-        print(f"covan-opt: error: {error}", file=sys.stderr)
+        print(f"covan-opt: error: {shortened(str(error))}", file=sys.stderr)
+        return 1
+    except RecursionError:
+        print("covan-opt: error: the IR is nested too deeply", file=sys.stderr)
+        return 1
+    except MemoryError:
+        print("covan-opt: error: out of memory", file=sys.stderr)
         return 1
     except BrokenPipeError:
         # The reader of our output went away, as head does; Python would complain once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    finally:
+        told.end()
+
+
+def main() -> int:
+    """The console script. IR is handled in a process of its own, for compilers underneath crash on some.
+
+    Returns the exit code: 0, 1 if anything failed, or 130 after an interrupt.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # paths may have bytes that are no text
+    try:
+        return apart.run(lambda: answer(sys.argv[1:]))
+    except apart.CrashError as error:
+        print(f"covan-opt: error: the compiler {error} on this input", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"covan-opt: error: no process for the compiler: {error.strerror}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ _MARK = re.compile(
     r"(?:@(?P<where>[+-][0-9]+|above|below|unknown))?"
     r"\s*(?P<count>[0-9]+\+?|\+|\*)?\s*\{\{(?P<message>.*)\}\}\s*$"
 )
+_LONGEST_LINE = 2000
+_MOST_NOTES = 20
 # A mark whose braces are missing would otherwise be a comment that checks nothing.
 _BROKEN_MARK = re.compile(r"expected-(?:error|warning|note|remark)(?:-re)?\b")
 
@@ -58,20 +60,27 @@ class Sources:
         return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else None
 
 
+def shortened(text: str, limit: int = 4000) -> str:
+    """A text without its middle, where it is longer than people read: IR may have constants of megabytes."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit * 2 // 3]} [... {len(text) - limit * 11 // 12} characters ...] {text[-limit // 4 :]}"
+
+
 def render(diagnostic: Diagnostic, sources: Sources) -> str:
     """``file:line:col: error: message``, the source line with a caret, and the notes likewise."""
     if diagnostic.line or diagnostic.column or diagnostic.file:
         place = f"{diagnostic.file}:{diagnostic.line}:{diagnostic.column}"
     else:
         place = "<unknown>:0"
-    text = f"{place}: {diagnostic.severity}: {diagnostic.message}\n"
+    text = f"{place}: {diagnostic.severity}: {shortened(diagnostic.message)}\n"
     source = sources.line(diagnostic.file, diagnostic.line) if diagnostic.line else None
-    if source is not None:
+    if source is not None and len(source) <= _LONGEST_LINE:
         text += source + "\n"
         # Tabs are kept so that the caret stands under its character however wide the terminal makes them.
         indent = "".join("\t" if c == "\t" else " " for c in source[: max(diagnostic.column - 1, 0)])
         text += f"{indent}^\n"
-    return text + "".join(render(note, sources) for note in diagnostic.notes)
+    return text + "".join(render(note, sources) for note in diagnostic.notes[:_MOST_NOTES])
 
 
 @dataclass

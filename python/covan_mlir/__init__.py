@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from covan_mlir.interrupts import orderly
 from covan_mlir.version import __version__
 
 _PUBLIC = {
@@ -37,6 +38,8 @@ _PUBLIC = {
     "TargetError": "covan_mlir.errors",
     "DeviceError": "covan_mlir.errors",
     "ArtifactError": "covan_mlir.errors",
+    "IsolationError": "covan_mlir.errors",
+    "Isolation": "covan_mlir.runtime.isolation.limits",
     "ProfileError": "covan_mlir.errors",
     "Profile": "covan_mlir.profiling.profile",
     "Diagnostic": "covan_mlir.errors",
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from covan_mlir.errors import DivisionError as DivisionError
     from covan_mlir.errors import ExportError as ExportError
     from covan_mlir.errors import InputError as InputError
+    from covan_mlir.errors import IsolationError as IsolationError
     from covan_mlir.errors import OutOfRangeError as OutOfRangeError
     from covan_mlir.errors import ProfileError as ProfileError
     from covan_mlir.errors import TagError as TagError
@@ -74,12 +78,14 @@ if TYPE_CHECKING:
     from covan_mlir.provenance.model import Part as Part
     from covan_mlir.provenance.model import Site as Site
     from covan_mlir.provenance.tags import tag as tag
+    from covan_mlir.runtime.isolation.limits import Isolation as Isolation
 
 
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'covan_mlir' has no attribute {name!r}")
-    value = getattr(import_module(_PUBLIC[name]), name)
+    with orderly():
+        value = getattr(import_module(_PUBLIC[name]), name)
     globals()[name] = value
     return value
 

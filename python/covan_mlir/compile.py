@@ -12,6 +12,7 @@ from covan_mlir.compilation.origin import Origin
 from covan_mlir.errors import InputError, TagError
 from covan_mlir.executable import Executable
 from covan_mlir.frontend.capture import Model, capture
+from covan_mlir.interrupts import orderly
 from covan_mlir.lowering import pool, targets
 from covan_mlir.machine import host
 from covan_mlir.provenance.collector import uncollected
@@ -19,6 +20,7 @@ from covan_mlir.provenance.tags import Tags
 from covan_mlir.provenance.tags import rules as tag_rules
 
 
+@orderly()
 def compile_module(
     model: Model,
     args: tuple[Any, ...] = (),

@@ -46,6 +46,11 @@ class DeviceError(TargetError):
     """A device is not here, does not fit the program, ran out of memory, or failed while it ran the program."""
 
 
+class IsolationError(CovanError):
+    """The process of an isolated program died, or took more time or memory than it was allowed. The caller is not
+    harmed, and the next call starts another process."""
+
+
 class ProfileError(CovanError):
     """There are no times, or they do not belong to the program: the device gives none, what ran is not what the
     lineage lists, a saved profile is of another program."""

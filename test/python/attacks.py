@@ -1,7 +1,8 @@
 """Changed artifacts, and a process of its own for each that loads and calls it.
 
 Four kinds: ``bytes`` of the file; its ``zip`` structure; ``json`` members and the ``program``, with hashes that agree.
-Programs are machine code: changed ones may do anything, and only those are allowed to crash.
+Programs are machine code: changed ones may do anything, and are loaded and called isolated, where nothing of that may
+reach the caller.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ MESSAGE = 2000
 """Characters of an error's message, at most."""
 _SIZE = 3  # of what is open
 _SECONDS = 60  # ends what hangs
+_LIMITS = covan_mlir.Isolation(timeout=10.0, memory=1 << 30)
 _EVIL: tuple[Any, ...] = (
     None, True, -1, 0, 1, 7, 2**31, 2**53, 2**63 - 1, 2**64, 10**30, 0.5, -0.0, 1e308, "", "x" * 10_000, "\0", "\ud800",
     [], {}, [[]], [1] * 74, [0] * 40, [2**40, 2**40], {"float": "nan"}, "s0", "s0//0", "9**9**9", "1+" * 4000 + "1",
@@ -224,8 +226,12 @@ def _program(whole: bytes, folder: Path, rng: random.Random) -> tuple[str, bytes
 # --- what becomes of them ---------------------------------------------------------------------------------------------
 
 
-def attempt(path: Path) -> Result:
-    """Load, explain and call an artifact in a fork of this process, which must not have used any device itself."""
+def attempt(path: Path, isolated: bool = False) -> Result:
+    """Load, explain and call an artifact in a fork of this process, which must not have used any device itself.
+
+    Args:
+        isolated: the fork runs the program in a process of its own.
+    """
     reader, writer = os.pipe()
     started = time.monotonic()
     sys.stdout.flush()
@@ -233,7 +239,7 @@ def attempt(path: Path) -> Result:
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _child(path, writer)
+        _child(path, writer, isolated)
     os.close(writer)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     said = bytearray()
@@ -264,20 +270,20 @@ def text_of(status: int) -> str:
     return f"exit status {os.WEXITSTATUS(status)}"
 
 
-def _child(path: Path, writer: int) -> None:
+def _child(path: Path, writer: int, isolated: bool) -> None:
     code = 3
     try:
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 2)
-        code, text = _use(path)
+        code, text = _use(path, _LIMITS if isolated else False)
         os.write(writer, b"." + text.encode(errors="replace")[:60_000])
     finally:
         os._exit(code)
 
 
-def _use(path: Path) -> tuple[int, str]:
+def _use(path: Path, isolated: covan_mlir.Isolation | bool) -> tuple[int, str]:
     try:
-        executable = covan_mlir.load(path)
+        executable = covan_mlir.load(path, isolated=isolated)
         executable.explain()
         args, kwargs = _arguments(executable.signature)
         executable(*args, **kwargs)

@@ -43,7 +43,7 @@ def test_pages_have_examples() -> None:
 def test_examples_print_what_the_page_says(command: str, shown: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Line by line in this order; ``...`` in place of a line or of a part of one is anything."""
     arguments = shlex.split(command)[1:]
-    assert opt.main([str(ROOT / a) if a.startswith("examples/") else a for a in arguments]) == 0
+    assert opt.answer([str(ROOT / a) if a.startswith("examples/") else a for a in arguments]) == 0
     printed = "\n".join(line.strip() for text in capfd.readouterr() for line in text.splitlines())
     at = 0
     for line in shown.splitlines():

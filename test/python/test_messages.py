@@ -14,6 +14,7 @@ from covan_mlir.fred.certificate import Certificate, Proof
 from covan_mlir.lowering import messages
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.result import CompilerDiagnostic, JobResult, StepFailure
+from covan_mlir.processes import frames
 from covan_mlir.provenance.fusion import FusionRecord, Sweep
 from covan_mlir.provenance.observed import Observed, SiteCommand
 from covan_mlir.provenance.phases import Phase
@@ -92,14 +93,14 @@ def result(graph: ProgramGraph) -> JobResult:
 
 def sent(message: Job | messages.Answer, blobs: Sequence[bytes] = ()) -> io.BytesIO:
     stream = io.BytesIO()
-    messages.send(stream, message, blobs)
+    frames.send(stream, message, blobs)
     stream.seek(0)
     return stream
 
 
 @pytest.mark.parametrize("job", [JOB, Job("linalg", ())])
 def test_jobs_arrive_with_their_blobs(job: Job) -> None:
-    assert messages.receive(sent(job, [b"", b"\0\n"]), messages.JOBS) == (job, [b"", b"\0\n"])
+    assert frames.receive(sent(job, [b"", b"\0\n"]), messages.JOBS) == (job, [b"", b"\0\n"])
 
 
 @pytest.mark.parametrize(
@@ -113,21 +114,21 @@ def test_jobs_arrive_with_their_blobs(job: Job) -> None:
     ids=["ready", "entered", "failed", "done"],
 )
 def test_answers_arrive(answer: messages.Answer) -> None:
-    assert messages.receive(sent(answer), messages.ANSWERS) == (answer, [])
+    assert frames.receive(sent(answer), messages.ANSWERS) == (answer, [])
 
 
 @given(GRAPHS)
 def test_results_arrive_whatever_the_graph(graph: ProgramGraph) -> None:
     answer = messages.Done(result(graph))
-    assert messages.receive(sent(answer, [b"vmfb"]), messages.ANSWERS) == (answer, [b"vmfb"])
+    assert frames.receive(sent(answer, [b"vmfb"]), messages.ANSWERS) == (answer, [b"vmfb"])
 
 
 def test_messages_keep_apart() -> None:
     stream = io.BytesIO(sent(messages.Entered("a"), [b"x"]).getvalue() + sent(messages.Entered("b")).getvalue())
-    assert messages.receive(stream, messages.ANSWERS) == (messages.Entered("a"), [b"x"])
-    assert messages.receive(stream, messages.ANSWERS) == (messages.Entered("b"), [])
+    assert frames.receive(stream, messages.ANSWERS) == (messages.Entered("a"), [b"x"])
+    assert frames.receive(stream, messages.ANSWERS) == (messages.Entered("b"), [])
     with pytest.raises(EOFError):
-        messages.receive(stream, messages.ANSWERS)
+        frames.receive(stream, messages.ANSWERS)
 
 
 @pytest.mark.parametrize(
@@ -148,4 +149,4 @@ def test_a_cut_message_is_the_end() -> None:
     whole = sent(JOB, [b"bytecode"]).getvalue()
     for end in range(len(whole)):
         with pytest.raises(EOFError):
-            messages.receive(io.BytesIO(whole[:end]), messages.JOBS)
+            frames.receive(io.BytesIO(whole[:end]), messages.JOBS)

@@ -12,9 +12,9 @@ import os
 import secrets
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from covan_mlir.provenance import lineage_json
 from covan_mlir.typed_json import SchemaError, checked, decode, dumps
 from covan_mlir.version import __version__
 
-__all__ = ["FORMAT", "Blob", "Contents", "check_writable", "read", "write"]
+__all__ = ["FORMAT", "Blob", "Contents", "check_writable", "read", "readable", "write"]
 
 _OTHER_PATH = "Choose another path."
 
@@ -130,9 +130,13 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         pass
 
 
-def read(path: str | os.PathLike[str]) -> Contents:
+def read(path: str | os.PathLike[str], opened: Callable[[IO[bytes]], object] = lambda file: None) -> Contents:
     """Read and verify an artifact. Weights and program are mapped, not loaded: the file must not change while in use
     (`write` never changes one: it puts a new file in its place).
+
+    Args:
+        opened: is given the open file before anything is made of it, and may refuse it. What the path names later may
+            be another file.
 
     Raises:
         ArtifactError: the file is missing, damaged, foreign or from a newer version; says which.
@@ -145,6 +149,8 @@ def read(path: str | os.PathLike[str]) -> Contents:
             what = "a directory" if stat.S_ISDIR(mode) else "no regular file"
             raise ArchiveError(f"cannot be read: it is {what}", "Give the path of a .covan file.")
         with open(name, "rb", buffering=0) as raw:
+            opened(raw)
+            raw.seek(0)
             manifest, jsons, binaries = read_archive(raw)
         signature = _signature(jsons[SIGNATURE])
         variants = tuple(
@@ -224,8 +230,8 @@ def _describe(contents: Contents) -> tuple[Manifest, dict[str, bytes]]:
         covan=contents.versions.get("covan", __version__),
         device=contents.device,
         versions=contents.versions,
-        inputs=tuple(map(_readable, contents.signature.inputs)),
-        outputs=tuple(map(_readable, contents.signature.outputs)),
+        inputs=tuple(map(readable, contents.signature.inputs)),
+        outputs=tuple(map(readable, contents.signature.outputs)),
         variants=tuple(
             StoredVariant(variant.target, variant.requires, variant.info, variant.attachments)
             for variant in contents.variants
@@ -255,7 +261,8 @@ def _check_attachments(variant: Variant, signature: Signature) -> None:
             )
 
 
-def _readable(leaf: Leaf) -> str:
+def readable(leaf: Leaf) -> str:
+    """An argument or a result for people."""
     return f"{leaf.name}: {leaf.type_string()}" if leaf.name else leaf.type_string()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ import torch
 
 from covan_mlir.comparing import exchange
 from covan_mlir.comparing.exchange import Passed, PlainValue, TensorFile
+from covan_mlir.processes.child import ending
 from covan_mlir.runtime.compiled import CompiledModel
 from covan_mlir.typed_json import constant
 
@@ -66,7 +66,7 @@ def run(
     except subprocess.TimeoutExpired:
         raise RunError(f"the program ran for longer than {timeout:g} s and was stopped") from None
     if done.returncode < 0:
-        raise RunError(f"the program crashed with {signal.Signals(-done.returncode).name}")
+        raise RunError(f"the program {ending(done.returncode)}")
     if done.returncode:
         said = done.stderr.strip().splitlines()
         raise RunError(f"the program failed: {said[-1][:_WORDS] if said else f'exit code {done.returncode}'}")

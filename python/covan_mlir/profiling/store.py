@@ -6,10 +6,9 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from covan_mlir import typed_json
+from covan_mlir import typed_json, whole_file
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import ProfileError
 from covan_mlir.machine.description import Ceilings
@@ -134,8 +133,15 @@ def _rows(profile: ProfileData, by: By) -> list[StoredRow]:
 
 
 def save(profile: ProfileData, path: str | os.PathLike[str]) -> None:
-    """Write a profile."""
-    Path(path).write_text(json.dumps(dump(profile)), encoding="utf-8")
+    """Write a profile.
+
+    Raises:
+        ProfileError: it cannot be written.
+    """
+    try:
+        whole_file.write(path, json.dumps(dump(profile)).encode())
+    except OSError as error:
+        raise ProfileError(f"{os.fspath(path)}: cannot be written: {error.strerror or error}") from error
 
 
 def load(path: str | os.PathLike[str], variants: Iterable[Variant]) -> ProfileData:

@@ -16,9 +16,9 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from importlib import resources
-from pathlib import Path
 from typing import Any, Protocol
 
+from covan_mlir import whole_file
 from covan_mlir.errors import CovanError, InputError
 from covan_mlir.provenance.model import LineageData
 from covan_mlir.reporting.content import content
@@ -89,10 +89,10 @@ def save(path: str | os.PathLike[str], text: str) -> None:
         CovanError: it cannot be written.
     """
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        whole_file.write(path, text.encode("utf-8", "backslashreplace"))  # file names may be no text
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise CovanError(f"{os.fspath(path)}: the report cannot be written: {reason}") from error
+        raise CovanError(f"{os.fspath(path)}: the report cannot be written: {reason}\nChoose another path.") from error
 
 
 def page(

@@ -1,0 +1,50 @@
+"""A function in a fork of this process: what crashes there is told here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from covan_mlir.processes import parent
+from covan_mlir.processes.child import ending
+
+
+class CrashError(Exception):
+    """The fork did not come to its end; the message says how it ended (``crashed with SIGSEGV``)."""
+
+
+def run(function: Callable[[], int]) -> int:
+    """Call a function in a fork, which shares standard input and output and ends with this process; -> what it gives.
+
+    Of processes without threads only: a fork has none of them, and what they held.
+
+    Raises:
+        CrashError: a signal ended the fork.
+        OSError: there are no processes.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    caller = os.getpid()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            parent.watch(caller)
+            code = function()
+            sys.stdout.flush()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    interrupted = False
+    while True:
+        try:
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            break
+        except KeyboardInterrupt:  # which the fork got as well
+            interrupted = True
+    if interrupted:
+        raise KeyboardInterrupt
+    if code < 0:
+        raise CrashError(ending(code))
+    return code
