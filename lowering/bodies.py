@@ -53,7 +53,7 @@ _RESOURCE = re.compile(r"dense_resource<(?P<name>weight_\w+)>")
 _ITERATOR = re.compile(r"#linalg\.iterator_type<(\w+)>")
 _WRITTEN = 1024
 """Elements of a constant that are written down beside what reads it."""
-_TENSOR = re.compile(r"tensor<(?P<sizes>(?:(?:\d+|\?)x)*)(?P<element>\w+)")
+_TENSOR = re.compile(r"tensor<(?P<sizes>(?:(?:\d+|\?)x)*)(?P<element>complex<\w+>|\w+)")
 
 
 def read_bodies(module: Any, nodes: int, kernels: Mapping[str, KernelBody]) -> Bodies:
@@ -315,7 +315,9 @@ class _Writer:
 
 
 def _is_scalar(kind: Any) -> bool:
-    return isinstance(kind, ir.IndexType | ir.IntegerType | ir.F32Type | ir.F64Type | ir.F16Type | ir.BF16Type)
+    return isinstance(
+        kind, ir.IndexType | ir.IntegerType | ir.F32Type | ir.F64Type | ir.F16Type | ir.BF16Type | ir.ComplexType
+    )
 
 
 def _type(kind: Any) -> str:

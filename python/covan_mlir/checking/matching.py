@@ -430,6 +430,8 @@ class _Program:
 
 def agree(got: Array, want: Array) -> bool:
     """Whether two lists of numbers are the same: integers exactly, others but for rounding; booleans are 0 and 1."""
+    if "c" in (got.dtype.kind, want.dtype.kind):
+        return agree(got.real, want.real) and agree(got.imag, want.imag)
     if got.dtype.kind in "iu" and want.dtype.kind in "iu":  # programs hold some in fewer bits
         return bool((got == want.astype(got.dtype)).all())
     if got.dtype.kind != "f" or want.dtype.kind != "f":

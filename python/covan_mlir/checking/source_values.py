@@ -156,6 +156,11 @@ class SourceValues:
         def bits(flat: Array) -> Array:
             return _mixed(flat.astype(np.uint64) + first)
 
+        if element.is_complex:
+            real, imaginary = (
+                self._drawn((operand[0], f"{operand[1]}.{half}"), f"f64{kind[kind.index('[') :]}") for half in "ri"
+            )
+            return Direct(sizes, np.dtype(np.complex128), lambda flat: real.at(flat) + 1j * imaginary.at(flat))
         if element is torch.bool:
             return Direct(sizes, np.dtype(np.bool_), lambda flat: bits(flat) & np.uint64(1) == 1)
         if not element.is_floating_point:
@@ -197,7 +202,8 @@ def _parsed(kind: str, sizes: Sizes) -> tuple[torch.dtype, list[int]]:
     if not bracket or name not in DTYPES:
         raise UnevaluatedError(f"a value of type {kind or 'unknown'}")
     element = DTYPES[name]
-    return torch.float64 if element.is_floating_point else element, sizes.of(kind)
+    wide = torch.complex128 if element.is_complex else torch.float64 if element.is_floating_point else element
+    return wide, sizes.of(kind)
 
 
 def _mixed(numbers: Array) -> Array:

@@ -61,6 +61,8 @@ def wide(element: str) -> np.dtype[Any]:
     """The type that elements are computed in."""
     if element in FLOATS:
         return np.dtype(np.float64)
+    if element.startswith("complex<"):
+        return np.dtype(np.complex128)
     if element not in DTYPES:
         raise UnevaluatedError(f"elements of type {element}")
     return DTYPES[element]
@@ -207,7 +209,7 @@ def undefined(shape: Sequence[int], dtype: np.dtype[Any]) -> Tensor:
 
 def poison(dtype: np.dtype[Any]) -> Any:
     """What stands where no value is defined."""
-    if dtype.kind == "f":
+    if dtype.kind in "fc":
         return np.nan
     return False if dtype.kind == "b" else dtype.type(0x5A)
 

@@ -40,7 +40,11 @@ def apportion(source: Source, graph: ProgramGraph, results: Sequence[Operand], r
             wanted[returned.node].add(int(name))
     for index in reversed(range(len(graph.nodes))):
         node, region = graph.nodes[index], regions[index]
-        if index not in data:
+        if index in data:  # its location is whose it is; also those are here whose value it is read as
+            mine = region.performed | region.viewed
+            _settle(source, twins, region, mine | wanted[index])
+            region.folded -= region.performed - mine
+        else:
             alone = [part for part in region.performed | region.viewed if len(twins[source.twin(part)]) == 1]
             read_of_it = wanted[index]
             _settle(source, twins, region, read_of_it.union(alone) if index in vague or not read_of_it else read_of_it)
