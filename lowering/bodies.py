@@ -22,6 +22,7 @@ from covan_mlir.provenance.bodies import (
     Block,
     Bodies,
     Body,
+    Iteration,
     Memory,
     NodeBody,
     Number,
@@ -30,11 +31,13 @@ from covan_mlir.provenance.bodies import (
     Operation,
     Weight,
 )
-from covan_mlir.provenance.program_graph import Argument, NodeResult, Unknown
+from covan_mlir.provenance.program_graph import Argument, NodeResult, Unknown, Value
 
 _GENERALIZE = "builtin.module(util.func(linalg-generalize-named-ops),util.initializer(linalg-generalize-named-ops))"
 _WORKGROUPS = "flow.dispatch.workgroups"
 _KERNEL = "flow.dispatch"
+_CONTROL = ("scf.if", "scf.for", "scf.while")
+_JOIN = "covan.join"
 _FUNCTIONS = ("util.func", "util.initializer")
 _ALIKE = VIEWS | {"hal.tensor.export", "hal.tensor.alias"}
 _FLOAT_PREDICATES = [
@@ -56,21 +59,57 @@ _WRITTEN = 1024
 _TENSOR = re.compile(r"tensor<(?P<sizes>(?:(?:\d+|\?)x)*)(?P<element>complex<\w+>|\w+)")
 
 
-def read_bodies(module: Any, nodes: int, kernels: Mapping[str, KernelBody]) -> Bodies:
+def read_bodies(module: Any, nodes: int, kernels: Mapping[str, KernelBody], value: Callable[[Any], Value]) -> Bodies:
     """The bodies of a module whose nodes are marked.
 
     Args:
         nodes: how many there are.
         kernels: of our own, by the symbol of each of their dispatches.
+        value: what a value of the module is in its graph; asked of those of branches and loops.
     """
     copy = module.operation.clone()
+    joins: list[_Join] = []
+    for op, original in zip(marks.walk(copy, *_CONTROL), marks.walk(module.operation, *_CONTROL), strict=True):
+        op.attributes[_JOIN] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(joins))
+        joins.append(_Join.of(original, value))
     PassManager.parse(_GENERALIZE).run(copy.operation)
-    return _Reader(nodes, kernels).read(copy.operation)
+    return _Reader(nodes, kernels, joins).read(copy.operation)
+
+
+@dataclass(frozen=True)
+class _Join:
+    """What the results of a branch or loop are, and the arguments of its blocks, by region."""
+
+    results: list[Operand]
+    arguments: list[list[Operand]]
+
+    @staticmethod
+    def of(op: Any, value: Callable[[Any], Value]) -> _Join:
+        def known(one: Any) -> Operand:
+            found = value(one)
+            return found if isinstance(found, NodeResult | Argument) else Unknown()
+
+        arguments = [[known(argument) for argument in block.arguments] for region in op.regions for block in region]
+        if op.name == "scf.for" and _counts(op):
+            arguments[0][0] = Iteration()
+        return _Join([known(result) for result in op.results], arguments)
+
+
+def _counts(op: Any) -> bool:
+    """Whether a loop counts from 0 in steps of 1."""
+    start, _, step = (operand.owner for operand in list(op.operands)[:3])
+    return all(
+        not isinstance(owner, ir.Block)
+        and owner.name == "arith.constant"
+        and ir.IntegerAttr(owner.operation.attributes["value"]).value == number
+        for owner, number in ((start, 0), (step, 1))
+    )
 
 
 class _Reader:
-    def __init__(self, nodes: int, kernels: Mapping[str, KernelBody]) -> None:
+    def __init__(self, nodes: int, kernels: Mapping[str, KernelBody], joins: Sequence[_Join]) -> None:
         self._kernels = kernels
+        self._joins = joins
         self._nodes = [NodeBody(None, (), "the compiler formed it anew")] * nodes
         self._bodies: list[Body] = []
         self._known_bodies: dict[bytes, int] = {}
@@ -104,9 +143,16 @@ class _Reader:
         """What a value of a function is."""
         while True:
             if isinstance(value.owner, ir.Block):
-                inside = value.owner.owner.operation.name in _FUNCTIONS
-                return Argument(ir.BlockArgument(value).arg_number) if inside else Unknown()
+                number, holder = ir.BlockArgument(value).arg_number, value.owner.owner.operation
+                if holder.name in _FUNCTIONS:
+                    return Argument(number)
+                if _JOIN not in holder.attributes:
+                    return Unknown()
+                region = next(k for k, region in enumerate(holder.regions) if region.blocks[0] == value.owner)
+                return self._join(holder).arguments[region][number]
             owner = value.owner.operation
+            if _JOIN in owner.attributes:
+                return self._join(owner).results[ir.OpResult(value).result_number]
             index = marks.mark_of(owner.location)
             if index is not None:
                 return NodeResult(index, ir.OpResult(value).result_number)
@@ -122,6 +168,9 @@ class _Reader:
                 value = owner.operands[0]
             else:
                 return Unknown()
+
+    def _join(self, op: Any) -> _Join:
+        return self._joins[ir.IntegerAttr(op.attributes[_JOIN]).value]
 
     def _node(self, op: Any) -> NodeBody:
         try:

@@ -110,11 +110,9 @@ def test_branches_and_loops(name: str) -> None:
     assert exe.lineage.where(action), [action.name for action in exe.lineage.actions]
     (inner,) = exe.lineage.find(action)
     assert inner.line.startswith(__file__)
-    verdict = exe.verify()
+    verdict = exe.verify(operators=True)
     # Numbers between dispatches are not read.
     assert verdict.outcome == ("incomplete" if name == "while, a number" else "yes"), str(verdict)
-    # What is computed of a value that goes round is not evaluated.
-    assert not exe.verify(operators=True).counterexamples
 
 
 @pytest.mark.parametrize("name", ["cond", "cond, weights", "while", "while, weights", "map", "scan"])

@@ -13,6 +13,7 @@ import pytest
 import torch
 from msgspec import structs
 from torch import Tensor, nn
+from torch._higher_order_ops import scan, while_loop
 from torch.nn import functional as F
 
 import covan_mlir
@@ -50,6 +51,18 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "sum and mean": (lambda x: (x.sum(-1), x.mean(-1)), (torch.randn(4, 8),)),
     "extremes": (lambda x: (x.amax(1), x.argmax(1), x.cumsum(0)), (torch.randn(4, 6),)),
     "linear": (nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)), (torch.randn(2, 8),)),
+    "branch": (
+        lambda x: torch.cond(x.sum() > 0, lambda x: x.sin() * 2, lambda x: x.cos() - 1, (x,)),
+        (torch.randn(4, 5),),
+    ),
+    "loop": (
+        lambda x: while_loop(lambda x: x.sum() < 100, lambda x: (x.abs() * 1.5 + 1,), (x,)),
+        (torch.randn(4, 5),),
+    ),
+    "loop over elements": (
+        lambda first, xs: scan(lambda carry, x: (carry * 0.5 + x, (carry + x).sin()), first, xs),
+        (torch.randn(5), torch.randn(4, 5)),
+    ),
     "transposed": (lambda x, y: (x.transpose(1, 2) @ y).tanh(), (torch.randn(2, 4, 4), torch.randn(2, 4, 4))),
 }
 
@@ -127,6 +140,13 @@ LIES = {
     "least for greatest": Lie("extremes", "amax", operator("aten.amin.default"), "amax"),
     "the least's position": Lie("extremes", "argmax", operator("aten.argmin.default"), "argmax"),
     "sums along another axis": Lie("extremes", "cumsum", called(lambda a: [a[0], 1]), "cumsum"),
+    "another function in a branch": Lie("branch", "true_graph_0.sin", operator("aten.tan.default"), "sin"),
+    "another condition": Lie("branch", "gt", operator("aten.lt.Scalar"), "gt"),
+    "another step of a loop": Lie("loop", "while_loop_body_graph_0.mul", called(lambda a: [a[0], 1.25]), "mul"),
+    "another end of a loop": Lie("loop", "while_loop_body_graph_0.lt_scalar", operator("aten.gt.Scalar"), ""),
+    "another function of an element": Lie(
+        "loop over elements", "scan_combine_graph_0.sin", operator("aten.cos.default"), "sin"
+    ),
     "a factor transposed": Lie(
         "transposed", "permute", lambda part: replace(called(lambda a: [a[0], [0, 1, 2]])(part)), "matmul"
     ),

@@ -39,15 +39,16 @@ _TRIPS = 4096
 Handler = Callable[["_Evaluator", Operation, list[Value], int], Sequence[Value]]
 
 
-def evaluate(body: Body, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The results of a body.
+def evaluate(body: Body, inputs: Sequence[Value]) -> list[Tensor]:
+    """The results of a body, given tensors and numbers.
 
     Raises:
         UnevaluatedError: an operation is not known; also later, when elements are asked for.
     """
     evaluator = _Evaluator(dict(enumerate(inputs)))
     evaluator.operations(body.operations, len(inputs))
-    return [evaluator.values[number] for number in body.results]
+    results = (evaluator.values[number] for number in body.results)
+    return [value if isinstance(value, Tensor) else Held(np.asarray(value)) for value in results]
 
 
 class _Evaluator:
@@ -200,6 +201,11 @@ def _extract(e: _Evaluator, op: Operation, operands: list[Value], first: int) ->
     return [source.at_index([np.asarray(place, np.int64).reshape(1) for place in index]).reshape(())]
 
 
+def _load(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> Sequence[Value]:
+    (source,), _, index = _segments(op, operands)
+    return _extract(e, op, [source, *index], first)
+
+
 def _pad(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> Sequence[Value]:
     (source,), low, high = _segments(op, operands)
     before, after = _mixed(op.attributes["static_low"], low), _mixed(op.attributes["static_high"], high)
@@ -333,6 +339,7 @@ _HANDLERS: Mapping[str, Handler] = {
     "tensor.dim": _dim,
     "hal.buffer_view.dim": _dim,
     "tensor.extract": _extract,
+    "flow.tensor.load": _load,
     "tensor.from_elements": _from_elements,
     "tensor.splat": _splat,
     "flow.tensor.splat": _splat,

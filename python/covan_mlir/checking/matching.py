@@ -13,15 +13,14 @@ import numpy as np
 
 from covan_mlir.checking.choices import combinations
 from covan_mlir.checking.evaluate import evaluate
+from covan_mlir.checking.inputs import passed, static
 from covan_mlir.checking.layouts import Order, gathered, layouts, placements, spread
 from covan_mlir.checking.signatures import Signature
-from covan_mlir.checking.sizes import regrouped
 from covan_mlir.checking.slices import inputs_of
 from covan_mlir.checking.source_values import RandomError, SourceValues, Trial
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import (
     Direct,
-    Reshaped,
     Tensor,
     UnevaluatedError,
     limited,
@@ -33,7 +32,7 @@ from covan_mlir.checking.tensors import (
 from covan_mlir.fred.scalars import Array
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.bodies import Bodies, Memory, Number, Opaque, Weight, shape_of
+from covan_mlir.provenance.bodies import Bodies, Iteration, Memory, Number, Opaque, Weight, shape_of
 from covan_mlir.provenance.bodies import Operand as Given
 from covan_mlir.provenance.program_graph import Argument, NodeResult
 
@@ -214,10 +213,12 @@ class Matcher:
                         cone.constants[current, k] = self._bodies.bodies[body.body].inputs[k]
                     case Argument(position):
                         cone.given.add(position)
-                    case Weight() | Number() | Memory():
+                    case Weight() | Number() | Memory() | Iteration():
                         pass
                     case _:
-                        raise UnevaluatedError("it reads a value that is not known, as in the body of a loop")
+                        raise UnevaluatedError(
+                            "it reads a value that is not known, as a number that goes round in a loop"
+                        )
             cone.inputs.setdefault(current, set()).update(reads)
         return cone
 
@@ -402,13 +403,13 @@ class _Program:
             assert body.body is not None
             known = self.bodies.bodies[body.body]
             pairs = zip(body.operands, known.inputs, strict=True)
-            inputs = [_shaped(self._value(index, k, operand, kind), kind) for k, (operand, kind) in enumerate(pairs)]
+            inputs = [passed(self._value(index, k, operand, kind), kind) for k, (operand, kind) in enumerate(pairs)]
             self._given[index] = evaluate(known, inputs)
         return self._given[index]
 
     def _value(self, index: int, number: int, operand: Given, kind: str) -> Tensor:
         if number not in self.inputs[index]:
-            return undefined(_static(kind), wide(shape_of(kind)[0]))
+            return undefined(static(kind), wide(shape_of(kind)[0]))
         match operand:
             case NodeResult(giver, which):
                 if (giver, which) in self.states:
@@ -421,9 +422,11 @@ class _Program:
                 return _held(self.source, weight, None, kind)
             case Number(number_):
                 held = float(number_) if isinstance(number_, str) else number_
-                return splat(held, _static(kind), wide(shape_of(kind)[0]))
+                return splat(held, static(kind), wide(shape_of(kind)[0]))
             case Memory():
-                return undefined(_static(kind), wide(shape_of(kind)[0]))
+                return undefined(static(kind), wide(shape_of(kind)[0]))
+            case Iteration():
+                return splat(self.views.iteration, (), np.dtype(np.int64))
             case _:
                 return _held(self.source, *self.constants[index, number], kind)
 
@@ -457,38 +460,3 @@ def _held(source: SourceValues, operand: Operand, layout: Order | None, kind: st
         return Direct(value.shape, dtype, value.at)
     order = layout
     return Direct((order.size,), dtype, lambda flat: value.at(order.at(flat)))
-
-
-def _static(kind: str) -> tuple[int, ...]:
-    shape = shape_of(kind)[1] or ()
-    if -1 in shape:
-        raise UnevaluatedError("sizes that are known at run time only")
-    return shape
-
-
-def _fits(kind: Sequence[int], sizes: Sequence[int]) -> bool:
-    return len(kind) == len(sizes) and all(one in (-1, size) for one, size in zip(kind, sizes, strict=True))
-
-
-def _shaped(tensor: Tensor, kind: str) -> Tensor:
-    """In the shape in which a body reads it."""
-    shape = shape_of(kind)[1]
-    if shape is None or shape == tensor.shape:
-        return tensor
-    if -1 in shape:
-        if len(shape) == len(tensor.shape):
-            return tensor
-        kept = [size for size in tensor.shape if size != 1]
-        if len(kept) == sum(size != 1 for size in shape):  # unit dimensions were added or dropped
-            return Reshaped(tensor, [1 if size == 1 else kept.pop(0) for size in shape])
-        tail = kept[len(kept) - len(shape) + 1 :]
-        if 1 not in shape and 1 < len(shape) < len(kept) and _fits(shape[1:], tail):  # leading dimensions are one
-            return Reshaped(tensor, [prod(kept) // max(1, prod(tail)), *tail])
-        known = prod(size for size in shape if size >= 0)
-        if shape.count(-1) == 1 and known:
-            return Reshaped(tensor, tuple(tensor.size // known if size < 0 else size for size in shape))
-        ways = set(regrouped(shape, tensor.shape))
-        if len(ways) != 1:
-            raise UnevaluatedError("sizes that are known at run time only")
-        (shape,) = ways
-    return Reshaped(tensor, shape)

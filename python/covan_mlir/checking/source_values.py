@@ -23,6 +23,7 @@ from covan_mlir.frontend.dtypes import DTYPES
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Held as HeldNumbers
+from covan_mlir.provenance.control import ELEMENT, JOINS, STACKED
 from covan_mlir.provenance.model import Part
 
 Trial = Literal["normal", "positive", "small", "whole"]
@@ -49,6 +50,18 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 
 
+def _element(iteration: int) -> Callable[..., torch.Tensor]:
+    return lambda loop, position, whole: whole.select(0, iteration)
+
+
+def _stacked(iteration: int) -> Callable[..., torch.Tensor]:
+    return lambda loop, position, element, memory: memory.select_scatter(element, 0, iteration)
+
+
+_LOOPED: Mapping[str, Callable[[int], Callable[..., torch.Tensor]]] = {ELEMENT: _element, STACKED: _stacked}
+"""Operators of the bodies of loops, given the number of the iteration."""
+
+
 class RandomError(UnevaluatedError):
     """An operator draws numbers at random: there is nothing to compare with."""
 
@@ -62,6 +75,7 @@ class SourceValues:
         held: what some weights hold.
         bound: integers that nothing is known of are drawn below it.
         shapes: of results, as far as they are known (`covan_mlir.checking.applied`).
+        iteration: the number of the iteration that loops over elements are in.
 
     Attributes:
         values: as far as they are known.
@@ -78,6 +92,7 @@ class SourceValues:
         seed: int,
         bound: int,
         shapes: dict[Hashable, Any],
+        iteration: int = 0,
     ) -> None:
         self._parts = parts
         self._shapes = shapes
@@ -87,6 +102,7 @@ class SourceValues:
         self._trial = trial
         self._bound = bound
         self._seed = seed
+        self._iteration = iteration
         self.values: dict[Operand, Value] = {}
         self.given: set[Operand] = set()
 
@@ -130,6 +146,9 @@ class SourceValues:
                 self.values[current] = self._outside(current)
                 continue
             part = self._parts[int(name)]
+            if part.op in JOINS:  # where control goes decides what it is
+                self.values[current] = self._drawn(current, part.types[0])
+                continue
             waiting = [self.twin(o) for o in arguments.operands(part.args) if self.twin(o) not in self.values]
             if waiting:
                 stack += waiting
@@ -170,7 +189,7 @@ class SourceValues:
         return Direct(sizes, np.dtype(np.float64), lambda flat: numbers(bits(flat)))
 
     def _run(self, part: Part) -> Value:
-        function = function_of(part.op)
+        function = _LOOPED[part.op](self._iteration) if part.op in _LOOPED else function_of(part.op)
         if function is None:
             raise RandomError(part.op) if is_random(part.op) else UnevaluatedError(part.op)
         operands = arguments.operands(part.args)

@@ -16,6 +16,7 @@ from covan_mlir.checking.tensors import Direct, UnevaluatedError
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import resource_name
+from covan_mlir.provenance.control import ELEMENT, JOINS, STACKED
 from covan_mlir.provenance.model import LineageData, Part
 
 _VIEWS = 32
@@ -41,6 +42,7 @@ class SourceViews:
         parts: by id.
         constant: whether no argument lies behind a part's value.
         pure: whether no weight does, either.
+        iteration: that loops over elements are in: one that is another when it is counted from the end.
     """
 
     def __init__(self, lineage: LineageData) -> None:
@@ -54,6 +56,7 @@ class SourceViews:
         self._held = lineage.bodies.weights
         self._types: dict[Operand, str] = {}
         self._sizes = Sizes(kind for kinds in self._kinds() for kind in kinds)
+        self.iteration = self._middle()
         self._shapes: dict[Hashable, Any] = {}
         self._bijections: dict[int, Order | None] = {}
         self._resources: dict[str, set[Operand]] = {}
@@ -72,6 +75,16 @@ class SourceViews:
             if part.op == "operator.getitem":
                 self._elements.setdefault(part.inputs[0], []).append(part.id)
 
+    def _middle(self) -> int:
+        counts = set()
+        for part in self.parts.values():
+            if part.op in (ELEMENT, STACKED):
+                kinds = arguments.operand_types(part.args).values() if part.op == ELEMENT else part.types
+                counts.update(self._sizes.of(kind)[0] for kind in kinds)
+            if part.op == ELEMENT:
+                counts.update(self._sizes.of(self.parts[read].types[0])[0] for read in part.inputs)
+        return next((n for n in range(1, min(counts, default=0)) if 2 * n + 1 not in counts), 0)
+
     def _kinds(self) -> Iterator[Iterable[str]]:
         for part in self.parts.values():
             yield part.types
@@ -79,7 +92,8 @@ class SourceViews:
 
     def drawn(self, trial: Trial, seed: int, bound: int = 2) -> SourceValues:
         """Its values, with nothing drawn yet."""
-        return SourceValues(self.parts, self._types, self._sizes, self._held, trial, seed, bound, self._shapes)
+        known = self.parts, self._types, self._sizes, self._held
+        return SourceValues(*known, trial, seed, bound, self._shapes, self.iteration)
 
     def type_of(self, operand: Operand) -> str:
         """The type of an operand's first value.
@@ -135,7 +149,7 @@ class SourceViews:
             if operand in seen:
                 continue
             seen.add(operand)
-            if operand[0] == "a":
+            if operand[0] == "a" or (operand[0] == "p" and self.parts[int(operand[1])].op in JOINS):
                 return False
             if operand[0] == "p":
                 stack += map(twin, arguments.operands(self.parts[int(operand[1])].args))

@@ -90,7 +90,11 @@ class Memory(Struct, frozen=True, array_like=True, tag="memory"):
     """Memory that nothing was written to."""
 
 
-Operand = Argument | NodeResult | Weight | Number | Opaque | Memory | Unknown
+class Iteration(Struct, frozen=True, array_like=True, tag="iteration"):
+    """How many iterations of the loop around were done before."""
+
+
+Operand = Argument | NodeResult | Weight | Number | Opaque | Memory | Iteration | Unknown
 
 
 class NodeBody(Struct, frozen=True, array_like=True):
