@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -197,9 +197,8 @@ class _Reader:
             return NodeBody(None, (), f"nothing is known of the executable {symbol}")
         if symbol != kernel.last:
             return NodeBody(None)
-        values = _named(op, kernel)
-        operands = [self._operand(values[name]) if name in values else Opaque() for name in kernel.inputs]
-        return self._known(kernel.body, operands)
+        writer = _Writer(self._operand)
+        return self._known(writer.kernel(kernel, _named(op, kernel)), writer.operands)
 
 
 class _UnreadableError(Exception):
@@ -210,18 +209,23 @@ def _symbol(op: Any) -> str:
     return str(op.attributes["entry_points"][0]).rsplit("@", 1)[-1].strip('"')
 
 
-def _named(op: Any, kernel: KernelBody) -> dict[str, Any]:
-    """The operands of a kernel by name: those of its last dispatch, and of the others whose results it reads."""
-    values: dict[str, Any] = {}
+def _named(op: Any, kernel: KernelBody) -> dict[str, tuple[Any, list[Any]]]:
+    """The operands of a kernel by name, with those of their sizes that are known at run time only: operands of its last
+    dispatch, and of the others whose results it reads."""
+    values: dict[str, tuple[Any, list[Any]]] = {}
     stack = [op]
     while stack:
         dispatch = stack.pop()
         symbol = _symbol(dispatch)
         tensors = [operand for operand in dispatch.operands if "tensor<" in str(operand.type)]
+        workload, arguments = (ir.DenseI32ArrayAttr(dispatch.attributes["operandSegmentSizes"])[k] for k in range(2))
+        sizes = list(dispatch.operands)[workload + arguments :]
         for name, value in zip(kernel.operands[symbol], tensors, strict=False):
+            count = _type(value.type).count("?")
+            own, sizes = sizes[:count], sizes[count:]
             if name in values:
                 continue
-            values[name] = value
+            values[name] = value, own
             if isinstance(value.owner, ir.Block):
                 continue
             owner = value.owner.operation
@@ -249,13 +253,13 @@ class _Writer:
 
     def single(self, op: Any) -> Body:
         """The body of a node that is one operation of a function."""
-        self._leaves(op)
+        self._leaves(op.operands, op)
         operations = (*self._outer, self._operation(op))
         return Body(tuple(self.inputs), operations, tuple(self._numbers[result] for result in op.results))
 
     def dispatch(self, op: Any) -> Body:
         """The body of a dispatch: its region, with memory for each result that is not written in place."""
-        self._leaves(op)
+        self._leaves(op.operands, op)
         segments = ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])
         workload, arguments, argument_sizes = (segments[k] for k in range(3))
         operands = list(op.operands)
@@ -287,11 +291,34 @@ class _Writer:
         inner = self._operations(block)
         return Body(tuple(self.inputs), (*outer, *inner), tuple(results))
 
-    def _leaves(self, op: Any) -> None:
-        """Inputs first: their numbers are the least. Numbers that are none of tensors are computed in the body."""
+    def kernel(self, kernel: KernelBody, values: Mapping[str, tuple[Any, list[Any]]]) -> Body:
+        """The body of a kernel of our own, whose operands are known by name: what its chain computes, of operands in
+        the sizes that the program gives them."""
+        self.inputs = list(kernel.body.inputs)
+        self.operands = [self.operand(values[name][0]) if name in values else Opaque() for name in kernel.inputs]
+        self._count = len(self.inputs)
+        self._leaves(size for _, sizes in values.values() for size in sizes)
+        numbers = {number: number for number in range(len(self.inputs))}
+        for number, name in enumerate(kernel.inputs):
+            kind, (_, sizes) = self.inputs[number], values.get(name, (None, []))
+            if sizes and kind.count("?") == len(sizes):
+                dims = tuple(self._numbers[size] for size in sizes)
+                self._outer.append(Operation("flow.tensor.tie_shape", (number, *dims), (kind,)))
+                numbers[number] = self._take()
+        own, shift = len(kernel.body.inputs), self._count - len(kernel.body.inputs)
+
+        def renumbered(number: int) -> int:
+            return numbers[number] if number < own else number + shift
+
+        operations = tuple(operation.renumbered(renumbered) for operation in kernel.body.operations)
+        return Body(tuple(self.inputs), (*self._outer, *operations), tuple(map(renumbered, kernel.body.results)))
+
+    def _leaves(self, operands: Iterable[Any], op: Any = None) -> None:
+        """Inputs first, operands and then constants in an operation: their numbers are the least. Numbers that are none
+        of tensors are computed in the body."""
         scalars: list[Any] = []
         seen: set[Any] = set()
-        stack = list(reversed(op.operands))
+        stack = list(reversed(list(operands)))
         while stack:
             value = stack.pop()
             if value in seen:
@@ -306,7 +333,7 @@ class _Writer:
             else:
                 scalars.append(value)
                 stack += reversed(value.owner.operands)
-        for inner in marks.walk(op, "arith.constant"):
+        for inner in marks.walk(op, "arith.constant") if op is not None else ():
             if _is_opaque(inner.attributes["value"]):
                 self.inputs.append(_type(inner.results[0].type))
                 self.operands.append(_constant(inner.attributes["value"]))

@@ -152,12 +152,17 @@ class BodyCheck:
                 continue
             seen.add(reader)
             work = (self.performed[reader] | self.graph.nodes[reader].all_states) & self._parts.keys()
-            shares = any(self._parts[other].twin == twin for other in work)
+            shares = any(self._parts[other].twin == twin or self._shapes(part, other) for other in work)
             if shares:
                 sharers.add(reader)
             if shares or self.graph.nodes[reader].hands_on_pieces:
                 stack += self._readers.get(reader, ())
         return sharers
+
+    def _shapes(self, part: int, other: int) -> bool:
+        """Whether a part only says how another one reads what it does."""
+        twins = {self._parts[read].twin for read in self._parts[other].inputs}
+        return self._parts[part].view and self._parts[part].twin in twins
 
     def _results(self) -> None:
         for number, (value, operand) in enumerate(zip(self.graph.results, self.lineage.results, strict=False)):

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from covan_mlir.checking.sizes import regrouped
-from covan_mlir.checking.tensors import Reshaped, Tensor, UnevaluatedError
+from covan_mlir.checking.tensors import Everywhere, Reshaped, Tensor, splat, wide
 from covan_mlir.fred.scalars import Array
 from covan_mlir.provenance.bodies import shape_of
 
 
-def static(kind: str) -> tuple[int, ...]:
-    """The sizes that a type says.
-
-    Raises:
-        UnevaluatedError: not all of them.
-    """
-    shape = shape_of(kind)[1] or ()
-    if -1 in shape:
-        raise UnevaluatedError("sizes that are known at run time only")
-    return shape
-
-
 def _fits(kind: Sequence[int], sizes: Sequence[int]) -> bool:
     return len(kind) == len(sizes) and all(one in (-1, size) for one, size in zip(kind, sizes, strict=True))
+
+
+def everywhere(value: Any, kind: str) -> Tensor:
+    """A tensor of one number; of no size yet, if it is known at run time only."""
+    sizes, element = shape_of(kind)[1] or (), wide(shape_of(kind)[0])
+    return Everywhere(value, element) if -1 in sizes else splat(value, sizes, element)
 
 
 def passed(tensor: Tensor, kind: str) -> Tensor | Array:
@@ -44,7 +39,7 @@ def passed(tensor: Tensor, kind: str) -> Tensor | Array:
 def _shaped(tensor: Tensor, kind: str) -> Tensor:
     """In the shape in which a body reads it."""
     shape = shape_of(kind)[1]
-    if shape is None or shape == tensor.shape:
+    if shape is None or shape == tensor.shape or isinstance(tensor, Everywhere):
         return tensor
     if -1 in shape:
         if len(shape) == len(tensor.shape):
@@ -60,6 +55,6 @@ def _shaped(tensor: Tensor, kind: str) -> Tensor:
             return Reshaped(tensor, tuple(tensor.size // known if size < 0 else size for size in shape))
         ways = set(regrouped(shape, tensor.shape))
         if len(ways) != 1:
-            raise UnevaluatedError("sizes that are known at run time only")
+            return tensor  # the body says its sizes, or fails
         (shape,) = ways
     return Reshaped(tensor, shape)

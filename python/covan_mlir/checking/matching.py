@@ -13,7 +13,7 @@ import numpy as np
 
 from covan_mlir.checking.choices import combinations
 from covan_mlir.checking.evaluate import evaluate
-from covan_mlir.checking.inputs import passed, static
+from covan_mlir.checking.inputs import everywhere, passed
 from covan_mlir.checking.layouts import Order, gathered, layouts, placements, spread
 from covan_mlir.checking.signatures import Signature
 from covan_mlir.checking.slices import inputs_of
@@ -24,9 +24,9 @@ from covan_mlir.checking.tensors import (
     Tensor,
     UnevaluatedError,
     limited,
+    poison,
     spend,
     splat,
-    undefined,
     wide,
 )
 from covan_mlir.fred.scalars import Array
@@ -409,7 +409,7 @@ class _Program:
 
     def _value(self, index: int, number: int, operand: Given, kind: str) -> Tensor:
         if number not in self.inputs[index]:
-            return undefined(static(kind), wide(shape_of(kind)[0]))
+            return everywhere(poison(wide(shape_of(kind)[0])), kind)
         match operand:
             case NodeResult(giver, which):
                 if (giver, which) in self.states:
@@ -422,9 +422,9 @@ class _Program:
                 return _held(self.source, weight, None, kind)
             case Number(number_):
                 held = float(number_) if isinstance(number_, str) else number_
-                return splat(held, static(kind), wide(shape_of(kind)[0]))
+                return everywhere(held, kind)
             case Memory():
-                return undefined(static(kind), wide(shape_of(kind)[0]))
+                return everywhere(poison(wide(shape_of(kind)[0])), kind)
             case Iteration():
                 return splat(self.views.iteration, (), np.dtype(np.int64))
             case _:

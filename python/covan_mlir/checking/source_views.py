@@ -120,7 +120,8 @@ class SourceViews:
         return next(iter(known)) if len(known) == 1 else None
 
     def alike(self, said: Iterable[int]) -> Iterator[Operand]:
-        """Values that a result may be: parts, what they are views of, what holds their elements in another order."""
+        """Values that a result may be: parts, what they are views of, what holds their elements in another order, and
+        pieces of them, if no more is read."""
         seen: set[int] = set()
         for part in said:
             while part not in seen:
@@ -138,6 +139,14 @@ class SourceViews:
                     seen.add(user)
                     stack.append(user)
                     yield ("p", user)
+        stack = sorted(seen, reverse=True)
+        while stack and len(seen) < _VIEWS:
+            for user in self._users.get(stack.pop(), ()):
+                if user not in seen and self.parts[user].view and len(self.parts[user].inputs) == 1:
+                    seen.add(user)
+                    stack.append(user)
+                    if self.parts[user].op != "operator.getitem":
+                        yield ("p", user)
 
     def determined(self, operands: Iterable[Operand], given: Iterable[Operand]) -> bool:
         """Whether some values are computed of some others, and of weights."""
