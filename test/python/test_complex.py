@@ -39,7 +39,7 @@ def test_agrees_with_eager(name: str) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_verifies(name: str) -> None:
     """Also what transforms compute ahead of time: sines and cosines share values, each of which is a constant."""
-    verdict = covan_mlir.compile_module(*PROGRAMS[name]).verify(operators=True)
+    verdict = covan_mlir.compile_module(*PROGRAMS[name]).verify()
     assert verdict, str(verdict)
 
 

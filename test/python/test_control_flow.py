@@ -110,7 +110,7 @@ def test_branches_and_loops(name: str) -> None:
     assert exe.lineage.where(action), [action.name for action in exe.lineage.actions]
     (inner,) = exe.lineage.find(action)
     assert inner.line.startswith(__file__)
-    verdict = exe.verify(operators=True)
+    verdict = exe.verify()
     # Numbers between dispatches are not read.
     assert verdict.outcome == ("incomplete" if name == "while, a number" else "yes"), str(verdict)
 

@@ -79,7 +79,7 @@ def compiled(name: str, fuse: bool = False) -> Lineage:
     [*((name, False) for name in PROGRAMS if name != "attention"), *((name, True) for name in PROGRAMS)],
 )
 def test_honest_programs_hold(name: str, fuse: bool) -> None:
-    verdict = verify(compiled(name, fuse), operators=True)
+    verdict = verify(compiled(name, fuse))
     assert verdict, str(verdict)
     assert verdict.checks[-1].phase == "operators"
 
@@ -160,7 +160,7 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES)
 def test_lies_about_operators_are_refused(lie: str) -> None:
     told = LIES[lie]
-    verdict = verify(with_part(compiled(told.program), told.part, told.change), operators=True)
+    verdict = verify(with_part(compiled(told.program), told.part, told.change))
     assert verdict.outcome == "no", str(verdict)
 
 
@@ -208,8 +208,8 @@ def test_two_locations_exchanged() -> None:
     ids = {part.name: part.id for part in lineage.parts.values()}
     pairs = {("relu", "exp"), ("sum_1", "sum_2")}
     swap = {ids[a]: ids[b] for one, other in pairs for a, b in ((one, other), (other, one))}
-    assert verify(exchanged(lineage, {}), operators=True)
-    verdict = verify(exchanged(lineage, swap), operators=True)
+    assert verify(exchanged(lineage, {}))
+    verdict = verify(exchanged(lineage, swap))
     assert verdict.outcome == "no"
     assert "operators" in {check.phase for check in verdict.checks if check.outcome == "no"}
     assert "does not compute" in str(verdict)
@@ -218,7 +218,7 @@ def test_two_locations_exchanged() -> None:
 def test_bodies_are_kept() -> None:
     lineage = compiled("norm")
     assert Lineage.from_json(lineage.to_json()).bodies == lineage.bodies
-    verdict = verify(edited(lineage, bodies=None), operators=True)
+    verdict = verify(edited(lineage, bodies=None))
     assert verdict.outcome == "incomplete"
 
 
@@ -231,7 +231,7 @@ def test_operation_that_is_not_known_is_named() -> None:
             for body in lineage.bodies.bodies
         ),
     )
-    verdict = verify(edited(lineage, bodies=bodies), operators=True)
+    verdict = verify(edited(lineage, bodies=bodies))
     assert verdict.outcome == "incomplete"
     assert "vendor.secret" in str(verdict)
     assert "test_operators.py" in str(verdict)

@@ -17,7 +17,7 @@ from typing import Any
 
 from covan_mlir.checking.layouts import spread
 from covan_mlir.checking.matching import WORK, Key, Matcher, State, agree
-from covan_mlir.checking.source_values import RandomError, SourceValues, is_random
+from covan_mlir.checking.source_values import RandomError, SourceValues, is_believed
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import UnevaluatedError, limited
 from covan_mlir.errors import CovanError
@@ -171,13 +171,15 @@ class BodyCheck:
                     continue
                 if not self._returns(value, operand) and not (operand[0] == "p" and self._random(int(operand[1]))):
                     self.false.append((-1 - number, (int(operand[1]),) if operand[0] == "p" else ()))
+            except RandomError:
+                continue  # believed
             except ERRORS as error:
                 self.unread.setdefault(-1 - number, told(error))
 
     def _random(self, part: int) -> bool:
-        """Whether a part draws numbers at random, or takes them from one that does."""
+        """Whether a part draws numbers at random, or is the user's own, or takes a result of one that is."""
         known = self._parts[part]
-        return is_random(known.op) or (known.op == "operator.getitem" and self._random(known.inputs[0]))
+        return is_believed(known.op) or (known.op == "operator.getitem" and self._random(known.inputs[0]))
 
     def _assumed(self, value: NodeResult) -> bool:
         state = self.states.get((value.node, value.result))

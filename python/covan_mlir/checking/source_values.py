@@ -30,6 +30,8 @@ Trial = Literal["normal", "positive", "small", "whole"]
 """How numbers are drawn: of both signs around 1, only positive ones, ones beside which small summands count, and
 integers, on which sums and products are exact."""
 
+_OWN = "covan."
+"""Operators of the user's own that are code in MLIR."""
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     # As torch's own prims are, but for what those import.
     "prims.convert_element_type.default": lambda value, dtype: value.to(dtype),
@@ -63,7 +65,7 @@ _LOOPED: Mapping[str, Callable[[int], Callable[..., torch.Tensor]]] = {ELEMENT: 
 
 
 class RandomError(UnevaluatedError):
-    """An operator draws numbers at random: there is nothing to compare with."""
+    """An operator draws numbers at random, or is the user's own in MLIR: there is nothing to compare with."""
 
 
 class SourceValues:
@@ -191,7 +193,7 @@ class SourceValues:
     def _run(self, part: Part) -> Value:
         function = _LOOPED[part.op](self._iteration) if part.op in _LOOPED else function_of(part.op)
         if function is None:
-            raise RandomError(part.op) if is_random(part.op) else UnevaluatedError(part.op)
+            raise RandomError(part.op) if is_believed(part.op) else UnevaluatedError(part.op)
         operands = arguments.operands(part.args)
         values = {operand: self.values[self.twin(operand)] for operand in operands}
         return applied(part, function, partial(_bound, part, self._sizes), values, self._shapes)
@@ -256,6 +258,8 @@ def function_of(name: str) -> Any:
     """``aten.mul.Tensor`` as a function, or None."""
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
+    if name.startswith(_OWN):
+        return None
     resolved: Any = torch.ops
     for word in name.split("."):
         resolved = getattr(resolved, word, None)
@@ -264,8 +268,10 @@ def function_of(name: str) -> Any:
     return resolved
 
 
-def is_random(name: str) -> bool:
-    """Whether an operator draws numbers at random."""
+def is_believed(name: str) -> bool:
+    """Whether an operator draws numbers at random, or is the user's own in MLIR."""
+    if name.startswith(_OWN):
+        return True
     resolved: Any = torch.ops
     for word in name.split("."):
         resolved = getattr(resolved, word, None)
