@@ -149,10 +149,12 @@ class _Reader:
                 if _JOIN not in holder.attributes:
                     return Unknown()
                 region = next(k for k, region in enumerate(holder.regions) if region.blocks[0] == value.owner)
-                return self._join(holder).arguments[region][number]
+                argument: Operand = self._join(holder).arguments[region][number]
+                return argument
             owner = value.owner.operation
             if _JOIN in owner.attributes:
-                return self._join(owner).results[ir.OpResult(value).result_number]
+                result: Operand = self._join(owner).results[ir.OpResult(value).result_number]
+                return result
             index = marks.mark_of(owner.location)
             if index is not None:
                 return NodeResult(index, ir.OpResult(value).result_number)
@@ -170,7 +172,8 @@ class _Reader:
                 return Unknown()
 
     def _join(self, op: Any) -> _Join:
-        return self._joins[ir.IntegerAttr(op.attributes[_JOIN]).value]
+        index: int = ir.IntegerAttr(op.attributes[_JOIN]).value
+        return self._joins[index]
 
     def _node(self, op: Any) -> NodeBody:
         try:

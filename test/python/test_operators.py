@@ -260,6 +260,8 @@ def test_sizes_of_symbols() -> None:
     (size, four), (odd, other) = sizes.of("f32[s0, 4]"), sizes.of("f32[2*s0 + 1, s1]")
     assert (four, odd) == (4, 2 * size + 1)
     assert other != size
+    equal = Sizes(["f32[s0, s1 + s2]", "f32[s3]"], [["f32[s0, s1 + s2]", "bool[s1 + s3]"]])
+    assert equal.of("f32[s2]") == equal.of("f32[s3]") != equal.of("f32[s1]")
 
 
 def test_reductions_are_evaluated_where_asked() -> None:

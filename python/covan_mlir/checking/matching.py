@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -328,6 +328,7 @@ class Matcher:
             return
         outer, inner = self._constants(operand, source)
         constants = list(dict.fromkeys(self._views.based(o, None)[0] for o in (*outer, *inner)))
+        moved = self._moved((*outer, *inner))
         choices: list[list[tuple[Operand, Order | None]]] = []
         pure = [o for o in constants if o[0] == "p" and self._views.pure[int(o[1])]]
         for (node, number), kind in cone.constants.items():
@@ -344,12 +345,22 @@ class Matcher:
             ways: list[tuple[Operand, Order | None]] = [
                 (o, layout) for o in fitting for layout in layouts(source.tensor(o).shape, shape)
             ]
+            ways[1:1] = [(o, None) for o in moved if source.tensor(o).size == prod(shape)]
             ways += [(o, layout) for o in constants for layout in placements(source.tensor(o).shape, shape)]
             if not ways:
                 raise UnevaluatedError("a constant that was computed ahead of time and is no weight in another order")
             choices.append(ways)
         for chosen in combinations(choices):
             yield dict(zip(cone.constants, chosen, strict=True))
+
+    def _moved(self, constants: Iterable[Operand]) -> list[Operand]:
+        """Those that hold the elements of others in another order, one for each order."""
+        orders: dict[Hashable, Operand] = {}
+        for constant in constants:
+            base, layout = self._views.based(constant, None)
+            if layout is not None:
+                orders.setdefault((base, layout.key), constant)
+        return list(orders.values())
 
     def _constants(self, operand: Operand, source: SourceValues) -> tuple[list[Operand], list[Operand]]:
         """Weights, and what is computed of such alone, behind a value: those that are read by what is not, and those

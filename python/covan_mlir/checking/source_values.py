@@ -278,6 +278,12 @@ def is_believed(name: str) -> bool:
     return isinstance(resolved, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in resolved.tags
 
 
+def is_pointwise(name: str) -> bool:
+    """Whether an operator works element by element."""
+    function = function_of(name)
+    return isinstance(function, torch._ops.OpOverload) and torch.Tag.pointwise in function.tags
+
+
 def is_view(name: str) -> bool:
     """Whether an operator's result is memory of its operand, by its schema."""
     function = function_of(name)

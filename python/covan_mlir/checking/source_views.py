@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from covan_mlir.checking.layouts import Order, spread
-from covan_mlir.checking.sizes import Sizes
+from covan_mlir.checking.sizes import Sizes, has_symbols
 from covan_mlir.checking.source_system import SourceSystem
-from covan_mlir.checking.source_values import SourceValues, Trial, is_view
+from covan_mlir.checking.source_values import SourceValues, Trial, is_pointwise, is_view
 from covan_mlir.checking.tensors import Direct, UnevaluatedError
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
@@ -55,7 +55,7 @@ class SourceViews:
             self.pure[index] = self.constant[index] and weightless and all(self.pure[i] for i in part.inputs)
         self._held = lineage.bodies.weights
         self._types: dict[Operand, str] = {}
-        self._sizes = Sizes(kind for kinds in self._kinds() for kind in kinds)
+        self._sizes = Sizes((kind for kinds in self._kinds() for kind in kinds), self._together())
         self.iteration = self._middle()
         self._shapes: dict[Hashable, Any] = {}
         self._bijections: dict[int, Order | None] = {}
@@ -76,7 +76,7 @@ class SourceViews:
                 self._elements.setdefault(part.inputs[0], []).append(part.id)
 
     def _middle(self) -> int:
-        counts = set()
+        counts: set[int] = set()
         for part in self.parts.values():
             if part.op in (ELEMENT, STACKED):
                 kinds = arguments.operand_types(part.args).values() if part.op == ELEMENT else part.types
@@ -89,6 +89,13 @@ class SourceViews:
         for part in self.parts.values():
             yield part.types
             yield arguments.operand_types(part.args).values()
+
+    def _together(self) -> Iterator[list[str]]:
+        """Types of what operators take element by element, of those with sizes that are known at run time only."""
+        for part in self.parts.values():
+            if any(map(has_symbols, part.types)) and is_pointwise(part.op):
+                read = [self.parts[number].types[0] for number in part.inputs if self.parts[number].types]
+                yield [*read, *arguments.operand_types(part.args).values(), *part.types[:1]]
 
     def drawn(self, trial: Trial, seed: int, bound: int = 2) -> SourceValues:
         """Its values, with nothing drawn yet."""
