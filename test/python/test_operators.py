@@ -22,6 +22,7 @@ from covan_mlir.checking.affine import affine_map
 from covan_mlir.checking.evaluate import evaluate
 from covan_mlir.checking.matching import agree
 from covan_mlir.checking.sizes import Sizes
+from covan_mlir.checking.source_values import function_of
 from covan_mlir.checking.tensors import Held, UnevaluatedError, inserted, sliced
 from covan_mlir.checking.verify import verify
 from covan_mlir.provenance.bodies import Block, Body, Operation
@@ -235,6 +236,13 @@ def test_operation_that_is_not_known_is_named() -> None:
     assert verdict.outcome == "incomplete"
     assert "vendor.secret" in str(verdict)
     assert "test_operators.py" in str(verdict)
+
+
+@pytest.mark.parametrize("op", ["aten.from_file.default", "aten.relu_.default", "aten.add.out", "operator.eval"])
+def test_operators_that_do_more_than_give_a_result_are_not_run(op: str) -> None:
+    verdict = verify(with_part(compiled("two sums"), "relu", operator(op)))
+    assert verdict.outcome != "yes"
+    assert function_of(op) is None
 
 
 def test_pieces_of_tensors() -> None:

@@ -111,10 +111,10 @@ class BodyCheck:
         What goes round is assumed to be what the source carries; here what follows on it is held against that.
         """
         for index, node in enumerate(self.graph.nodes):
-            part = self._joined(index) if node.kind == "control" else None
-            for value, operand in (
-                zip(node.inputs, positions(self._parts[part]), strict=False) if part is not None else ()
-            ):
+            part = self._joined(index)
+            if part is None:
+                continue
+            for value, operand in zip(node.inputs, positions(self._parts[part]), strict=False):
                 try:
                     if operand is not None and not self._told(value) and not self._returns(value, operand):
                         self.false.append((index, (part,)))

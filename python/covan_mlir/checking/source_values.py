@@ -30,26 +30,39 @@ Trial = Literal["normal", "positive", "small", "whole"]
 """How numbers are drawn: of both signs around 1, only positive ones, ones beside which small summands count, and
 integers, on which sums and products are exact."""
 
+_LIBRARIES = frozenset({"aten", "prims"})
+"""Whose operators are run."""
 _OWN = "covan."
 """Operators of the user's own that are code in MLIR."""
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    # As torch's own prims are, but for what those import.
-    "prims.convert_element_type.default": lambda value, dtype: value.to(dtype),
-    "prims.squeeze.default": lambda value, dims: value.squeeze(tuple(dims)),
-} | {
-    f"operator.{function.__name__}": function
-    for function in (
-        operator.getitem,
-        operator.add,
-        operator.sub,
-        operator.mul,
-        operator.floordiv,
-        operator.truediv,
-        operator.mod,
-        operator.neg,
-        operator.pow,
-    )
-}
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if isinstance(base, int) and isinstance(exponent, int) and max(abs(base).bit_length(), 1) * exponent > 64:
+        raise ValueError("a number of more than 64 bits")
+    return operator.pow(base, exponent)
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = (
+    {
+        # As torch's own prims are, but for what those import.
+        "prims.convert_element_type.default": lambda value, dtype: value.to(dtype),
+        "prims.squeeze.default": lambda value, dims: value.squeeze(tuple(dims)),
+    }
+    | {
+        f"operator.{function.__name__}": function
+        for function in (
+            operator.getitem,
+            operator.add,
+            operator.sub,
+            operator.mul,
+            operator.floordiv,
+            operator.truediv,
+            operator.mod,
+            operator.neg,
+        )
+    }
+    | {"operator.pow": _power}
+)
 
 
 def _element(iteration: int) -> Callable[..., torch.Tensor]:
@@ -209,7 +222,7 @@ def _bound(part: Part, sizes: Sizes, values: Mapping[Operand, Any]) -> tuple[lis
     def of_type(kind: str) -> torch.Tensor:
         """A tensor of which only the type matters."""
         element, shape = _parsed(kind, sizes)
-        return torch.zeros(shape, dtype=element)
+        return torch.zeros((), dtype=element).expand(shape)
 
     narrow = any(kind.startswith("f32") for kind in part.types)
     args, kwargs = arguments.decode(part.args, values, of_type)
@@ -255,17 +268,19 @@ def _whole(bits: Array) -> Array:
 
 
 def function_of(name: str) -> Any:
-    """``aten.mul.Tensor`` as a function, or None."""
+    """``aten.mul.Tensor`` as a function that gives a result and does nothing else; None of others: names may come from
+    files."""
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
-    if name.startswith(_OWN):
+    library, *words = name.split(".")
+    if library not in _LIBRARIES or words[:1] == ["from_file"]:
         return None
-    resolved: Any = torch.ops
-    for word in name.split("."):
+    resolved: Any = getattr(torch.ops, library)
+    for word in words:
         resolved = getattr(resolved, word, None)
     if not isinstance(resolved, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded in resolved.tags:
         return None
-    return resolved
+    return None if resolved._schema.is_mutable else resolved
 
 
 def is_believed(name: str) -> bool:
