@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from covan_mlir.provenance.bodies import (
     Block,
     Bodies,
     Body,
+    Iteration,
     Memory,
     NodeBody,
     Number,
@@ -30,11 +31,13 @@ from covan_mlir.provenance.bodies import (
     Operation,
     Weight,
 )
-from covan_mlir.provenance.program_graph import Argument, NodeResult, Unknown
+from covan_mlir.provenance.program_graph import Argument, NodeResult, Unknown, Value
 
 _GENERALIZE = "builtin.module(util.func(linalg-generalize-named-ops),util.initializer(linalg-generalize-named-ops))"
 _WORKGROUPS = "flow.dispatch.workgroups"
 _KERNEL = "flow.dispatch"
+_CONTROL = ("scf.if", "scf.for", "scf.while")
+_JOIN = "covan.join"
 _FUNCTIONS = ("util.func", "util.initializer")
 _ALIKE = VIEWS | {"hal.tensor.export", "hal.tensor.alias"}
 _FLOAT_PREDICATES = [
@@ -53,24 +56,60 @@ _RESOURCE = re.compile(r"dense_resource<(?P<name>weight_\w+)>")
 _ITERATOR = re.compile(r"#linalg\.iterator_type<(\w+)>")
 _WRITTEN = 1024
 """Elements of a constant that are written down beside what reads it."""
-_TENSOR = re.compile(r"tensor<(?P<sizes>(?:(?:\d+|\?)x)*)(?P<element>\w+)")
+_TENSOR = re.compile(r"tensor<(?P<sizes>(?:(?:\d+|\?)x)*)(?P<element>complex<\w+>|\w+)")
 
 
-def read_bodies(module: Any, nodes: int, kernels: Mapping[str, KernelBody]) -> Bodies:
+def read_bodies(module: Any, nodes: int, kernels: Mapping[str, KernelBody], value: Callable[[Any], Value]) -> Bodies:
     """The bodies of a module whose nodes are marked.
 
     Args:
         nodes: how many there are.
         kernels: of our own, by the symbol of each of their dispatches.
+        value: what a value of the module is in its graph; asked of those of branches and loops.
     """
     copy = module.operation.clone()
+    joins: list[_Join] = []
+    for op, original in zip(marks.walk(copy, *_CONTROL), marks.walk(module.operation, *_CONTROL), strict=True):
+        op.attributes[_JOIN] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(joins))
+        joins.append(_Join.of(original, value))
     PassManager.parse(_GENERALIZE).run(copy.operation)
-    return _Reader(nodes, kernels).read(copy.operation)
+    return _Reader(nodes, kernels, joins).read(copy.operation)
+
+
+@dataclass(frozen=True)
+class _Join:
+    """What the results of a branch or loop are, and the arguments of its blocks, by region."""
+
+    results: list[Operand]
+    arguments: list[list[Operand]]
+
+    @staticmethod
+    def of(op: Any, value: Callable[[Any], Value]) -> _Join:
+        def known(one: Any) -> Operand:
+            found = value(one)
+            return found if isinstance(found, NodeResult | Argument) else Unknown()
+
+        arguments = [[known(argument) for argument in block.arguments] for region in op.regions for block in region]
+        if op.name == "scf.for" and _counts(op):
+            arguments[0][0] = Iteration()
+        return _Join([known(result) for result in op.results], arguments)
+
+
+def _counts(op: Any) -> bool:
+    """Whether a loop counts from 0 in steps of 1."""
+    start, _, step = (operand.owner for operand in list(op.operands)[:3])
+    return all(
+        not isinstance(owner, ir.Block)
+        and owner.name == "arith.constant"
+        and ir.IntegerAttr(owner.operation.attributes["value"]).value == number
+        for owner, number in ((start, 0), (step, 1))
+    )
 
 
 class _Reader:
-    def __init__(self, nodes: int, kernels: Mapping[str, KernelBody]) -> None:
+    def __init__(self, nodes: int, kernels: Mapping[str, KernelBody], joins: Sequence[_Join]) -> None:
         self._kernels = kernels
+        self._joins = joins
         self._nodes = [NodeBody(None, (), "the compiler formed it anew")] * nodes
         self._bodies: list[Body] = []
         self._known_bodies: dict[bytes, int] = {}
@@ -104,9 +143,18 @@ class _Reader:
         """What a value of a function is."""
         while True:
             if isinstance(value.owner, ir.Block):
-                inside = value.owner.owner.operation.name in _FUNCTIONS
-                return Argument(ir.BlockArgument(value).arg_number) if inside else Unknown()
+                number, holder = ir.BlockArgument(value).arg_number, value.owner.owner.operation
+                if holder.name in _FUNCTIONS:
+                    return Argument(number)
+                if _JOIN not in holder.attributes:
+                    return Unknown()
+                region = next(k for k, region in enumerate(holder.regions) if region.blocks[0] == value.owner)
+                argument: Operand = self._join(holder).arguments[region][number]
+                return argument
             owner = value.owner.operation
+            if _JOIN in owner.attributes:
+                result: Operand = self._join(owner).results[ir.OpResult(value).result_number]
+                return result
             index = marks.mark_of(owner.location)
             if index is not None:
                 return NodeResult(index, ir.OpResult(value).result_number)
@@ -122,6 +170,10 @@ class _Reader:
                 value = owner.operands[0]
             else:
                 return Unknown()
+
+    def _join(self, op: Any) -> _Join:
+        index: int = ir.IntegerAttr(op.attributes[_JOIN]).value
+        return self._joins[index]
 
     def _node(self, op: Any) -> NodeBody:
         try:
@@ -148,9 +200,8 @@ class _Reader:
             return NodeBody(None, (), f"nothing is known of the executable {symbol}")
         if symbol != kernel.last:
             return NodeBody(None)
-        values = _named(op, kernel)
-        operands = [self._operand(values[name]) if name in values else Opaque() for name in kernel.inputs]
-        return self._known(kernel.body, operands)
+        writer = _Writer(self._operand)
+        return self._known(writer.kernel(kernel, _named(op, kernel)), writer.operands)
 
 
 class _UnreadableError(Exception):
@@ -161,18 +212,23 @@ def _symbol(op: Any) -> str:
     return str(op.attributes["entry_points"][0]).rsplit("@", 1)[-1].strip('"')
 
 
-def _named(op: Any, kernel: KernelBody) -> dict[str, Any]:
-    """The operands of a kernel by name: those of its last dispatch, and of the others whose results it reads."""
-    values: dict[str, Any] = {}
+def _named(op: Any, kernel: KernelBody) -> dict[str, tuple[Any, list[Any]]]:
+    """The operands of a kernel by name, with those of their sizes that are known at run time only: operands of its last
+    dispatch, and of the others whose results it reads."""
+    values: dict[str, tuple[Any, list[Any]]] = {}
     stack = [op]
     while stack:
         dispatch = stack.pop()
         symbol = _symbol(dispatch)
         tensors = [operand for operand in dispatch.operands if "tensor<" in str(operand.type)]
+        workload, arguments = (ir.DenseI32ArrayAttr(dispatch.attributes["operandSegmentSizes"])[k] for k in range(2))
+        sizes = list(dispatch.operands)[workload + arguments :]
         for name, value in zip(kernel.operands[symbol], tensors, strict=False):
+            count = _type(value.type).count("?")
+            own, sizes = sizes[:count], sizes[count:]
             if name in values:
                 continue
-            values[name] = value
+            values[name] = value, own
             if isinstance(value.owner, ir.Block):
                 continue
             owner = value.owner.operation
@@ -200,13 +256,13 @@ class _Writer:
 
     def single(self, op: Any) -> Body:
         """The body of a node that is one operation of a function."""
-        self._leaves(op)
+        self._leaves(op.operands, op)
         operations = (*self._outer, self._operation(op))
         return Body(tuple(self.inputs), operations, tuple(self._numbers[result] for result in op.results))
 
     def dispatch(self, op: Any) -> Body:
         """The body of a dispatch: its region, with memory for each result that is not written in place."""
-        self._leaves(op)
+        self._leaves(op.operands, op)
         segments = ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])
         workload, arguments, argument_sizes = (segments[k] for k in range(3))
         operands = list(op.operands)
@@ -238,11 +294,34 @@ class _Writer:
         inner = self._operations(block)
         return Body(tuple(self.inputs), (*outer, *inner), tuple(results))
 
-    def _leaves(self, op: Any) -> None:
-        """Inputs first: their numbers are the least. Numbers that are none of tensors are computed in the body."""
+    def kernel(self, kernel: KernelBody, values: Mapping[str, tuple[Any, list[Any]]]) -> Body:
+        """The body of a kernel of our own, whose operands are known by name: what its chain computes, of operands in
+        the sizes that the program gives them."""
+        self.inputs = list(kernel.body.inputs)
+        self.operands = [self.operand(values[name][0]) if name in values else Opaque() for name in kernel.inputs]
+        self._count = len(self.inputs)
+        self._leaves(size for _, sizes in values.values() for size in sizes)
+        numbers = {number: number for number in range(len(self.inputs))}
+        for number, name in enumerate(kernel.inputs):
+            kind, (_, sizes) = self.inputs[number], values.get(name, (None, []))
+            if sizes and kind.count("?") == len(sizes):
+                dims = tuple(self._numbers[size] for size in sizes)
+                self._outer.append(Operation("flow.tensor.tie_shape", (number, *dims), (kind,)))
+                numbers[number] = self._take()
+        own, shift = len(kernel.body.inputs), self._count - len(kernel.body.inputs)
+
+        def renumbered(number: int) -> int:
+            return numbers[number] if number < own else number + shift
+
+        operations = tuple(operation.renumbered(renumbered) for operation in kernel.body.operations)
+        return Body(tuple(self.inputs), (*self._outer, *operations), tuple(map(renumbered, kernel.body.results)))
+
+    def _leaves(self, operands: Iterable[Any], op: Any = None) -> None:
+        """Inputs first, operands and then constants in an operation: their numbers are the least. Numbers that are none
+        of tensors are computed in the body."""
         scalars: list[Any] = []
         seen: set[Any] = set()
-        stack = list(reversed(op.operands))
+        stack = list(reversed(list(operands)))
         while stack:
             value = stack.pop()
             if value in seen:
@@ -257,7 +336,7 @@ class _Writer:
             else:
                 scalars.append(value)
                 stack += reversed(value.owner.operands)
-        for inner in marks.walk(op, "arith.constant"):
+        for inner in marks.walk(op, "arith.constant") if op is not None else ():
             if _is_opaque(inner.attributes["value"]):
                 self.inputs.append(_type(inner.results[0].type))
                 self.operands.append(_constant(inner.attributes["value"]))
@@ -315,7 +394,9 @@ class _Writer:
 
 
 def _is_scalar(kind: Any) -> bool:
-    return isinstance(kind, ir.IndexType | ir.IntegerType | ir.F32Type | ir.F64Type | ir.F16Type | ir.BF16Type)
+    return isinstance(
+        kind, ir.IndexType | ir.IntegerType | ir.F32Type | ir.F64Type | ir.F16Type | ir.BF16Type | ir.ComplexType
+    )
 
 
 def _type(kind: Any) -> str:

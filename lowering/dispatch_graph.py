@@ -75,11 +75,12 @@ _DISPATCH = "flow.dispatch.workgroups"
 _STORE = "iree_tensor_ext.dispatch.tensor.store"
 
 
-def read_graph(module: Any, read: TraceReader) -> ProgramGraph:
-    """The graph of a module after dispatch creation; its nodes are marked with their positions (`marks`)."""
+def read_graph(module: Any, read: TraceReader) -> tuple[ProgramGraph, Callable[[Any], Value]]:
+    """The graph of a module after dispatch creation, and what each value of the module is in it. Its nodes are marked
+    with their positions (`marks`), but for those of control."""
     reader = _Reader(read)
     reader.read(module)
-    return ProgramGraph(tuple(reader.nodes), tuple(reader.results), reader.globals)
+    return ProgramGraph(tuple(reader.nodes), tuple(reader.results), reader.globals), reader.value
 
 
 class _Reader:

@@ -61,8 +61,8 @@ class SiteObserver:
                 locate_payloads(module, self.read)
             elif step == "iree:dispatch-creation":
                 locate_payloads(module, self.read)
-                self.graph = read_graph(module, self.read)
-                self.bodies = read_bodies(state.module, len(self.graph.nodes), self.kernels)
+                self.graph, value = read_graph(module, self.read)
+                self.bodies = read_bodies(state.module, len(self.graph.nodes), self.kernels, value)
             elif step == "iree:flow":
                 # A copy that the compiler makes of a global, to write into it, gets the location of the load: that of
                 # whoever was the first to read what is stored there.

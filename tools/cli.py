@@ -280,8 +280,9 @@ def verify(
     context: typer.Context,
     file: Artifact,
     operators: Annotated[
-        bool, typer.Option("--operators", help="Also evaluate what each site's code computes, on random operands.")
-    ] = False,
+        bool,
+        typer.Option("--operators/--no-operators", help="Evaluate what each site's code computes, on random operands."),
+    ] = True,
     values: Annotated[
         bool, typer.Option("--values", help="Also compare every tensor with eager PyTorch; needs --model.")
     ] = False,

@@ -49,7 +49,7 @@ class Executable(CompiledModel):
         named: Mapping[str, Any] | None = None,
         model: Any = None,
         *,
-        operators: bool = False,
+        operators: bool = True,
     ) -> Verification:
         """Check that the lineage is true: the source model against every observed phase and the final program.
 
@@ -61,7 +61,7 @@ class Executable(CompiledModel):
             named: with ``values``, arguments by name.
             model: with ``values``, what the program was compiled from; needed for an executable from a file.
             operators: whether what each site's own code computes is evaluated beside the operators that it is said to
-                perform, at random positions of its results.
+                perform, at random positions of its results: up to some seconds of large programs.
 
         Raises:
             InputError: the values do not fit, eager PyTorch fails on them, or the model is another or missing.

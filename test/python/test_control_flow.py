@@ -113,8 +113,6 @@ def test_branches_and_loops(name: str) -> None:
     verdict = exe.verify()
     # Numbers between dispatches are not read.
     assert verdict.outcome == ("incomplete" if name == "while, a number" else "yes"), str(verdict)
-    # What is computed of a value that goes round is not evaluated.
-    assert not exe.verify(operators=True).counterexamples
 
 
 @pytest.mark.parametrize("name", ["cond", "cond, weights", "while", "while, weights", "map", "scan"])

@@ -109,7 +109,7 @@ class TestModel:
             assert (fate.kind == "dead") == (not fate.sites) or fate.kind in ("view", "merged", "folded")
 
     def test_lineage_holds(self, name: str) -> None:
-        verdict = compiled(name)[0].verify(operators=True)
+        verdict = compiled(name)[0].verify()
         assert verdict, str(verdict)
         phases = [check.phase for check in verdict.checks]
         assert phases[0] == "source"

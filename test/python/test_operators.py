@@ -13,6 +13,7 @@ import pytest
 import torch
 from msgspec import structs
 from torch import Tensor, nn
+from torch._higher_order_ops import scan, while_loop
 from torch.nn import functional as F
 
 import covan_mlir
@@ -21,6 +22,7 @@ from covan_mlir.checking.affine import affine_map
 from covan_mlir.checking.evaluate import evaluate
 from covan_mlir.checking.matching import agree
 from covan_mlir.checking.sizes import Sizes
+from covan_mlir.checking.source_values import function_of
 from covan_mlir.checking.tensors import Held, UnevaluatedError, inserted, sliced
 from covan_mlir.checking.verify import verify
 from covan_mlir.provenance.bodies import Block, Body, Operation
@@ -50,6 +52,19 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "sum and mean": (lambda x: (x.sum(-1), x.mean(-1)), (torch.randn(4, 8),)),
     "extremes": (lambda x: (x.amax(1), x.argmax(1), x.cumsum(0)), (torch.randn(4, 6),)),
     "linear": (nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)), (torch.randn(2, 8),)),
+    "branch": (
+        lambda x: torch.cond(x.sum() > 0, lambda x: x.sin() * 2, lambda x: x.cos() - 1, (x,)),
+        (torch.randn(4, 5),),
+    ),
+    "loop": (
+        lambda x: while_loop(lambda x: x.sum() < 100, lambda x: (x.abs() * 1.5 + 1,), (x,)),
+        (torch.randn(4, 5),),
+    ),
+    "loop over elements": (
+        lambda first, xs: scan(lambda carry, x: (carry * 0.5 + x, (carry + x).sin()), first, xs),
+        (torch.randn(5), torch.randn(4, 5)),
+    ),
+    "sorted": (lambda x: x.sort(-1, descending=True)[0], (torch.randn(4, 6),)),
     "transposed": (lambda x, y: (x.transpose(1, 2) @ y).tanh(), (torch.randn(2, 4, 4), torch.randn(2, 4, 4))),
 }
 
@@ -66,7 +81,7 @@ def compiled(name: str, fuse: bool = False) -> Lineage:
     [*((name, False) for name in PROGRAMS if name != "attention"), *((name, True) for name in PROGRAMS)],
 )
 def test_honest_programs_hold(name: str, fuse: bool) -> None:
-    verdict = verify(compiled(name, fuse), operators=True)
+    verdict = verify(compiled(name, fuse))
     assert verdict, str(verdict)
     assert verdict.checks[-1].phase == "operators"
 
@@ -127,6 +142,13 @@ LIES = {
     "least for greatest": Lie("extremes", "amax", operator("aten.amin.default"), "amax"),
     "the least's position": Lie("extremes", "argmax", operator("aten.argmin.default"), "argmax"),
     "sums along another axis": Lie("extremes", "cumsum", called(lambda a: [a[0], 1]), "cumsum"),
+    "another function in a branch": Lie("branch", "true_graph_0.sin", operator("aten.tan.default"), "sin"),
+    "another condition": Lie("branch", "gt", operator("aten.lt.Scalar"), "gt"),
+    "another step of a loop": Lie("loop", "while_loop_body_graph_0.mul", called(lambda a: [a[0], 1.25]), "mul"),
+    "another end of a loop": Lie("loop", "while_loop_body_graph_0.lt_scalar", operator("aten.gt.Scalar"), ""),
+    "another function of an element": Lie(
+        "loop over elements", "scan_combine_graph_0.sin", operator("aten.cos.default"), "sin"
+    ),
     "a factor transposed": Lie(
         "transposed", "permute", lambda part: replace(called(lambda a: [a[0], [0, 1, 2]])(part)), "matmul"
     ),
@@ -140,7 +162,7 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES)
 def test_lies_about_operators_are_refused(lie: str) -> None:
     told = LIES[lie]
-    verdict = verify(with_part(compiled(told.program), told.part, told.change), operators=True)
+    verdict = verify(with_part(compiled(told.program), told.part, told.change))
     assert verdict.outcome == "no", str(verdict)
 
 
@@ -188,8 +210,8 @@ def test_two_locations_exchanged() -> None:
     ids = {part.name: part.id for part in lineage.parts.values()}
     pairs = {("relu", "exp"), ("sum_1", "sum_2")}
     swap = {ids[a]: ids[b] for one, other in pairs for a, b in ((one, other), (other, one))}
-    assert verify(exchanged(lineage, {}), operators=True)
-    verdict = verify(exchanged(lineage, swap), operators=True)
+    assert verify(exchanged(lineage, {}))
+    verdict = verify(exchanged(lineage, swap))
     assert verdict.outcome == "no"
     assert "operators" in {check.phase for check in verdict.checks if check.outcome == "no"}
     assert "does not compute" in str(verdict)
@@ -198,7 +220,7 @@ def test_two_locations_exchanged() -> None:
 def test_bodies_are_kept() -> None:
     lineage = compiled("norm")
     assert Lineage.from_json(lineage.to_json()).bodies == lineage.bodies
-    verdict = verify(edited(lineage, bodies=None), operators=True)
+    verdict = verify(edited(lineage, bodies=None))
     assert verdict.outcome == "incomplete"
 
 
@@ -211,10 +233,17 @@ def test_operation_that_is_not_known_is_named() -> None:
             for body in lineage.bodies.bodies
         ),
     )
-    verdict = verify(edited(lineage, bodies=bodies), operators=True)
+    verdict = verify(edited(lineage, bodies=bodies))
     assert verdict.outcome == "incomplete"
     assert "vendor.secret" in str(verdict)
     assert "test_operators.py" in str(verdict)
+
+
+@pytest.mark.parametrize("op", ["aten.from_file.default", "aten.relu_.default", "aten.add.out", "operator.eval"])
+def test_operators_that_do_more_than_give_a_result_are_not_run(op: str) -> None:
+    verdict = verify(with_part(compiled("two sums"), "relu", operator(op)))
+    assert verdict.outcome != "yes"
+    assert function_of(op) is None
 
 
 def test_pieces_of_tensors() -> None:
@@ -240,6 +269,8 @@ def test_sizes_of_symbols() -> None:
     (size, four), (odd, other) = sizes.of("f32[s0, 4]"), sizes.of("f32[2*s0 + 1, s1]")
     assert (four, odd) == (4, 2 * size + 1)
     assert other != size
+    equal = Sizes(["f32[s0, s1 + s2]", "f32[s3]"], [["f32[s0, s1 + s2]", "bool[s1 + s3]"]])
+    assert equal.of("f32[s2]") == equal.of("f32[s3]") != equal.of("f32[s1]")
 
 
 def test_reductions_are_evaluated_where_asked() -> None:

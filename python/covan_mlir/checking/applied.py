@@ -137,7 +137,7 @@ class _Call:
         return dict(zip(names, args, strict=False)) | dict(kwargs)
 
     def results(self) -> Value:
-        key = (self.part, *(_outline(value) for value in self.values.values()))
+        key = self._key()
         if key not in self.known:
             self.known[key] = self._results()
         shapes = self.known[key]
@@ -149,6 +149,9 @@ class _Call:
                 for number, shape in enumerate(shapes)
             ]
         return self._result(shapes, None) if isinstance(shapes, Shape) else shapes
+
+    def _key(self) -> Hashable:
+        return (self.part, *(_outline(value) for value in self.values.values()))
 
     def _results(self) -> Any:
         """A `Shape` for each result that is a tensor; None: the elements decide."""
@@ -167,7 +170,9 @@ class _Call:
         """The result, computed at once."""
         if self._whole is None:
             tensors = [value for value in _flat(self.values.values()) if isinstance(value, Tensor)]
+            results = self.known.get(self._key())
             count = sum(tensor.size for tensor in tensors)
+            count += sum(prod(shape.sizes) for shape in _flat([results]) if isinstance(shape, Shape))
             if count > _WHOLE:
                 raise UnevaluatedError(f"{self.name} of {count} elements at once")
             spend(count, self.name)

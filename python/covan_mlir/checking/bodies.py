@@ -17,11 +17,12 @@ from typing import Any
 
 from covan_mlir.checking.layouts import spread
 from covan_mlir.checking.matching import WORK, Key, Matcher, State, agree
-from covan_mlir.checking.source_values import RandomError, SourceValues, is_random
+from covan_mlir.checking.source_values import RandomError, SourceValues, is_believed
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import UnevaluatedError, limited
 from covan_mlir.errors import CovanError
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.control import JOINS, positions
 from covan_mlir.provenance.model import LineageData
 from covan_mlir.provenance.program_graph import Argument, NodeResult, ProgramGraph
 
@@ -70,6 +71,9 @@ class BodyCheck:
         """Fills in what is found."""
         shares: dict[Key, tuple[int, ...]] = {}
         for node in range(len(self.graph.nodes)):
+            if (joined := self._joined(node)) is not None:
+                self.states[node, 0] = State(("p", joined))  # what it is one of is asked later
+                continue
             for result in range(len(self.graph.nodes[node].outputs)):
                 said = self._said(node, result)
                 if not said:
@@ -90,8 +94,36 @@ class BodyCheck:
                     self.states[node, result] = state
                 else:
                     shares[node, result] = said
+        self._joins()
         self._results()
         self._judge(shares)
+
+    def _joined(self, node: int) -> int | None:
+        """The value of a branch or loop that a node is said to be, if it is one of control."""
+        if self.graph.nodes[node].kind != "control":
+            return None
+        said = self.graph.nodes[node].all_states & self._parts.keys()
+        return next((part for part in sorted(said) if self._parts[part].op in JOINS), None)
+
+    def _joins(self) -> None:
+        """Whether a value of a branch or loop is one of those that it is of in the source, each at its position.
+
+        What goes round is assumed to be what the source carries; here what follows on it is held against that.
+        """
+        for index, node in enumerate(self.graph.nodes):
+            part = self._joined(index)
+            if part is None:
+                continue
+            for value, operand in zip(node.inputs, positions(self._parts[part]), strict=False):
+                try:
+                    if operand is not None and not self._told(value) and not self._returns(value, operand):
+                        self.false.append((index, (part,)))
+                except ERRORS as error:
+                    self.unread.setdefault(index, told(error))
+
+    def _told(self, value: Any) -> bool:
+        """Whether it was said already that a value is not what it should be."""
+        return bool(self.false) and isinstance(value, NodeResult) and self._assumed(value)
 
     def _said(self, node: int, result: int) -> tuple[int, ...]:
         """Parts that a result may be, those whose work it is first."""
@@ -120,27 +152,34 @@ class BodyCheck:
                 continue
             seen.add(reader)
             work = (self.performed[reader] | self.graph.nodes[reader].all_states) & self._parts.keys()
-            shares = any(self._parts[other].twin == twin for other in work)
+            shares = any(self._parts[other].twin == twin or self._shapes(part, other) for other in work)
             if shares:
                 sharers.add(reader)
             if shares or self.graph.nodes[reader].hands_on_pieces:
                 stack += self._readers.get(reader, ())
         return sharers
 
+    def _shapes(self, part: int, other: int) -> bool:
+        """Whether a part only says how another one reads what it does."""
+        twins = {self._parts[read].twin for read in self._parts[other].inputs}
+        return self._parts[part].view and self._parts[part].twin in twins
+
     def _results(self) -> None:
         for number, (value, operand) in enumerate(zip(self.graph.results, self.lineage.results, strict=False)):
             try:
-                if self.false and isinstance(value, NodeResult) and self._assumed(value):
-                    continue  # said already
+                if self._told(value):
+                    continue
                 if not self._returns(value, operand) and not (operand[0] == "p" and self._random(int(operand[1]))):
                     self.false.append((-1 - number, (int(operand[1]),) if operand[0] == "p" else ()))
+            except RandomError:
+                continue  # believed
             except ERRORS as error:
                 self.unread.setdefault(-1 - number, told(error))
 
     def _random(self, part: int) -> bool:
-        """Whether a part draws numbers at random, or takes them from one that does."""
+        """Whether a part draws numbers at random, or is the user's own, or takes a result of one that is."""
         known = self._parts[part]
-        return is_random(known.op) or (known.op == "operator.getitem" and self._random(known.inputs[0]))
+        return is_believed(known.op) or (known.op == "operator.getitem" and self._random(known.inputs[0]))
 
     def _assumed(self, value: NodeResult) -> bool:
         state = self.states.get((value.node, value.result))

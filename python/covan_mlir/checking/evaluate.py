@@ -26,6 +26,7 @@ from covan_mlir.checking.tensors import (
     Tensor,
     UnevaluatedError,
     inserted,
+    resized,
     sliced,
     splat,
     undefined,
@@ -39,20 +40,30 @@ _TRIPS = 4096
 Handler = Callable[["_Evaluator", Operation, list[Value], int], Sequence[Value]]
 
 
-def evaluate(body: Body, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The results of a body.
+def evaluate(body: Body, inputs: Sequence[Value]) -> list[Tensor]:
+    """The results of a body, given tensors and numbers.
 
     Raises:
         UnevaluatedError: an operation is not known; also later, when elements are asked for.
     """
-    evaluator = _Evaluator(dict(enumerate(inputs)))
+    evaluator = _Evaluator(dict(enumerate(inputs)), body.inputs)
     evaluator.operations(body.operations, len(inputs))
-    return [evaluator.values[number] for number in body.results]
+    results = (evaluator.values[number] for number in body.results)
+    return [value if isinstance(value, Tensor) else Held(np.asarray(value)) for value in results]
 
 
 class _Evaluator:
-    def __init__(self, values: dict[int, Value]) -> None:
+    def __init__(self, values: dict[int, Value], inputs: Sequence[str]) -> None:
         self.values = values
+        self.inputs = inputs
+
+    def sized(self, number: int, sizes: Sequence[Value]) -> Value:
+        """A value in the sizes that an operation says its operand has; an input comes in those of who gave it."""
+        value, kind = self.values[number], self.inputs[number] if number < len(self.inputs) else ""
+        if "?" not in kind or not sizes:
+            return value
+        rest = [int(size) for size in sizes]
+        return resized(value, [rest.pop(0) if size < 0 else size for size in shape_of(kind)[1] or ()])
 
     def operations(self, operations: Sequence[Operation], count: int) -> tuple[Value, ...]:
         """Runs straight-line code whose first value has the number ``count``. -> what it yields"""
@@ -136,7 +147,8 @@ def _piece(operation: Operation, offsets: Sequence[Value], sizes: Sequence[Value
 def _extract_slice(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> Sequence[Value]:
     groups = _segments(op, operands)
     offsets, sizes, strides = _piece(op, *groups[-3:])
-    piece = sliced(groups[0][0], offsets, sizes, strides)
+    source = e.sized(op.operands[0], groups[1]) if len(groups) > 4 else groups[0][0]
+    piece = sliced(source, offsets, sizes, strides)
     shape = _shape(op)
     if any(size < 0 for size in shape):
         dropped = len(sizes) - len(shape)
@@ -162,9 +174,9 @@ def _insert_slice(e: _Evaluator, op: Operation, operands: list[Value], first: in
 
 
 def _store(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> Sequence[Value]:
-    (source,), _, *rest = _segments(op, operands)
+    (source,), _, sizes, *rest = _segments(op, operands)
     number_ = op.operands[1]
-    e.values[number_] = inserted(source, e.values[number_], *_piece(op, *rest[-3:]))
+    e.values[number_] = inserted(source, e.sized(number_, sizes), *_piece(op, *rest[-3:]))
     return []
 
 
@@ -198,6 +210,11 @@ def _dim(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> Seq
 def _extract(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> Sequence[Value]:
     source, *index = operands
     return [source.at_index([np.asarray(place, np.int64).reshape(1) for place in index]).reshape(())]
+
+
+def _load(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> Sequence[Value]:
+    (source,), _, index = _segments(op, operands)
+    return _extract(e, op, [source, *index], first)
 
 
 def _pad(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> Sequence[Value]:
@@ -241,13 +258,15 @@ def _generic(e: _Evaluator, op: Operation, operands: list[Value], first: int) ->
 
 def _flow_slice(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> Sequence[Value]:
     groups = _segments(op, operands)
-    (source,), starts, lengths = groups[0], [int(v) for v in groups[2]], [int(v) for v in groups[3]]
+    starts, lengths = [int(v) for v in groups[2]], [int(v) for v in groups[3]]
+    source = e.sized(op.operands[0], groups[1])
     return [Reshaped(sliced(source, starts, lengths, [1] * len(starts)), lengths)]
 
 
 def _flow_update(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> Sequence[Value]:
     groups = _segments(op, operands)
-    target, starts, update = groups[0][0], [int(v) for v in groups[2]], groups[3][0]
+    starts = [int(v) for v in groups[2]]
+    target, update = e.sized(op.operands[0], groups[1]), e.sized(op.operands[-1 - len(groups[4])], groups[4])
     return [inserted(update, target, starts, update.shape, [1] * len(starts))]
 
 
@@ -259,7 +278,8 @@ def _for(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> Seq
     (block,) = op.blocks
     for position in trips:
         arguments = [np.int64(position), *carried]
-        inner = _Evaluator(e.values | dict(zip(range(first, first + len(arguments)), arguments, strict=True)))
+        values = e.values | dict(zip(range(first, first + len(arguments)), arguments, strict=True))
+        inner = _Evaluator(values, e.inputs)
         carried = list(inner.operations(block.operations, first + len(arguments)))
     return carried
 
@@ -267,7 +287,7 @@ def _for(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> Seq
 def _if(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> Sequence[Value]:
     for block, taken in zip(op.blocks, (True, False), strict=False):
         if bool(np.asarray(operands[0]).reshape(-1)[0]) is taken:
-            return _Evaluator(dict(e.values)).operations(block.operations, first)
+            return _Evaluator(dict(e.values), e.inputs).operations(block.operations, first)
         first += block_values(block)
     return []
 
@@ -297,6 +317,11 @@ def _elementwise(op: Operation, operands: list[Value]) -> Value:
         return arithmetic(op, [o.at_index(index) if isinstance(o, Tensor) else o for o in operands])
 
     return Tensor(tensors[0].shape, _element(op), compute)
+
+
+def _tied(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> Sequence[Value]:
+    """The value with the sizes that the program gives it."""
+    return [resized(operands[0], _shape(op, operands[1:]))]
 
 
 def _same(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> Sequence[Value]:
@@ -333,6 +358,7 @@ _HANDLERS: Mapping[str, Handler] = {
     "tensor.dim": _dim,
     "hal.buffer_view.dim": _dim,
     "tensor.extract": _extract,
+    "flow.tensor.load": _load,
     "tensor.from_elements": _from_elements,
     "tensor.splat": _splat,
     "flow.tensor.splat": _splat,
@@ -342,14 +368,15 @@ _HANDLERS: Mapping[str, Handler] = {
     "flow.tensor.update": _flow_update,
     "scf.for": _for,
     "scf.if": _if,
+    "flow.tensor.tie_shape": _tied,
+    "flow.dispatch.tie_shape": _tied,
+    "iree_tensor_ext.dispatch.tie_shape": _tied,
     "cf.assert": _nothing,
     **dict.fromkeys(
         (
             "flow.tensor.clone",
             "flow.tensor.transfer",
-            "flow.tensor.tie_shape",
             "flow.tensor.encode",
-            "flow.dispatch.tie_shape",
             "util.optimization_barrier",
             "util.assume.int",
             "iree_tensor_ext.dispatch.workload.ordinal",

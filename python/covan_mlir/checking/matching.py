@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -13,27 +13,26 @@ import numpy as np
 
 from covan_mlir.checking.choices import combinations
 from covan_mlir.checking.evaluate import evaluate
+from covan_mlir.checking.inputs import everywhere, passed
 from covan_mlir.checking.layouts import Order, gathered, layouts, placements, spread
 from covan_mlir.checking.signatures import Signature
-from covan_mlir.checking.sizes import regrouped
 from covan_mlir.checking.slices import inputs_of
 from covan_mlir.checking.source_values import RandomError, SourceValues, Trial
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import (
     Direct,
-    Reshaped,
     Tensor,
     UnevaluatedError,
     limited,
+    poison,
     spend,
     splat,
-    undefined,
     wide,
 )
 from covan_mlir.fred.scalars import Array
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.bodies import Bodies, Memory, Number, Opaque, Weight, shape_of
+from covan_mlir.provenance.bodies import Bodies, Iteration, Memory, Number, Opaque, Weight, shape_of
 from covan_mlir.provenance.bodies import Operand as Given
 from covan_mlir.provenance.program_graph import Argument, NodeResult
 
@@ -214,10 +213,12 @@ class Matcher:
                         cone.constants[current, k] = self._bodies.bodies[body.body].inputs[k]
                     case Argument(position):
                         cone.given.add(position)
-                    case Weight() | Number() | Memory():
+                    case Weight() | Number() | Memory() | Iteration():
                         pass
                     case _:
-                        raise UnevaluatedError("it reads a value that is not known, as in the body of a loop")
+                        raise UnevaluatedError(
+                            "it reads a value that is not known, as a number that goes round in a loop"
+                        )
             cone.inputs.setdefault(current, set()).update(reads)
         return cone
 
@@ -327,6 +328,7 @@ class Matcher:
             return
         outer, inner = self._constants(operand, source)
         constants = list(dict.fromkeys(self._views.based(o, None)[0] for o in (*outer, *inner)))
+        moved = self._moved((*outer, *inner))
         choices: list[list[tuple[Operand, Order | None]]] = []
         pure = [o for o in constants if o[0] == "p" and self._views.pure[int(o[1])]]
         for (node, number), kind in cone.constants.items():
@@ -343,12 +345,22 @@ class Matcher:
             ways: list[tuple[Operand, Order | None]] = [
                 (o, layout) for o in fitting for layout in layouts(source.tensor(o).shape, shape)
             ]
+            ways[1:1] = [(o, None) for o in moved if source.tensor(o).size == prod(shape)]
             ways += [(o, layout) for o in constants for layout in placements(source.tensor(o).shape, shape)]
             if not ways:
                 raise UnevaluatedError("a constant that was computed ahead of time and is no weight in another order")
             choices.append(ways)
         for chosen in combinations(choices):
             yield dict(zip(cone.constants, chosen, strict=True))
+
+    def _moved(self, constants: Iterable[Operand]) -> list[Operand]:
+        """Those that hold the elements of others in another order, one for each order."""
+        orders: dict[Hashable, Operand] = {}
+        for constant in constants:
+            base, layout = self._views.based(constant, None)
+            if layout is not None:
+                orders.setdefault((base, layout.key), constant)
+        return list(orders.values())
 
     def _constants(self, operand: Operand, source: SourceValues) -> tuple[list[Operand], list[Operand]]:
         """Weights, and what is computed of such alone, behind a value: those that are read by what is not, and those
@@ -402,13 +414,13 @@ class _Program:
             assert body.body is not None
             known = self.bodies.bodies[body.body]
             pairs = zip(body.operands, known.inputs, strict=True)
-            inputs = [_shaped(self._value(index, k, operand, kind), kind) for k, (operand, kind) in enumerate(pairs)]
+            inputs = [passed(self._value(index, k, operand, kind), kind) for k, (operand, kind) in enumerate(pairs)]
             self._given[index] = evaluate(known, inputs)
         return self._given[index]
 
     def _value(self, index: int, number: int, operand: Given, kind: str) -> Tensor:
         if number not in self.inputs[index]:
-            return undefined(_static(kind), wide(shape_of(kind)[0]))
+            return everywhere(poison(wide(shape_of(kind)[0])), kind)
         match operand:
             case NodeResult(giver, which):
                 if (giver, which) in self.states:
@@ -421,15 +433,19 @@ class _Program:
                 return _held(self.source, weight, None, kind)
             case Number(number_):
                 held = float(number_) if isinstance(number_, str) else number_
-                return splat(held, _static(kind), wide(shape_of(kind)[0]))
+                return everywhere(held, kind)
             case Memory():
-                return undefined(_static(kind), wide(shape_of(kind)[0]))
+                return everywhere(poison(wide(shape_of(kind)[0])), kind)
+            case Iteration():
+                return splat(self.views.iteration, (), np.dtype(np.int64))
             case _:
                 return _held(self.source, *self.constants[index, number], kind)
 
 
 def agree(got: Array, want: Array) -> bool:
     """Whether two lists of numbers are the same: integers exactly, others but for rounding; booleans are 0 and 1."""
+    if "c" in (got.dtype.kind, want.dtype.kind):
+        return agree(got.real, want.real) and agree(got.imag, want.imag)
     if got.dtype.kind in "iu" and want.dtype.kind in "iu":  # programs hold some in fewer bits
         return bool((got == want.astype(got.dtype)).all())
     if got.dtype.kind != "f" or want.dtype.kind != "f":
@@ -455,38 +471,3 @@ def _held(source: SourceValues, operand: Operand, layout: Order | None, kind: st
         return Direct(value.shape, dtype, value.at)
     order = layout
     return Direct((order.size,), dtype, lambda flat: value.at(order.at(flat)))
-
-
-def _static(kind: str) -> tuple[int, ...]:
-    shape = shape_of(kind)[1] or ()
-    if -1 in shape:
-        raise UnevaluatedError("sizes that are known at run time only")
-    return shape
-
-
-def _fits(kind: Sequence[int], sizes: Sequence[int]) -> bool:
-    return len(kind) == len(sizes) and all(one in (-1, size) for one, size in zip(kind, sizes, strict=True))
-
-
-def _shaped(tensor: Tensor, kind: str) -> Tensor:
-    """In the shape in which a body reads it."""
-    shape = shape_of(kind)[1]
-    if shape is None or shape == tensor.shape:
-        return tensor
-    if -1 in shape:
-        if len(shape) == len(tensor.shape):
-            return tensor
-        kept = [size for size in tensor.shape if size != 1]
-        if len(kept) == sum(size != 1 for size in shape):  # unit dimensions were added or dropped
-            return Reshaped(tensor, [1 if size == 1 else kept.pop(0) for size in shape])
-        tail = kept[len(kept) - len(shape) + 1 :]
-        if 1 not in shape and 1 < len(shape) < len(kept) and _fits(shape[1:], tail):  # leading dimensions are one
-            return Reshaped(tensor, [prod(kept) // max(1, prod(tail)), *tail])
-        known = prod(size for size in shape if size >= 0)
-        if shape.count(-1) == 1 and known:
-            return Reshaped(tensor, tuple(tensor.size // known if size < 0 else size for size in shape))
-        ways = set(regrouped(shape, tensor.shape))
-        if len(ways) != 1:
-            raise UnevaluatedError("sizes that are known at run time only")
-        (shape,) = ways
-    return Reshaped(tensor, shape)

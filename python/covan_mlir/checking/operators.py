@@ -62,9 +62,10 @@ class _Words:
             why = f"result {-1 - node} of the program does not have the value of {said}"
             return Counterexample(OPERATORS, why, None, tuple(actions))
         site = self._sites.get(node)
-        where = f"its code ({site.kernel})" if site else f"the code of node {node}"
-        why = f"{where} does not compute {said} of what it is given"
-        return Counterexample(OPERATORS, why, site.id if site else None, tuple(actions))
+        if site is None:  # a value of a branch or loop, or what moves one
+            return Counterexample(OPERATORS, f"{said} is not what the program has in its place", None, tuple(actions))
+        why = f"its code ({site.kernel}) does not compute {said} of what it is given"
+        return Counterexample(OPERATORS, why, site.id, tuple(actions))
 
     def unread(self, node: int, why: str, graph: ProgramGraph) -> str:
         """A node, or result of the program, of which something is not known."""
@@ -72,7 +73,7 @@ class _Words:
             return f"result {-1 - node} of the program: {why}"
         site = self._sites.get(node)
         states = sorted(graph.nodes[node].all_states & self._lineage.parts.keys())
-        place = f"site {site.id} ({site.kernel})" if site else f"node {node}"
+        place = f"site {site.id} ({site.kernel})" if site else "between sites"
         return f"{place}, {' and '.join(map(self._part, states[:2]))}: {why}"
 
     def _part(self, index: int) -> str:

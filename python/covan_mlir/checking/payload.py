@@ -17,6 +17,24 @@ Value = Any
 """A `Tensor`, or numbers: an array of the positions' shape, or of no dimension."""
 _YIELDS = frozenset({"linalg.yield", "scf.yield", "tensor.yield", "iree_linalg_ext.yield", "scf.condition"})
 _SIGNED = frozenset({"arith.extsi", "arith.sitofp", "arith.index_cast"})
+_COMPLEX: Mapping[str, Callable[..., Any]] = {
+    "complex.create": lambda real, imaginary: np.asarray(real) + 1j * np.asarray(imaginary),
+    "complex.re": np.real,
+    "complex.im": np.imag,
+    "complex.abs": np.abs,
+    "complex.angle": np.angle,
+    "complex.conj": np.conj,
+    "complex.neg": np.negative,
+    "complex.add": np.add,
+    "complex.sub": np.subtract,
+    "complex.mul": np.multiply,
+    "complex.div": np.divide,
+    "complex.exp": np.exp,
+    "complex.log": np.log,
+    "complex.sqrt": np.sqrt,
+    "complex.eq": np.equal,
+    "complex.neq": np.not_equal,
+}
 _ALIKE = ("iree_tensor_ext.dispatch.workload.ordinal", "util.assume.int", "util.optimization_barrier")
 
 
@@ -100,6 +118,8 @@ def arithmetic(operation: Operation, operands: Sequence[Value]) -> Array:
     """One operation of arith or math, on numbers."""
     if any(isinstance(operand, Tensor) for operand in operands) or len(operation.types) != 1:
         raise UnevaluatedError(operation.name)
+    if operation.name in _COMPLEX:
+        return np.asarray(_COMPLEX[operation.name](*operands))
     kind = element(operation.types[0])
     if operation.name == "arith.bitcast" and (kind == "f64" or operands[0].dtype.kind == "f"):
         raise UnevaluatedError(operation.name)

@@ -11,6 +11,7 @@ from covan_mlir.checking.tensors import UnevaluatedError
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Bodies, Weight
+from covan_mlir.provenance.control import JOINS
 from covan_mlir.provenance.program_graph import Argument, NodeResult
 
 
@@ -58,7 +59,7 @@ class Signature:
             if current in self._numbers:
                 stack.pop()
                 continue
-            if current in given or current[0] != "p":
+            if current in given or current[0] != "p" or self._views.parts[int(current[1])].op in JOINS:
                 self._number(current, ("outside", self._views.type_of(current), self._views.held(current)))
                 continue
             part = self._views.parts[int(current[1])]

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, zip_longest
 from math import prod
 
 from covan_mlir.checking.tensors import UnevaluatedError
@@ -35,17 +36,42 @@ def regrouped(shape: tuple[int, ...], sizes: tuple[int, ...]) -> Iterator[tuple[
                 yield (*filled, *others)
 
 
+def has_symbols(kind: str) -> bool:
+    """Whether some size of a type is known at run time only."""
+    return _SYMBOL.search(kind.partition("[")[2]) is not None
+
+
+def dimensions_of(kind: str) -> list[str]:
+    """The sizes of a type, as text."""
+    text = kind.partition("[")[2].removesuffix("]")
+    return text.split(", ") if text else []
+
+
 class Sizes:
     """Numbers for symbols.
 
     Args:
         kinds: types that the symbols stand in.
+        alike: types of tensors whose elements are taken together: their sizes are equal, but for those that are 1. Of
+            two sizes that differ in one symbol each, these are equal.
     """
 
-    def __init__(self, kinds: Iterable[str]) -> None:
+    def __init__(self, kinds: Iterable[str], alike: Iterable[Sequence[str]] = ()) -> None:
         dimensions = (kind.partition("[")[2] for kind in kinds)
         names = sorted({name for text in dimensions for name in _SYMBOL.findall(text)})
         self._symbols = {name: _FIRST + _STEP * index for index, name in enumerate(names)}
+        for group in alike:
+            for sizes in zip_longest(*(reversed(dimensions_of(kind)) for kind in group), fillvalue="1"):
+                self._equate({size for size in sizes if size != "1"})
+
+    def _equate(self, sizes: set[str]) -> None:
+        for one, other in combinations(sorted(sizes), 2):
+            first, second = set(_SYMBOL.findall(one)), set(_SYMBOL.findall(other))
+            if len(first - second) == len(second - first) == 1:
+                numbers = {self._symbols[name] for name in first ^ second}
+                for name, number in self._symbols.items():
+                    if number in numbers:
+                        self._symbols[name] = min(numbers)
 
     def of(self, kind: str) -> list[int]:
         """The sizes of a type.

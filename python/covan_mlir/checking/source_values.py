@@ -23,34 +23,62 @@ from covan_mlir.frontend.dtypes import DTYPES
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Held as HeldNumbers
+from covan_mlir.provenance.control import ELEMENT, JOINS, STACKED
 from covan_mlir.provenance.model import Part
 
 Trial = Literal["normal", "positive", "small", "whole"]
 """How numbers are drawn: of both signs around 1, only positive ones, ones beside which small summands count, and
 integers, on which sums and products are exact."""
 
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    # As torch's own prims are, but for what those import.
-    "prims.convert_element_type.default": lambda value, dtype: value.to(dtype),
-    "prims.squeeze.default": lambda value, dims: value.squeeze(tuple(dims)),
-} | {
-    f"operator.{function.__name__}": function
-    for function in (
-        operator.getitem,
-        operator.add,
-        operator.sub,
-        operator.mul,
-        operator.floordiv,
-        operator.truediv,
-        operator.mod,
-        operator.neg,
-        operator.pow,
-    )
-}
+_LIBRARIES = frozenset({"aten", "prims"})
+"""Whose operators are run."""
+_OWN = "covan."
+"""Operators of the user's own that are code in MLIR."""
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if isinstance(base, int) and isinstance(exponent, int) and max(abs(base).bit_length(), 1) * exponent > 64:
+        raise ValueError("a number of more than 64 bits")
+    return operator.pow(base, exponent)
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = (
+    {
+        # As torch's own prims are, but for what those import.
+        "prims.convert_element_type.default": lambda value, dtype: value.to(dtype),
+        "prims.squeeze.default": lambda value, dims: value.squeeze(tuple(dims)),
+    }
+    | {
+        f"operator.{function.__name__}": function
+        for function in (
+            operator.getitem,
+            operator.add,
+            operator.sub,
+            operator.mul,
+            operator.floordiv,
+            operator.truediv,
+            operator.mod,
+            operator.neg,
+        )
+    }
+    | {"operator.pow": _power}
+)
+
+
+def _element(iteration: int) -> Callable[..., torch.Tensor]:
+    return lambda loop, position, whole: whole.select(0, iteration)
+
+
+def _stacked(iteration: int) -> Callable[..., torch.Tensor]:
+    return lambda loop, position, element, memory: memory.select_scatter(element, 0, iteration)
+
+
+_LOOPED: Mapping[str, Callable[[int], Callable[..., torch.Tensor]]] = {ELEMENT: _element, STACKED: _stacked}
+"""Operators of the bodies of loops, given the number of the iteration."""
 
 
 class RandomError(UnevaluatedError):
-    """An operator draws numbers at random: there is nothing to compare with."""
+    """An operator draws numbers at random, or is the user's own in MLIR: there is nothing to compare with."""
 
 
 class SourceValues:
@@ -62,6 +90,7 @@ class SourceValues:
         held: what some weights hold.
         bound: integers that nothing is known of are drawn below it.
         shapes: of results, as far as they are known (`covan_mlir.checking.applied`).
+        iteration: the number of the iteration that loops over elements are in.
 
     Attributes:
         values: as far as they are known.
@@ -78,6 +107,7 @@ class SourceValues:
         seed: int,
         bound: int,
         shapes: dict[Hashable, Any],
+        iteration: int = 0,
     ) -> None:
         self._parts = parts
         self._shapes = shapes
@@ -87,6 +117,7 @@ class SourceValues:
         self._trial = trial
         self._bound = bound
         self._seed = seed
+        self._iteration = iteration
         self.values: dict[Operand, Value] = {}
         self.given: set[Operand] = set()
 
@@ -130,6 +161,9 @@ class SourceValues:
                 self.values[current] = self._outside(current)
                 continue
             part = self._parts[int(name)]
+            if part.op in JOINS:  # where control goes decides what it is
+                self.values[current] = self._drawn(current, part.types[0])
+                continue
             waiting = [self.twin(o) for o in arguments.operands(part.args) if self.twin(o) not in self.values]
             if waiting:
                 stack += waiting
@@ -156,6 +190,11 @@ class SourceValues:
         def bits(flat: Array) -> Array:
             return _mixed(flat.astype(np.uint64) + first)
 
+        if element.is_complex:
+            real, imaginary = (
+                self._drawn((operand[0], f"{operand[1]}.{half}"), f"f64{kind[kind.index('[') :]}") for half in "ri"
+            )
+            return Direct(sizes, np.dtype(np.complex128), lambda flat: real.at(flat) + 1j * imaginary.at(flat))
         if element is torch.bool:
             return Direct(sizes, np.dtype(np.bool_), lambda flat: bits(flat) & np.uint64(1) == 1)
         if not element.is_floating_point:
@@ -165,9 +204,9 @@ class SourceValues:
         return Direct(sizes, np.dtype(np.float64), lambda flat: numbers(bits(flat)))
 
     def _run(self, part: Part) -> Value:
-        function = function_of(part.op)
+        function = _LOOPED[part.op](self._iteration) if part.op in _LOOPED else function_of(part.op)
         if function is None:
-            raise RandomError(part.op) if is_random(part.op) else UnevaluatedError(part.op)
+            raise RandomError(part.op) if is_believed(part.op) else UnevaluatedError(part.op)
         operands = arguments.operands(part.args)
         values = {operand: self.values[self.twin(operand)] for operand in operands}
         return applied(part, function, partial(_bound, part, self._sizes), values, self._shapes)
@@ -183,7 +222,7 @@ def _bound(part: Part, sizes: Sizes, values: Mapping[Operand, Any]) -> tuple[lis
     def of_type(kind: str) -> torch.Tensor:
         """A tensor of which only the type matters."""
         element, shape = _parsed(kind, sizes)
-        return torch.zeros(shape, dtype=element)
+        return torch.zeros((), dtype=element).expand(shape)
 
     narrow = any(kind.startswith("f32") for kind in part.types)
     args, kwargs = arguments.decode(part.args, values, of_type)
@@ -197,7 +236,8 @@ def _parsed(kind: str, sizes: Sizes) -> tuple[torch.dtype, list[int]]:
     if not bracket or name not in DTYPES:
         raise UnevaluatedError(f"a value of type {kind or 'unknown'}")
     element = DTYPES[name]
-    return torch.float64 if element.is_floating_point else element, sizes.of(kind)
+    wide = torch.complex128 if element.is_complex else torch.float64 if element.is_floating_point else element
+    return wide, sizes.of(kind)
 
 
 def _mixed(numbers: Array) -> Array:
@@ -228,23 +268,35 @@ def _whole(bits: Array) -> Array:
 
 
 def function_of(name: str) -> Any:
-    """``aten.mul.Tensor`` as a function, or None."""
+    """``aten.mul.Tensor`` as a function that gives a result and does nothing else; None of others: names may come from
+    files."""
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
-    resolved: Any = torch.ops
-    for word in name.split("."):
+    library, *words = name.split(".")
+    if library not in _LIBRARIES or words[:1] == ["from_file"]:
+        return None
+    resolved: Any = getattr(torch.ops, library)
+    for word in words:
         resolved = getattr(resolved, word, None)
     if not isinstance(resolved, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded in resolved.tags:
         return None
-    return resolved
+    return None if resolved._schema.is_mutable else resolved
 
 
-def is_random(name: str) -> bool:
-    """Whether an operator draws numbers at random."""
+def is_believed(name: str) -> bool:
+    """Whether an operator draws numbers at random, or is the user's own in MLIR."""
+    if name.startswith(_OWN):
+        return True
     resolved: Any = torch.ops
     for word in name.split("."):
         resolved = getattr(resolved, word, None)
     return isinstance(resolved, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in resolved.tags
+
+
+def is_pointwise(name: str) -> bool:
+    """Whether an operator works element by element."""
+    function = function_of(name)
+    return isinstance(function, torch._ops.OpOverload) and torch.Tag.pointwise in function.tags
 
 
 def is_view(name: str) -> bool:

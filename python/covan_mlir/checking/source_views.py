@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from covan_mlir.checking.layouts import Order, spread
-from covan_mlir.checking.sizes import Sizes
+from covan_mlir.checking.sizes import Sizes, has_symbols
 from covan_mlir.checking.source_system import SourceSystem
-from covan_mlir.checking.source_values import SourceValues, Trial, is_view
+from covan_mlir.checking.source_values import SourceValues, Trial, is_pointwise, is_view
 from covan_mlir.checking.tensors import Direct, UnevaluatedError
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import resource_name
+from covan_mlir.provenance.control import ELEMENT, JOINS, STACKED
 from covan_mlir.provenance.model import LineageData, Part
 
 _VIEWS = 32
@@ -41,6 +42,7 @@ class SourceViews:
         parts: by id.
         constant: whether no argument lies behind a part's value.
         pure: whether no weight does, either.
+        iteration: that loops over elements are in: one that is another when it is counted from the end.
     """
 
     def __init__(self, lineage: LineageData) -> None:
@@ -53,7 +55,8 @@ class SourceViews:
             self.pure[index] = self.constant[index] and weightless and all(self.pure[i] for i in part.inputs)
         self._held = lineage.bodies.weights
         self._types: dict[Operand, str] = {}
-        self._sizes = Sizes(kind for kinds in self._kinds() for kind in kinds)
+        self._sizes = Sizes((kind for kinds in self._kinds() for kind in kinds), self._together())
+        self.iteration = self._middle()
         self._shapes: dict[Hashable, Any] = {}
         self._bijections: dict[int, Order | None] = {}
         self._resources: dict[str, set[Operand]] = {}
@@ -72,14 +75,32 @@ class SourceViews:
             if part.op == "operator.getitem":
                 self._elements.setdefault(part.inputs[0], []).append(part.id)
 
+    def _middle(self) -> int:
+        counts: set[int] = set()
+        for part in self.parts.values():
+            if part.op in (ELEMENT, STACKED):
+                kinds = arguments.operand_types(part.args).values() if part.op == ELEMENT else part.types
+                counts.update(self._sizes.of(kind)[0] for kind in kinds)
+            if part.op == ELEMENT:
+                counts.update(self._sizes.of(self.parts[read].types[0])[0] for read in part.inputs)
+        return next((n for n in range(1, min(counts, default=0)) if 2 * n + 1 not in counts), 0)
+
     def _kinds(self) -> Iterator[Iterable[str]]:
         for part in self.parts.values():
             yield part.types
             yield arguments.operand_types(part.args).values()
 
+    def _together(self) -> Iterator[list[str]]:
+        """Types of what operators take element by element, of those with sizes that are known at run time only."""
+        for part in self.parts.values():
+            if any(map(has_symbols, part.types)) and is_pointwise(part.op):
+                read = [self.parts[number].types[0] for number in part.inputs if self.parts[number].types]
+                yield [*read, *arguments.operand_types(part.args).values(), *part.types[:1]]
+
     def drawn(self, trial: Trial, seed: int, bound: int = 2) -> SourceValues:
         """Its values, with nothing drawn yet."""
-        return SourceValues(self.parts, self._types, self._sizes, self._held, trial, seed, bound, self._shapes)
+        known = self.parts, self._types, self._sizes, self._held
+        return SourceValues(*known, trial, seed, bound, self._shapes, self.iteration)
 
     def type_of(self, operand: Operand) -> str:
         """The type of an operand's first value.
@@ -106,7 +127,8 @@ class SourceViews:
         return next(iter(known)) if len(known) == 1 else None
 
     def alike(self, said: Iterable[int]) -> Iterator[Operand]:
-        """Values that a result may be: parts, what they are views of, what holds their elements in another order."""
+        """Values that a result may be: parts, what they are views of, what holds their elements in another order, and
+        pieces of them, if no more is read."""
         seen: set[int] = set()
         for part in said:
             while part not in seen:
@@ -124,6 +146,14 @@ class SourceViews:
                     seen.add(user)
                     stack.append(user)
                     yield ("p", user)
+        stack = sorted(seen, reverse=True)
+        while stack and len(seen) < _VIEWS:
+            for user in self._users.get(stack.pop(), ()):
+                if user not in seen and self.parts[user].view and len(self.parts[user].inputs) == 1:
+                    seen.add(user)
+                    stack.append(user)
+                    if self.parts[user].op != "operator.getitem":
+                        yield ("p", user)
 
     def determined(self, operands: Iterable[Operand], given: Iterable[Operand]) -> bool:
         """Whether some values are computed of some others, and of weights."""
@@ -135,7 +165,7 @@ class SourceViews:
             if operand in seen:
                 continue
             seen.add(operand)
-            if operand[0] == "a":
+            if operand[0] == "a" or (operand[0] == "p" and self.parts[int(operand[1])].op in JOINS):
                 return False
             if operand[0] == "p":
                 stack += map(twin, arguments.operands(self.parts[int(operand[1])].args))

@@ -61,6 +61,8 @@ def wide(element: str) -> np.dtype[Any]:
     """The type that elements are computed in."""
     if element in FLOATS:
         return np.dtype(np.float64)
+    if element.startswith("complex<"):
+        return np.dtype(np.complex128)
     if element not in DTYPES:
         raise UnevaluatedError(f"elements of type {element}")
     return DTYPES[element]
@@ -194,6 +196,25 @@ class Reshaped(Tensor):
         return self._source.at(flat)
 
 
+class Everywhere(Direct):
+    """One number, in as many elements as who reads it takes: what it is given in is not known."""
+
+    def __init__(self, value: Any, dtype: np.dtype[Any]) -> None:
+        self._number = np.asarray(value).astype(dtype).reshape(-1)[:1]
+        super().__init__((), dtype, lambda flat: np.broadcast_to(self._number, flat.shape))
+
+
+def resized(value: Tensor, shape: Sequence[int]) -> Tensor:
+    """The same elements, in their order, in another shape.
+
+    Raises:
+        UnevaluatedError: there are more of them, or less.
+    """
+    if isinstance(value, Everywhere):
+        return splat(value.at(np.zeros(1, np.int64)), shape, value.dtype)
+    return Reshaped(value, shape)
+
+
 def splat(value: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> Tensor:
     """A tensor of one number."""
     number = np.asarray(value).astype(dtype).reshape(-1)[:1]
@@ -207,7 +228,7 @@ def undefined(shape: Sequence[int], dtype: np.dtype[Any]) -> Tensor:
 
 def poison(dtype: np.dtype[Any]) -> Any:
     """What stands where no value is defined."""
-    if dtype.kind == "f":
+    if dtype.kind in "fc":
         return np.nan
     return False if dtype.kind == "b" else dtype.type(0x5A)
 

@@ -4,7 +4,7 @@ For every phase that was observed, and for the final program, source and program
 (`covan_mlir.checking.source_system`, `covan_mlir.checking.program_system`), their executions made explicit (action
 reflection), and compared by weak bisimulation up to what the lineage says of each site
 (`covan_mlir.checking.phase_check`). What else a lineage says is checked against the source, against the phases, or
-against each other: one file of this package for each section. On demand, what each site's own code computes is
+against each other: one file of this package for each section. At last, what each site's own code computes is
 evaluated beside the operators that it is said to perform (`covan_mlir.checking.operators`).
 
 Nothing here uses what makes lineages: both know the data (`covan_mlir.provenance.model`), and no more.
@@ -39,12 +39,12 @@ Findings = tuple[list[Counterexample], list[str]]
 """Counterexamples, and what could not be checked."""
 
 
-def verify(lineage: LineageData, *, operators: bool = False) -> Verification:
+def verify(lineage: LineageData, *, operators: bool = True) -> Verification:
     """Check all of a lineage. Never raises for a wrong one: that is what the result says.
 
     Args:
-        operators: whether what each site's own code computes is evaluated, too; of a site whose code takes too much
-            work for that it is said.
+        operators: whether what each site's own code computes is evaluated, too: some seconds of large programs, and
+            torch. Of a site whose code takes too much work for that it is said.
     """
     if not lineage.phases or not lineage.actions:
         return Verification((Check(PROGRAM, "incomplete", missing=("the program was compiled without provenance",)),))

@@ -9,7 +9,7 @@ and its results. As JSON each type is an array.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -33,6 +33,14 @@ class Operation(Struct, frozen=True, array_like=True, omit_defaults=True):
     types: tuple[str, ...] = ()
     attributes: dict[str, Any] = {}
     blocks: tuple[Block, ...] = ()
+
+    def renumbered(self, number: Callable[[int], int]) -> Operation:
+        """The same, in code whose values have other numbers."""
+        blocks = tuple(
+            Block(block.arguments, tuple(inner.renumbered(number) for inner in block.operations))
+            for block in self.blocks
+        )
+        return Operation(self.name, tuple(map(number, self.operands)), self.types, self.attributes, blocks)
 
 
 class Block(Struct, frozen=True, array_like=True):
@@ -90,7 +98,11 @@ class Memory(Struct, frozen=True, array_like=True, tag="memory"):
     """Memory that nothing was written to."""
 
 
-Operand = Argument | NodeResult | Weight | Number | Opaque | Memory | Unknown
+class Iteration(Struct, frozen=True, array_like=True, tag="iteration"):
+    """How many iterations of the loop around were done before."""
+
+
+Operand = Argument | NodeResult | Weight | Number | Opaque | Memory | Iteration | Unknown
 
 
 class NodeBody(Struct, frozen=True, array_like=True):

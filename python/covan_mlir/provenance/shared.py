@@ -40,11 +40,15 @@ def apportion(source: Source, graph: ProgramGraph, results: Sequence[Operand], r
             wanted[returned.node].add(int(name))
     for index in reversed(range(len(graph.nodes))):
         node, region = graph.nodes[index], regions[index]
-        if index not in data:
+        if index in data:  # its location is whose it is; also those are here whose value it is read as
+            mine = region.performed | region.viewed
+            _settle(source, twins, region, mine | wanted[index])
+            region.folded -= region.performed - mine
+        else:
             alone = [part for part in region.performed | region.viewed if len(twins[source.twin(part)]) == 1]
             read_of_it = wanted[index]
             _settle(source, twins, region, read_of_it.union(alone) if index in vague or not read_of_it else read_of_it)
-        read = {i for part in region.performed | region.viewed for i in source.parts[part].inputs}
+        read = {i for p in region.performed | region.viewed | region.folded for i in source.parts[p].inputs}
         read |= region.performed | region.viewed  # begun by the giver, and finished here
         for given in node.inputs:
             given = stored(graph, given)
