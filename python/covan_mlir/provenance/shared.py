@@ -40,11 +40,13 @@ def apportion(source: Source, graph: ProgramGraph, results: Sequence[Operand], r
             wanted[returned.node].add(int(name))
     for index in reversed(range(len(graph.nodes))):
         node, region = graph.nodes[index], regions[index]
-        if index not in data:
+        if index in data:
+            _share(source, region, wanted[index])
+        else:
             alone = [part for part in region.performed | region.viewed if len(twins[source.twin(part)]) == 1]
             read_of_it = wanted[index]
             _settle(source, twins, region, read_of_it.union(alone) if index in vague or not read_of_it else read_of_it)
-        read = {i for part in region.performed | region.viewed for i in source.parts[part].inputs}
+        read = _read(source, graph, index, region)
         read |= region.performed | region.viewed  # begun by the giver, and finished here
         for given in node.inputs:
             given = stored(graph, given)
@@ -55,6 +57,36 @@ def apportion(source: Source, graph: ProgramGraph, results: Sequence[Operand], r
                 passing = giver.hands_on(given.result)
                 wanted[given.node] |= {part for part in read | handed_on if passing or source.twin(part) in states}
     _restore(regions, before)
+
+
+def _read(source: Source, graph: ProgramGraph, index: int, region: Region) -> set[int]:
+    """What a node's parts read, and what constants among that are computed from, if the node is not given those."""
+    givers = (stored(graph, value) for value in graph.nodes[index].inputs)
+    given = {
+        source.twin(part)
+        for value in givers
+        if isinstance(value, NodeResult)
+        for part in graph.nodes[value.node].states(value.result)
+    }
+    read: set[int] = set()
+    stack = list(region.performed | region.viewed)
+    while stack:
+        for part in set(source.parts[stack.pop()].inputs) - read:
+            read.add(part)
+            if source.constant[part] and source.twin(part) not in given:
+                stack.append(part)
+    return read
+
+
+def _share(source: Source, region: Region, wanted: Iterable[int]) -> None:
+    """Data, with those of the constants that others read which have the values that it computes."""
+    performed = set(map(source.twin, region.performed))
+    stack = [part for part in wanted if source.constant[part]]
+    while stack:
+        part = stack.pop()
+        if source.twin(part) in performed and part not in region.performed:
+            region.performed.add(part)
+            stack += source.parts[part].inputs
 
 
 def _vaguely_read(graph: ProgramGraph, regions: Sequence[Region]) -> set[int]:
