@@ -107,8 +107,11 @@ class ControlReader:
         for node, *both in zip(carried, start, after, strict=True):
             graph.rejoin(node, tuple(both))
         ahead = arguments.index(flag) if flag in arguments else None
+        # A loop that is decided behind what it repeats passes on what it computed before, and a value in place of
+        # another: what is carried in one place is what comes next in another.
+        behind_all = ahead is None and all(value in list(behind.arguments) for value in yielded)
         for number, (result, operand) in enumerate(zip(op.results, passed, strict=True)):
-            if operand in arguments:
+            if operand in arguments and not behind_all:
                 index = arguments.index(operand)
                 condition = (start[ahead], after[ahead]) if ahead is not None else (Unknown(), Unknown())
                 node = graph.join("while", (*condition, start[index], after[index]), op)

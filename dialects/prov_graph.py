@@ -185,8 +185,8 @@ class TraceGraph:
         elif name == "fred.chain":
             outputs, ids = self._steps(op)
         elif name in _CALLS and (fused := fused_of(op.location)) is not None:
-            outputs = [(Definition("compute", tuple(computed)),) for computed in fused[0]]
-            ids = tuple(fused[1])
+            outputs = [(Definition("compute", tuple(computed)),) for computed in fused.results]
+            ids = tuple(fused.performed)
         for number, result in enumerate(op.results):
             self._values[result] = [NodeResult(len(self._nodes), number)]
         kind: NodeKind = "transfer" if name in _PIECES else "dispatch"

@@ -11,8 +11,8 @@ every context understands is a name, ``"prov:3:mm"("model.py":7:0)``.
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 # Locations, attributes and operations of either binding: two unrelated class
 # hierarchies with the same shape and without published types.
@@ -40,26 +40,41 @@ def parse_key(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def fused_key(results: Iterable[Iterable[int]], performed: Iterable[int]) -> str:
-    """The name ``fused:3,4;7|1,2,3,4,7`` of a location: what the results of an operation are, one by one, and what it
-    computes, where its trace holds views as well."""
+class Fused(NamedTuple):
+    """What an operation that stands for several computes, by ids.
+
+    Attributes:
+        results: of each result.
+        performed: what it computes in all, where its trace holds views as well.
+        begun: of each dispatch of its but the last, what is begun there.
+    """
+
+    results: Sequence[Iterable[int]]
+    performed: Iterable[int]
+    begun: Sequence[Iterable[int]] = ()
+
+
+def fused_key(fused: Fused) -> str:
+    """The name ``fused:3,4;7|1,2,3,4,7|1,2`` of a location: results, what is performed, what is begun."""
 
     def text(ids: Iterable[int]) -> str:
         return ",".join(map(str, sorted(ids)))
 
-    return f"fused:{';'.join(map(text, results))}|{text(performed)}"
+    return (
+        f"fused:{'|'.join(';'.join(map(text, groups)) for groups in (fused.results, [fused.performed], fused.begun))}"
+    )
 
 
-def fused_of(location: Location) -> tuple[list[list[int]], list[int]] | None:
-    """What `fused_key` says, at any depth: (ids of each result, ids of what is computed); None where nothing does."""
+def fused_of(location: Location) -> Fused | None:
+    """What `fused_key` says, at any depth; None where nothing does."""
     match type(location).__name__:
         case "NameLoc":
             if location.name_str.startswith("fused:"):
-                results, performed = (
+                results, (performed,), begun = (
                     [[int(id_) for id_ in group.split(",") if id_] for group in part.split(";")]
                     for part in location.name_str.removeprefix("fused:").split("|")
                 )
-                return results, performed[0]
+                return Fused(results, performed, begun)
             return fused_of(location.child_loc)
         case "FusedLoc":
             return next((ids for member in location.locations if (ids := fused_of(member)) is not None), None)
@@ -269,6 +284,16 @@ def lower(location: Location, names: Mapping[int, str]) -> Location:
                 members.append(member)
         members += [fused.name(key(id_, names.get(id_, "")), None, context) for id_ in sorted(missing)]
         return fused.fused(members, None, context)
+
+    return map_location(location, change)
+
+
+def without(location: Location, dropped: Container[int]) -> Location:
+    """``location`` without the names ``prov:<id>:...`` of some ids: they give way to what they wrap."""
+
+    def change(rebuilt: Location) -> Location | None:
+        named = parse_key(rebuilt.name_str) if type(rebuilt).__name__ == "NameLoc" else None
+        return rebuilt.child_loc if named is not None and named in dropped else None
 
     return map_location(location, change)
 

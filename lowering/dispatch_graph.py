@@ -12,7 +12,7 @@ import iree.compiler.ir as ir
 from msgspec.structs import replace
 
 from covan_mlir.dialects.prov_control import ControlReader
-from covan_mlir.dialects.prov_locations import TraceReader, fused_of, is_prepared
+from covan_mlir.dialects.prov_locations import Fused, TraceReader, fused_of, is_prepared
 from covan_mlir.lowering import marks
 from covan_mlir.provenance.program_graph import (
     Argument,
@@ -147,7 +147,7 @@ class _Reader:
                 self._node(op, "dispatch", self._outputs(op), performed.ids, performed.data)
             elif name == "flow.dispatch":  # of an executable that stands ready
                 named = list(self._ids(op))
-                results, computed = fused_of(op.location) or ([named] * len(op.results), named)
+                results, computed, _ = fused_of(op.location) or Fused([named] * len(op.results), named)
                 outputs = [(Definition("compute", tuple(ids)),) for ids in results]
                 self._node(op, "dispatch", outputs, computed)
             elif name == "hal.tensor.barrier":  # each result is an operand; behind them stands a fence

@@ -74,7 +74,7 @@ def _dispatch(call: Any, executable: Executable, preparer: Preparer) -> None:
     import iree.compiler.ir as ir
     from iree.compiler.dialects import arith
 
-    from covan_mlir.dialects.prov_locations import fused_key, fused_of
+    from covan_mlir.dialects.prov_locations import Fused, fused_key, fused_of, without
 
     names = [*(operand.name for operand in executable.inputs), *executable.sizes]
     values = dict(zip(names, call.operands, strict=True))
@@ -90,7 +90,7 @@ def _dispatch(call: Any, executable: Executable, preparer: Preparer) -> None:
         if executable.team:
             address = {"callee": ir.FlatSymbolRefAttr.get(team.ADDRESS)}
             numbers += ir.Operation.create("func.call", [i32] * team.WORDS, attributes=address).results
-    for step in executable.dispatches:
+    for number, step in enumerate(executable.dispatches):
         shapes = [[sizes[axis] for operand in side for axis in operand.extents] for side in (step.inputs, step.outputs)]
         counts = [len(sizes), len(step.inputs) + len(numbers), *map(len, shapes)]
         attributes = {
@@ -100,8 +100,9 @@ def _dispatch(call: Any, executable: Executable, preparer: Preparer) -> None:
         kinds = [ir.Type.parse(operand.tensor) for operand in step.outputs]
         where = call.location
         if step.outputs != executable.outputs and (said := fused_of(where)) is not None:
-            # States of a part: partial results of all that the chain performs.
-            where = ir.Location.name(fused_key([said[1]] * len(kinds), said[1]), where)
+            begun = said.begun[number]  # each result is a state of all that is begun
+            rest = without(where, {*said.performed}.difference(begun))
+            where = ir.Location.name(fused_key(Fused([begun] * len(kinds), begun)), rest)
         with where, ir.InsertionPoint(call):
             operands = [values[operand.name] for operand in step.inputs]
             given = [*sizes.values(), *operands, *numbers, *shapes[0], *shapes[1]]

@@ -84,6 +84,20 @@ PROGRAMS: dict[str, tuple[Program, tuple[Tensor, ...], str]] = {
         "while_loop_body_graph_0.add_1",
     ),
     "while, weights": (Repeated().eval(), (X,), "while_loop_body_graph_0.linear"),
+    "while, exchanged": (
+        lambda x: while_loop(
+            lambda i, x, y: i < 3, lambda i, x, y: (i + 1, y.clone(), x.clone()), (torch.tensor(0), x, x + 1)
+        ),
+        (X,),
+        "while_loop_body_graph_0.add",
+    ),
+    "while, the value before": (
+        lambda x: while_loop(
+            lambda i, x, y: i < 3, lambda i, x, y: (i + 1, y.clone(), x + y), (torch.tensor(0), x, x + 1)
+        ),
+        (X,),
+        "while_loop_body_graph_0.add_1",
+    ),
     "nested": (nested, (X,), "while_loop_body_graph_0.true_graph_0.mul"),
     "map": (lambda xs, y: map_over(lambda x, y: x.sin() @ y, xs, y), (X.repeat(3, 1, 1), X.t()), "body_graph_0.sin"),
     "scan": (

@@ -263,6 +263,25 @@ def test_in_a_program(winograd: int, sizes: list[int]) -> None:
     assert len(performed) >= 5
 
 
+class Branches(nn.Module):
+    """A convolution whose epilogue adds what another one computes of the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide, self.narrow = nn.Conv2d(256, 256, 3, padding=1), nn.Conv2d(256, 256, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.silu(self.wide(x) + self.narrow(x))
+
+
+def test_a_transform_is_a_share_of_the_convolution_and_of_nothing_behind_it() -> None:
+    exe = covan_mlir.compile_module(Branches().eval(), (torch.randn(1, 256, 7, 7),))
+    assert exe.verify(), str(exe.verify())
+    for site in exe.lineage.sites:
+        if site.kernel.endswith("_parts"):  # where two dispatches are predicted to be faster than one
+            assert [action.name for action in exe.lineage.why(site)] == ["conv2d"]
+
+
 def test_a_negative_limit_is_refused() -> None:
     with pytest.raises(ValueError, match="winograd"):
         covan_mlir.CompileOptions(winograd=-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -10,7 +11,7 @@ from torch_mlir.dialects import arith, func, tensor
 
 from covan_mlir.dialects.fred_chain import chains, read_chain
 from covan_mlir.dialects.prov_graph import functions
-from covan_mlir.dialects.prov_locations import fused_key
+from covan_mlir.dialects.prov_locations import Fused, fused_key
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.for_target import ForTarget
 from covan_mlir.passes.framework.interface import PassFailure
@@ -88,14 +89,24 @@ class FredKernels(ForTarget):
 
 def _call(op: ir.Operation, chain: Chain, executable: Executable, rewriter: Rewriter) -> ir.Operation:
     ids = {step.name: step.trace for step in chain.steps}
-    results = fused_key([ids.get(output, ()) for output in chain.outputs], chain.trace)
+    begun = [_begun(chain, {operand.name for operand in step.inputs}) for step in executable.dispatches[:-1]]
+    fused = Fused([ids.get(output, ()) for output in chain.outputs], chain.trace, begun)
     with rewriter.replacing(op) as new:
         operands = [*op.operands, *(_extent(axis, chain, op) for axis in executable.sizes)]
         call = func.CallOp([result.type for result in op.results], executable.name, operands).operation
         new.results(call)
     # Around the trace that the rewriter has given it.
-    call.location = ir.Location.name(results, call.location)
+    call.location = ir.Location.name(fused_key(fused), call.location)
     return call
+
+
+def _begun(chain: Chain, inputs: Set[str]) -> frozenset[int]:
+    """What a dispatch that leaves partial results does some of: reductions that read nothing but what it is given and
+    what is prepared of weights, and what they read. What is done with their results comes behind the last of them."""
+    given = inputs | {value.name for value in chain.inputs if value.weight} | {step.name for step in chain.steps}
+    begun = [step.name for step in chain.reductions if chain.depends(step.name) <= given]
+    needed = frozenset(begun).union(*map(chain.depends, begun))
+    return frozenset().union(*(step.trace for step in chain.steps if step.name in needed))
 
 
 def _extent(axis: str, chain: Chain, op: ir.Operation) -> ir.Value:

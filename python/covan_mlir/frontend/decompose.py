@@ -21,6 +21,7 @@ from covan_mlir.frontend.graph_passes.complements import unite_complements
 from covan_mlir.frontend.graph_passes.complex_pairs import pair_complex
 from covan_mlir.frontend.graph_passes.conversions import name_conversions
 from covan_mlir.frontend.graph_passes.empty import fold_empty
+from covan_mlir.frontend.graph_passes.equal_constants import unite_equal_constants
 from covan_mlir.frontend.graph_passes.halves import keep_slices
 from covan_mlir.frontend.graph_passes.pieces import slice_pieces
 from covan_mlir.frontend.graph_passes.positions import count_from_front
@@ -63,6 +64,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         unite_complements(graph)
         explain_reshapes(graph)
         name_conversions(graph)
+        unite_equal_constants(graph)
         rotate(graph)
         graph.eliminate_dead_code()  # decompositions leave nodes behind that nobody reads
     pair_complex(decomposed)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from covan_mlir.provenance import control
 from covan_mlir.provenance.arguments import operands
-from covan_mlir.provenance.control import following
 from covan_mlir.provenance.model import Action, Fate, Kind, Part, Site
 from covan_mlir.provenance.observed import Changes
 from covan_mlir.provenance.relation import KeptOperands, Source
@@ -37,6 +37,7 @@ def part_fates(
     gone = vanished(history, source.parts)
     last = history[-1][0] if history else ""
     fates: dict[int, Fate] = {}
+    following: dict[int, Sequence[int]] = {}
     for index in sorted(source.parts):
         part = source.parts[index]
         at = gone.get(index, last)
@@ -53,11 +54,13 @@ def part_fates(
             fates[index] = Fate("folded", (), at)
         elif not part.view and (kept := _given_back(part, identity)) is not None:
             fates[index] = Fate("merged", viewed.get(index) or fates[kept].sites, at, kept)
+            following |= {index: (kept,)} if index not in viewed else {}
         else:  # also what others now write straight to its place
             seen = {*viewed.get(index, ()), *folded.get(index, ())}
-            seen = seen or {site for i in part.inputs for site in fates[i].sites}
-            fates[index] = Fate("view", tuple(sorted(seen)), at)
+            following |= {index: part.inputs} if not seen else {}
+            fates[index] = Fate("view", tuple(sorted(seen)) or _where(fates, part.inputs), at)
     _place_at_readers(source, fates)
+    _follow(following, fates)
     return fates
 
 
@@ -83,6 +86,23 @@ def _place_at_readers(source: Source, fates: dict[int, Fate]) -> None:
         if fate.kind != "dead":
             for i in source.parts[index].inputs:
                 readers.setdefault(i, set()).update(fate.sites)
+
+
+def _follow(following: Mapping[int, Sequence[int]], fates: dict[int, Fate]) -> None:
+    """What is where what it reads is, is also where that was found at its readers: values that go round in a loop are
+    read by what is computed before them."""
+    changed = True
+    while changed:
+        changed = False
+        for index, read in following.items():
+            sites = _where(fates, read)
+            if sites and sites != fates[index].sites:
+                fates[index] = replace(fates[index], sites=sites)
+                changed = True
+
+
+def _where(fates: Mapping[int, Fate], parts: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted({site for part in parts for site in fates[part].sites}))
 
 
 def action_fates(actions: Sequence[Action], fates: Mapping[int, Fate]) -> list[Fate]:
@@ -122,7 +142,7 @@ def live_parts(parts: Mapping[int, Part], results: Iterable[int]) -> set[int]:
         if part not in needed:
             needed.add(part)
             stack.extend(parts[part].inputs)
-            after = following(parts[part])
+            after = control.following(parts[part])
             if after is not None and after[0] == "p":
                 stack.append(int(after[1]))
     return needed

@@ -83,11 +83,12 @@ class _Search:
 
     def _may_be(self, value: NodeResult, part: int) -> bool:
         node = self.graph.nodes[value.node]
+        behind = self._behind(("p", part))
         if node.kind == "control" and not node.evidence:
-            return self.source.parts[part].op == f"{PREFIX}{node.op}"
+            kind, name = behind
+            return kind == "p" and self.source.parts[int(name)].op == f"{PREFIX}{node.op}"
         if self.source.constant[part] and not node.inputs:
             return True
-        behind = self._behind(("p", part))
         states = {self._behind(("p", state)) for state in node.states(value.result) if state in self.source.parts}
         if behind in states:
             return True

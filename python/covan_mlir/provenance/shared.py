@@ -48,7 +48,7 @@ def apportion(source: Source, graph: ProgramGraph, results: Sequence[Operand], r
             alone = [part for part in region.performed | region.viewed if len(twins[source.twin(part)]) == 1]
             read_of_it = wanted[index]
             _settle(source, twins, region, read_of_it.union(alone) if index in vague or not read_of_it else read_of_it)
-        read = {i for p in region.performed | region.viewed | region.folded for i in source.parts[p].inputs}
+        read = _read(source, graph, index, region)
         read |= region.performed | region.viewed  # begun by the giver, and finished here
         for given in node.inputs:
             given = stored(graph, given)
@@ -59,6 +59,25 @@ def apportion(source: Source, graph: ProgramGraph, results: Sequence[Operand], r
                 passing = giver.hands_on(given.result)
                 wanted[given.node] |= {part for part in read | handed_on if passing or source.twin(part) in states}
     _restore(regions, before)
+
+
+def _read(source: Source, graph: ProgramGraph, index: int, region: Region) -> set[int]:
+    """What a node's parts read, and what constants among that are computed from, if the node is not given those."""
+    givers = (stored(graph, value) for value in graph.nodes[index].inputs)
+    given = {
+        source.twin(part)
+        for value in givers
+        if isinstance(value, NodeResult)
+        for part in graph.nodes[value.node].states(value.result)
+    }
+    read: set[int] = set()
+    stack = list(region.performed | region.viewed | region.folded)
+    while stack:
+        for part in set(source.parts[stack.pop()].inputs) - read:
+            read.add(part)
+            if source.constant[part] and source.twin(part) not in given:
+                stack.append(part)
+    return read
 
 
 def _vaguely_read(graph: ProgramGraph, regions: Sequence[Region]) -> set[int]:
