@@ -202,15 +202,13 @@ def _origin(node: Node, known: Mapping[int, str], actions: Mapping[str, Action])
 def _adopt(origin: dict[Node, str | None], actions: Mapping[str, Action]) -> None:
     """Nodes without a tie: torch makes such nodes of constants, and in some decompositions.
 
-    One that kept its name and operation is its action's; any other belongs to the action that uses it first, of those
-    that the results need if there are any: what is done again after a change in place is also asserted about.
+    One that kept its name and operation is its action's; any other belongs to the action that uses it first.
     """
     for node in reversed(origin):
         if origin[node] is None and node.name in actions and actions[node.name].op == op_name(node):
             origin[node] = node.name
         if origin[node] is None:
-            names = [name for user in node.users if (name := origin.get(user)) is not None]
-            origin[node] = min(names, key=lambda name: not actions[name].live, default=None)
+            origin[node] = next((origin[user] for user in node.users if origin.get(user)), None)
     for node, name in origin.items():
         if name is None:
             origin[node] = next((origin[n] for n in node.all_input_nodes if origin.get(n)), None)
