@@ -150,7 +150,7 @@ def _key(path: str | os.PathLike[str], load: str, kind: str, which: str, **how: 
     except (OSError, ValueError, TypeError) as error:  # TypeError: it is encrypted
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise InputError(
-            f"{os.fspath(path)}: no {which} key can be read there: {reason}\nGive a PEM file ('covan keygen' makes one)."
+            f"{os.fspath(path)}: no {which} key can be read there: {reason}\nGive a file of 'covan keygen'."
         ) from error
     if not isinstance(key, getattr(_cryptography("ed25519"), kind)):
         raise InputError(f"{os.fspath(path)}: it is no {which} key for Ed25519\nGive one of 'covan keygen'.")
