@@ -149,9 +149,11 @@ def _key(path: str | os.PathLike[str], load: str, kind: str, which: str, **how: 
             key = getattr(serialization, load)(file.read(_LIMIT), **how)
     except (OSError, ValueError, TypeError) as error:  # TypeError: it is encrypted
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        raise InputError(f"{os.fspath(path)}: no {which} key can be read there: {reason}") from error
+        raise InputError(
+            f"{os.fspath(path)}: no {which} key can be read there: {reason}\nGive a file of 'covan keygen'."
+        ) from error
     if not isinstance(key, getattr(_cryptography("ed25519"), kind)):
-        raise InputError(f"{os.fspath(path)}: it is no {which} key for Ed25519 ('covan keygen' makes one)")
+        raise InputError(f"{os.fspath(path)}: it is no {which} key for Ed25519\nGive one of 'covan keygen'.")
     return key
 
 

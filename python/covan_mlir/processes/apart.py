@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable
 
 from covan_mlir.processes import parent
@@ -32,8 +33,12 @@ def run(function: Callable[[], int]) -> int:
         try:
             parent.watch(caller)
             code = function()
-            sys.stdout.flush()
+        except SystemExit as leaving:  # as after --help
+            code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        except BaseException:
+            traceback.print_exc()
         finally:
+            sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
     interrupted = False
