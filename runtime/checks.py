@@ -26,18 +26,34 @@ class ArgumentChecks:
         for check in signature.checks:
             if check.argument is not None:
                 self._by_argument.setdefault(check.argument, []).append(check)
+        self._known = {
+            position: _joint(checks, {})
+            for position, checks in self._by_argument.items()
+            if all(isinstance(limit, int) for check in checks for limit in (check.low, check.high))
+        }
 
     def __call__(self, leaves: Sequence[Any], symbols: Mapping[str, int]) -> None:
         for position, checks in self._by_argument.items():
             leaf = self._inputs[position]
             array = values.host_array(leaves[position], leaf.dtype)
             # What lies within the limits of all indices needs no look at each of the checks.
-            if all(check.kind == "index" for check in checks):
-                limits = [(_limit(check.low, symbols), _limit(check.high, symbols)) for check in checks]
-                if _inside(array, max(low for low, _ in limits), min(high for _, high in limits)):
-                    continue
+            limits = self._known[position] if position in self._known else _joint(checks, symbols)
+            if limits is not None and _inside(array, *limits):
+                continue
             for check in checks:
                 _check(check, leaf.name, array, _limit(check.low, symbols), _limit(check.high, symbols))
+
+
+def _joint(checks: Sequence[Check], symbols: Mapping[str, int]) -> tuple[int, int] | None:
+    """The limits that the indices of several checks have in common; None if one is of a divisor."""
+    if any(check.kind != "index" for check in checks):
+        return None
+    lows, highs = ([_limit(limit, symbols) for limit in limits] for limits in zip(*map(_limits, checks), strict=True))
+    return max(lows), min(highs)
+
+
+def _limits(check: Check) -> tuple[int | str, int | str]:
+    return check.low, check.high
 
 
 def _limit(limit: int | str, symbols: Mapping[str, int]) -> int:
@@ -51,7 +67,7 @@ def _inside(array: np.ndarray[Any, Any], low: int, high: int) -> bool:
     """Whether all elements are at least ``low`` and less than ``high``."""
     if not array.size:
         return True
-    if low == 0 and high > 0 and array.dtype.kind == "i":
+    if low == 0 and array.dtype.kind == "i" and 0 < high <= 1 << (8 * array.itemsize - 1):
         # Read without a sign, negative numbers are greater than all others: one pass instead of two.
         return int(array.view(f"u{array.itemsize}").max()) < high
     return low <= int(array.min()) and int(array.max()) < high

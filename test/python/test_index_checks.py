@@ -22,7 +22,7 @@ def _agree(exe: Any, model: Callable[..., torch.Tensor], x: torch.Tensor, i: tor
     try:
         expected = model(x, i)
     except (IndexError, RuntimeError):
-        with pytest.raises(IndexError, match=r"index_models\.py:\d+: aten\."):
+        with pytest.raises(IndexError, match=r"index_(models|checks)\.py:\d+: aten\."):
             exe(x, i)
         return
     torch.testing.assert_close(exe(x, i), expected, equal_nan=True)
@@ -147,6 +147,17 @@ def test_through_torch_compile() -> None:
             compiled(x, torch.tensor([0, 5, 1]))
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8"])
+def test_narrow_indices_into_many_places(dtype: str) -> None:
+    x, places = torch.randn(300, WIDTH), getattr(torch, dtype)
+    exe = covan_mlir.compile_module(lambda x, i: x.index_select(0, i.to(torch.int64)), (x, torch.ones(3).to(places)))
+    most = min(299, torch.iinfo(places).max)
+    torch.testing.assert_close(exe(x, torch.tensor([0, most, 1]).to(places)), x[[0, most, 1]])
+    if dtype != "uint8":
+        with pytest.raises(OutOfRangeError):
+            exe(x, torch.tensor([0, -1, 1]).to(places))
+
+
 def test_limits_follow_open_sizes() -> None:
     rows = torch.export.Dim("rows", min=2, max=64)
     x = torch.randn(ROWS, WIDTH)
@@ -192,7 +203,7 @@ def test_divisions_by_zero_are_errors_as_in_eager(name: str, dtype: torch.dtype)
         try:
             expected = model(*operands)
         except RuntimeError:  # torch's ZeroDivisionError
-            with pytest.raises(covan_mlir.DivisionError, match=r"index_models\.py:\d+: aten\."):
+            with pytest.raises(covan_mlir.DivisionError, match=r"index_(models|checks)\.py:\d+: aten\."):
                 exe(*operands)
         else:
             torch.testing.assert_close(exe(*operands), expected)
