@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from fractions import Fraction
 
@@ -136,6 +137,23 @@ def test_random_sizes() -> None:
         )
         chains[f"r{n}"] = with_residual(weights(chain)) if chance.random() < 0.5 else weights(chain)
     check(chains, kinds=2)
+
+
+def test_filters_are_asked_for() -> None:
+    """Those of the next point into the second cache, a line at each channel of a register tile, where there are enough
+    of these to ask for all lines; else those of a few channels ahead into the first one."""
+    chain = weights(convolution(20, 70, (3, 3), (16, 16)))
+    asked: dict[bool, set[str]] = {True: set(), False: set()}
+    for candidate, schedule in listed(chain).schedules():
+        fields = schedule.to_json()
+        if candidate.template.name != "winograd" or fields["fused"]:
+            continue
+        enough = -(-fields["down"] * fields["across"] // fields["rows"]) >= fields["vectors"]
+        if not asked[enough]:
+            written = candidate.write(schedule, "k")
+            assert isinstance(written, Selection), written
+            asked[enough] = set(re.findall(r"memref\.prefetch .*locality<(\d)>", written.executable.text))
+    assert asked == {True: {"2"}, False: {"3"}}
 
 
 def test_a_batch_known_at_run_time_only() -> None:

@@ -200,13 +200,19 @@ class WinogradWriter:
 
         def rows(first: Value, none: list[Value], count: int) -> list[Value]:
             begin = code.add(parts, code.mul(first, layout.pitch))
+            turn, _ = code.divmod(first, self.schedule.rows)
+            share = code.add(code.mul(turn, layout.channels * code.lanes), layout.channels * layout.panel)
 
             def scalar(i: int, place: Place, tap: int) -> Value:
                 return code.scalar(self.parts, code.add(begin, place["c"], i * layout.pitch))
 
             def vector(u: int, place: Place, tap: int) -> Value:
                 at = code.add(filters, code.mul(place["c"], layout.panel), u * code.lanes)
-                code.prefetch(self.filters, code.add(at, AHEAD * layout.panel))
+                if not layout.asks_next:
+                    code.prefetch(self.filters, code.add(at, AHEAD * layout.panel))
+                elif not u:
+                    next_point = code.add(filters, share, code.mul(place["c"], code.lanes))
+                    code.prefetch(self.filters, next_point, near=False)
                 return code.load(self.filters, at)
 
             tile = [[code.splat(0.0, "f32")] * vectors for _ in range(count)]

@@ -101,6 +101,12 @@ class WinogradLayout:
         return (self.lines if self.schedule.fused else self.lines | 1) * self.schedule.lanes
 
     @cached_property
+    def asks_next(self) -> bool:
+        """Whether register tiles ask for the filters of the next point, a line at each channel: where there are enough
+        of them to ask for all of its lines. Else they ask for those of a few channels ahead."""
+        return -(-self.tiles // self.schedule.rows) >= self.schedule.vectors
+
+    @cached_property
     def panel(self) -> int:
         """Output channels of a panel."""
         return self.schedule.vectors * self.schedule.lanes

@@ -13,6 +13,7 @@ to their elements.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -43,6 +44,11 @@ MOST_TILES = 32
 """Of a block."""
 LEAST_TILES = 4
 """Of a block, where there are as many: filters are read again for each."""
+HIDING = 16
+"""Tiles of a block that hide as much of the time in which filters come from memory as more of them do: with half as
+many, 1.5 times as long is waited."""
+ASKED = 0.85
+"""Of that time, what is left where filters are asked for a point ahead."""
 STAYS = 0.7
 """Of the second cache, what stays there while something else is streamed through it."""
 
@@ -114,10 +120,15 @@ class WinogradMatch(DenseMatch[WinogradSchedule]):
         filters = 4 * points * layout.channels * layout.panels * layout.panel
         near = filters / (1 if schedule.fused else layout.panels) <= STAYS * machine.l2
         again = 0 if near else filters * blocks
-        computed += parts * (2 + layout.panels) / _bandwidth(machine, parts)
-        moved = convolution.traffic + filters - 4 * TAPS * TAPS * layout.channels * layout.filters
+        reads = machine.cores if parts <= STAYS * machine.l2 else layout.panels
+        computed += parts * (2 + reads) / _bandwidth(machine, parts)
+        moved = convolution.traffic - 4 * TAPS * TAPS * layout.channels * layout.filters
         supplied = max(again / _bandwidth(machine, filters), moved / (machine.bandwidth * machine.cores))
-        return max(computed, supplied) + EXPOSED * min(computed, supplied)
+        # Second caches hold as much of them as they can from call to call.
+        far = max(0, filters - machine.cores * machine.l2)
+        waited = far / machine.bandwidth * math.sqrt(max(1.0, HIDING / layout.tiles))
+        waited *= ASKED if layout.asks_next else 1.0
+        return max(computed, supplied) + EXPOSED * min(computed, supplied) + waited
 
     def prepared(self, schedule: WinogradSchedule) -> tuple[Preparation, ...]:
         """See `DenseMatch`."""
