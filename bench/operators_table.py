@@ -25,8 +25,8 @@ WIDTH = 140
 HEAD = """# Operators
 
 What covan compiles of PyTorch's operators, by all of torch's own samples (`OpInfo`, which torch tests its operators
-with). Made by `python bench/operators.py --write-docs` of its last sweep with torch {torch}; what is not in the table
-was not swept.
+with). Made by `python bench/operators.py --write-docs` with torch {torch}. A row is of the last sweep that its operator
+and dtype were in: most that agreed were not swept again on later changes. What is not in the table was not swept.
 
 A sample *agrees* if its results are eager's, within `torch.testing`'s tolerances for the dtype or those that torch's
 own tests grant the operator, or as near to eager in f64 as eager is, within twice its error. A sample that does not

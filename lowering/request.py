@@ -25,6 +25,7 @@ class Job:
         frontend: ``linalg``, ``torch`` or ``auto`` (linalg, then torch if torch-mlir cannot lower the program).
         flags: of the IREE compiler, target's and user's.
         weights: names of the trailing arguments that are read from outside the program.
+        changed: places of the parameters that the program gives new values.
         provenance: whether the module carries a ledger and sites are to be found.
         reproducer: where to keep the IR that entered the failing step, or None.
         trace: after what the history has an entry: ``phases`` or ``passes``.
@@ -45,6 +46,7 @@ class Job:
     frontend: Literal["auto", "linalg", "torch"]
     flags: tuple[str, ...]
     weights: tuple[str, ...] = ()
+    changed: tuple[int, ...] = ()
     provenance: bool = True
     reproducer: str | None = None
     trace: Literal["phases", "passes"] = "phases"

@@ -15,8 +15,11 @@ iree:embed            calls to dispatches of executables without their code   wh
 iree:input ...        IREE's phases (`iree_phases.PHASES`)                      always
 iree:data-tiling      hints which products are to be laid out anew; after       on CPUs
                       iree:global-optimization
-iree:concatenations   what is concatenated is written in place; after           on CPUs
-                      iree:flow
+iree:kept-arguments   what is written into an argument is written into a copy   on CPUs
+                      of it; after iree:flow
+iree:uneven-products  sums of products are kept from IREE's vectorizer that     on CPUs
+                      it would make invalid; after that
+iree:concatenations   what is concatenated is written in place; after that      on CPUs
 iree:kernel-code      kernels get their code back; before                      where chains are fused
                       iree:executable-sources: what comes before need not
                       walk through them
@@ -35,7 +38,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from covan_mlir.lowering import concatenations, data_tiling, extra_steps, inlined, iree_phases, parameters, stages
+from covan_mlir.lowering import (
+    concatenations,
+    data_tiling,
+    extra_steps,
+    inlined,
+    iree_phases,
+    kept_arguments,
+    parameters,
+    stages,
+    uneven_products,
+)
 from covan_mlir.lowering.kernels.cpu import team
 from covan_mlir.lowering.pipeline import LoweringStep, Run
 from covan_mlir.lowering.request import Job
@@ -126,6 +139,8 @@ SEQUENCE: tuple[Entry, ...] = (
     *_phases("input", "global-optimization"),
     Entry("iree:data-tiling", lambda setting: data_tiling.hint, _on_cpu),
     *_phases("dispatch-creation", "flow"),
+    Entry("iree:kept-arguments", lambda setting: kept_arguments.keep(setting.job.changed), _on_cpu),
+    Entry("iree:uneven-products", lambda setting: uneven_products.hide, _on_cpu),
     Entry("iree:concatenations", lambda setting: concatenations.in_place, _on_cpu),
     _phase("stream"),
     Entry("iree:kernel-code", lambda setting: setting.border.restore, _fused),

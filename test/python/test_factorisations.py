@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from covan_mlir.frontend.rules import chebyshev, linear_algebra, orthogonal
+from covan_mlir.frontend.rules import chebyshev, jacobi, linear_algebra, orthogonal
 
 SHAPES = [(3, 3), (2, 4, 4), (5, 3), (3, 5), (0, 0), (2, 0, 0), (1, 1)]
 SQUARE = [shape for shape in SHAPES if shape[-1] == shape[-2]]
@@ -65,6 +65,41 @@ def test_failures_are_told() -> None:
     singular = torch.diag(torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64))
     assert linear_algebra.lu_factor(singular)[2] == torch.linalg.lu_factor_ex(singular).info == 2
     assert linear_algebra.cholesky_ex(-singular)[1] == torch.linalg.cholesky_ex(-singular).info == 1
+
+
+FULL = [(5, 5), (2, 5, 3), (3, 4), (1, 1), (6, 1), (50, 50)]
+
+
+@pytest.mark.parametrize("shape", FULL)
+@pytest.mark.parametrize("whole", [False, True])
+def test_singular_values(shape: tuple[int, ...], whole: bool) -> None:
+    """Vectors are unique but for their signs: what they are made for is tested."""
+    a = _matrix(*shape)
+    u, values, vh = jacobi.svd(a, whole)
+    eager = torch.linalg.svd(a, full_matrices=whole)
+    assert (u.shape, vh.shape) == (eager.U.shape, eager.Vh.shape)
+    least = min(shape[-2:])
+    _same([values], [eager.S])
+    _same([u[..., :least] * values.unsqueeze(-2) @ vh[..., :least, :]], [a])
+    _same([u.mT @ u], [torch.eye(u.shape[-1], dtype=a.dtype).expand(*shape[:-2], -1, -1)])
+    _same([jacobi.pinv(a)], [torch.linalg.pinv(a)])
+
+
+def test_matrices_of_low_rank() -> None:
+    a = _matrix(6, 2) @ _matrix(2, 6)
+    _same([jacobi.pinv(a)], [torch.linalg.pinv(a)])
+    u, values, vh = jacobi.svd(a, True)
+    _same([u * values @ vh, u.mT @ u], [a, torch.eye(6, dtype=a.dtype)])
+    zero = torch.zeros(3, 3, dtype=a.dtype)
+    _same([jacobi.svd(zero)[1], jacobi.eigh(zero)[0], jacobi.pinv(zero)], [zero[0], zero[0], zero])
+
+
+@pytest.mark.parametrize("triangle", ["L", "U"])
+def test_symmetric_eigenvalues(triangle: str) -> None:
+    a = _matrix(2, 7, 7)
+    values, vectors = jacobi.eigh(a, triangle)
+    eager = torch.linalg.eigh(a, UPLO=triangle)
+    _same([values, vectors.abs()], [eager.eigenvalues, eager.eigenvectors.abs()])
 
 
 @pytest.mark.parametrize("scale", [0.01, 1.0, 20.0])

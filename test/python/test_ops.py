@@ -16,7 +16,7 @@ import op_programs_shape
 import pytest
 import torch
 import torch.nn.functional as F
-from op_inputs import Group, Program, b, n, r
+from op_inputs import Group, Program, n, r
 from oracle import assert_same
 from torch import Tensor, nn
 
@@ -71,19 +71,8 @@ def test_operations(programs: Group) -> None:
 
 LIMITATIONS: dict[str, tuple[Program, str, str]] = {
     # name: (program, operation that the error names, why)
-    "antialias": (
-        (lambda x: F.interpolate(x, size=(3, 4), mode="bilinear", antialias=True), (r(1, 2, 6, 8),)),
-        "_upsample_bilinear2d_aa",
-        "neither torch nor torch-mlir decomposes it",
-    ),
     "gcd": ((torch.gcd, (n(4), n(4))), "gcd", "a loop of unknown length"),
-    "masked_select": (
-        (torch.masked_select, (r(4), b(4))),
-        "masked_select",
-        "torch-mlir lowers it for other backends only",
-    ),
-    "mode": ((lambda x: x.mode(1)[0], (n(3, 5),)), "mode", "no decomposition"),
-    "singular_values": ((torch.linalg.svdvals, (r(3, 3),)), "svd", "no decomposition"),
+    "ldl": ((lambda x: torch.linalg.ldl_factor_ex(x)[0], (r(3, 3),)), "linalg_ldl_factor_ex", "no decomposition"),
 }
 
 

@@ -31,8 +31,16 @@ IREE = [
     "iree:vm",
     "iree:end",
 ]
-TILED = [*IREE[:4], "iree:data-tiling", *IREE[4:6], "iree:concatenations", *IREE[6:]]
-TEAM = [*TILED[:9], "iree:kernel-code", TILED[9], "iree:team", *TILED[10:]]
+TILED = [
+    *IREE[:4],
+    "iree:data-tiling",
+    *IREE[4:6],
+    "iree:kept-arguments",
+    "iree:uneven-products",
+    "iree:concatenations",
+    *IREE[6:],
+]
+TEAM = [*TILED[:11], "iree:kernel-code", TILED[11], "iree:team", *TILED[12:]]
 
 
 def setting(job: Job, frontend: Literal["linalg", "torch"]) -> Setting:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from covan_mlir.frontend.rules import bessel
+from covan_mlir.frontend.rules import bessel, gamma, polynomials
 
 special = torch.special
 AXIS = torch.cat([torch.linspace(-30, 30, 2001), torch.tensor([0.0, -0.0, 1e-9, 1e3])]).to(torch.float64)
@@ -58,3 +58,28 @@ def test_zeta(s: float) -> None:
 def test_polygamma(n: int) -> None:
     x = AXIS[(AXIS > 0) | (AXIS.round() != AXIS)]
     torch.testing.assert_close(bessel.polygamma(n, x), torch.polygamma(n, x), rtol=1e-7, atol=1e-8)
+
+
+POLYNOMIALS: dict[str, tuple[polynomials.Step, Callable[..., Tensor]]] = {
+    "physicists' Hermite": (polynomials._physicists, special.hermite_polynomial_h),
+    "probabilists' Hermite": (polynomials._probabilists, special.hermite_polynomial_he),
+    "Laguerre": (polynomials._laguerre, special.laguerre_polynomial_l),
+    "Legendre": (polynomials._legendre, special.legendre_polynomial_p),
+}
+
+
+@pytest.mark.parametrize("name", POLYNOMIALS)
+def test_polynomials(name: str) -> None:
+    step, eager = POLYNOMIALS[name]
+    x = torch.linspace(-3, 3, 61, dtype=torch.float64)
+    for degree in (-2.0, 0.0, 1.0, 2.0, 7.0, 20.0):
+        n = torch.full_like(x, degree)
+        torch.testing.assert_close(polynomials.recurrence(step, x, n), eager(x, n), rtol=1e-9, atol=1e-9)
+
+
+def test_incomplete_gamma() -> None:
+    order = torch.tensor([0.0, 1e-6, 0.01, 0.5, 1, 2, 10, 50, 150, 1000, -1, torch.inf], dtype=torch.float64)
+    at = torch.tensor([0.0, 1e-9, 0.1, 0.99, 1, 1.1, 5, 11, 55, 200, 990, 1010, -1, torch.inf], dtype=torch.float64)
+    a, x = (side.reshape(-1).clone() for side in torch.meshgrid(order, at, indexing="ij"))
+    for ours, eager in ((gamma.igamma, torch.igamma), (gamma.igammac, torch.igammac)):
+        torch.testing.assert_close(ours(a, x), eager(a, x), rtol=1e-9, atol=1e-13, equal_nan=True)

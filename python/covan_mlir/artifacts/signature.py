@@ -147,6 +147,13 @@ class Signature:
                 names.append((leaf.symbol,))
         return tuple(names)
 
+    @property
+    def changed(self) -> tuple[int, ...]:
+        """Places of the program's parameters that it gives new values: inputs that it changes, and all states."""
+        given = [leaf for leaf in self.inputs if leaf.kind != "constant"]
+        mutated = [place for place, leaf in enumerate(given) if leaf.mutated]
+        return (*mutated, *range(len(given), len(given) + len(self.states)))
+
     def stored(self) -> StoredSignature:
         """As the artifact holds it."""
         return StoredSignature(

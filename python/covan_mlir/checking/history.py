@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 
 _PHASE = "history"
 _UNTOLD = ("torch.prim.",)
-_UNSEEN = frozenset({"iree:data-tiling", "iree:concatenations", "iree:dispatch-creation"})
+_UNSEEN = frozenset(
+    {
+        "iree:data-tiling",
+        "iree:kept-arguments",
+        "iree:uneven-products",
+        "iree:concatenations",
+        "iree:dispatch-creation",
+    }
+)
 _CHAINS = frozenset({"fred.chain", "func.call", "flow.dispatch"})
 Carriers = dict[int, dict[str, int]]
 """By part, the operations that carry it, by count."""

@@ -84,7 +84,7 @@ def _compiled(
         tagged = LineageData(imported.actions, groups=calls, tags=marks)
     apply_tags(tagged, rules)  # before the compiler's long work: a name may be wrong
     variants = []
-    for goal, job in jobs(captured, goals, options, provenance, tuple(imported.weights)):
+    for goal, job in jobs(captured, goals, options, provenance, imported):
         if len(goals) > 1:
             tell(f"target {goal.name}")
         variants.append(_variant(goal, job, imported, tagged, options, tell))
@@ -106,7 +106,7 @@ def jobs(
     goals: Sequence[targets.Target],
     options: CompileOptions,
     provenance: bool,
-    weights: tuple[str, ...],
+    imported: Imported,
 ) -> list[tuple[targets.Target, Job]]:
     """What is asked of the worker for each target."""
     double = first_double(captured.program.graph)
@@ -119,7 +119,8 @@ def jobs(
     job = Job(
         frontend=options.frontend,
         flags=(),
-        weights=weights,
+        weights=tuple(imported.weights),
+        changed=imported.signature.changed,
         provenance=provenance,
         reproducer=options.reproducer,
         trace=options.trace if provenance else "phases",
@@ -146,7 +147,7 @@ def pipeline_of(captured: Capture, goal: targets.Target, options: CompileOptions
 
     with EXPORT_LOCK, uncollected():
         imported = _imported(captured, True, options)
-    ((_, job),) = jobs(captured, [goal], options, True, tuple(imported.weights))
+    ((_, job),) = jobs(captured, [goal], options, True, imported)
     return text(job)
 
 

@@ -177,10 +177,28 @@ def vector_norm(
     *,
     dtype: torch.dtype | None = None,
 ) -> Any:
-    """Half precision through float32, as its powers overflow."""
+    """Half precision through float32, as its powers overflow; torch-mlir has no broken powers."""
     if x.dtype not in (torch.float16, torch.bfloat16):
-        return NotImplemented
+        if isinstance(ord, int) or float(ord).is_integer() or math.isinf(ord) or x.dtype.is_complex:
+            return NotImplemented
+        powers = torch.pow(x.to(dtype or x.dtype).abs(), ord)
+        return torch.pow(powers.sum(dim, keepdim) if dim is not None or keepdim else powers.sum(), 1 / ord)
     return torch.linalg.vector_norm(wide(x), ord, dim, keepdim).to(dtype or x.dtype)
+
+
+@rule(aten.sum.default)
+def sum_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Any:
+    """Half precision through float32, as in eager: rounded once."""
+    if x.dtype not in (torch.float16, torch.bfloat16) or dtype not in (None, x.dtype):
+        return NotImplemented
+    return x.to(torch.float32).sum().to(x.dtype)
+
+
+@rule(aten.sum.dim_IntList)
+def sum_along(x: Tensor, dim: list[int] | None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
+    if x.dtype not in (torch.float16, torch.bfloat16) or dtype not in (None, x.dtype):
+        return NotImplemented
+    return x.to(torch.float32).sum(dim, keepdim).to(x.dtype)
 
 
 @rule(aten.addbmm.default)
@@ -210,10 +228,12 @@ def pow_scalar(x: Tensor, exponent: Number) -> Any:
 @rule(aten.pow.Tensor_Tensor)
 def pow_tensor(x: Tensor, exponent: Tensor) -> Any:
     dtype = torch.result_type(x, exponent)
-    if dtype.is_complex or (x.dtype.is_floating_point and exponent.dtype.is_floating_point):
+    if dtype.is_complex or (dtype is torch.float64 and x.dtype is exponent.dtype):
         return NotImplemented
-    if dtype.is_floating_point:
+    if dtype is torch.float64:
         return torch.pow(x.to(dtype), exponent.to(dtype))
+    if dtype.is_floating_point:
+        return _power(x.to(torch.float64), exponent.to(torch.float64)).to(dtype)
     # By squaring; integers wrap as they do in eager. A negative power of an integer is the whole part of the fraction.
     base, n = x.to(dtype), exponent.to(torch.int64)
     power = torch.ones_like(base)
@@ -224,6 +244,16 @@ def pow_tensor(x: Tensor, exponent: Tensor) -> Any:
     minus = torch.where((n & 1) != 0, -one, one)
     fraction = torch.where(x == 1, one, torch.where(x == -1, minus, torch.zeros_like(one)))
     return torch.where(n < 0, fraction, power)
+
+
+def _power(x: Tensor, y: Tensor) -> Tensor:
+    """By logarithms, in float64: the lowering for float32 loses digits of large powers."""
+    whole, size = torch.trunc(y) == y, x.abs()
+    odd = y - 2 * torch.floor(y / 2) == 1
+    one = (y == 0) | (x == 1) | ((size == 1) & (y.abs() == math.inf))
+    value = torch.where(one, 1.0, torch.exp(y * torch.log(torch.where(one, 1.0, size))))
+    value = torch.where(signbit(x) & odd, -value, value)
+    return torch.where((x < 0) & (size < math.inf) & ~whole, math.nan, value)
 
 
 @rule(aten.pow.Scalar)
@@ -271,6 +301,34 @@ def frexp(x: Tensor) -> Any:
     mantissa = torch.where(special, y, fraction.view(y.dtype))
     exponent = torch.where(special, torch.zeros_like(exponent), exponent).to(torch.int32)
     return mantissa.to(x.dtype).reshape(x.shape), exponent.reshape(x.shape)
+
+
+@rule(aten.nextafter.default)
+def nextafter(a: Tensor, b: Tensor) -> Any:
+    """The neighbour's bits are those of a whole number more or less: numbers of one sign are ordered as their bits."""
+    dtype = torch.result_type(a, b)
+    if dtype not in _BITS:
+        return NotImplemented
+    a, b = torch.broadcast_tensors(a.to(dtype), b.to(dtype))  # type: ignore[no-untyped-call]
+    x, y = a.reshape(-1), b.reshape(-1)  # a view without axes as another type crashes IREE's torch input
+    bits = x.view(_BITS[dtype])
+    away = (y > x) == (x > 0)
+    moved = torch.where(away, bits + 1, bits - 1).view(dtype)
+    least = torch.ones_like(bits).view(dtype)
+    moved = torch.where(x == 0, torch.where(y < 0, -least, least), moved)
+    moved = torch.where(x == y, y, moved)
+    return torch.where(torch.isnan(x) | torch.isnan(y), math.nan, moved).reshape(a.shape)
+
+
+@rule(aten.arange.start_step, aten.arange.start, aten.arange.default)
+def arange(*bounds: Number, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
+    """Fractions are computed from their places in float64, as in eager; torch-mlir adds steps up."""
+    first, end, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+    dtype = dtype or torch.get_default_dtype()
+    if not dtype.is_floating_point or not any(isinstance(bound, float) for bound in (first, end, step)):
+        return NotImplemented
+    count = math.ceil((end - first) / step)
+    return (torch.arange(count).to(torch.float64) * step + first).to(dtype)
 
 
 def _with_tensors(op: OpOverload) -> Any:

@@ -82,7 +82,8 @@ def convolution(
     output_padding: list[int],
     groups: int,
 ) -> Any:
-    """With a stride, and where no more products come of it than of the zeros."""
+    """With a stride, and where no more products come of it than of the zeros; and of each channel by itself, which
+    torch-mlir's lowering with a batch of windows does not verify for."""
     count = x.dim() - 2
     window = weight.shape[2:]
     if not transposed or not x.dtype.is_floating_point or not all(isinstance(size, int) for size in weight.shape):
@@ -94,7 +95,7 @@ def convolution(
         _Axis(s, p, d * (size - 1) + 1, extra)
         for s, p, d, size, extra in zip(stride, padding, dilation, window, output_padding, strict=True)
     ]
-    if prod(axis.taps for axis in axes) >= prod(window):
+    if prod(axis.taps for axis in axes) >= prod(window) and groups != weight.shape[0]:
         return NotImplemented
     for n, axis in enumerate(axes, 2):
         low, high = axis.edges

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from covan_mlir.frontend.rules.registry import rule, wide
+from covan_mlir.frontend.rules.registry import float_type, rule, wide
 
 aten = torch.ops.aten
 
@@ -111,12 +111,13 @@ def cos(x: Tensor) -> Tensor:
     return _quadrants(x, 1)
 
 
-@_for_doubles(aten.tan.default)
+@rule(aten.tan.default)
 def tan(x: Tensor) -> Tensor:
-    r, quadrant = _reduced(x)
+    """Of any type: near its poles, float32's own lowering has no right digit."""
+    r, quadrant = _reduced(x.to(torch.float64))
     s, c = sin_kernel(r), cos_kernel(r)
     odd = (quadrant == 1) | (quadrant == 3)
-    return torch.where(odd, -c, s) / torch.where(odd, s, c)
+    return (torch.where(odd, -c, s) / torch.where(odd, s, c)).to(float_type(x))
 
 
 @_for_doubles(aten.atan.default)

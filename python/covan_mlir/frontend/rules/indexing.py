@@ -187,7 +187,71 @@ def roll(x: Tensor, shifts: list[Any], dims: list[int] = []) -> Any:  # noqa: B0
     sizes = [x.shape[dim] for dim in dims]
     if not all(isinstance(size, int) for size in sizes):
         return NotImplemented
+    if 2 in sizes:  # concatenations of single elements in one another do not pass IREE
+        for shift, size, dim in zip(shifts, sizes, dims, strict=True):
+            x = x.flip(dim) if size == 2 and shift % 2 else x
+        shifts = [0 if size == 2 else shift for shift, size in zip(shifts, sizes, strict=True)]
     return plain(aten.roll.default, x, [shift % size for shift, size in zip(shifts, sizes, strict=True)], dims)
+
+
+@rule(aten.as_strided_scatter.default)
+def as_strided_scatter(x: Tensor, src: Tensor, size: list[Any], stride: list[Any], storage_offset: Any = None) -> Any:
+    """Into the elements that the view of the memory would show."""
+    numbers = (*x.shape, *size, *stride)
+    if not all(isinstance(number, int) for number in numbers) or not x.is_contiguous() or 0 in numbers[: x.dim()]:
+        return NotImplemented
+    first: Any = 0 if storage_offset is None else storage_offset - x.storage_offset()
+    place = torch.full([1] * max(len(size), 1), first)
+    for axis, (count, step) in enumerate(zip(size, stride, strict=True)):
+        place = place + (torch.arange(count) * step).reshape([-1] + [1] * (len(size) - axis - 1))
+    values = src.expand(size).reshape(-1)
+    return plain(aten.index_put.default, x.reshape(-1), [place.reshape(-1)], values).reshape(x.shape)
+
+
+@rule(aten.nonzero_static.default)
+def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Any:
+    """The n-th place is where n places that are not zero lie before it."""
+    if not all(isinstance(length, int) for length in x.shape):
+        return NotImplemented
+    if x.dim() == 0 or x.numel() == 0 or size == 0:
+        return torch.full((size, x.dim()), fill_value)
+    before = (x.reshape(-1) != 0).to(torch.int64).cumsum(0)
+    place = torch.arange(size)
+    flat = (before <= place.unsqueeze(1)).sum(1)
+    columns, factor = [], x.numel()
+    for length in x.shape:
+        factor //= length
+        columns.append(torch.div(flat, factor, rounding_mode="floor") % length)
+    return torch.where((place < before[-1]).unsqueeze(1), torch.stack(columns, 1), fill_value)
+
+
+@rule(aten.index.Tensor)
+def index(x: Tensor, indices: list[Tensor | None]) -> Any:
+    """A mask of one axis, among no other indices: the slices at its places."""
+    given = [(axis, mask) for axis, mask in enumerate(indices) if mask is not None]
+    if len(given) != 1 or given[0][1].dtype is not torch.bool or given[0][1].dim() != 1 or x.dim() == 1:
+        return NotImplemented
+    axis, mask = given[0]
+    return torch.index_select(x, axis, torch.nonzero(mask).squeeze(1))
+
+
+@rule(aten.masked_select.default)
+def masked_select(x: Tensor, mask: Tensor) -> Any:
+    values, taken = torch.broadcast_tensors(x, mask)  # type: ignore[no-untyped-call]
+    if values.shape != x.shape:  # torch.export takes the elements of x for all there can be, and calls check that
+        return NotImplemented
+    places = torch.nonzero(taken.reshape(-1)).squeeze(1)
+    return torch.index_select(values.reshape(-1), 0, places)
+
+
+@rule(aten.embedding_renorm.default)
+def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """Rows that are read and longer than the limit, at its length."""
+    rows = torch.arange(weight.shape[0])
+    read = (indices.reshape(-1, 1) == rows).any(0)
+    norm = torch.linalg.vector_norm(weight, norm_type, 1)
+    scale = torch.where(read & (norm > max_norm), max_norm / (norm + 1e-7), 1.0)
+    return weight * scale.to(weight.dtype).unsqueeze(1)
 
 
 @rule(aten.embedding_bag.padding_idx)

@@ -244,3 +244,20 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:  #
     inside = (values >= low) & (values <= high)
     hits = (places.unsqueeze(1) == torch.arange(bins)) & inside.unsqueeze(1)
     return hits.sum(0).to(x.dtype)
+
+
+@rule(aten.mode.default)
+def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """The least of the most frequent numbers, and where the last of it stands: each element against each."""
+    if x.dim() == 0:
+        return x.clone(), torch.zeros((), dtype=torch.int64)
+    along = torch.movedim(x, dim, -1)
+    key = along.to(torch.int32) if x.dtype is torch.bool else along
+    alike = (key.unsqueeze(-1) == key.unsqueeze(-2)).sum(-1)
+    most = alike == alike.amax(-1, keepdim=True)
+    ahead = (key.unsqueeze(-1) > key.unsqueeze(-2)).sum(-1)  # how many are less
+    least = torch.where(most, ahead, x.shape[dim]).amin(-1, keepdim=True)
+    step = torch.arange(x.shape[dim])
+    place = torch.where(most & (ahead == least), step, 0).amax(-1, keepdim=True)
+    values, places = (torch.movedim(part, -1, dim) for part in (torch.gather(along, -1, place), place))
+    return (values, places) if keepdim else (values.squeeze(dim), places.squeeze(dim))

@@ -1,0 +1,119 @@
+"""Decompositions of our own against the operations that they stand for, without a compiler."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from covan_mlir.frontend.rules import arithmetic, convolutions, histograms, indexing, ordering, sampling, segments
+
+aten = torch.ops.aten
+NUMBERS = torch.tensor(
+    [0.0, -0.0, 1, -1, 2, -2, 3, 0.5, -0.5, 1e30, -1e30, 1e-40, torch.inf, -torch.inf, torch.nan, 7, -7]
+)
+
+
+def _random(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape)))
+
+
+def _same(ours: Any, eager: Any, **tolerance: float) -> None:
+    torch.testing.assert_close(ours, eager, equal_nan=True, **tolerance)
+
+
+def test_powers() -> None:
+    base, exponent = (side.reshape(-1) for side in torch.meshgrid(NUMBERS, NUMBERS, indexing="ij"))
+    _same(arithmetic.pow_tensor(base, exponent), torch.pow(base, exponent))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_neighbours(dtype: torch.dtype) -> None:
+    pairs = torch.meshgrid(NUMBERS.to(dtype), NUMBERS.to(dtype), indexing="ij")
+    a, b = (side.reshape(-1).clone() for side in pairs)
+    _same(arithmetic.nextafter(a, b), torch.nextafter(a, b), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("bounds", [(-0.9, 2.1, 2.0), (0.1, 1.1), (3.5,), (0.0, 1.0, 0.1), (5.0, -3.0, -0.7)])
+def test_fractions_in_steps(bounds: tuple[float, ...]) -> None:
+    _same(arithmetic.arange(*bounds), torch.arange(*bounds), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_most_frequent(dim: int) -> None:
+    draw = torch.Generator().manual_seed(0)
+    for x in (torch.randint(0, 4, (5, 6, 7), generator=draw), _random(4, 5)):
+        _same(tuple(ordering.mode(x, dim)), tuple(torch.mode(x, dim)))
+
+
+def test_places_that_are_not_zero() -> None:
+    x = torch.randint(0, 2, (4, 5, 3), generator=torch.Generator().manual_seed(0))
+    for size in (0, 1, 5, 100):
+        _same(indexing.nonzero_static(x, size=size, fill_value=7), torch.nonzero_static(x, size=size, fill_value=7))
+
+
+def test_into_a_view_of_the_memory() -> None:
+    x, source = _random(16), _random(2, 1, 1, 2)
+    args = (source, [2, 1, 1, 2], [1, 2, 4, 8], 0)
+    _same(indexing.as_strided_scatter(x, *args), torch.as_strided_scatter(x, *args))
+
+
+def test_rows_at_their_greatest_length() -> None:
+    weight, indices = _random(5, 3) * 2, torch.tensor([[0, 2], [2, 3]])
+    for norm in (1.0, 2.0):
+        _same(
+            indexing.embedding_renorm(weight, indices, 1.0, norm),
+            aten.embedding_renorm_(weight.clone(), indices, 1.0, norm),
+        )
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
+@pytest.mark.parametrize("initial", [None, 1.0, 2.0])
+def test_segments(reduce: str, initial: float | None) -> None:
+    data = _random(5, 5, 3)
+    for axis, lengths in ((0, torch.tensor([0, 1, 2, 2])), (1, torch.tensor([[0, 1, 2, 2]] * 5))):
+        eager = torch.segment_reduce(data, reduce, lengths=lengths, axis=axis, initial=initial)
+        _same(segments.segment_reduce(data, reduce, lengths=lengths, axis=axis, initial=initial), eager)
+        offsets = torch.nn.functional.pad(lengths.cumsum(-1), (1, 0))
+        _same(segments.segment_reduce(data, reduce, offsets=offsets, axis=axis, initial=initial), eager)
+
+
+@pytest.mark.parametrize("size", [[3, 3], [15, 7], [10, 20]])
+@pytest.mark.parametrize("corners", [False, True])
+def test_resizing_against_aliases(size: list[int], corners: bool) -> None:
+    x = _random(2, 3, 10, 20)
+    for ours, op in (
+        (sampling.bilinear, aten._upsample_bilinear2d_aa),
+        (sampling.bicubic, aten._upsample_bicubic2d_aa),
+    ):
+        for factors in ((None, None), (1.7, 0.9)):
+            _same(ours(x, size, corners, *factors), op(x, size, corners, *factors), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("mode", "padding", "corners"), list(itertools.product((0, 1), (0, 1, 2), (False, True))))
+def test_samples_of_volumes(mode: int, padding: int, corners: bool) -> None:
+    x, grid = _random(2, 3, 4, 5, 6), _random(2, 3, 4, 5, 3) * 1.2
+    args = (x, grid, mode, padding, corners)
+    _same(sampling.grid_sampler_3d(*args), aten.grid_sampler_3d(*args), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("limits", [None, [-0.5, 0.7, -0.5, 0.7]])
+@pytest.mark.parametrize("density", [False, True])
+def test_histograms(limits: list[float] | None, density: bool) -> None:
+    for x, weight in ((_random(30, 2), None), (_random(30, 2), _random(30).abs()), (torch.zeros(0, 2), None)):
+        eager = aten._histogramdd_from_bin_cts(x, [2, 3], range=limits, weight=weight, density=density)
+        _same(histograms.from_counts(x, [2, 3], range=limits, weight=weight, density=density), eager)
+        edges = aten._histogramdd_bin_edges(x, [2, 3], range=limits)
+        _same(list(histograms.bin_edges(x, [2, 3], range=limits)), list(edges))
+        _same(histograms.from_edges(x, list(edges), weight=weight, density=density), eager)
+
+
+@pytest.mark.parametrize(("stride", "padding", "extra"), [(1, 0, 0), (2, 1, 1), (1, 1, 0), (3, 2, 1)])
+def test_transposed_convolutions_of_each_channel(stride: int, padding: int, extra: int) -> None:
+    x, weight = _random(2, 4, 4, 4), _random(4, 1, 3, 3)
+    ours = convolutions.convolution(x, weight, None, [stride] * 2, [padding] * 2, [1, 1], True, [extra] * 2, 4)
+    eager = torch.nn.functional.conv_transpose2d(x, weight, None, stride, padding, extra, 4)
+    _same(ours, eager, rtol=1e-4, atol=1e-5)
