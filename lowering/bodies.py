@@ -86,8 +86,8 @@ class _Join:
     @staticmethod
     def of(op: Any, value: Callable[[Any], Value]) -> _Join:
         def known(one: Any) -> Operand:
-            found = value(one)
-            return found if isinstance(found, NodeResult | Argument) else Unknown()
+            stands_for = value(one)
+            return stands_for if isinstance(stands_for, NodeResult | Argument) else Unknown()
 
         arguments = [[known(argument) for argument in block.arguments] for region in op.regions for block in region]
         if op.name == "scf.for" and _counts(op):

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
@@ -131,7 +131,9 @@ class CompiledModel:
             self._program = self.program_on(self.driver)
         # Weights that IREE's torch input takes as arguments, in order; bound once.
         if self.info.get("weights") == "arguments":
-            self._bound = [self._read(_dtype(value), value, f"weight {name}") for name, value in self._weights.items()]
+            self._bound = [
+                self._read(values.dtype_of(value), value, f"weight {name}") for name, value in self._weights.items()
+            ]
 
     def _load_again(self) -> None:
         """In a forked process: its parent's program waits for threads that are not here."""
@@ -291,13 +293,13 @@ class CompiledModel:
             DeviceError: the device is not here, or does not take the program.
         """
         as_arguments = self.info.get("weights") == "arguments"
-        bound = [contract.TensorType(_dtype(value), tuple(value.shape)) for value in self._weights.values()]
+        bound = [contract.TensorType(values.dtype_of(value), tuple(value.shape)) for value in self._weights.values()]
         check = partial(contract.check_program, signature=self.signature, bound=bound if as_arguments else ())
         return Program(self.variant.program, self.signature.function, driver, self.raw_weights(), check)
 
     def raw_weights(self) -> dict[str, np.ndarray[Any, Any]]:
         """The bytes of the weights where they are, by parameter name."""
-        return {name: _raw(value) for name, value in self._weights.items()}
+        return {name: values.raw(value) for name, value in self._weights.items()}
 
     def full_arguments(self, arguments: Arguments) -> tuple[list[Any], list[tuple[str, Any]]]:
         """All that the program takes in a call with these arguments, states and bound weights included; and of the
@@ -311,7 +313,7 @@ class CompiledModel:
                 if leaf.kind == "tensor"
             ),
             *held,
-            *((_dtype(value), value) for value in (self._weights.values() if self._bound else ())),
+            *((values.dtype_of(value), value) for value in (self._weights.values() if self._bound else ())),
         ]
         passed = [
             (values.PAIRS[dtype], values.as_pairs(value)) if dtype in values.PAIRS else (dtype, value)
@@ -335,7 +337,7 @@ class CompiledModel:
             raise InputError(
                 f"argument {leaf.name} is a {type(value).__name__}; expected a tensor {leaf.type_string()}"
             )
-        if (name := _dtype_name(value.dtype)) != leaf.dtype:
+        if (name := values.dtype_name(value.dtype)) != leaf.dtype:
             raise InputError(
                 f"argument {leaf.name} is {name}; expected {leaf.dtype}: convert it with .to() or .astype()"
             )
@@ -420,7 +422,7 @@ class CompiledModel:
             if kind == "state":
                 self._states.write(signature.states[target].name, new)
             else:
-                _overwrite(old, new)
+                values.overwrite(old, new)
         rest = iter(tapped)
         return self._build(iter(returned)), {name: build(rest) for name, build in self._build_taps if taps}
 
@@ -477,34 +479,5 @@ def _special(name: str, value: Any) -> InputError:
     )
 
 
-def _raw(value: Any) -> np.ndarray[Any, Any]:
-    """The bytes of a weight where they are."""
-    if isinstance(value, np.ndarray):
-        return value.reshape(-1).view(np.uint8)
-    torch: Any = values.torch_module()
-    flat: np.ndarray[Any, Any] = value.detach().reshape(-1).view(torch.uint8).numpy()
-    return flat
-
-
-@cache
-def _dtype_name(dtype: Any) -> str:
-    """Of torch's or numpy's object for a type; to spell it at every call takes as long as to import a tensor."""
-    return str(dtype).removeprefix("torch.")
-
-
-def _dtype(value: Any) -> str:
-    return _dtype_name(value.dtype)
-
-
 def _blob(value: Any) -> artifact.Blob:
-    return artifact.Blob(_dtype(value), tuple(value.shape), _raw(value))
-
-
-def _overwrite(old: Any, new: Any) -> None:
-    """Give the caller's own array or tensor its new value."""
-    if isinstance(old, np.ndarray):
-        old[...] = new
-    else:
-        torch: Any = values.torch_module()
-        with torch.no_grad():
-            old.copy_(new)
+    return artifact.Blob(values.dtype_of(value), tuple(value.shape), values.raw(value))

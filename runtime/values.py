@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import iree.runtime as rt
@@ -176,3 +177,33 @@ def torch_writer(device: Any, dtype: str) -> Callable[[Any], Any]:
         return tensor if tensor.dtype is wanted else tensor.view(wanted)  # IREE forgets unsignedness
 
     return write
+
+
+def raw(value: Any) -> np.ndarray[Any, Any]:
+    """The bytes of a weight where they are."""
+    if isinstance(value, np.ndarray):
+        return value.reshape(-1).view(np.uint8)
+    torch: Any = torch_module()
+    flat: np.ndarray[Any, Any] = value.detach().reshape(-1).view(torch.uint8).numpy()
+    return flat
+
+
+@cache
+def dtype_name(dtype: Any) -> str:
+    """Of torch's or numpy's object for a type; to spell it at every call takes as long as to import a tensor."""
+    return str(dtype).removeprefix("torch.")
+
+
+def dtype_of(value: Any) -> str:
+    """As torch spells that of a tensor or array."""
+    return dtype_name(value.dtype)
+
+
+def overwrite(old: Any, new: Any) -> None:
+    """Give the caller's own array or tensor its new value."""
+    if isinstance(old, np.ndarray):
+        old[...] = new
+    else:
+        torch: Any = torch_module()
+        with torch.no_grad():
+            old.copy_(new)
