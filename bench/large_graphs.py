@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import covan_mlir
-from covan_mlir.typed_json import dumps
+from covan_mlir.support.typed_json import dumps
 
 DEFAULT = (25, 50, 100, 200, 556)  # 18 actions a layer
 

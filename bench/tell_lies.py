@@ -24,7 +24,7 @@ from covan_mlir.artifacts import artifact
 from covan_mlir.checking.verify import verify
 from covan_mlir.lineage import Lineage
 from covan_mlir.provenance.lineage_schema import StoredLineage, check
-from covan_mlir.typed_json import SchemaError
+from covan_mlir.support.typed_json import SchemaError
 
 
 def believed(data: Json) -> bool:

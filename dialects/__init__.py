@@ -8,7 +8,7 @@ installed.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from covan_mlir.interrupts import orderly
+from covan_mlir.support.interrupts import orderly
 
 if TYPE_CHECKING:
     from torch_mlir import ir

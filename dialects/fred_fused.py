@@ -26,7 +26,7 @@ from covan_mlir.fred.certificate import Certificate, Proof
 from covan_mlir.fred.chain import Chain, ChainError, Map, Reduce, Step
 from covan_mlir.fred.expression import Const, Expr, Read
 from covan_mlir.fred.forms import Fusion, Guard, Local, Repair, RepairKind, Rolling, SplitK, Stage, State, Update
-from covan_mlir.typed_json import SchemaError
+from covan_mlir.support.typed_json import SchemaError
 
 _SIDES = ("a", "b")
 _KINDS: tuple[str, ...] = get_args(RepairKind)

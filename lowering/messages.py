@@ -1,4 +1,4 @@
-"""Messages between the caller and the worker; frames are `covan_mlir.processes.frames`.
+"""Messages between the caller and the worker; frames are `covan_mlir.support.processes.frames`.
 
 The caller sends a `Job` with the module's bytecode. The worker greets with `Ready`; each job is answered with any
 number of `Entered`, and then either `Done`, with the program, or `Failed`.

@@ -20,8 +20,8 @@ from covan_mlir.lowering import messages
 from covan_mlir.lowering.cache import answers, question
 from covan_mlir.lowering.request import TO_LINALG, Job
 from covan_mlir.lowering.result import JobResult, StepFailure
-from covan_mlir.processes import frames
-from covan_mlir.processes.child import LOG_TAIL, Child, ending, lacking, out_of_memory
+from covan_mlir.support.processes import frames
+from covan_mlir.support.processes.child import LOG_TAIL, Child, ending, lacking, out_of_memory
 
 log = logging.getLogger(__name__)
 

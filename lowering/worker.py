@@ -10,8 +10,8 @@ from typing import BinaryIO
 
 from covan_mlir.lowering import messages
 from covan_mlir.lowering.result import StepFailure
-from covan_mlir.processes import frames
-from covan_mlir.processes.parent import watch
+from covan_mlir.support.processes import frames
+from covan_mlir.support.processes.parent import watch
 
 
 def main(parent: int, folder: str | None = None) -> None:

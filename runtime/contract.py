@@ -18,7 +18,7 @@ from covan_mlir.artifacts.schema import ITEM_SIZES
 from covan_mlir.artifacts.signature import Dim, Leaf, Signature
 from covan_mlir.errors import CovanError
 from covan_mlir.runtime import values
-from covan_mlir.typed_json import short
+from covan_mlir.support.typed_json import short
 
 
 class ContractError(CovanError):

@@ -15,7 +15,7 @@ from covan_mlir.runtime import contract, values
 from covan_mlir.runtime.compiled import CompiledModel, CompiledProgram
 from covan_mlir.runtime.isolation.limits import Isolation
 from covan_mlir.runtime.isolation.program import Place
-from covan_mlir.typed_json import short
+from covan_mlir.support.typed_json import short
 
 
 class _HeldState:

@@ -21,7 +21,7 @@ from covan_mlir.artifacts.signature import PARAMETER_SCOPE
 from covan_mlir.errors import ProfileError
 from covan_mlir.runtime import profile_events
 from covan_mlir.runtime.profile_events import Call
-from covan_mlir.typed_json import JsonObject, SchemaError, decode
+from covan_mlir.support.typed_json import JsonObject, SchemaError, decode
 
 WARM_UP = 3
 """Calls before those that count: the first compiles pipelines (Vulkan) and touches memory."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from covan_mlir.errors import ProfileError
-from covan_mlir.typed_json import JsonObject, SchemaError, decode
+from covan_mlir.support.typed_json import JsonObject, SchemaError, decode
 
 _UNKNOWN = 0xFFFFFFFF  # index of a command that the device does not tell
 

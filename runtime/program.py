@@ -12,7 +12,7 @@ import numpy as np
 from covan_mlir.artifacts.signature import PARAMETER_SCOPE
 from covan_mlir.errors import CovanError
 from covan_mlir.runtime import devices, failures, team
-from covan_mlir.typed_json import short
+from covan_mlir.support.typed_json import short
 
 
 class Program:

@@ -15,8 +15,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from covan_mlir import whole_file
 from covan_mlir.errors import CovanError
+from covan_mlir.support import whole_file
 from covan_mlir.tools import cli_compare, cli_profile, cli_report, cli_run, cli_signing
 from covan_mlir.tools.cli_common import CliError, Progress, describe, torch_is_quiet
 from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, OneTarget, Seed, Session

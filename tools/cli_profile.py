@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from covan_mlir import whole_file
+from covan_mlir.support import whole_file
 from covan_mlir.tools.cli_common import CliError, Progress
 from covan_mlir.tools.cli_options import Artifact, Debug, Inputs, Seed
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from covan_mlir import whole_file
+from covan_mlir.support import whole_file
 from covan_mlir.tools.cli_common import CliError
 
 _FEW = 8

@@ -20,14 +20,15 @@ from torch_mlir import ir
 
 # By its package, which makes its passes known.
 import covan_mlir.lowering.kernels.passes  # noqa: F401
-from covan_mlir import dialects, whole_file
+from covan_mlir import dialects
 from covan_mlir.dialects.prov_locations import map_location, rewrite_locations
 from covan_mlir.passes.framework import extensions, registry
 from covan_mlir.passes.framework.interface import op_name_of
 from covan_mlir.passes.framework.options import option_types, type_name
 from covan_mlir.passes.framework.pipeline import Pipeline, parse_pipeline
 from covan_mlir.passes.framework.pipeline_text import PipelineError
-from covan_mlir.processes import apart
+from covan_mlir.support import whole_file
+from covan_mlir.support.processes import apart
 from covan_mlir.tools.opt_diagnostics import Collector, Diagnostic, Sources, check, render, shortened
 
 BYTECODE_MAGIC = b"ML\xefR"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from covan_mlir import user_cache
 from covan_mlir.lowering.cache import question
 from covan_mlir.lowering.cache.store import Store
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.result import JobResult
+from covan_mlir.support import user_cache
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from covan_mlir.interrupts import orderly
+from covan_mlir.support.interrupts import orderly
 from covan_mlir.version import __version__
 
 _PUBLIC = {

@@ -12,12 +12,12 @@ from covan_mlir.compilation.origin import Origin
 from covan_mlir.errors import InputError, TagError
 from covan_mlir.executable import Executable
 from covan_mlir.frontend.capture import Model, capture
-from covan_mlir.interrupts import orderly
 from covan_mlir.lowering import pool, targets
 from covan_mlir.machine import host
 from covan_mlir.provenance.collector import uncollected
 from covan_mlir.provenance.tags import Tags
 from covan_mlir.provenance.tags import rules as tag_rules
+from covan_mlir.support.interrupts import orderly
 
 
 @orderly()

@@ -6,9 +6,9 @@ import os
 
 from covan_mlir.artifacts import signing
 from covan_mlir.executable import Executable
-from covan_mlir.interrupts import orderly
 from covan_mlir.runtime.isolation.limits import Isolation
 from covan_mlir.runtime.loading import read, refusing
+from covan_mlir.support.interrupts import orderly
 
 
 @orderly()

@@ -1,4 +1,4 @@
-"""What the caller and the process of a program say to each other, in frames of `covan_mlir.processes.frames`.
+"""What the caller and the process of a program say to each other, in frames of `covan_mlir.support.processes.frames`.
 
 The caller sends `Load` once, which is answered with `Loaded` or `Refused`; then `Call`s, each answered with `Returned`
 or `Refused`. Tensors lie in memory that both map (`covan_mlir.runtime.isolation.arena`).
@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from covan_mlir.typed_json import Constant, Natural
+from covan_mlir.support.typed_json import Constant, Natural
 
 MESSAGE_LIMIT = 4 << 20
 """Bytes of a message from the program's process, at most: the program may have written it."""

@@ -17,14 +17,14 @@ import msgspec
 import numpy as np
 
 from covan_mlir.errors import ArtifactError, CovanError, DeviceError, IsolationError
-from covan_mlir.processes import frames
-from covan_mlir.processes.child import Child, ending, lacking
 from covan_mlir.runtime import devices, values
 from covan_mlir.runtime.contract import ContractError
 from covan_mlir.runtime.isolation import arena, messages
 from covan_mlir.runtime.isolation.arena import Arena, Bytes
 from covan_mlir.runtime.isolation.limits import Isolation
-from covan_mlir.typed_json import constant, scalar, short
+from covan_mlir.support.processes import frames
+from covan_mlir.support.processes.child import Child, ending, lacking
+from covan_mlir.support.typed_json import constant, scalar, short
 
 log = logging.getLogger(__name__)
 

@@ -13,14 +13,14 @@ import iree.runtime as rt
 import numpy as np
 
 from covan_mlir.errors import ArtifactError, CovanError, DeviceError
-from covan_mlir.processes import frames, parent
 from covan_mlir.runtime import failures, remote, team, values
 from covan_mlir.runtime.compiled import CompiledModel
 from covan_mlir.runtime.contract import ContractError
 from covan_mlir.runtime.isolation import arena, messages
 from covan_mlir.runtime.isolation.arena import Arena
 from covan_mlir.runtime.loading import read
-from covan_mlir.typed_json import constant, scalar
+from covan_mlir.support.processes import frames, parent
+from covan_mlir.support.typed_json import constant, scalar
 
 _BYTES = np.dtype(np.uint8)
 

@@ -13,8 +13,8 @@ from artifacts import contents
 from command_line import fails
 from limits import HANG
 
-from covan_mlir import whole_file
 from covan_mlir.artifacts import artifact
+from covan_mlir.support import whole_file
 from covan_mlir.tools import opt_diagnostics
 
 PATHS = [

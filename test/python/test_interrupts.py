@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from limits import HANG
 
-from covan_mlir.interrupts import orderly
+from covan_mlir.support.interrupts import orderly
 
 BENCH = Path(__file__).resolve().parents[2] / "bench" / "interrupts.py"
 

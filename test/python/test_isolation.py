@@ -28,9 +28,9 @@ import covan_mlir
 from covan_mlir import Executable, InputError, Isolation, IsolationError
 from covan_mlir.artifacts import machine_code, pytree
 from covan_mlir.errors import CovanError
-from covan_mlir.processes import frames
 from covan_mlir.runtime.isolation import messages, program
 from covan_mlir.runtime.isolation.arena import Arena
+from covan_mlir.support.processes import frames
 
 X = np.ones((32, 32), np.float32)
 
@@ -377,7 +377,7 @@ _LIES: dict[str, messages.Returned | messages.Loaded] = {
 
 LIAR = """
 import sys
-from covan_mlir.processes import frames, parent
+from covan_mlir.support.processes import frames, parent
 from covan_mlir.runtime.isolation import messages
 parent.watch(int(sys.argv[1]))
 pipe = frames.Pipe(0, 1)
@@ -435,5 +435,5 @@ def test_the_arena_cannot_be_cut_short() -> None:
 
 def test_parent_is_watched_by_processes_only() -> None:
     """Of another process nobody is a child: it would end at once."""
-    code = "import time\nfrom covan_mlir.processes import parent\nparent.watch(1)\ntime.sleep(600)"
+    code = "import time\nfrom covan_mlir.support.processes import parent\nparent.watch(1)\ntime.sleep(600)"
     assert subprocess.run([sys.executable, "-c", code], timeout=HANG, check=False).returncode == 1

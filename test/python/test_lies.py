@@ -27,7 +27,7 @@ from covan_mlir.checking.verify import verify
 from covan_mlir.lineage import Lineage
 from covan_mlir.provenance.lineage_schema import StoredLineage, check
 from covan_mlir.provenance.program_graph import NodeResult, ProgramGraph, Value
-from covan_mlir.typed_json import SchemaError
+from covan_mlir.support.typed_json import SchemaError
 
 EACH = 6
 """Lies of each kind about each program."""

@@ -14,7 +14,6 @@ from covan_mlir.fred.certificate import Certificate, Proof
 from covan_mlir.lowering import messages
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.result import CompilerDiagnostic, JobResult, StepFailure
-from covan_mlir.processes import frames
 from covan_mlir.provenance.fusion import FusionRecord, Sweep
 from covan_mlir.provenance.observed import Observed, SiteCommand
 from covan_mlir.provenance.phases import Phase
@@ -28,6 +27,7 @@ from covan_mlir.provenance.program_graph import (
     ProgramNode,
     Unknown,
 )
+from covan_mlir.support.processes import frames
 
 NUMBERS = st.integers(0, 9)
 IDS = st.lists(NUMBERS, max_size=3).map(tuple)

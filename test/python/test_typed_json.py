@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from covan_mlir.comparing import exchange
 from covan_mlir.comparing.exchange import PlainValue, TensorFile
-from covan_mlir.typed_json import (
+from covan_mlir.support.typed_json import (
     Amount,
     Constant,
     JsonObject,

@@ -23,7 +23,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from covan_mlir.artifacts.schema import MANIFEST, SIGNATURE, Header, Manifest, Member, check_manifest
-from covan_mlir.typed_json import SchemaError, checked, decode, dumps, fail
+from covan_mlir.support.typed_json import SchemaError, checked, decode, dumps, fail
 from covan_mlir.version import __version__
 
 FORMAT = 1

@@ -32,7 +32,7 @@ from covan_mlir.artifacts.signature import Leaf, Signature
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import ArtifactError, TargetError
 from covan_mlir.provenance import lineage_json
-from covan_mlir.typed_json import SchemaError, checked, decode, dumps
+from covan_mlir.support.typed_json import SchemaError, checked, decode, dumps
 from covan_mlir.version import __version__
 
 __all__ = ["FORMAT", "Blob", "Contents", "check_writable", "read", "readable", "write"]

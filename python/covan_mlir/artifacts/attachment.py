@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from covan_mlir.provenance.model import Action, LineageData
-from covan_mlir.typed_json import JsonObject, Natural, Number, Sha256
+from covan_mlir.support.typed_json import JsonObject, Natural, Number, Sha256
 
 Mode = Literal["tap", "replace"]
 Way = Literal["at hand", "in place", "split", "recompute"]

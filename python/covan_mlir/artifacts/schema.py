@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from covan_mlir.artifacts.attachment import Attached
-from covan_mlir.typed_json import Amount, Constant, JsonObject, Natural, Scalar, Sha256, convert, fail, repeated, short
+from covan_mlir.support.typed_json import (
+    Amount,
+    Constant,
+    JsonObject,
+    Natural,
+    Scalar,
+    Sha256,
+    convert,
+    fail,
+    repeated,
+    short,
+)
 
 MANIFEST, SIGNATURE = "manifest.json", "signature.json"
 

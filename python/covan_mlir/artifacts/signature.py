@@ -22,7 +22,7 @@ from covan_mlir.artifacts.schema import (
     StoredTap,
     StoredTensor,
 )
-from covan_mlir.typed_json import constant, scalar
+from covan_mlir.support.typed_json import constant, scalar
 
 Dim = int | str
 """A static size, or an expression over symbols (``"s0"``, ``"2*s0 + 1"``)."""

@@ -11,9 +11,9 @@ import os
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from covan_mlir import whole_file
 from covan_mlir.errors import ArtifactError, InputError
-from covan_mlir.typed_json import JsonObject, SchemaError, Sha256, decode, dumps
+from covan_mlir.support import whole_file
+from covan_mlir.support.typed_json import JsonObject, SchemaError, Sha256, decode, dumps
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey

@@ -17,7 +17,7 @@ from covan_mlir.comparing import exchange
 from covan_mlir.comparing.exchange import Passed, PlainValue
 from covan_mlir.runtime import values
 from covan_mlir.runtime.loading import load
-from covan_mlir.typed_json import scalar
+from covan_mlir.support.typed_json import scalar
 
 
 def main(folder: Path) -> None:

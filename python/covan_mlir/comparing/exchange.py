@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from covan_mlir import typed_json
-from covan_mlir.typed_json import Constant, JsonObject, Natural
+from covan_mlir.support import typed_json
+from covan_mlir.support.typed_json import Constant, JsonObject, Natural
 
 PROGRAM, INPUTS, OUTPUTS = "program.covan", "inputs.json", "outputs.json"
 

@@ -14,9 +14,9 @@ import torch
 
 from covan_mlir.comparing import exchange
 from covan_mlir.comparing.exchange import Passed, PlainValue, TensorFile
-from covan_mlir.processes.child import ending
 from covan_mlir.runtime.compiled import CompiledModel
-from covan_mlir.typed_json import constant
+from covan_mlir.support.processes.child import ending
+from covan_mlir.support.typed_json import constant
 
 _WORDS = 400  # characters of what a failed process said
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from covan_mlir.fred.obligation import Result
-from covan_mlir.typed_json import Amount, JsonObject
+from covan_mlir.support.typed_json import Amount, JsonObject
 
 
 class Proof(JsonObject, frozen=True):

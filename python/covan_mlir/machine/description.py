@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from covan_mlir.machine.elements import bits
-from covan_mlir.typed_json import JsonObject
+from covan_mlir.support.typed_json import JsonObject
 
 Count = Annotated[int, Meta(ge=1)]
 Size = Annotated[int, Meta(ge=0)]

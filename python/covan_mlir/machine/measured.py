@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from covan_mlir import user_cache
 from covan_mlir.machine import probe
 from covan_mlir.machine.description import Machine, Rate
 from covan_mlir.machine.reading import model
+from covan_mlir.support import user_cache
 
 log = logging.getLogger(__name__)
 

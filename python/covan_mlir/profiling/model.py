@@ -19,7 +19,7 @@ from covan_mlir.machine.description import Ceilings
 from covan_mlir.profiling.costs import Costs
 from covan_mlir.profiling.join import Event
 from covan_mlir.provenance.model import LineageData, Site
-from covan_mlir.typed_json import JsonObject
+from covan_mlir.support.typed_json import JsonObject
 
 By = Literal["line", "module", "site"]
 

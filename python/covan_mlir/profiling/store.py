@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from covan_mlir import typed_json, whole_file
 from covan_mlir.artifacts.variant import Variant
 from covan_mlir.errors import ProfileError
 from covan_mlir.machine.description import Ceilings
@@ -16,7 +15,8 @@ from covan_mlir.profiling import views
 from covan_mlir.profiling.join import Event
 from covan_mlir.profiling.model import By, ProfileData, Roofline, Statistics
 from covan_mlir.provenance.model import LineageData
-from covan_mlir.typed_json import Amount, JsonObject, Natural, SchemaError
+from covan_mlir.support import typed_json, whole_file
+from covan_mlir.support.typed_json import Amount, JsonObject, Natural, SchemaError
 
 FORMAT = 1
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from covan_mlir.fred.certificate import Certificate
-from covan_mlir.typed_json import Amount, JsonObject, Natural
+from covan_mlir.support.typed_json import Amount, JsonObject, Natural
 
 
 class Sweep(JsonObject, frozen=True):

@@ -20,7 +20,7 @@ from covan_mlir.provenance.lineage_schema import (
 )
 from covan_mlir.provenance.model import Action, Fate, Frame, Group, LineageData, Part, Site
 from covan_mlir.provenance.pool import Pool
-from covan_mlir.typed_json import convert, decode, dumps
+from covan_mlir.support.typed_json import convert, decode, dumps
 
 
 def write(lineage: LineageData) -> bytes:

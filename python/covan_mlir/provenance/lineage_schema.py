@@ -13,7 +13,7 @@ from covan_mlir.provenance.bodies import Bodies, malformed
 from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.model import Kind
 from covan_mlir.provenance.words import is_group, is_tag
-from covan_mlir.typed_json import JsonObject, Natural, decode, fail, repeated, short
+from covan_mlir.support.typed_json import JsonObject, Natural, decode, fail, repeated, short
 
 FORMAT = 3
 LINEAGE = "lineage.json"

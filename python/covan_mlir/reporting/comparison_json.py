@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from covan_mlir.typed_json import JsonObject, Natural
+from covan_mlir.support.typed_json import JsonObject, Natural
 
 Status = Literal["agrees", "beyond", "inherited", "crash", "unobserved"]
 StoredFloat = float | Literal["inf", "-inf", "nan"]

@@ -18,11 +18,11 @@ from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Any, Protocol
 
-from covan_mlir import whole_file
 from covan_mlir.errors import CovanError, InputError
 from covan_mlir.provenance.model import LineageData
 from covan_mlir.reporting.content import content
 from covan_mlir.reporting.sources import listing
+from covan_mlir.support import whole_file
 
 _SCRIPTS = ("model.js", "graph.js", "details.js", "page.js")
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from msgspec import UnsetType
 
-from covan_mlir import typed_json
 from covan_mlir.errors import CovanError
 from covan_mlir.provenance.model import Action, LineageData
 from covan_mlir.reporting.comparison_json import StoredComparedAction, StoredComparison
+from covan_mlir.support import typed_json
 
 
 @dataclass(frozen=True)

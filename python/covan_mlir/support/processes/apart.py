@@ -7,8 +7,8 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from covan_mlir.processes import parent
-from covan_mlir.processes.child import ending
+from covan_mlir.support.processes import parent
+from covan_mlir.support.processes.child import ending
 
 
 class CrashError(Exception):

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import IO
 
-from covan_mlir.processes.frames import Pipe
+from covan_mlir.support.processes.frames import Pipe
 
 LOG_TAIL = 4000
 """Characters of what a process printed, at most, that errors quote."""
@@ -22,7 +22,7 @@ LOG_TAIL = 4000
 class Child:
     """A Python process that runs one of our modules, and the file that collects what it prints.
 
-    It is told this process's id as its first argument, and ends with it: see `covan_mlir.processes.parent`.
+    It is told this process's id as its first argument, and ends with it: see `covan_mlir.support.processes.parent`.
 
     Attributes:
         owner: the process that started it; a fork of that one inherits this object, and must leave the process alone.
