@@ -9,7 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from covan_mlir.frontend.rules import arithmetic, convolutions, histograms, indexing, ordering, sampling, segments
+from covan_mlir.frontend.rules import (
+    arithmetic,
+    convolutions,
+    histograms,
+    indexing,
+    losses,
+    ordering,
+    sampling,
+    segments,
+)
 
 aten = torch.ops.aten
 NUMBERS = torch.tensor(
@@ -117,3 +126,13 @@ def test_transposed_convolutions_of_each_channel(stride: int, padding: int, extr
     ours = convolutions.convolution(x, weight, None, [stride] * 2, [padding] * 2, [1, 1], True, [extra] * 2, 4)
     eager = torch.nn.functional.conv_transpose2d(x, weight, None, stride, padding, extra, 4)
     _same(ours, eager, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("labels", [[0, 2, -1, 1], [[0, 0, 0, -1], [3, 1, 2, 0], [-1, 2, 1, 0]]])
+def test_labels_after_the_first_missing_one_do_not_count(labels: list[Any], reduction: str) -> None:
+    target = torch.tensor(labels)
+    x = _random(*target.shape)
+    number = ["none", "mean", "sum"].index(reduction)
+    ours = losses.multilabel_margin_loss_forward(x, target, number)
+    _same(ours, aten.multilabel_margin_loss_forward(x, target, number))
