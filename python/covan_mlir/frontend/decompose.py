@@ -66,6 +66,9 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         name_conversions(graph)
         unite_equal_constants(graph)
         rotate(graph)
+        # Of types and devices that are settled, and true. What is asserted about is perhaps done again for it alone.
+        for assertion in graph.find_nodes(op="call_function", target=torch.ops.aten._assert_tensor_metadata.default):
+            graph.erase_node(assertion)
         graph.eliminate_dead_code()  # decompositions leave nodes behind that nobody reads
     pair_complex(decomposed)
     return decomposed

@@ -202,13 +202,18 @@ def _origin(node: Node, known: Mapping[int, str], actions: Mapping[str, Action])
 def _adopt(origin: dict[Node, str | None], actions: Mapping[str, Action]) -> None:
     """Nodes without a tie: torch makes such nodes of constants, and in some decompositions.
 
-    One that kept its name and operation is its action's; any other belongs to the action that uses it first.
+    One that kept its name and operation is its action's; any other belongs to the action that uses it first. So does
+    one that torch ties to an action that no result needs, if others need it: what is done to a tensor again, after a
+    change in place, is tied to whatever looked at it first, an assertion perhaps.
     """
     for node in reversed(origin):
         if origin[node] is None and node.name in actions and actions[node.name].op == op_name(node):
             origin[node] = node.name
+        users = [name for user in node.users if (name := origin.get(user)) is not None]
         if origin[node] is None:
-            origin[node] = next((origin[user] for user in node.users if origin.get(user)), None)
+            origin[node] = next(iter(users), None)
+        elif not actions[origin[node]].live:
+            origin[node] = next((name for name in users if actions[name].live), origin[node])
     for node, name in origin.items():
         if name is None:
             origin[node] = next((origin[n] for n in node.all_input_nodes if origin.get(n)), None)
