@@ -37,10 +37,13 @@ def _(x: Tensor) -> Tensor:
 
 REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     # name: (function of a [4, 5] tensor, what is said)
-    "no lowering": (lambda x: x.mode(1).values, "mode .*there is no lowering for it; use other operations"),
+    "no lowering": (lambda x: torch.hash_tensor(x), "hash_tensor .*there is no lowering for it; use other operations"),
     "of the user's own": (lambda x: twice(x) + 1, "twice .*there is no lowering for it; .*@torch.compiler.disable"),
-    "in a branch": (lambda x: torch.cond(x.sum() > 0, lambda x: x.mode(1).values, lambda x: x[:, 0] * 1, (x,)), "mode"),
-    "a primitive": (lambda x: torch.igamma(x.abs(), x.abs()), "igamma .*there is no lowering"),
+    "in a branch": (
+        lambda x: torch.cond(x.sum() > 0, lambda x: torch.hash_tensor(x).float(), lambda x: x.sum(), (x,)),
+        "hash_tensor",
+    ),
+    "a primitive": (lambda x: torch.ops.prims.xor_sum(x.int(), [0]), "xor_sum .*there is no lowering"),
     "random numbers": (lambda x: x + torch.randn(4, 5), "do not follow torch.manual_seed; pass them to"),
     "training": (lambda x: torch.dropout(x, 0.5, True), "do not follow torch.manual_seed"),
     "control flow in Python": (branches, "does not export: .*depends on the value of a tensor .*torch.cond"),

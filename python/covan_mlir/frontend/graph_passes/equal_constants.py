@@ -22,7 +22,10 @@ def unite_equal_constants(graph: Graph) -> None:
     for node, value in literals(graph, {}).items():
         call = _call(node)
         if call is not None:
-            key = (call, value.dtype, tuple(value.shape), bytes(value.reshape(-1).view(torch.uint8).tolist()))
+            flat = value.reshape(-1).clone(
+                memory_format=torch.contiguous_format
+            )  # one element of an expanded literal too
+            key = (call, value.dtype, tuple(value.shape), bytes(flat.view(torch.uint8).tolist()))
             leading = first.setdefault(key, node)
             if leading is not node:
                 node.replace_all_uses_with(leading)
