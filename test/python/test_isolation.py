@@ -98,8 +98,10 @@ def process(exe: Executable) -> int:
 
 
 def gone(pid: int) -> bool:
+    """Whether a process has ended, all of its threads: the first may be gone before the others."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+        threads = len(os.listdir(f"/proc/{pid}/task"))
+        return threads == 1 and Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
     except (FileNotFoundError, ProcessLookupError):
         return True
 
