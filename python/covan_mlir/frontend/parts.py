@@ -210,10 +210,10 @@ def _adopt(origin: dict[Node, str | None], actions: Mapping[str, Action]) -> Non
         if origin[node] is None and node.name in actions and actions[node.name].op == op_name(node):
             origin[node] = node.name
         users = [name for user in node.users if (name := origin.get(user)) is not None]
-        if origin[node] is None:
+        if (own := origin[node]) is None:
             origin[node] = next(iter(users), None)
-        elif not actions[origin[node]].live:
-            origin[node] = next((name for name in users if actions[name].live), origin[node])
+        elif not actions[own].live:
+            origin[node] = next((name for name in users if actions[name].live), own)
     for node, name in origin.items():
         if name is None:
             origin[node] = next((origin[n] for n in node.all_input_nodes if origin.get(n)), None)

@@ -16,7 +16,7 @@ _MEAN, _SUM = 1, 2
 @rule(aten.multilabel_margin_loss_forward.default)
 def multilabel_margin_loss_forward(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
     """Of each row's labels, those before the first -1: torch's decomposition counts those behind it as label 0."""
-    scores, labels = torch.atleast_2d(x), torch.atleast_2d(target)
+    scores, labels = (tensor.reshape(-1, tensor.shape[-1]) for tensor in (x, target))
     classes = scores.shape[1]
     numbers = torch.arange(classes, device=target.device)
     end = torch.where(labels == -1, numbers, classes).amin(-1, keepdim=True)
