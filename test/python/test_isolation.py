@@ -13,6 +13,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -273,8 +274,10 @@ def test_a_crash_is_an_error_that_names_the_signal(planted: Callable[[str], Path
 
 @x86
 def test_a_call_that_takes_too_long_is_stopped(planted: Callable[[str], Path]) -> None:
-    with isolated(planted("hang"), timeout=1.0) as exe:
-        pid = process(exe)
+    with isolated(planted("hang")) as exe:
+        assert isinstance(exe.program, program.IsolatedProgram)
+        pid, place = process(exe), exe.program._place
+        exe.program._place = replace(place, limits=Isolation(timeout=1.0))  # of the call alone: to load takes a while
         with pytest.raises(IsolationError, match="longer than the 1 s allowed for the call"):
             exe(X)
         assert gone(pid)
