@@ -33,6 +33,11 @@ settings.register_profile("search", deadline=None, print_blob=True, suppress_hea
 settings.load_profile("tests")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on Vulkan come last: a driver in software keeps a core busy from its first use to its process's end."""
+    items.sort(key=lambda item: "vulkan" in item.nodeid.lower())
+
+
 class _Listener(logging.Handler):
     """Writes down what is told from warnings on."""
 
