@@ -11,7 +11,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 import pytest
 import torch
 from artifacts import forge
+from ending import gone, soon
 from limits import HANG
 from oracle import assert_same
 from torch import nn
@@ -96,22 +96,6 @@ def same(actual: Any, expected: Any) -> None:
 def process(exe: Executable) -> int:
     assert isinstance(exe.program, program.IsolatedProgram)
     return exe.program._held[0][0].process.pid
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended, all of its threads: the first may be gone before the others."""
-    try:
-        threads = len(os.listdir(f"/proc/{pid}/task"))
-        return threads == 1 and Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
-def soon(happens: Callable[[], bool]) -> bool:
-    end = time.monotonic() + HANG
-    while not happens() and time.monotonic() < end:
-        time.sleep(0.05)
-    return happens()
 
 
 # --- results ----------------------------------------------------------------------------------------------------------

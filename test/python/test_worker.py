@@ -8,12 +8,12 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from ending import gone, soon
 from limits import HANG
 from torch import nn
 
@@ -228,21 +228,6 @@ def worker_of(process: subprocess.Popen[str]) -> int:
         if line.startswith("worker"):
             return int(line.split()[1])
     raise AssertionError("no worker")
-
-
-def soon(happens: Callable[[], bool]) -> bool:
-    """Whether it happens at all."""
-    end = time.monotonic() + HANG
-    while not happens() and time.monotonic() < end:
-        time.sleep(0.05)
-    return happens()
-
-
-def gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 # A signal that comes right before a sleep does not cut it short: many short ones.

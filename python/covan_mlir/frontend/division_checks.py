@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import torch
+from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from covan_mlir.frontend.actions import graphs
@@ -76,7 +77,8 @@ def _made_safe(division: Node) -> Node:
         either = call_of(division, aten.bitwise_or.Tensor, zero, minus)
         one = call_of(division, aten.scalar_tensor.default, 1, dtype=divisor.meta["val"].dtype)
         other = call_of(division, aten.where.self, either, one, divisor)
-        if division.target.overloadpacket in _QUOTIENTS:  # type: ignore[union-attr]  # an overload, as it divides
+        assert isinstance(division.target, OpOverload)
+        if division.target.overloadpacket in _QUOTIENTS:
             assert isinstance(dividend, Node)
             if dividend.meta["val"].dtype is not dtype:
                 dividend = call_of(division, _convert, dividend, dtype)

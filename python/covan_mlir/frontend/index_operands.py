@@ -75,7 +75,9 @@ class IndexOperand:
         """Have the reader take another index."""
         new: Any = index
         if self.item is not None:
-            new = list(self.reader.args[self.position])  # type: ignore[arg-type]  # a list of nodes
+            indices = self.reader.args[self.position]
+            assert isinstance(indices, list | tuple)
+            new = list(indices)
             new[self.item] = index
         self.reader.update_arg(self.position, new)
 
