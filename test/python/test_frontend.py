@@ -61,6 +61,17 @@ def test_function_with_module_in_its_closure() -> None:
     check(lambda x: net(x) + 1, torch.randn(3, 6))
 
 
+def test_one_tensor_for_several_example_arguments() -> None:
+    """Each argument stays one of its own, as it is in eager: export knows tensors by their identity."""
+    net, x, (a, b) = Net(), torch.randn(5, 6), torch.randn(2, 5, 6)
+    pair = covan_mlir.compile_module(lambda q, k: q - 2 * k[0], (x, [x]))
+    assert_same(pair(a, [b]), a - 2 * b)
+    held = covan_mlir.compile_module(lambda w: net(w).sum() + w, (net.fc.weight,))
+    assert_same(held(a), net(a).sum() + a)
+    own = covan_mlir.compile_module(net, (net.fc.weight,))
+    assert_same(own(a), net(a))
+
+
 def test_exported_program_and_pt2_file(tmp_path: Path) -> None:
     net, x = Net().eval(), torch.randn(3, 6)
     program = torch.export.export(net, (x,))

@@ -95,6 +95,7 @@ def capture(
     example_args, example_kwargs = torch.utils._pytree.tree_map_only(
         np.ndarray, torch.from_numpy, (tuple(args), dict(kwargs or {}))
     )
+    example_args, example_kwargs = _told_apart(module, (example_args, example_kwargs))
     name = getattr(model, "__name__", type(model).__name__)
     try:
         program = _exported(module, example_args, example_kwargs, dynamic_shapes, name)
@@ -104,6 +105,23 @@ def capture(
         where = user_frame(error)
         raise ExportError(f"{f'{where}: ' if where else ''}{export_failure(name, error)}") from error
     return Capture(program, module if isinstance(model, torch.nn.Module) else None, _parameters(module))
+
+
+def _told_apart(module: torch.nn.Module, examples: Any) -> Any:
+    """The example arguments, a tensor that is given twice, or that ``module`` holds, copied.
+
+    Export knows a tensor by its identity: of ``f(x, x)`` it makes a program that reads one of its two arguments in the
+    place of both, and of ``m(m.weight)`` one that reads no argument. Later calls bring other tensors.
+    """
+    known = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+
+    def apart(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) in known:
+            return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        known.add(id(tensor))
+        return tensor
+
+    return torch.utils._pytree.tree_map_only(torch.Tensor, apart, examples)
 
 
 def _exported(
