@@ -12,7 +12,10 @@ from torch import Tensor
 from covan_mlir.frontend.rules import (
     arithmetic,
     convolutions,
+    division,
+    double,
     histograms,
+    hyperbolic,
     indexing,
     losses,
     ordering,
@@ -37,6 +40,68 @@ def _same(ours: Any, eager: Any, **tolerance: float) -> None:
 def test_powers() -> None:
     base, exponent = (side.reshape(-1) for side in torch.meshgrid(NUMBERS, NUMBERS, indexing="ij"))
     _same(arithmetic.pow_tensor(base, exponent), torch.pow(base, exponent))
+
+
+AXIS = torch.cat([_random(500), _random(500) * 100, torch.linspace(-2e5, 2e5, 999), torch.linspace(-9, 9, 181)])
+CURVES: dict[str, tuple[Any, Any]] = {
+    "sin": (double.sin, torch.sin),
+    "cos": (double.cos, torch.cos),
+    "atan": (double.atan, torch.atan),
+    "asinh": (hyperbolic.asinh, torch.asinh),
+    "acosh": (hyperbolic.acosh, torch.acosh),
+    "atanh": (lambda x: hyperbolic.atanh(x / 2e5), lambda x: torch.atanh(x / 2e5)),
+    "sinh": (hyperbolic.sinh, torch.sinh),
+    "cosh": (hyperbolic.cosh, torch.cosh),
+    "exp2": (arithmetic.exp2, torch.exp2),
+    **{
+        f"power {n}": (lambda x, n=n: arithmetic.pow_scalar(x, n), lambda x, n=n: torch.pow(x, n))
+        for n in (-1.5, -1, -2.0, -3, 1.7)
+    },
+}
+"""Rules of float32 and what they stand for. Reference: float64."""
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_curves_of_float32(name: str) -> None:
+    ours, eager = CURVES[name]
+    for x in (AXIS, NUMBERS.masked_fill(NUMBERS.abs() == 1e30, 88.9), AXIS * 1e-5):
+        # eager itself takes its argument in float32
+        _same(
+            ours(x).to(torch.float64),
+            eager(x.to(torch.float64)).to(torch.float32).to(torch.float64),
+            rtol=2e-6,
+            atol=1e-37,
+        )
+
+
+@pytest.mark.parametrize("name", ["expm1", "log1p", "exp2"])
+def test_curves_of_float64(name: str) -> None:
+    x = torch.cat([AXIS.to(torch.float64) * scale for scale in (1e-12, 1e-4, 1e-2, 1)] + [NUMBERS.to(torch.float64)])
+    _same(getattr(double, name)(x), getattr(torch, name)(x), rtol=2e-15, atol=1e-300)
+
+
+@pytest.mark.parametrize("name", ["fmod", "floor_divide", "logaddexp", "logaddexp2"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_of_two_numbers(name: str, dtype: torch.dtype) -> None:
+    ours = getattr(division if hasattr(division, name) else hyperbolic, name)
+    few = torch.tensor([0.1, 0.3, 0.7, 2.5, -0.1, -0.3, 1e10, 3e7, *(k / 10 for k in range(-20, 20))])
+    finite = NUMBERS[(NUMBERS.abs() != 1e30) & (NUMBERS != 1e-40)]  # beyond 2^55 quotients, eager gives NaN
+    axis = torch.cat([finite, few]).to(dtype)
+    a, b = (side.reshape(-1) for side in torch.meshgrid(axis, axis, indexing="ij"))
+    exact = name in ("fmod", "floor_divide")
+    _same(ours(a, b), getattr(torch, name)(a, b), rtol=0 if exact else 2e-6, atol=0 if exact else 2e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves_and_numbers(dtype: torch.dtype) -> None:
+    """Numbers that are no numbers of the type; those that are, keep their lowering."""
+    x = torch.tensor([1.0, -3, 100, 6e4, 3e-5, 0.1], dtype=dtype)
+    for number in (1e-8, 0.1, 3e-5, 2e5, 1e6):
+        for factor in (number, torch.tensor(number)):
+            _same(arithmetic.multiply(x, factor), x * factor, rtol=0, atol=0)
+            _same(arithmetic.multiply(factor, x), x * factor, rtol=0, atol=0)
+            _same(arithmetic.divide(x, factor), x / factor, rtol=0, atol=0)
+    assert all(arithmetic.multiply(x, number) is NotImplemented for number in (0.0, 0.125, -1.5, 2, torch.inf))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

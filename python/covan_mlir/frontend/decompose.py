@@ -53,10 +53,15 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         except Exception as error:
             why = f"{type(error).__name__}: {plainly(str(error))}"
             raise ExportError(f"{_where(error)}the model cannot be decomposed: {why}; {advice('')}") from error
+    constants = {
+        name: value
+        for name, key in decomposed.graph_signature.inputs_to_lifted_tensor_constants.items()
+        if isinstance(value := decomposed.constants.get(key), torch.Tensor)
+    }
     for _, graph in list(graphs(decomposed.graph)):
         count_from_front(graph)
         fold_empty(graph)
-        fold_uniform(graph)
+        fold_uniform(graph, constants if graph is decomposed.graph else {})
         type_numbers(graph)
         widen_bytes(graph)
         slice_pieces(graph)

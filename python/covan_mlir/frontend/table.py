@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
@@ -24,7 +23,7 @@ from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 from covan_mlir import dialects
 from covan_mlir.frontend.rules import RULES
 from covan_mlir.frontend.rules.ranks import ALONG_AN_AXIS, POOLING, with_a_batch, with_an_axis
-from covan_mlir.frontend.rules.registry import Rule, foreign_rules
+from covan_mlir.frontend.rules.registry import Rule, either, foreign_rules
 
 aten = torch.ops.aten
 
@@ -63,22 +62,12 @@ def _torch_table() -> Mapping[OpOverload, Rule]:
     for packet in _UNLOWERED:
         rules.update({op: core[op] for op in core if getattr(op, "overloadpacket", None) is packet})
     for op, ours in RULES.items():
-        rules[op] = _either(ours, rules[op]) if op in rules else ours
+        rules[op] = either(ours, rules[op]) if op in rules else ours
     for op in ALONG_AN_AXIS:
         rules[op] = with_an_axis(op, rules.get(op))
     for op, axes in POOLING.items():
         rules[op] = with_a_batch(op, axes, rules.get(op))
     return rules
-
-
-def _either(first: Rule, second: Rule) -> Rule:
-    """``first``, and ``second`` for what it leaves."""
-
-    def decomposition(*args: Any, **kwargs: Any) -> Any:
-        result = first(*args, **kwargs)
-        return second(*args, **kwargs) if result is NotImplemented else result
-
-    return decomposition
 
 
 def _wanted(op: OpOverload, context: ir.Context) -> bool:

@@ -20,6 +20,7 @@ from torch.fx.node import map_arg
 
 from covan_mlir.frontend.actions import is_view
 from covan_mlir.frontend.graph_passes.empty import fill
+from covan_mlir.frontend.index_operands import call_of
 
 aten = torch.ops.aten
 
@@ -58,12 +59,22 @@ _NUMBERS |= dict.fromkeys((aten.ones, aten.ones_like, aten.new_ones), 1)
 _CONVERSIONS = frozenset({torch.ops.prims.convert_element_type.default, aten._to_copy.default})
 
 
-def fold_uniform(graph: Graph) -> None:
+def fold_uniform(graph: Graph, constants: Mapping[str, torch.Tensor]) -> None:
     """Make constants of operators on a tensor of known size and a number that leaves nothing of it, and of element-wise
-    ones on constants that are one number everywhere."""
-    held: dict[Node, torch.Tensor] = {}
+    ones on constants that are one number everywhere; copies of choices that are one everywhere.
+
+    Args:
+        constants: values of placeholders that are constants of the program, by name.
+    """
+    held = {
+        node: constants[node.name].reshape([1] * constants[node.name].dim())
+        for node in graph.find_nodes(op="placeholder")
+        if node.name in constants and constants[node.name].numel() == 1
+    }
     for node in list(graph.nodes):
         value = node.meta.get("val")
+        if node.target is aten.where.self and node.args[0] in held:
+            _take(node, node.args[1] if held[node.args[0]].item() else node.args[2])
         if (
             node.op != "call_function"
             or not isinstance(node.target, torch._ops.OpOverload)
@@ -77,6 +88,18 @@ def fold_uniform(graph: Graph) -> None:
             fill(node, one.item())
         if (number := _number(node, held)) is not None:
             held[node] = torch.full([1] * value.dim(), number, dtype=value.dtype)
+
+
+def _take(node: Node, taken: Node) -> None:
+    """Make a copy of a choice that is the same everywhere: torch-mlir drops it, as if nothing had been chosen."""
+    value = node.meta["val"]
+    if taken.meta["val"].dtype != value.dtype:
+        with node.graph.inserting_before(node):
+            taken = call_of(node, torch.ops.prims.convert_element_type.default, taken, value.dtype)
+    if value.shape == taken.meta["val"].shape:
+        node.target, node.args = aten.clone.default, (taken,)
+    else:
+        node.target, node.args = aten.expand.default, (taken, list(value.shape))
 
 
 def _whatever_is_read(node: Node, value: torch.Tensor) -> Any:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload, OpOverloadPacket
 
-from covan_mlir.frontend.rules.registry import RULES, float_type, rule, wide
+from covan_mlir.frontend.rules.registry import RULES, float_type, promoted, rule, wide
 
 aten = torch.ops.aten
 Number = Any  # int, float, bool, or a symbolic one
@@ -78,6 +78,54 @@ def minimum(a: Tensor, b: Tensor) -> Any:
         return NotImplemented
     a, b = a.to(dtype), b.to(dtype)
     return torch.where((a < b) | torch.isnan(a), a, b)
+
+
+@rule(aten.neg.default)
+def neg(x: Tensor) -> Any:
+    # torch-mlir turns whole numbers into float32 for it, which has 24 bits of them.
+    return NotImplemented if x.dtype.is_floating_point or x.dtype.is_complex else 0 - x
+
+
+@rule(aten.mul.Tensor, aten.mul.Scalar)
+def multiply(x: Any, factor: Any) -> Any:
+    """Half precision takes a number as it is: rounded to the tensor's type, it may be 0 or infinite."""
+    if _rounded_away(factor, x):
+        x, factor = factor, x
+    return (wide(x) * factor).to(x.dtype) if _rounded_away(x, factor) else NotImplemented
+
+
+@rule(aten.div.Tensor, aten.div.Scalar)
+def divide(x: Any, divisor: Any) -> Any:
+    return (wide(x) / divisor).to(x.dtype) if _rounded_away(x, divisor) else NotImplemented
+
+
+def _rounded_away(x: Any, number: Any) -> bool:
+    """Whether ``number``, maybe as a tensor without axes, is perhaps another one in the type of ``x``, a half one."""
+    if not isinstance(x, Tensor) or x.dtype not in (torch.float16, torch.bfloat16):
+        return False
+    if isinstance(number, Tensor):
+        return number.dim() == 0 < x.dim() and number.dtype in (torch.float32, torch.float64)
+    if not isinstance(number, float) or not math.isfinite(number):
+        return False
+    kind = torch.finfo(x.dtype)
+    fits = number == 0 or kind.tiny <= abs(number) <= kind.max
+    return not (fits and (math.frexp(number)[0] * 2 / kind.eps).is_integer())
+
+
+@rule(aten.round.decimals)
+def round_to(x: Tensor, *, decimals: int) -> Any:
+    """Half precision through float32: what it is multiplied by may overflow."""
+    if x.dtype not in (torch.float16, torch.bfloat16):
+        return NotImplemented
+    return torch.round(wide(x), decimals=decimals).to(x.dtype)
+
+
+@rule(torch.ops.prims.convert_element_type.default)
+def convert(x: Tensor, dtype: torch.dtype) -> Any:
+    # The compiler's own way from float64 to float16 gives 0 for what is below 2^-14.
+    if x.dtype is not torch.float64 or dtype is not torch.float16:
+        return NotImplemented
+    return x.to(torch.float32).to(dtype)
 
 
 @rule(aten.isfinite.default)
@@ -209,8 +257,12 @@ def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number =
 
 @rule(aten.pow.Tensor_Scalar)
 def pow_scalar(x: Tensor, exponent: Number) -> Any:
-    if x.dtype.is_floating_point or x.dtype.is_complex or isinstance(exponent, complex):
+    if x.dtype.is_complex or isinstance(exponent, complex):
         return NotImplemented
+    if x.dtype in (torch.float16, torch.bfloat16):
+        return torch.pow(wide(x), exponent).to(x.dtype)
+    if x.dtype.is_floating_point:
+        return _fractional_power(x, exponent)
     dtype = torch.result_type(x, exponent)
     if dtype.is_floating_point:
         return torch.pow(x.to(dtype), exponent)
@@ -256,11 +308,33 @@ def _power(x: Tensor, y: Tensor) -> Tensor:
     return torch.where((x < 0) & (size < math.inf) & ~whole, math.nan, value)
 
 
+def _fractional_power(x: Tensor, exponent: Number) -> Any:
+    """The lowering is right for roots and for powers by multiplication; others lose digits, infinities and the sign of
+    what is beyond 0."""
+    if not isinstance(exponent, int | float) or exponent in (0.5, -0.5) or exponent != exponent:
+        return NotImplemented
+    if float(exponent).is_integer():
+        return NotImplemented if exponent >= 0 else 1 / torch.pow(x, -exponent)
+    y = x.to(torch.float64)
+    power = torch.exp(exponent * torch.log(y.abs()))
+    return torch.where((y < 0) & (y > -math.inf), math.nan, power).to(x.dtype)
+
+
+@rule(aten.exp2.default)
+def exp2(x: Tensor) -> Any:
+    # By a product with the logarithm of 2, which the lowering rounds to float32, with the digits of a large power.
+    if x.dtype is torch.float64 or x.dtype.is_complex:
+        return NotImplemented
+    return torch.exp(x.to(torch.float64) * math.log(2)).to(float_type(x))
+
+
 @rule(aten.pow.Scalar)
 def pow_base(base: Number, exponent: Tensor) -> Any:
     dtype = torch.result_type(base, exponent)
-    if exponent.dtype.is_floating_point or dtype.is_complex:
+    if dtype.is_complex:
         return NotImplemented
+    if exponent.dtype.is_floating_point:
+        return torch.exp2(exponent) if base == 2 else NotImplemented
     return torch.pow(torch.scalar_tensor(base, dtype=dtype), exponent)
 
 
@@ -270,21 +344,6 @@ def square(x: Tensor) -> Any:
         return NotImplemented
     x = x.to(torch.int64) if x.dtype is torch.bool else x
     return x * x
-
-
-@rule(aten.fmod.Tensor)
-def fmod(a: Tensor, b: Tensor) -> Any:
-    dtype = torch.result_type(a, b)
-    if dtype.is_floating_point:
-        return NotImplemented
-    a, b = a.to(dtype), b.to(dtype)
-    return a - torch.div(a, b, rounding_mode="trunc") * b
-
-
-@rule(aten.fmod.Scalar)
-def fmod_scalar(a: Tensor, b: Number) -> Any:
-    # As a tensor of the full shape: torch-mlir crashes on one without axes.
-    return torch.fmod(a, torch.full_like(a, b, dtype=torch.result_type(a, b)))
 
 
 @rule(aten.frexp.Tensor)
@@ -335,11 +394,7 @@ def _with_tensors(op: OpOverload) -> Any:
     """The form with two tensors, for a form with a number."""
 
     def with_tensors(a: Any, b: Any) -> Any:
-        dtype = torch.result_type(a, b)
-        first, second = (
-            side.to(dtype) if isinstance(side, Tensor) else torch.scalar_tensor(side, dtype=dtype) for side in (a, b)
-        )
-        return op(first, second)
+        return op(*promoted(a, b))
 
     return with_tensors
 

@@ -120,6 +120,21 @@ def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     return plain(aten.argmin.default, ordered(x, torch.float64, nan_first=True), dim, keepdim)
 
 
+@rule(aten.max.dim)
+def max_along(x: Tensor, dim: int, keepdim: bool = False) -> Any:
+    """By two reductions, of which most programs want one; torch-mlir's own knows no place of a NaN."""
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    return torch.amax(x, dim, keepdim), torch.argmax(x, dim, keepdim)
+
+
+@rule(aten.min.dim)
+def min_along(x: Tensor, dim: int, keepdim: bool = False) -> Any:
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    return torch.amin(x, dim, keepdim), torch.argmin(x, dim, keepdim)
+
+
 def _places(x: Tensor, dim: int, descending: bool, count: Any) -> Tensor:
     """Where the first ``count`` elements of the sorted axis stand, equal ones in their old order.
 

@@ -19,14 +19,25 @@ _F = TypeVar("_F", bound=Rule)
 
 
 def rule(*ops: OpOverload) -> Callable[[_F], _F]:
-    """Register a function as the decomposition of ``ops``."""
+    """Register a function as the decomposition of ``ops``, for the cases that functions registered before leave."""
 
     def register(function: _F) -> _F:
         for op in ops:
-            RULES[op] = _unless_plain(op, function)
+            ours = _unless_plain(op, function)
+            RULES[op] = either(RULES[op], ours) if op in RULES else ours
         return function
 
     return register
+
+
+def either(first: Rule, second: Rule) -> Rule:
+    """``first``, and ``second`` for what it leaves."""
+
+    def decomposition(*args: Any, **kwargs: Any) -> Any:
+        result = first(*args, **kwargs)
+        return second(*args, **kwargs) if result is NotImplemented else result
+
+    return decomposition
 
 
 def foreign_rule(name: str) -> Callable[[_F], _F]:
@@ -75,3 +86,12 @@ def wide(x: Tensor) -> Tensor:
 def float_type(x: Tensor) -> torch.dtype:
     """Type of the result of a function that gives fractions: that of ``x``, or the default float type."""
     return x.dtype if x.dtype.is_floating_point else torch.get_default_dtype()
+
+
+def promoted(a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """Two operands, of which one may be a number, as tensors of the type that an operation on both has."""
+    dtype = torch.result_type(a, b)
+    first, second = (
+        side.to(dtype) if isinstance(side, Tensor) else torch.scalar_tensor(side, dtype=dtype) for side in (a, b)
+    )
+    return first, second
