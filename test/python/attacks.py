@@ -36,6 +36,7 @@ KINDS = ("bytes", "zip", "json", "program")
 MESSAGE = 2000
 """Characters of an error's message, at most."""
 _SIZE = 3  # of what is open
+_WORD = 8  # bytes: how a fork says what it began with
 _SECONDS = 60  # ends what hangs
 _LIMITS = covan_mlir.Isolation(timeout=10.0, memory=1 << 30)
 _EVIL: tuple[Any, ...] = (
@@ -241,7 +242,6 @@ def attempt(path: Path, isolated: bool = False) -> Result:
         os.close(reader)
         _child(path, writer, isolated)
     os.close(writer)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     said = bytearray()
     timely = True
     while timely:
@@ -253,6 +253,7 @@ def attempt(path: Path, isolated: bool = False) -> Result:
     if not timely:
         os.kill(child, signal.SIGKILL)
     _, status, usage = os.wait4(child, 0)
+    before, said = int.from_bytes(said[:_WORD], "big"), said[_WORD:]
     outcome: Outcome = "crash"
     if not timely:
         outcome = "timeout"
@@ -260,7 +261,12 @@ def attempt(path: Path, isolated: bool = False) -> Result:
         outcomes: dict[int, Outcome] = {0: "ran", 1: "refused", 2: "exception"}
         outcome = outcomes.get(os.WEXITSTATUS(status), "crash")
     text = said.decode(errors="replace")[1:] if outcome != "crash" else f"{text_of(status)} {said.decode()[1:]}"
-    return Result(outcome, text, max(0, usage.ru_maxrss - before) << 10, time.monotonic() - started)
+    return Result(outcome, text, max(0, (usage.ru_maxrss << 10) - before), time.monotonic() - started)
+
+
+def _resident() -> int:
+    """Bytes of this process that are in memory now. In a fork, mapped files are not, until they are read again."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def text_of(status: int) -> str:
@@ -273,6 +279,7 @@ def text_of(status: int) -> str:
 def _child(path: Path, writer: int, isolated: bool) -> None:
     code = 3
     try:
+        os.write(writer, _resident().to_bytes(_WORD, "big"))
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 2)
         code, text = _use(path, _LIMITS if isolated else False)

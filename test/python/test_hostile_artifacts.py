@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import attacks
 import numpy as np
 import pytest
 import torch
@@ -331,3 +332,15 @@ def test_messages_are_bounded() -> None:
     assert len(message) <= 2000
     assert message.startswith("begin")
     assert message.endswith("end")
+
+
+def test_peak_of_an_attack_is_what_it_took(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever this process held earlier: the peak is the fork's own."""
+
+    def use(path: Path, isolated: Any) -> tuple[int, str]:
+        return 0, str(len(b"1" * (64 << 20)))
+
+    earlier = b"1" * (256 << 20)
+    del earlier
+    monkeypatch.setattr(attacks, "_use", use)
+    assert 60 << 20 < attacks.attempt(path).peak < 128 << 20
