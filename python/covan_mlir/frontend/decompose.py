@@ -59,6 +59,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         if isinstance(value := decomposed.constants.get(key), torch.Tensor)
     }
     for _, graph in list(graphs(decomposed.graph)):
+        rotate(graph)  # first: what begins a loop is folded as the rest is
         count_from_front(graph)
         fold_empty(graph)
         fold_uniform(graph, constants if graph is decomposed.graph else {})
@@ -70,7 +71,6 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         explain_reshapes(graph)
         name_conversions(graph)
         unite_equal_constants(graph)
-        rotate(graph)
         # Of types and devices that are settled, and true. What is asserted about is perhaps done again for it alone.
         for assertion in graph.find_nodes(op="call_function", target=torch.ops.aten._assert_tensor_metadata.default):
             graph.erase_node(assertion)
