@@ -54,6 +54,8 @@ DEPTHWISE = {
     "flat": convolution(4, 4, (3, 3), (1, 21), groups=4),
     "point": convolution(4, 4, (1, 1), (9, 9), groups=4, pad=2, stride=2),
     "tall": convolution(1, 1, (7, 7), (90, 33), groups=1, pad=3),
+    "columns": convolution(3, 3, (3, 5), (31, 170), groups=3, stride=5, dilation=2, pad=4),
+    "rows": convolution(2, 2, (5, 3), (48, 40), groups=2, dilation=2, pad=6),
 }
 
 

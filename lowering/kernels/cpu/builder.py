@@ -277,6 +277,15 @@ class KernelBuilder:
                 body()
                 scf.YieldOp([])
 
+    def replaced(self, condition: Value, values: Sequence[Value], body: Callable[[], Sequence[Value]]) -> list[Value]:
+        """Values, or what ``body`` makes of them where a condition holds."""
+        op = scf.IfOp(condition, [value.type for value in values], has_else=True)
+        with self.inside(op.then_block):
+            scf.YieldOp(list(body()))
+        with self.inside(op.else_block):
+            scf.YieldOp(list(values))
+        return list(op.results)
+
     def spans(
         self,
         start: int,
@@ -398,6 +407,11 @@ class KernelBuilder:
     def below(self, value: Value, bound: Size) -> Value:
         """Whether an index is below a bound."""
         return arith.cmpi(arith.CmpIPredicate.slt, value, self.size(bound))
+
+    def within(self, value: Value, bound: int) -> Value:
+        """Whether an index is not negative, and below a bound."""
+        # As numbers without a sign, negative ones are large.
+        return arith.cmpi(arith.CmpIPredicate.ult, value, self.index(bound))
 
     def shuffle(self, a: Value, b: Value, order: Sequence[int]) -> Value:
         """Lanes picked from two vectors."""

@@ -6,7 +6,8 @@ For ``y[c, h, w] = f(sum over r, s of x[c, h + r - 1, w + s - 1] * f[c, r, s])``
         for h step rows:                                  # all h of a kind together, see `RowSpan`
             for w step vectors * lanes:
                 tile[rows, vectors] = 0                   # registers
-                for row of x that the tile needs, s:      # written out; rows outside of x are left out
+                for row of x that the tile needs, s:      # written out
+                    skip it if it is outside of x         # asked where it may be
                     read[vectors] = x[c, row, w + s - 1]  # with masks: what is outside of x is 0
                     for h', r where h' + r - 1 is that row:
                         tile[h', vectors] += f[c, r, s] * read[vectors]
@@ -20,16 +21,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product as combinations
 
 from covan_mlir.lowering.kernels.cpu.accumulators import combining
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
-from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution
+from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, Sliding
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT, DenseSchedule
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, inputs
 from covan_mlir.lowering.kernels.cpu.register_tile import Tile
 from covan_mlir.lowering.kernels.cpu.row_outputs import Known, RowOutputs
-from covan_mlir.lowering.kernels.cpu.window_columns import WindowColumns
+from covan_mlir.lowering.kernels.cpu.window_columns import WindowColumns, leader
 
 
 @dataclass(frozen=True)
@@ -48,21 +50,27 @@ class DepthwiseSchedule(DenseSchedule):
     band: int
 
 
+Uses = Sequence[tuple[int, int]]
+"""Of a row of the input: rows of a tile, and the row of the window that each is multiplied by."""
+
+
 @dataclass(frozen=True)
 class RowSpan:
-    """Tiles of rows that leave the input in the same places.
+    """Tiles of as many rows: one piece of code.
 
     Attributes:
         start, stop: of the tiles.
         rows: of the results in each.
         reads: for each row of the input that is read, counted from where the tile's window begins: which rows of the
             results it is multiplied for, by which rows of the window.
+        partial: those of them that some of the tiles read and others leave out, for they are outside of the input.
     """
 
     start: int
     stop: int
     rows: int
     reads: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
+    partial: frozenset[int] = frozenset()
 
 
 def row_spans(convolution: Convolution, height: int) -> list[RowSpan]:
@@ -70,21 +78,26 @@ def row_spans(convolution: Convolution, height: int) -> list[RowSpan]:
     slides = convolution.height
     if slides is None:
         return [RowSpan(0, 1, 1, ((0, ((0, 0),)),))]
-    spans: list[RowSpan] = []
-    for tile, top in enumerate(range(0, slides.outside, height)):
-        rows = min(height, slides.outside - top)
-        reads: dict[int, list[tuple[int, int]]] = {}
-        for row in range(rows):
-            for tap in range(slides.taps):
-                at = slides.stride * row + slides.dilation * tap
-                if 0 <= slides.stride * top + at + slides.offset < slides.inside:
-                    reads.setdefault(at, []).append((row, tap))
-        span = RowSpan(tile, tile + 1, rows, tuple((at, tuple(uses)) for at, uses in sorted(reads.items())))
-        if spans and (spans[-1].rows, spans[-1].reads) == (span.rows, span.reads):
-            spans[-1] = RowSpan(spans[-1].start, span.stop, span.rows, span.reads)
-        else:
-            spans.append(span)
+    even, rest = divmod(slides.outside, height)
+    spans = [_row_span(slides, 0, even, height)] if even else []
+    if rest:
+        spans.append(_row_span(slides, even, even + 1, rest, height * even))
     return spans
+
+
+def _row_span(slides: Sliding, start: int, stop: int, rows: int, top: int = 0) -> RowSpan:
+    """Tiles of some rows.
+
+    Args:
+        top: the first row of the first tile.
+    """
+    uses: dict[int, list[tuple[int, int]]] = {}
+    for row, tap in combinations(range(rows), range(slides.taps)):
+        uses.setdefault(slides.stride * row + slides.dilation * tap, []).append((row, tap))
+    begins = [slides.stride * (top + rows * tile) + slides.offset for tile in range(stop - start)]
+    inside = {at: sum(0 <= begin + at < slides.inside for begin in begins) for at in uses}
+    reads = tuple((at, tuple(uses[at])) for at in sorted(uses) if inside[at])
+    return RowSpan(start, stop, rows, reads, frozenset(at for at, count in inside.items() if 0 < count < len(begins)))
 
 
 @dataclass(frozen=True)
@@ -216,23 +229,55 @@ class DepthwiseWriter:
     def _tile(self, block: Block, span: RowSpan, number: Value, known: Known) -> None:
         code, convolution, slides = self.code, self.convolution, self.convolution.height
         vectors = range(len(block.valid))
-        combine = combining(convolution.step)[0]
         zero = code.splat(convolution.step.initial.value, self.dtype)
         tile = [[zero for _ in vectors] for _ in range(span.rows)]
         top = code.mul(number, self.schedule.rows)
+        factors: dict[tuple[int, int], Value | None] = {}
         for at, uses in span.reads:
             row = None
             if slides is not None:
                 row = code.add(code.mul(top, slides.stride), at + slides.offset)
-            source = self._source(block.outer, row)
-            for s in range(convolution.width.taps):
-                read = [self.columns.read(source, self._column(block.left, u, s), block.masks[s][u]) for u in vectors]
-                for i, r in uses:
-                    factor = self._factor(block.outer, r, s)
-                    for u in vectors:
-                        term = read[u] if factor is None else code.op("mulf", factor, read[u])
-                        tile[i][u] = code.op(combine, tile[i][u], term)
+            for r, s in combinations({r: None for _, r in uses}, range(convolution.width.taps)):
+                if (r, s) not in factors:
+                    factors[r, s] = self._factor(block.outer, r, s)
+            if at not in span.partial:
+                self._read_row(block, row, uses, factors, tile)
+                continue
+            assert slides is not None
+            assert row is not None
+            touched = sorted({i for i, _ in uses})
+
+            def rows_touched(row: Value = row, uses: Uses = uses, touched: Sequence[int] = touched) -> list[Value]:
+                changed = [list(sums) for sums in tile]
+                self._read_row(block, row, uses, factors, changed)
+                return [value for i in touched for value in changed[i]]
+
+            before = [value for i in touched for value in tile[i]]
+            after = iter(code.replaced(code.within(row, slides.inside), before, rows_touched))
+            for i in touched:
+                tile[i] = [next(after) for _ in vectors]
         self._write(block, top, tile, known)
+
+    def _read_row(
+        self, block: Block, row: Value | None, uses: Uses, factors: Mapping[tuple[int, int], Value | None], tile: Tile
+    ) -> None:
+        """Takes a row of the input into the sums of a tile."""
+        code, vectors = self.code, range(len(block.valid))
+        combine = combining(self.convolution.step)[0]
+        source, width = self._source(block.outer, row), self.convolution.width
+        loaded: list[list[Value]] = []
+        for s in range(width.taps):
+            first = leader(width, s)
+            if first == s:
+                begins = [code.add(source, self._column(block.left, u, s)) for u in vectors]
+                loaded = [self.columns.loaded(begins[u], block.masks[s][u][:-1]) for u in vectors]
+            shift = width.dilation * (s - first)
+            read = [self.columns.shown(loaded[u], block.masks[s][u][-1], shift) for u in vectors]
+            for i, r in uses:
+                factor = factors[r, s]
+                for u in vectors:
+                    term = read[u] if factor is None else code.op("mulf", factor, read[u])
+                    tile[i][u] = code.op(combine, tile[i][u], term)
 
     def _factor(self, outer: Mapping[str, Value], r: int, s: int) -> Value | None:
         convolution = self.convolution

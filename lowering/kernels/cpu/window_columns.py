@@ -8,12 +8,20 @@ from dataclasses import dataclass
 from iree.compiler.dialects import arith
 
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
-from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution
+from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, Sliding
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import widen
 
 MOST_SHUFFLED = 8
 """Stride up to which elements are picked from whole vectors."""
+
+
+def leader(width: Sliding, tap: int) -> int:
+    """The first column of a window whose loaded vectors hold what another one reads."""
+    if width.stride > MOST_SHUFFLED:
+        return tap
+    reach = -(-width.stride // width.dilation)
+    return tap // reach * reach
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,16 @@ class WindowColumns:
             masks: of this position.
         """
         *valid, inside = masks
-        value = self.elements(self.code.add(source, position), valid)
+        return self.shown(self.loaded(self.code.add(source, position), valid), inside)
+
+    def shown(self, loaded: Sequence[Value], inside: Value, shift: int = 0) -> Value:
+        """A vector of elements of what was loaded, with what is outside where the input ends.
+
+        Args:
+            inside: which of the elements the input has.
+            shift: of the first element, from where the loaded vectors begin; less than the stride.
+        """
+        value = self._picked(loaded, shift)
         if self.convolution.window.outside.value != 0:
             value = self.code.op("select", inside, value, self.outside)
         return value
@@ -71,24 +88,35 @@ class WindowColumns:
         """Elements that lie a stride apart.
 
         Args:
+            valid: as `loaded` takes it.
+        """
+        return self._picked(self.loaded(begin, valid))
+
+    def loaded(self, begin: Value, valid: Sequence[int | Value | None]) -> list[Value]:
+        """Vectors that lie one behind the other and hold a vector's elements; or these, gathered.
+
+        Args:
             valid: of each vector that is loaded, how many of its elements or which of them are read; None: all. Of
                 gathered elements, the number of the last one.
         """
-        code, stride, lanes = self.code, self.convolution.width.stride, self.code.lanes
-        window = self.convolution.window
-        memory = code.memory[window.name]
+        code, stride = self.code, self.convolution.width.stride
+        memory = code.memory[self.convolution.window.name]
+        masks = [code.prefix(reach) if isinstance(reach, int) else reach for reach in valid if reach != 0]
         if stride > MOST_SHUFFLED:
-            reach = valid[0]
-            mask = code.prefix(reach) if isinstance(reach, int) else reach
-            return widen(code, code.gather(memory, begin, code.offsets(stride), mask), window.dtype)
+            return [code.gather(memory, begin, code.offsets(stride), masks[0])]
         # What lies between is loaded, too: cheaper than elements one by one.
-        value: Value | None = None
-        for n, reach in zip(self.loads, valid, strict=True):
-            if isinstance(reach, int) and reach == 0:
-                continue
-            mask = code.prefix(reach) if isinstance(reach, int) else reach
-            loaded = code.load(memory, code.add(begin, n), mask)
-            # In lanes that are not read yet, whatever there is.
-            order = [lanes + stride * k - n if n <= stride * k < n + lanes else k for k in range(lanes)]
-            value = loaded if stride == 1 else code.shuffle(loaded if value is None else value, loaded, order)
-        return widen(code, value, window.dtype)
+        return [code.load(memory, code.add(begin, n), mask) for n, mask in zip(self.loads, masks, strict=False)]
+
+    def _picked(self, loaded: Sequence[Value], shift: int = 0) -> Value:
+        """Elements that lie a stride apart; in lanes that nothing was loaded for, whatever there is."""
+        code, stride, lanes = self.code, self.convolution.width.stride, self.code.lanes
+        value = loaded[0]
+        if 1 < stride <= MOST_SHUFFLED:
+            places = [shift + stride * k for k in range(lanes)]
+            second = loaded[1] if len(loaded) > 1 else value
+            value = code.shuffle(value, second, [at if at < 2 * lanes else k for k, at in enumerate(places)])
+            for n, later in enumerate(loaded[2:], 2):
+                ahead = [at - (n - 1) * lanes for at in places]
+                order = [at if lanes <= at < 2 * lanes else k for k, at in enumerate(ahead)]
+                value = code.shuffle(value, later, order)
+        return widen(code, value, self.convolution.window.dtype)

@@ -27,7 +27,7 @@ from covan_mlir.lowering.kernels.cpu.convolution_roles import (
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.depthwise import DepthwiseSchedule, DepthwiseWriter, RowSpan, row_spans
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.window_columns import MOST_SHUFFLED
+from covan_mlir.lowering.kernels.cpu.window_columns import MOST_SHUFFLED, leader
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template
@@ -80,7 +80,14 @@ class DepthwiseMatch(DenseMatch[DepthwiseSchedule]):
         uses = sum(len(uses) for span in spans for _, uses in span.reads)
         reads = sum(len(span.reads) for span in spans)
         bodies = 1 if wide % vectors == 0 else 2
-        return bodies * width.taps * vectors * (uses + reads * 2 * min(width.stride, MOST_SHUFFLED))
+        shuffles = min(width.stride, MOST_SHUFFLED) - 1
+        return bodies * vectors * (width.taps * (uses + reads * shuffles) + reads * self._loads * (shuffles + 1))
+
+    @property
+    def _loads(self) -> int:
+        """Columns of the window that are loaded for themselves."""
+        width = self.task.width
+        return len({leader(width, tap) for tap in range(width.taps)})
 
     def _rate(self, lanes: int) -> float:
         """Vectors per second and core that are multiplied and added."""
@@ -92,7 +99,10 @@ class DepthwiseMatch(DenseMatch[DepthwiseSchedule]):
         width = convolution.width
         wide = -(-width.outside // schedule.lanes)
         # Most of what is read crosses cache lines, and of what lies a stride apart more is read than is used.
-        read = 2.0 if width.stride == 1 else 2.0 * width.stride + 1.0 if width.stride <= MOST_SHUFFLED else 24.0
+        shared = self._loads / width.taps
+        read = (
+            2.0 if width.stride == 1 else 2.0 * width.stride * shared + 1.0 if width.stride <= MOST_SHUFFLED else 24.0
+        )
         slots = 20.0
         for span in row_spans(convolution, schedule.rows):
             uses = sum(len(uses) for _, uses in span.reads) * width.taps
