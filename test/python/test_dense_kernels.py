@@ -220,7 +220,7 @@ def test_one_and_the_error_function() -> None:
     known = ~np.isnan(want)
     assert np.abs(got - want)[known].max() <= 2 * np.spacing(np.float32(1))
     near = known & (want > math.erfc(3))
-    assert (np.abs(got - want) / np.abs(want))[near].max() <= 2.5e-3
+    assert (np.abs(got - want)[near] / want[near]).max() <= 2.5e-3
     assert (got[known & (want < 1e-30)] < 1e-25).all()
 
 
