@@ -12,6 +12,7 @@ from dense_chains import MACHINE, arrays_of, check, convolution, f, kernel, near
 from plain_chains import Writer
 
 from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.expression import Const
 from covan_mlir.fred.interpret import interpret
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
@@ -201,6 +202,26 @@ def test_error_function() -> None:
     known = ~np.isnan(want)
     units = (np.abs(got - want) / np.spacing(np.abs(want).astype(np.float32)))[known]
     assert units.max() <= 1.5
+
+
+def test_one_and_the_error_function() -> None:
+    """What GELU has: within two units in the last place of 1, and small where it is; infinities and NaN."""
+    w = Writer(i=2, j=25000, k=1)
+    a, b = w.input("a", "ik"), w.input("b", "kj")
+    w.reduce("s", "ij", "add", "k", f("arith.mulf", a, b))
+    w.map("y", "ij", f("arith.addf", f("math.erf", w.read("s")), Const(1.0, "f32")))
+    chain = w.chain("y")
+    points = np.concatenate([np.linspace(-10, 10, 24980), np.geomspace(1e-30, 1, 17), [np.inf, -np.inf, np.nan]])
+    arrays = {"a": np.array([[1], [-1]], np.float32), "b": points.astype(np.float32)[None]}
+    alone = Standalone([kernel(chain, "p", "product")])
+    got = np.asarray(alone["p"](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
+    want = np.vectorize(math.erfc)(-(arrays["a"] * arrays["b"]).astype(np.float64))
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    known = ~np.isnan(want)
+    assert np.abs(got - want)[known].max() <= 2 * np.spacing(np.float32(1))
+    near = known & (want > math.erfc(3))
+    assert (np.abs(got - want)[near] / want[near]).max() <= 2.5e-3
+    assert (got[known & (want < 1e-30)] < 1e-25).all()
 
 
 @pytest.mark.parametrize("template", ["product", "dot_product"])

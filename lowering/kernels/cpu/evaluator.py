@@ -212,6 +212,10 @@ class VectorEvaluator:
     def _apply(self, expr: Apply, position: Position) -> Result:
         dialect, _, op = expr.op.partition(".")
         op, _, predicate = op.partition(":")
+        if op == "addf" and (inner := _of_one_and_erf(expr)) is not None:
+            under = self.run(inner, position)
+            value = functions.one_and_erf(self.code, under.value if isinstance(under, Uniform) else self.lanes(under))
+            return Uniform(value) if isinstance(under, Uniform) else Lanes(value)
         args = [self.run(arg, position) for arg in expr.args]
         if op in _SAME and expr.dtype != "i1":
             return args[0]
@@ -348,6 +352,14 @@ class VectorEvaluator:
                 return expr
             expr = substitute(expr, maps)
         return expr
+
+
+def _of_one_and_erf(expr: Apply) -> Expr | None:
+    """The x of ``1 + erf(x)``."""
+    for one, other in (expr.args, expr.args[::-1]):
+        if isinstance(one, Const) and one.value == 1 and isinstance(other, Apply) and other.op == "math.erf":
+            return other.args[0]
+    return None
 
 
 def inputs(code: KernelBuilder, chain: Chain, sizes: Mapping[str, Size]) -> dict[str, Source]:

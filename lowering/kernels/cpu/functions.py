@@ -146,6 +146,50 @@ def erf(code: KernelBuilder, x: Value) -> Value:
     return code.op("select", compare(code, "ogt", size, code.like(0.927734375, x)), far, near)
 
 
+# 2 to the power of abs(x) times a polynomial is 1 - erf(abs(x)) within 6e-8, and falls as that does until 2^-127; of it
+# -abs(x) is apart, which keeps rounding errors small. The second one is 2^r, without its 1, for abs(r) <= 1/2.
+_ERFC = (
+    -0.6279118061065674,
+    -0.9183608293533325,
+    -0.14879010617733002,
+    0.029028458520770073,
+    -0.00177131372038275,
+    -0.0008125989697873592,
+    0.00021609074610751122,
+    -1.4956536688259803e-05,
+)
+_ERFC_ENDS = 8.625
+_EXP2 = (1.3264723820611835e-3, 9.671512991189957e-3, 5.550733581185341e-2, 2.4022242426872253e-1, 6.931470036506653e-1)
+
+
+def one_and_erf(code: KernelBuilder, x: Value) -> Value:
+    """1 + erf x, as GELU has it, in fewer operations than `erf`, whose digits near 0 it can do without.
+
+    Below 0 it is ``e = 1 - erf(abs(x))``, above ``2 - e``. Its error is two units in the last place of 1, or 0.2 % of
+    the result for x from -3 to 0.
+    """
+    if code.dtype(x) != "f32" or not code.exact:
+        return code.op("addf", erf(code, x), code.like(1.0, x))
+    size = smaller(code, code.like(_ERFC_ENDS, x), math.absf(x))
+    square = code.op("mulf", size, size)
+    # Even and odd powers apart: two short chains of operations in place of a long one.
+    even, odd = (code.like(coefficient, x) for coefficient in _ERFC[-2:])
+    for c, d in zip(_ERFC[-4::-2], _ERFC[-3::-2], strict=True):
+        even, odd = fma(code, even, square, code.like(c, x)), fma(code, odd, square, code.like(d, x))
+    power = fma(code, fma(code, odd, size, even), size, arith.negf(size))
+    p = _EXP["f32"]
+    magic = code.like(1.5 * 2.0**p.mantissa + p.bias, x)
+    shifted = code.op("addf", power, magic)
+    rest = code.op("subf", power, code.op("subf", shifted, magic))
+    value = code.like(_EXP2[0], x)
+    for coefficient in (*_EXP2[1:], 1.0):
+        value = fma(code, value, rest, code.like(coefficient, x))
+    exponent = code.cast("bitcast", shifted, p.integer)
+    exponent = code.op("shli", exponent, code.like(p.mantissa, exponent))
+    scale = math.copysign(code.cast("bitcast", exponent, code.dtype(x)), arith.negf(x))
+    return fma(code, value, scale, code.op("addf", code.like(1.0, x), math.copysign(code.like(1.0, x), x)))
+
+
 def reciprocal(code: KernelBuilder, x: Value) -> tuple[Value, Value]:
     """-> (s, r) with ``y / x = (y * s) * r`` for every scalar x: s keeps r from overflow and from losing bits."""
     limit = 2.0**64
