@@ -64,6 +64,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda first, xs: scan(lambda carry, x: (carry * 0.5 + x, (carry + x).sin()), first, xs),
         (torch.randn(5), torch.randn(4, 5)),
     ),
+    "counts that are often zero": (  # as routers of experts count
+        lambda x: torch.histc(x.float(), 4, 0, 3).cumsum(0, dtype=torch.int32),
+        (torch.randint(0, 4, (12,), generator=torch.Generator().manual_seed(0)),),
+    ),
     "sorted": (lambda x: x.sort(-1, descending=True)[0], (torch.randn(4, 6),)),
     "transposed": (lambda x, y: (x.transpose(1, 2) @ y).tanh(), (torch.randn(2, 4, 4), torch.randn(2, 4, 4))),
 }
@@ -135,6 +139,7 @@ LIES = {
     "a slice of another offset": Lie("slices", "slice_1", called(lambda a: [a[0], 1, 2, 5]), "mul"),
     "another axis flipped": Lie("slices", "flip", called(lambda a: [a[0], [0]]), "exp"),
     "pieces in another order": Lie("slices", "cat", called(lambda a: [a[0][::-1], a[1]]), "cat"),
+    "counts that are not summed up": Lie("counts that are often zero", "cumsum", operator("aten._to_copy.default"), ""),
     "axes of one size not exchanged": Lie("slices", "permute", called(lambda a: [a[0], [0, 1]]), "add"),
     "the other branch": Lie("gather", "where", called(lambda a: [a[0], a[2], a[1]]), "where"),
     "another bound": Lie("gather", "gt_1", called(lambda a: [a[0], 0.75]), "where"),
