@@ -68,6 +68,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda x: torch.histc(x.float(), 4, 0, 3).cumsum(0, dtype=torch.int32),
         (torch.randint(0, 4, (12,), generator=torch.Generator().manual_seed(0)),),
     ),
+    "positions that an identity shares": (
+        lambda x: torch.linalg.inv(x @ x.mT + torch.eye(4)),
+        (torch.randn(4, 4, generator=torch.Generator().manual_seed(0)),),
+    ),
     "sorted": (lambda x: x.sort(-1, descending=True)[0], (torch.randn(4, 6),)),
     "transposed": (lambda x, y: (x.transpose(1, 2) @ y).tanh(), (torch.randn(2, 4, 4), torch.randn(2, 4, 4))),
 }
