@@ -35,6 +35,15 @@ def _pooled(x: Tensor) -> Tensor:
     return F.max_pool2d(F.conv2d(x, torch.full((4, 3, 3, 3), 0.1), stride=2, padding=1), 3, 2, 1).mean((2, 3))
 
 
+def _put(x: Tensor, i: Tensor, values: Tensor) -> Tensor:
+    return x.index_put_((i,), values) * 2.0
+
+
+def _scattered(x: Tensor, i: Tensor, values: Tensor) -> Tensor:
+    x.scatter_(1, i, values)
+    return x.exp()
+
+
 def _indices() -> Tensor:
     return torch.randint(0, 9, (6, 9), generator=torch.Generator().manual_seed(0))
 
@@ -71,6 +80,15 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "positions that an identity shares": (
         lambda x: torch.linalg.inv(x @ x.mT + torch.eye(4)),
         (torch.randn(4, 4, generator=torch.Generator().manual_seed(0)),),
+    ),
+    "rows put into an argument": (_put, (torch.randn(6, 4), torch.tensor([1, 3]), torch.randn(2, 4))),
+    "elements scattered into an argument": (
+        _scattered,
+        (torch.randn(3, 4), torch.tensor([[0, 2], [1, 3], [3, 0]]), torch.randn(3, 2)),
+    ),
+    "a slice of an argument replaced": (
+        lambda x, y: torch.slice_scatter(x, y, 0, 1, 3),
+        (torch.randn(4, 4), torch.randn(2, 4)),
     ),
     "sorted": (lambda x: x.sort(-1, descending=True)[0], (torch.randn(4, 6),)),
     "transposed": (lambda x, y: (x.transpose(1, 2) @ y).tanh(), (torch.randn(2, 4, 4), torch.randn(2, 4, 4))),
