@@ -90,6 +90,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda x, y: torch.slice_scatter(x, y, 0, 1, 3),
         (torch.randn(4, 4), torch.randn(2, 4)),
     ),
+    "bags": (lambda w, i: F.embedding_bag(i, w, mode="sum"), (torch.randn(10, 4), torch.arange(16).reshape(2, 8) % 10)),
     "sorted": (lambda x: x.sort(-1, descending=True)[0], (torch.randn(4, 6),)),
     "transposed": (lambda x, y: (x.transpose(1, 2) @ y).tanh(), (torch.randn(2, 4, 4), torch.randn(2, 4, 4))),
 }
