@@ -91,6 +91,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         (torch.randn(4, 4), torch.randn(2, 4)),
     ),
     "bags": (lambda w, i: F.embedding_bag(i, w, mode="sum"), (torch.randn(10, 4), torch.arange(16).reshape(2, 8) % 10)),
+    "equal identities": (
+        lambda x: (torch.eye(3, 4, dtype=torch.int64) + x, torch.eye(3, dtype=torch.bool), torch.eye(3)),
+        (torch.arange(12).reshape(3, 4),),
+    ),
     "sorted": (lambda x: x.sort(-1, descending=True)[0], (torch.randn(4, 6),)),
     "transposed": (lambda x, y: (x.transpose(1, 2) @ y).tanh(), (torch.randn(2, 4, 4), torch.randn(2, 4, 4))),
 }
