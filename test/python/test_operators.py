@@ -35,6 +35,15 @@ def _pooled(x: Tensor) -> Tensor:
     return F.max_pool2d(F.conv2d(x, torch.full((4, 3, 3, 3), 0.1), stride=2, padding=1), 3, 2, 1).mean((2, 3))
 
 
+def _put(x: Tensor, i: Tensor, values: Tensor) -> Tensor:
+    return x.index_put_((i,), values) * 2.0
+
+
+def _scattered(x: Tensor, i: Tensor, values: Tensor) -> Tensor:
+    x.scatter_(1, i, values)
+    return x.exp()
+
+
 def _indices() -> Tensor:
     return torch.randint(0, 9, (6, 9), generator=torch.Generator().manual_seed(0))
 
@@ -63,6 +72,28 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "loop over elements": (
         lambda first, xs: scan(lambda carry, x: (carry * 0.5 + x, (carry + x).sin()), first, xs),
         (torch.randn(5), torch.randn(4, 5)),
+    ),
+    "counts that are often zero": (  # as routers of experts count
+        lambda x: torch.histc(x.float(), 4, 0, 3).cumsum(0, dtype=torch.int32),
+        (torch.randint(0, 4, (12,), generator=torch.Generator().manual_seed(0)),),
+    ),
+    "positions that an identity shares": (
+        lambda x: torch.linalg.inv(x @ x.mT + torch.eye(4)),
+        (torch.randn(4, 4, generator=torch.Generator().manual_seed(0)),),
+    ),
+    "rows put into an argument": (_put, (torch.randn(6, 4), torch.tensor([1, 3]), torch.randn(2, 4))),
+    "elements scattered into an argument": (
+        _scattered,
+        (torch.randn(3, 4), torch.tensor([[0, 2], [1, 3], [3, 0]]), torch.randn(3, 2)),
+    ),
+    "a slice of an argument replaced": (
+        lambda x, y: torch.slice_scatter(x, y, 0, 1, 3),
+        (torch.randn(4, 4), torch.randn(2, 4)),
+    ),
+    "bags": (lambda w, i: F.embedding_bag(i, w, mode="sum"), (torch.randn(10, 4), torch.arange(16).reshape(2, 8) % 10)),
+    "equal identities": (
+        lambda x: (torch.eye(3, 4, dtype=torch.int64) + x, torch.eye(3, dtype=torch.bool), torch.eye(3)),
+        (torch.arange(12).reshape(3, 4),),
     ),
     "sorted": (lambda x: x.sort(-1, descending=True)[0], (torch.randn(4, 6),)),
     "transposed": (lambda x, y: (x.transpose(1, 2) @ y).tanh(), (torch.randn(2, 4, 4), torch.randn(2, 4, 4))),
@@ -135,6 +166,7 @@ LIES = {
     "a slice of another offset": Lie("slices", "slice_1", called(lambda a: [a[0], 1, 2, 5]), "mul"),
     "another axis flipped": Lie("slices", "flip", called(lambda a: [a[0], [0]]), "exp"),
     "pieces in another order": Lie("slices", "cat", called(lambda a: [a[0][::-1], a[1]]), "cat"),
+    "counts that are not summed up": Lie("counts that are often zero", "cumsum", operator("aten._to_copy.default"), ""),
     "axes of one size not exchanged": Lie("slices", "permute", called(lambda a: [a[0], [0, 1]]), "add"),
     "the other branch": Lie("gather", "where", called(lambda a: [a[0], a[2], a[1]]), "where"),
     "another bound": Lie("gather", "gt_1", called(lambda a: [a[0], 0.75]), "where"),

@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from covan_mlir.checking.cones import Key
 from covan_mlir.checking.layouts import spread
-from covan_mlir.checking.matching import WORK, Key, Matcher, State, agree
+from covan_mlir.checking.matching import WORK, Matcher, State, agree
 from covan_mlir.checking.source_values import RandomError, SourceValues, is_believed
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import UnevaluatedError, limited

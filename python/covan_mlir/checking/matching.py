@@ -12,11 +12,11 @@ from typing import Literal
 import numpy as np
 
 from covan_mlir.checking.choices import combinations
+from covan_mlir.checking.cones import Cone, Cones, Key
 from covan_mlir.checking.evaluate import evaluate
 from covan_mlir.checking.inputs import everywhere, passed
 from covan_mlir.checking.layouts import Order, gathered, layouts, placements, spread
 from covan_mlir.checking.signatures import Signature
-from covan_mlir.checking.slices import inputs_of
 from covan_mlir.checking.source_values import RandomError, SourceValues, Trial
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import (
@@ -47,6 +47,8 @@ _EVALUATION = 1 << 15
 _GLANCED = 4
 """Elements by which most ways are ruled out."""
 _PLANS = 400
+_ALIKE = 8
+"""Ways that are told apart from the first one that holds."""
 _DRAWS: tuple[tuple[Draw, int], ...] = (
     *(("all", bound) for bound in (1000, 17, 5, 2, 1)),
     *(("floats", bound) for bound in (17, 2)),
@@ -55,8 +57,7 @@ _DRAWS: tuple[tuple[Draw, int], ...] = (
 """What is drawn of what a node is given, and below which bound integers are: how far indices may go is not
 known. What is not drawn is computed from what is: as operands that depend on each other must be."""
 Draw = Literal["all", "floats", "arguments"]
-Key = tuple[int, int]
-"""A node and the number of its result, or of its input."""
+_KINDS: tuple[Draw, ...] = ("all", "floats", "arguments")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,29 +79,14 @@ class _Plan:
 
     Attributes:
         numbers: how many numbers were compared, and not NaN or infinities.
+        whole: whether they are whole numbers: there are few of them, and some occur everywhere.
     """
 
     operand: Operand
     layout: Order | None
     constants: Mapping[Key, tuple[Operand, Order | None]]
     numbers: int
-
-
-@dataclass
-class _Cone:
-    """What a node's result is computed from, as far as it is not known.
-
-    Attributes:
-        states: results that are known.
-        given: arguments of the program that are read.
-        constants: inputs that are constants of which nothing is known, with their types.
-        inputs: of each node, those that are read.
-    """
-
-    states: set[Key] = field(default_factory=set)
-    given: set[int] = field(default_factory=set)
-    constants: dict[Key, str] = field(default_factory=dict)
-    inputs: dict[int, set[int]] = field(default_factory=dict)
+    whole: bool
 
 
 class Matcher:
@@ -114,7 +100,7 @@ class Matcher:
         self._views = source
         self._bodies = program
         self._states = states
-        self._reads: dict[tuple[int, int], frozenset[int]] = {}
+        self._cones = Cones(source, program, states)
         self._holding: dict[Hashable, Order | None] = {}
         """By signature, the order of elements in which a result agrees with a value."""
 
@@ -128,7 +114,7 @@ class Matcher:
             return self._state(node, result, said)
 
     def _state(self, node: int, result: int, said: tuple[int, ...]) -> State | None:
-        cone = self._cone(node, result)
+        cone = self._cones.of(node, result)
         if (seen := self._seen(node, result, said, cone)) is not None:
             return seen
         assumed = any(self._states[key].assumed for key in cone.states)
@@ -140,11 +126,10 @@ class Matcher:
             if draw in refuted or (draw == "floats" and whole):
                 continue
             try:
-                for plan in self._plans(node, result, candidates, cone, draw, bound):
-                    if self._holds(node, result, plan, cone, draw, bound):
-                        if draw == "all":
-                            self._holding[self._signature(node, result, plan.operand, cone)] = plan.layout
-                        return State(*self._views.based(plan.operand, plan.layout))
+                for plan in self._holding_plans(node, result, candidates, cone, draw, bound):
+                    if draw == "all":
+                        self._holding[self._signature(node, result, plan.operand, cone)] = plan.layout
+                    return State(*self._views.based(plan.operand, plan.layout))
             except RandomError:
                 raise
             except UnevaluatedError as error:
@@ -159,7 +144,7 @@ class Matcher:
             raise UnevaluatedError("what it reads is not what it is said to be, or not known")
         return None
 
-    def _general(self, cone: _Cone, candidates: Sequence[Operand]) -> bool:
+    def _general(self, cone: Cone, candidates: Sequence[Operand]) -> bool:
         """Whether what is drawn of all that is read may be anything: it is one value, and what the result may be is
         computed of nothing else."""
         states = [self._states[key] for key in cone.states]
@@ -168,13 +153,13 @@ class Matcher:
         given = operands | {("a", position) for position in cone.given}
         return sure and len(operands) + len(cone.given) <= 1 and self._views.determined(candidates, given)
 
-    def _signature(self, node: int, result: int, operand: Operand, cone: _Cone) -> Hashable:
+    def _signature(self, node: int, result: int, operand: Operand, cone: Cone) -> Hashable:
         known = {key: (self._states[key].operand, self._states[key].layout) for key in cone.states}
         twin = self._views.drawn(TRIALS[0], 0).twin
         given = frozenset(twin(value) for value, _ in known.values())
         return Signature(self._views, self._bodies, known).of(node, result, operand, given)
 
-    def _seen(self, node: int, result: int, said: Sequence[int], cone: _Cone) -> State | None:
+    def _seen(self, node: int, result: int, said: Sequence[int], cone: Cone) -> State | None:
         """What a result is, where one like it was compared before."""
         if not self._holding:
             return None
@@ -187,48 +172,7 @@ class Matcher:
                 return State(*self._views.based(("p", part), self._holding[signature]))
         return None
 
-    def _cone(self, node: int, result: int) -> _Cone:
-        cone = _Cone()
-        stack = [(node, result)]
-        seen: set[Key] = set()
-        while stack:
-            current, number = stack.pop()
-            if (current, number) in seen:
-                continue
-            seen.add((current, number))
-            body = self._bodies.nodes[current]
-            if body.body is None:
-                raise UnevaluatedError(body.missing or "a share of another kernel's work")
-            reads = self._inputs(body.body, number)
-            for k in reads - cone.inputs.get(current, set()):
-                match body.operands[k]:
-                    case NodeResult(giver, given):
-                        if (giver, given) in self._states:
-                            cone.states.add((giver, given))
-                        else:
-                            stack.append((giver, given))
-                    case Opaque():
-                        cone.constants[current, k] = self._bodies.bodies[body.body].inputs[k]
-                    case Weight(name) if self._views.weight(name) is None:
-                        cone.constants[current, k] = self._bodies.bodies[body.body].inputs[k]
-                    case Argument(position):
-                        cone.given.add(position)
-                    case Weight() | Number() | Memory() | Iteration():
-                        pass
-                    case _:
-                        raise UnevaluatedError(
-                            "it reads a value that is not known, as a number that goes round in a loop"
-                        )
-            cone.inputs.setdefault(current, set()).update(reads)
-        return cone
-
-    def _inputs(self, body: int, result: int) -> frozenset[int]:
-        key = body, result
-        if key not in self._reads:
-            self._reads[key] = inputs_of(self._bodies.bodies[body], result)
-        return self._reads[key]
-
-    def _source(self, cone: _Cone, trial: Trial, draw: Draw, bound: int) -> SourceValues:
+    def _source(self, cone: Cone, trial: Trial, draw: Draw, bound: int) -> SourceValues:
         source = self._views.drawn(trial, TRIALS.index(trial), bound)
         for key in sorted(cone.states) if draw != "arguments" else ():
             operand = self._states[key].operand
@@ -239,8 +183,53 @@ class Matcher:
     def _is_float(self, key: Key) -> bool:
         return self._views.type_of(self._states[key].operand).startswith(("f", "bf"))
 
+    def _holding_plans(
+        self, node: int, result: int, said: Sequence[Operand], cone: Cone, draw: Draw, bound: int
+    ) -> Iterator[_Plan]:
+        """Ways in which a result agrees with a value on all kinds of operands.
+
+        Whole numbers may do so by chance, as counts do that are all zero: they have to agree whatever integers are
+        drawn below, and of several ways those come first that agree where most is drawn.
+        """
+        plans = self._plans(node, result, said, cone, draw, bound)
+        holding = (plan for plan in plans if self._holds(node, result, plan, cone, draw, bound))
+        for plan in holding:
+            if not plan.whole:
+                yield plan
+                continue
+            different = {self._key(plan): plan}
+            with suppress(UnevaluatedError):  # of what does not hold for sure
+                for other in islice(holding, _ALIKE):
+                    different.setdefault(self._key(other), other)
+            ranks = {other: self._rank(node, result, other, cone) for other in different.values()}
+            yield from sorted((other for other, rank in ranks.items() if rank < len(_KINDS)), key=ranks.__getitem__)
+            return
+
+    def _rank(self, node: int, result: int, plan: _Plan, cone: Cone) -> int:
+        """The first kind of draws none of which refutes a plan; the number of kinds if there is none."""
+        for rank, kind in enumerate(_KINDS):
+            agreed: set[bool] = set()
+            for draw, bound in _DRAWS:
+                if draw == kind and False not in agreed:
+                    with suppress(UnevaluatedError):  # this one tells nothing
+                        source = self._source(cone, TRIALS[0], draw, bound)
+                        agreed.add(self._agrees(node, result, plan, cone, source))
+            if agreed == {True}:
+                return rank
+        return len(_KINDS)
+
+    def _agrees(self, node: int, result: int, plan: _Plan, cone: Cone, source: SourceValues) -> bool:
+        want, got = source.tensor(plan.operand), self._result(node, result, cone, source, plan.constants)
+        flat = _positions(got.size)
+        return agree(got.at(flat), want.at(flat if plan.layout is None else plan.layout.at(flat)))
+
+    def _key(self, plan: _Plan) -> Hashable:
+        """Equal for plans that say the same of a result."""
+        operand, layout = self._views.based(plan.operand, plan.layout)
+        return self._views.drawn(TRIALS[0], 0).twin(operand), None if layout is None else layout.key
+
     def _plans(
-        self, node: int, result: int, said: Sequence[Operand], cone: _Cone, draw: Draw, bound: int
+        self, node: int, result: int, said: Sequence[Operand], cone: Cone, draw: Draw, bound: int
     ) -> Iterator[_Plan]:
         """Ways in which a result agrees with a value, on random operands.
 
@@ -273,7 +262,8 @@ class Matcher:
                 compared = True
                 for layout in layouts(want.shape, got.shape) if got.size == want.size else ():
                     if agree(values, wanted if layout is None else want.at(layout.at(flat))):
-                        yield _Plan(operand, layout, constants, int(np.isfinite(values).sum()))
+                        numbers = values[np.isfinite(values)]
+                        yield _Plan(operand, layout, constants, numbers.size, bool((numbers == np.rint(numbers)).all()))
         if problem and not compared:
             raise UnevaluatedError(problem)
         if draw != "all":
@@ -284,7 +274,7 @@ class Matcher:
             for constants in islice(self._assignments(said[0], cone, source), 1):
                 got = self._result(node, result, cone, source, constants)
                 for layout in gathered(want, got):
-                    yield _Plan(said[0], layout, constants, got.size)
+                    yield _Plan(said[0], layout, constants, got.size, whole=False)
 
     @staticmethod
     def _similar(got: Tensor, want: Tensor, flat: Array) -> bool:
@@ -293,7 +283,7 @@ class Matcher:
         orders = layouts(want.shape, got.shape)
         return any(agree(values, want.at(flat if order is None else order.at(flat))) for order in orders)
 
-    def _holds(self, node: int, result: int, plan: _Plan, cone: _Cone, draw: Draw, bound: int) -> bool:
+    def _holds(self, node: int, result: int, plan: _Plan, cone: Cone, draw: Draw, bound: int) -> bool:
         """Whether they agree on all kinds of operands.
 
         Raises:
@@ -320,7 +310,7 @@ class Matcher:
         return True
 
     def _assignments(
-        self, operand: Operand, cone: _Cone, source: SourceValues
+        self, operand: Operand, cone: Cone, source: SourceValues
     ) -> Iterator[Mapping[Key, tuple[Operand, Order | None]]]:
         """Which constants of the source the program's may be: such as the value is computed from."""
         if not cone.constants:
@@ -387,7 +377,7 @@ class Matcher:
         self,
         node: int,
         result: int,
-        cone: _Cone,
+        cone: Cone,
         source: SourceValues,
         constants: Mapping[Key, tuple[Operand, Order | None]],
     ) -> Tensor:

@@ -440,12 +440,11 @@ class ProgramSystem:
         source = self.source
         match state:
             case ("value", node, _, part):
-                return f"{source.operand_name(('p', part))} as node {node} gives it"
+                return f"{source.operand_name(('p', part))} as {self.reading.place(node)} gives it"
             case ("moment", node, part):
-                where = f"in node {node}" if node >= 0 else "among the results"
-                return f"{source.operand_name(('p', part))} {where}"
+                return f"{source.operand_name(('p', part))} in {self.reading.place(node)}"
             case ("lost", node, _, operand):
-                return f"{source.operand_name(operand)}, which node {node} does not have"
+                return f"{source.operand_name(operand)}, which {self.reading.place(node)} does not have"
             case ("assumed", part):
                 return f"{source.operand_name(('p', part))}, assumed"
             case ("a" | "w", _):

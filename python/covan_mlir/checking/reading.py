@@ -62,6 +62,14 @@ class Reading:
         known = frozenset(self.source.parts.keys() & self.nodes[node].evidence)
         return known | self._guessed.get(node, frozenset())
 
+    def place(self, node: int) -> str:
+        """A node as people know it: its kernel or operation, and what is named there first; ``result 0`` of -1."""
+        if node < 0:
+            return f"result {-1 - node}"
+        named = sorted(self.all_states(node) or self.evidence(node))
+        of = f" of {self.source.operand_name(('p', named[0]))}" if named else ""
+        return f"{self.nodes[node].op or 'a dispatch'}{of}"
+
     @cached_property
     def owned(self) -> frozenset[int]:
         """All parts that anything is named after."""

@@ -13,6 +13,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from covan_mlir.frontend.dtypes import DTYPES, NAMES
 from covan_mlir.provenance import arguments
@@ -85,15 +86,17 @@ class Identities:
             return None
         if None in shapes.values() or '{"d"' in called.args or '{"r"' in called.args:
             return None
-        meta = {o: torch.empty(s[1], dtype=s[0], device="meta") for o, s in shapes.items() if s is not None}
+        given = {operand: shape for operand, shape in shapes.items() if shape is not None}
         try:
-            args, kwargs = arguments.decode(called.args, meta)
-            result = operator(*args, **kwargs)
+            types = _called(operator, called.args, given, "meta")
+            if types is None or types == called.types:
+                return types
+            with FakeTensorMode():  # of some operators, results that are not meant to be read differ by device
+                return _called(operator, called.args, given, "cpu")
         except (NotImplementedError, TypeError, AttributeError):
             return None
         except (RuntimeError, IndexError) as error:
             raise ValueError(str(error).partition("\n")[0]) from error
-        return _types(result)
 
     @staticmethod
     def writes(op: str) -> bool:
@@ -183,6 +186,13 @@ def _shape(kind: str) -> tuple[torch.dtype, list[int]] | None:
         return None
     sizes = [size for size in match["shape"].split(", ") if size]
     return (DTYPES[match["dtype"]], list(map(int, sizes))) if all(map(str.isdigit, sizes)) else None
+
+
+def _called(operator: Any, args: str, shapes: Mapping[Operand, Any], device: str) -> tuple[str, ...] | None:
+    """The types of what an operator gives when it is called with tensors of some shapes on a device."""
+    tensors = {operand: torch.empty(sizes, dtype=dtype, device=device) for operand, (dtype, sizes) in shapes.items()}
+    positional, named = arguments.decode(args, tensors)
+    return _types(operator(*positional, **named))
 
 
 def _types(value: Any) -> tuple[str, ...] | None:

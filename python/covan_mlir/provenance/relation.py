@@ -185,6 +185,9 @@ class _Builder:
             if self.data and not self.source.independent[part]:
                 region.strangers.add(part)  # unless those who read it say otherwise
                 continue
+            if self.source.constant[part] and self._stands(part):
+                region.strangers.add(part)  # another's, with the name of which this node's own was merged
+                continue
             # A part that was split stands on both sides of the border; a constant's parts may be computed in place.
             if len(self.owners[part]) > 1 or self.source.constant[part]:
                 self._walk([part])
@@ -194,6 +197,10 @@ class _Builder:
         region.viewed -= region.performed
         region.folded -= region.performed
         return region
+
+    def _stands(self, part: int) -> bool:
+        """Whether the node has a part's value under another part's name."""
+        return self.source.twin(part) in map(self.source.twin, self.region.performed | self.region.folded)
 
     def _drop_foreign_constants(self) -> None:
         """A constant that its work does not read, but that some operation names, is an equal one of another's."""

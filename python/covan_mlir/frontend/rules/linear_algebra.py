@@ -75,6 +75,19 @@ def _solved(a: Tensor, b: Tensor) -> Tensor:
     return whole[..., size:]
 
 
+@rule(aten.eye.m)
+def eye(rows: Any, columns: Any, *, dtype: torch.dtype | None = None, **memory: Any) -> Any:
+    """As steps with names of their own: compilers share the positions with others that count."""
+    if memory.get("layout") not in (None, torch.strided):
+        return NotImplemented
+    return (torch.arange(rows).unsqueeze(1) == torch.arange(columns)).to(dtype or torch.get_default_dtype())
+
+
+@rule(aten.eye.default)
+def square_eye(size: Any, **options: Any) -> Any:
+    return eye(size, size, **options)
+
+
 @rule(aten.linalg_inv.default, aten.inverse.default)
 def inverse(a: Tensor) -> Any:
     return _solved(a, torch.eye(a.shape[-1], dtype=a.dtype)) if _fits(a) else NotImplemented
