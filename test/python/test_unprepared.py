@@ -206,6 +206,10 @@ PROGRAMS = {
     ),
     "a layer applied twice": Program(Again, lambda: (torch.randn(1, 16, 16, 16),)),
     "rows written one by one": Program(lambda: _recurrence, lambda: (torch.randn(2, 3, 4),)),
+    "those that a mask of two axes takes": Program(
+        lambda: lambda x: (x[x > 0].sum(), x.reshape(-1)[x.reshape(-1) < 0], x[:, x[0] > 0].relu()),
+        lambda: (torch.randn(7, 13),),
+    ),
     "copy into a slice": Program(lambda: _written, lambda: (*_image(), torch.randn(1, 3, 9, 9))),
 }
 
