@@ -206,6 +206,11 @@ PROGRAMS = {
     ),
     "a layer applied twice": Program(Again, lambda: (torch.randn(1, 16, 16, 16),)),
     "rows written one by one": Program(lambda: _recurrence, lambda: (torch.randn(2, 3, 4),)),
+    "padded behind work": Program(lambda: lambda x: F.pad(x * 2, (8, 0)), _rows),
+    "work, padding, depthwise convolution": Program(
+        lambda: nn.Sequential(nn.SiLU(), nn.ConstantPad1d((8, 0), 0.0), nn.Conv1d(8, 8, 9, groups=8)),
+        lambda: (torch.randn(1, 8, 13),),
+    ),
     "those that a mask of two axes takes": Program(
         lambda: lambda x: (x[x > 0].sum(), x.reshape(-1)[x.reshape(-1) < 0], x[:, x[0] > 0].relu()),
         lambda: (torch.randn(7, 13),),
