@@ -247,6 +247,17 @@ def test_traces_that_are_dropped_or_exchanged_are_rejected(name: str) -> None:
             assert verify(edited(lineage, *swapped)).outcome == "no", (first, second)
 
 
+def test_pieces_have_sizes_that_the_program_computes() -> None:
+    def pieces(x: Tensor, group: Tensor) -> Tensor:
+        counts: list[int] = F.one_hot(group, 3).sum(0).tolist()
+        return torch.cat([piece * k for k, piece in enumerate(x[group.argsort(stable=True)].split(counts))])
+
+    x = torch.randn(7, 5)
+    exe = covan_mlir.compile_module(pieces, (x, torch.tensor([0, 1, 1, 2, 0, 1, 1])))
+    for groups in ([0, 1, 1, 2, 0, 1, 1], [2] * 7, [0, 2, 2, 2, 0, 0, 0]):
+        assert_same(exe(x, torch.tensor(groups)), pieces(x, torch.tensor(groups)))
+
+
 def test_a_fill_belongs_to_those_who_read_it() -> None:
     """The compiler keeps one of two equal fills, that of the first product; messages are summed into it."""
     lineage = compiled("messages summed")[0].lineage
