@@ -250,7 +250,7 @@ def test_traces_that_are_dropped_or_exchanged_are_rejected(name: str) -> None:
 def test_pieces_have_sizes_that_the_program_computes() -> None:
     def pieces(x: Tensor, group: Tensor) -> Tensor:
         counts: list[int] = F.one_hot(group, 3).sum(0).tolist()
-        return torch.cat([piece * k for k, piece in enumerate(x[group.argsort(stable=True)].split(counts))])
+        return torch.cat([piece * k for k, piece in enumerate(torch.split(x[group.argsort(stable=True)], counts))])
 
     x = torch.randn(7, 5)
     exe = covan_mlir.compile_module(pieces, (x, torch.tensor([0, 1, 1, 2, 0, 1, 1])))
