@@ -144,7 +144,8 @@ class _Reader:
                 self.globals[op.attributes["global"].value] = self.value(op.operands[0])
             elif name == _DISPATCH:
                 performed = Performed(op, self._read, self._varies)
-                self._node(op, "dispatch", self._outputs(op), performed.ids, performed.data)
+                outputs, inserting = self._outputs(op)
+                self._node(op, "dispatch", outputs, performed.ids | inserting, performed.data)
             elif name == "flow.dispatch":  # of an executable that stands ready
                 named = list(self._ids(op))
                 results, computed, _ = fused_of(op.location) or Fused([named] * len(op.results), named)
@@ -213,11 +214,13 @@ class _Reader:
             self._values[result] = NodeResult(index, number)
         marks.mark(op, index)
 
-    def _outputs(self, dispatch: Any) -> list[Definitions]:
-        """For each result of a dispatch, what is stored to it: outermost operation first, up to one that computes.
+    def _outputs(self, dispatch: Any) -> tuple[list[Definitions], set[int]]:
+        """-> (for each result of a dispatch, what is stored to it: outermost operation first, up to one that computes;
+        ids of insertions that lost their name).
 
         A result that is written into a part of an operand's memory (a tied one) is still what that operand was.
         """
+        inserting: set[int] = set()
         block = dispatch.regions[0].blocks[0]
         stored: dict[int, Definitions] = {}
         partly: dict[int, tuple[int, ...]] = {}
@@ -236,19 +239,30 @@ class _Reader:
             if number < len(operands) and ir.IntegerAttr(operands[number]).value >= 0:
                 target = tied.pop(0)
                 into = dispatch.operands[target]
-                before = self._written_into(into, partly[target]) if target in partly else ()
-                outputs.append(stored.get(target, ()) + before)
+                definitions = stored.get(target, ())
+                if target in partly:
+                    # An insertion that moved into a region lost its name: the store has that of what is stored.
+                    computed = {part for definition in definitions for part in definition.ids}
+                    asked = tuple(part for part in partly[target] if part not in computed)
+                    before = self._written_into(into, asked)
+                    definitions += before
+                    inserting |= {
+                        part for definition in before if definition.how == "compute" for part in definition.ids
+                    }
+                outputs.append(definitions)
             else:
                 outputs.append(stored.get(next(fresh), ()))
-        return outputs
+        return outputs, inserting
 
     def _written_into(self, value: Any, asked: tuple[int, ...]) -> Definitions:
         """Those of a value that a node gave, as the shape of what is written into it; ``asked``: ids of those who
-        write, which are to be believed where that value is data that several share."""
+        write, which are to be believed where that value is data that several share. Where it is data and nobody is
+        named, who filled it writes into it, too: a padding."""
         match self.value(value):
             case NodeResult(node, result):
-                if asked and node not in self._varying:
-                    return (Definition("view", asked),)
+                if node not in self._varying:
+                    filled = self.nodes[node].outputs[result]
+                    return (Definition("view", asked),) if asked else filled and (Definition("compute", filled[0].ids),)
                 return tuple(Definition("view", definition.ids) for definition in self.nodes[node].outputs[result])
         return ()
 

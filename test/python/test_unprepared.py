@@ -206,6 +206,15 @@ PROGRAMS = {
     ),
     "a layer applied twice": Program(Again, lambda: (torch.randn(1, 16, 16, 16),)),
     "rows written one by one": Program(lambda: _recurrence, lambda: (torch.randn(2, 3, 4),)),
+    "padded behind work": Program(lambda: lambda x: F.pad(x * 2, (8, 0)), _rows),
+    "work, padding, depthwise convolution": Program(
+        lambda: nn.Sequential(nn.SiLU(), nn.ConstantPad1d((8, 0), 0.0), nn.Conv1d(8, 8, 9, groups=8)),
+        lambda: (torch.randn(1, 8, 13),),
+    ),
+    "those that a mask of two axes takes": Program(
+        lambda: lambda x: (x[x > 0].sum(), x.reshape(-1)[x.reshape(-1) < 0], x[:, x[0] > 0].relu()),
+        lambda: (torch.randn(7, 13),),
+    ),
     "copy into a slice": Program(lambda: _written, lambda: (*_image(), torch.randn(1, 3, 9, 9))),
 }
 
@@ -236,6 +245,17 @@ def test_traces_that_are_dropped_or_exchanged_are_rejected(name: str) -> None:
         if first.parts != second.parts:
             swapped = performing(lineage, first, second.parts), performing(lineage, second, first.parts)
             assert verify(edited(lineage, *swapped)).outcome == "no", (first, second)
+
+
+def test_pieces_have_sizes_that_the_program_computes() -> None:
+    def pieces(x: Tensor, group: Tensor) -> Tensor:
+        counts: list[int] = F.one_hot(group, 3).sum(0).tolist()
+        return torch.cat([piece * k for k, piece in enumerate(torch.split(x[group.argsort(stable=True)], counts))])
+
+    x = torch.randn(7, 5)
+    exe = covan_mlir.compile_module(pieces, (x, torch.tensor([0, 1, 1, 2, 0, 1, 1])))
+    for groups in ([0, 1, 1, 2, 0, 1, 1], [2] * 7, [0, 2, 2, 2, 0, 0, 0]):
+        assert_same(exe(x, torch.tensor(groups)), pieces(x, torch.tensor(groups)))
 
 
 def test_a_fill_belongs_to_those_who_read_it() -> None:

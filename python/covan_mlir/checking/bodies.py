@@ -18,6 +18,7 @@ from typing import Any
 from covan_mlir.checking.cones import Key
 from covan_mlir.checking.layouts import spread
 from covan_mlir.checking.matching import WORK, Matcher, State, agree
+from covan_mlir.checking.sizes import has_symbols
 from covan_mlir.checking.source_values import RandomError, SourceValues, is_believed
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import UnevaluatedError, limited
@@ -86,7 +87,7 @@ class BodyCheck:
                 except ERRORS as error:
                     self.unread.setdefault(node, told(error))
                     state = State(("p", said[0]), None, assumed=True)
-                if state is None and not any(self._shared(node, part) for part in said):
+                if state is None and not any(self._shared(node, part) or self._sizes(node, part) for part in said):
                     random = any(map(self._random, said))
                     if not random:
                         self.false.append((node, said))
@@ -136,11 +137,21 @@ class BodyCheck:
 
     def _judge(self, shares: Mapping[Key, tuple[int, ...]]) -> None:
         """A result that is none of the values that it is said to be is a share of one: who reads it finishes that, and
-        gives a value that is known."""
+        gives a value that is known, or only its size."""
         known = {node for node, _ in self.states}
         for (node, _), said in shares.items():
-            if not any(reader in known for part in said for reader in self._shared(node, part)):
+            if not any(
+                worker in known or self._sizes(worker, part)
+                for part in said
+                for worker in (self._shared(node, part) | ({node} - known))
+            ):
                 self.false.append((node, said))
+
+    def _sizes(self, node: int, part: int) -> bool:
+        """Whether a node gives the size of a part that is as large as its operands' values say: nobody reads it as a
+        tensor."""
+        returned = any(isinstance(value, NodeResult) and value.node == node for value in self.graph.results)
+        return node not in self._readers and not returned and has_symbols(self._views.type_of(("p", part)))
 
     def _shared(self, node: int, part: int) -> set[int]:
         """Nodes that work on a part and read, directly or through others that do or that only move it, a result."""

@@ -28,6 +28,8 @@ _UNSEEN = frozenset(
         "iree:dispatch-creation",
     }
 )
+_ON_SCALARS = "arith."
+"""What computes sizes is counted among these, and is no node of the graphs."""
 _CHAINS = frozenset({"fred.chain", "func.call", "flow.dispatch"})
 Carriers = dict[int, dict[str, int]]
 """By part, the operations that carry it, by count."""
@@ -98,6 +100,8 @@ def _carried(
     nodes = Counter(_name(node.op) for node in graph.nodes)
     for part, carriers in now.items():
         for name, told in carriers.items():
+            if name.startswith(_ON_SCALARS):
+                continue
             # A chain of reductions is named after what it computes: the views in it are on its location only.
             most = nodes[name] if name in _CHAINS and _is_view(subject, part) else least.get(part, Counter())[name]
             if name in nodes and told > most and name in _CHAINS:

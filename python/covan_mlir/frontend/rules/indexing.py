@@ -227,12 +227,14 @@ def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Any:
 
 @rule(aten.index.Tensor)
 def index(x: Tensor, indices: list[Tensor | None]) -> Any:
-    """A mask of one axis, among no other indices: the slices at its places."""
+    """A mask of one or more axes, among no other indices: the slices at its places. torch-mlir's lowering does not end
+    with masks of several axes."""
     given = [(axis, mask) for axis, mask in enumerate(indices) if mask is not None]
-    if len(given) != 1 or given[0][1].dtype is not torch.bool or given[0][1].dim() != 1 or x.dim() == 1:
+    if len(given) != 1 or given[0][1].dtype is not torch.bool or given[0][1].dim() == 0:
         return NotImplemented
     axis, mask = given[0]
-    return torch.index_select(x, axis, torch.nonzero(mask).squeeze(1))
+    shape = (*x.shape[:axis], -1, *x.shape[axis + mask.dim() :])
+    return torch.index_select(x.reshape(shape), axis, torch.nonzero(mask.reshape(-1)).squeeze(1))
 
 
 @rule(aten.masked_select.default)

@@ -24,3 +24,15 @@ def view(x: Tensor, size: Any) -> Any:
     if x.is_contiguous() or _compute_stride(x.shape, x.stride(), infer_size(size, x.numel())) is not None:
         return NotImplemented
     return plain(aten.view.default, x.clone(memory_format=torch.contiguous_format), size)
+
+
+@rule(aten.split_with_sizes.default)
+def split_with_sizes(x: Tensor, sizes: list[Any], dim: int = 0) -> Any:
+    """Sizes that the program computes: slices one behind the other. torch-mlir splits where sizes are known."""
+    if all(isinstance(size, int) for size in sizes):
+        return NotImplemented
+    pieces, start = [], 0
+    for size in sizes:
+        pieces.append(torch.narrow(x, dim, start, size))
+        start = start + size
+    return pieces
