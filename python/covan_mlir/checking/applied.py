@@ -15,18 +15,21 @@ from typing import Any
 import numpy as np
 import torch
 
+from covan_mlir.checking.field import PAIR, constant
+from covan_mlir.checking.field_operators import along, pointwise
 from covan_mlir.checking.layouts import Order
-from covan_mlir.checking.tensors import Direct, Held, Tensor, UnevaluatedError, spend, splat
+from covan_mlir.checking.products import product
+from covan_mlir.checking.tensors import Direct, Held, Tensor, UnevaluatedError, spend, splat, typed, wide
+from covan_mlir.checking.windows import convolution, pool
 from covan_mlir.fred.scalars import Array
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.control import ELEMENT, STACKED
 from covan_mlir.provenance.model import Part
 
 Value = Any
 """A `Tensor`, a number, or a list of such."""
 Bind = Callable[[Mapping[Operand, Any]], tuple[Sequence[Any], Mapping[str, Any]]]
 _ERRORS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError, ZeroDivisionError)
-_PER_FLOP = 32
-"""Multiplications of a product in the time in which an element is computed elsewhere."""
 _WHOLE = 1 << 23
 """Elements of the operands of what torch computes at once."""
 _FILLS = {
@@ -41,6 +44,15 @@ _FILLS = {
 _KEEPING = frozenset({"_softmax", "_log_softmax", "softmax", "log_softmax", "cumsum", "cumprod", "logcumsumexp"})
 """Operators along one dimension, which the result still has."""
 _COPYING = frozenset({"clone", "_to_copy", "lift_fresh_copy", "contiguous"})
+_MOVING = frozenset(
+    {
+        *("index", "index_select", "gather", "flip", "roll", "repeat", "stack", "constant_pad_nd", "tril", "triu"),
+        *("slice_scatter", "select_scatter", ELEMENT, STACKED),
+    }
+)
+"""Operators that move elements, each from one place, and leave zeros elsewhere, or what they pad with."""
+_NUMBERS = frozenset({"scalar_tensor", "eye"})
+"""Operators that give numbers as they stand in the code."""
 _REDUCING = frozenset(
     {
         *("sum", "mean", "amax", "amin", "prod", "all", "any", "argmax", "argmin", "logsumexp", "var", "std"),
@@ -117,6 +129,7 @@ class _Call:
     bind: Bind
     values: Mapping[Operand, Value]
     _whole: Any = field(default=None, init=False)
+    _places: Array | None = field(default=None, init=False)
 
     def run(self, operands: Mapping[Operand, Any], change: Mapping[str, Any] | None = None) -> Any:
         """The operator, on operands of torch's, with some arguments changed."""
@@ -137,6 +150,9 @@ class _Call:
         return dict(zip(names, args, strict=False)) | dict(kwargs)
 
     def results(self) -> Value:
+        if self.name == "operator.getitem":
+            (results, number), _ = self.bind(self.values)
+            return results[number]
         key = self._key()
         if key not in self.known:
             self.known[key] = self._results()
@@ -181,7 +197,7 @@ class _Call:
 
     def _result(self, shape: Shape, number: int | None) -> Tensor:
         """One result."""
-        sizes, dtype, order = shape.sizes, shape.dtype, shape.order
+        sizes, dtype, order = shape.sizes, _exact(shape.dtype), shape.order
         tensors = {operand: value for operand, value in self.values.items() if isinstance(value, Tensor)}
         word = self.name.split(".")[1] if self.name.startswith("aten.") else self.name
         if order is not None:
@@ -193,6 +209,8 @@ class _Call:
         local = self._local(word, tensors, sizes, number)
 
         def at_once(flat: Array) -> Array:
+            if dtype == PAIR:
+                return self._moved(flat)
             result = self.whole()
             return array_of(result if number is None else result[number]).reshape(-1)[flat]
 
@@ -211,106 +229,72 @@ class _Call:
         if torch.Tag.pointwise in tags or self.name == "prims.convert_element_type.default":
             shapes = [tensor.shape for tensor in tensors.values()]
             if number is None and shapes and np.broadcast_shapes(*shapes) == tuple(sizes):
-                return lambda flat: self._pointwise(tensors, sizes, flat)
+                return lambda flat: self._pointwise(word, tensors, sizes, flat)
             return None
         if word in ("mm", "bmm", "addmm", "baddbmm"):
-            return self._product(word)
+            return product(word, self._operands(), self.name)
         if word == "convolution":
-            return self._convolution()
+            return convolution(self._operands(), self.name)
+        if word in ("max_pool2d_with_indices", "avg_pool2d") and _any_exact(tensors) and not number:
+            return pool(word, self._operands(), sizes)
         if word == "embedding":
             return self._embedding()
         if word == "cat":
             return self._cat(sizes)
         if word in _KEEPING | _REDUCING and len(tensors) == 1:
-            return self._rows(*tensors, keeping=word in _KEEPING, number=number, sizes=sizes)
+            return self._rows(word, *tensors, keeping=word in _KEEPING, number=number, sizes=sizes)
         return None
 
     def _operands(self) -> dict[str, Any]:
         """Arguments by name; tensors among them are `Tensor`s."""
         return self.named(*self.bind(self.values))
 
-    def _pointwise(self, tensors: Mapping[Operand, Tensor], sizes: Sequence[int], flat: Array) -> Array:
+    def _pointwise(self, word: str, tensors: Mapping[Operand, Tensor], sizes: Sequence[int], flat: Array) -> Array:
         index = np.unravel_index(flat, tuple(sizes)) if sizes else ()
         given: dict[Operand, Any] = dict(self.values)
         for operand, tensor in tensors.items():
             if not tensor.shape:
-                given[operand] = _torch(tensor.all())
+                given[operand] = tensor.all()
                 continue
             own = index[len(sizes) - len(tensor.shape) :]
             places = [
                 np.zeros_like(place) if size == 1 else place for place, size in zip(own, tensor.shape, strict=True)
             ]
-            given[operand] = _torch(tensor.at_index(places))
-        return np.broadcast_to(array_of(self.run(given)), flat.shape)
+            given[operand] = tensor.at_index(places)
+        if wide("f64") == PAIR and self._gives_floats():
+            pairs = pointwise(word, self.named(*self.bind(given)))
+            if pairs is None:
+                raise UnevaluatedError(self.name)
+            return np.broadcast_to(pairs, flat.shape)
+        return np.broadcast_to(array_of(self.run({o: _full(value) for o, value in given.items()})), flat.shape)
 
-    def _product(self, word: str) -> Callable[[Array], Array]:
-        given = self._operands()
-        left, right = (
-            given[name]
-            for name in (
-                ("mat1", "mat2") if word == "addmm" else ("batch1", "batch2") if word == "baddbmm" else ("self", "mat2")
-            )
-        )
-        rows, depth, columns = left.shape[-2], left.shape[-1], right.shape[-1]
+    def _gives_floats(self) -> bool:
+        shape = self.known[self._key()]
+        return isinstance(shape, Shape) and shape.dtype.kind == "f"
 
-        def at(flat: Array) -> Array:
-            upper, column = np.divmod(flat, columns)
-            values = np.zeros(flat.shape, left.dtype)
-            batches = upper // rows
-            for batch in np.unique(batches):
-                here = batches == batch
-                row, own_row = np.unique(upper[here], return_inverse=True)
-                place, own_place = np.unique(column[here], return_inverse=True)
-                inner = np.arange(depth)
-                spend(row.size * place.size * depth // _PER_FLOP, self.name)
-                one = left.at(row[:, None] * depth + inner)
-                other = right.at((batch * depth + inner)[:, None] * columns + place)
-                values[here] = (one @ other)[own_row, own_place]
-            if word in ("addmm", "baddbmm"):
-                values = given.get("beta", 1) * _broadcast(given["self"], (*left.shape[:-1], columns), flat) + (
-                    given.get("alpha", 1) * values
-                )
-            return values
-
-        return at
-
-    def _convolution(self) -> Callable[[Array], Array] | None:
-        given = self._operands()
-        source, weight, bias = given["input"], given["weight"], given.get("bias")
-        if given.get("transposed") or len(source.shape) != len(weight.shape) or source.dtype.kind != "f":
-            return None
-        dims = len(weight.shape) - 2
-        strides, padding, dilation = (
-            [*map(int, given[name])] * (dims if len(given[name]) == 1 else 1)
-            for name in ("stride", "padding", "dilation")
-        )
-        per_group, outputs = weight.shape[1], weight.shape[0]
-        window = np.indices(weight.shape[1:]).reshape(dims + 1, -1)
-        spaces = [
-            (size + 2 * pad - step * (kernel - 1) - 1) // stride + 1
-            for size, pad, step, kernel, stride in zip(
-                source.shape[2:], padding, dilation, weight.shape[2:], strides, strict=True
-            )
-        ]
-
-        def at(flat: Array) -> Array:
-            image, channel, *place = np.unravel_index(flat, (source.shape[0], outputs, *spaces))
-            group = channel // (outputs // int(given["groups"]))
-            index = [image[:, None], group[:, None] * per_group + window[0]]
-            inside: Any = np.True_
-            for k in range(dims):
-                where = place[k][:, None] * strides[k] - padding[k] + window[k + 1] * dilation[k]
-                inside = inside & (where >= 0) & (where < source.shape[k + 2])
-                index.append(where)
-            taken = source.at_index([np.broadcast_to(one, inside.shape) for one in index])
-            spend(inside.size, self.name)
-            kernels, own = np.unique(channel, return_inverse=True)
-            size = prod(weight.shape[1:])
-            factors = weight.at(kernels[:, None] * size + np.arange(size))
-            total = (np.where(inside, taken, 0.0) * factors[own]).sum(1)
-            return np.asarray(total if bias is None else total + bias.at(channel))
-
-        return at
+    def _moved(self, flat: Array) -> Array:
+        """Of operators that only move elements: torch moves their positions."""
+        word = self.name if self.name in (ELEMENT, STACKED) else self.name.removeprefix("aten.").split(".")[0]
+        if word in _NUMBERS and not any(isinstance(value, Tensor) for value in self.values.values()):
+            return constant(array_of(self.run(self.values)).reshape(-1)[flat])
+        if word not in _MOVING:
+            raise UnevaluatedError(self.name)
+        pairs = {o: value for o, value in self.values.items() if isinstance(value, Tensor) and value.dtype == PAIR}
+        if self._places is None:
+            spend(sum(tensor.size for tensor in pairs.values()), self.name)
+            given, start = {o: _full(value) for o, value in self.values.items() if o not in pairs}, 1
+            for operand, tensor in pairs.items():
+                numbers = torch.arange(start, start + tensor.size, dtype=torch.float64)
+                given[operand], start = numbers.reshape(tensor.shape), start + tensor.size
+            padded = {"value": 0.0} if word == "constant_pad_nd" else None
+            self._places = array_of(self.run(given, padded)).reshape(-1).astype(np.int64)
+        places, start = self._places[flat], 1
+        values = np.broadcast_to(constant(self._operands().get("value", 0)), flat.shape).copy()
+        for tensor in pairs.values():
+            here = (places >= start) & (places < start + tensor.size)
+            values[here] = tensor.at(places[here] - start)
+            start += tensor.size
+        return values
 
     def _embedding(self) -> Callable[[Array], Array]:
         given = self._operands()
@@ -346,7 +330,7 @@ class _Call:
         return at
 
     def _rows(
-        self, operand: Operand, *, keeping: bool, number: int | None, sizes: Sequence[int]
+        self, word: str, operand: Operand, *, keeping: bool, number: int | None, sizes: Sequence[int]
     ) -> Callable[[Array], Array] | None:
         given = self._operands()
         source: Tensor = self.values[operand]
@@ -355,7 +339,7 @@ class _Call:
         dims = [asked] if isinstance(asked, int) else list(asked or range(rank))
         dims = sorted({int(dim) % rank for dim in dims}) if rank else []
         kept = [k for k in range(rank) if k not in dims]
-        if not kept or "dim" not in given:
+        if (not kept or "dim" not in given) and source.dtype != PAIR:
             return None
         heights, widths = [source.shape[k] for k in kept], [source.shape[k] for k in dims]
         wide = np.unravel_index(np.arange(prod(widths)), tuple(widths))
@@ -367,21 +351,40 @@ class _Call:
         def at(flat: Array) -> Array:
             if keeping or given.get("keepdim"):
                 index = np.unravel_index(flat, tuple(sizes))
-                place = np.ravel_multi_index([index[k] for k in kept], heights)
+                place = np.ravel_multi_index([index[k] for k in kept], heights) if kept else np.zeros_like(flat)
             else:
                 index, place = (), flat
             row, own = np.unique(place, return_inverse=True)
+            own = own.reshape(-1)
             where: list[Any] = [None] * rank
-            for k, one in zip(kept, np.unravel_index(row, heights), strict=True):
+            for k, one in zip(kept, np.unravel_index(row, heights) if kept else (), strict=True):
                 where[k] = one[:, None]
             for k, one in zip(dims, wide, strict=True):
                 where[k] = one
             rows = source.at_index([np.broadcast_to(one, (row.size, wide[0].size)) for one in where])
-            result = self.run({operand: _torch(rows.reshape(-1, *widths))}, change)
-            computed = array_of(result if number is None else result[number])
+            computed = self._reduced(word, given, operand, rows, widths, change, number)
             return np.asarray(computed[own, index[dims[0]]] if keeping else computed[own])
 
         return at
+
+    def _reduced(
+        self,
+        word: str,
+        given: Mapping[str, Any],
+        operand: Operand,
+        rows: Array,
+        widths: Sequence[int],
+        change: Mapping[str, Any],
+        number: int | None,
+    ) -> Array:
+        """What is computed of each row."""
+        if rows.dtype == PAIR:
+            pairs = along(word, given, rows, number)
+            if pairs is None:
+                raise UnevaluatedError(self.name)
+            return pairs
+        result = self.run({operand: _torch(rows.reshape(-1, *widths))}, change)
+        return array_of(result if number is None else result[number])
 
 
 class _Lazy(Tensor):
@@ -407,14 +410,9 @@ class _Lazy(Tensor):
 
     def _computed(self, flat: Array) -> Array:
         spend(flat.size, self._name)
-        compute = self._at_once if self._share * flat.size > self.size > 1 else self._local
-        return np.asarray(compute(flat)).astype(self.dtype, copy=False)
-
-
-def _broadcast(tensor: Tensor, sizes: Sequence[int], flat: Array) -> Array:
-    index = np.unravel_index(flat, tuple(sizes))[len(sizes) - len(tensor.shape) :]
-    places = [np.zeros_like(place) if size == 1 else place for place, size in zip(index, tensor.shape, strict=True)]
-    return tensor.at_index(places)
+        whole = self._share * flat.size > self.size > 1 and self.dtype != PAIR
+        compute = self._at_once if whole else self._local
+        return typed(np.asarray(compute(flat)), self.dtype)
 
 
 def _flat(values: Any) -> list[Any]:
@@ -437,17 +435,35 @@ def _shadow(value: Value) -> Any:
         return [_shadow(item) for item in value]
     if not isinstance(value, Tensor):
         return value
-    element = _torch(np.zeros(1, value.dtype)).dtype
+    element = torch.float64 if value.dtype == PAIR else _torch(np.zeros(1, value.dtype)).dtype
     return torch.empty(value.shape, dtype=element, device="meta")
 
 
 def _full(value: Value) -> Any:
     if isinstance(value, list):
         return [_full(item) for item in value]
-    return _torch(value.all()) if isinstance(value, Tensor) else value
+    if isinstance(value, Tensor):
+        value = value.all()
+    if not isinstance(value, np.ndarray):
+        return value
+    return _torch(value["value"] if value.dtype == PAIR else value)
+
+
+def _any_exact(tensors: Mapping[Operand, Tensor]) -> bool:
+    return any(tensor.dtype == PAIR for tensor in tensors.values())
+
+
+def _exact(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """A type of torch's, as floats are computed here."""
+    return wide("f64") if dtype == np.float64 else dtype
 
 
 def _held(value: Any) -> Value:
     if isinstance(value, list | tuple):
         return [_held(item) for item in value]
-    return Held(array_of(value)) if isinstance(value, torch.Tensor) else value
+    if not isinstance(value, torch.Tensor):
+        return value
+    array = array_of(value)
+    if _exact(array.dtype) == PAIR:
+        raise UnevaluatedError("an operator without exact arithmetic")
+    return Held(array)

@@ -2,8 +2,9 @@
 
 No label is taken from the lineage: the body of a node (`covan_mlir.provenance.bodies`) is evaluated on random operands
 at random positions of its results, and so are, by torch, the source's operators between what the node is given and what
-it is said to give. Both are functions of the same operands; where they agree on random ones they are the same function,
-but for a chance that each further trial makes smaller (Schwartz, Zippel).
+it is said to give. Both are functions of the same operands, in float64 and then in exact arithmetic modulo a prime
+(`covan_mlir.checking.modular`); where they agree on random ones they are the same function, but for a chance that each
+further trial makes smaller (Schwartz, Zippel).
 
 What a result *is* follows from the front: the program's arguments are known, and a node's result is known when its body
 agrees with a part that it is said to be, in an order of elements that is found here and believed from then on. A result

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from covan_mlir.checking.extensions import extension
+from covan_mlir.checking.field import PAIR, Exact, softmax
 from covan_mlir.checking.generic import generic
 from covan_mlir.checking.payload import (
     Scope,
@@ -25,6 +26,7 @@ from covan_mlir.checking.tensors import (
     Reshaped,
     Tensor,
     UnevaluatedError,
+    cast,
     inserted,
     resized,
     sliced,
@@ -198,8 +200,8 @@ def _splat(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> S
 
 
 def _from_elements(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> Sequence[Value]:
-    values = np.array([np.asarray(value).reshape(-1)[0] for value in operands])
-    return [Held(values.astype(_element(op)).reshape(_shape(op)))]
+    values = np.stack([np.asarray(value).reshape(-1)[0] for value in operands])
+    return [Held(cast(values, _element(op)).reshape(_shape(op)))]
 
 
 def _dim(e: _Evaluator, op: Operation, operands: list[Value], first: int) -> Sequence[Value]:
@@ -300,6 +302,9 @@ def _softmax(e: _Evaluator, op: Operation, operands: list[Value], first: int) ->
         rows = [np.repeat(place[:, None], size, 1) for place in index]
         rows[dim] = np.broadcast_to(np.arange(size), rows[dim].shape)
         values = source.at_index(rows)
+        if values.dtype == PAIR:
+            shares = softmax(Exact.of(values), 1).pairs
+            return np.asarray(np.take_along_axis(shares, index[dim][:, None], 1)[:, 0])
         with np.errstate(all="ignore"):
             powers = np.exp(values - values.max(1, keepdims=True))
             own = np.take_along_axis(powers, index[dim][:, None], 1)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from covan_mlir.checking.affine import AffineMap, affine_map
+from covan_mlir.checking.field import PAIR, Exact, combined, dot
 from covan_mlir.checking.payload import Scope, Value, inner_values, run
 from covan_mlir.checking.tensors import Tensor, UnevaluatedError, spend, wide
 from covan_mlir.fred.scalars import Array
@@ -154,19 +155,23 @@ class _Loop:
             part = np.arange(begin, min(points, begin + step))
             inner: dict[int, Array] = dict(zip(self.reduced, np.unravel_index(part, shape), strict=True))
             if factors is not None:
-                total = total + self._product(count, *(self._slab(k, position, inner) for k in factors))
+                product = self._product(count, *(self._slab(k, position, inner) for k in factors))
+                total = (Exact.of(total) + product).pairs if total.dtype == PAIR else total + product
                 continue
             spend(count * part.size, self.op.name)
             here = [
                 inner[k][None] if k in inner else np.broadcast_to(place, (count,))[:, None]
                 for k, place in enumerate(position)
             ]
-            read = [values[rows] for values, rows in (self._slab(k, position, inner) for k in range(len(self.inputs)))]
+            read = [held[rows] for held, rows in (self._slab(k, position, inner) for k in range(len(self.inputs)))]
             scope = Scope(dict(self.values), here)
             run(self.block, self.first, [*read, *(np.zeros(1, out.dtype) for out in self.outputs)], scope)
-            combined = np.broadcast_to(scope.values[number], (count, part.size))
+            values = np.broadcast_to(scope.values[number], (count, part.size))
+            if values.dtype == PAIR:
+                total = combined(combine, total, values, axis=1)
+                continue
             with np.errstate(all="ignore"):
-                total = combine(total, combine.reduce(combined, axis=1))
+                total = combine(total, combine.reduce(values, axis=1))
         return np.asarray(total)
 
     def _slab(self, number: int, position: Sequence[Array], inner: Mapping[int, Array]) -> tuple[Array, Array]:
@@ -214,6 +219,9 @@ class _Loop:
         (one, rows), (other, columns) = left, right
         width = max(one.shape[1], other.shape[1])
         one, other = (np.broadcast_to(values, (values.shape[0], width)) for values in (one, other))
+        if one.dtype == PAIR:
+            spend(count * width, self.op.name)
+            return dot(one[rows], other[columns])
         with np.errstate(all="ignore"):
             if one.shape[0] * other.shape[0] <= _PER_ELEMENT * count:
                 spend(one.shape[0] * other.shape[0] * width // _PER_ELEMENT, self.op.name)

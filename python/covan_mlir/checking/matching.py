@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from math import prod
 from typing import Literal
@@ -13,28 +14,17 @@ import numpy as np
 
 from covan_mlir.checking.choices import combinations
 from covan_mlir.checking.cones import Cone, Cones, Key
-from covan_mlir.checking.evaluate import evaluate
-from covan_mlir.checking.inputs import everywhere, passed
 from covan_mlir.checking.layouts import Order, gathered, layouts, placements, spread
+from covan_mlir.checking.modular import SAMPLED, Finding, compared
+from covan_mlir.checking.node_values import NodeValues
 from covan_mlir.checking.signatures import Signature
 from covan_mlir.checking.source_values import RandomError, SourceValues, Trial
 from covan_mlir.checking.source_views import SourceViews
-from covan_mlir.checking.tensors import (
-    Direct,
-    Tensor,
-    UnevaluatedError,
-    limited,
-    poison,
-    spend,
-    splat,
-    wide,
-)
+from covan_mlir.checking.tensors import Tensor, UnevaluatedError, limited, spend
 from covan_mlir.fred.scalars import Array
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.bodies import Bodies, Iteration, Memory, Number, Opaque, Weight, shape_of
-from covan_mlir.provenance.bodies import Operand as Given
-from covan_mlir.provenance.program_graph import Argument, NodeResult
+from covan_mlir.provenance.bodies import Bodies, Opaque, shape_of
 
 TRIALS: tuple[Trial, ...] = ("normal", "positive", "small", "whole")
 _SAMPLED = 64
@@ -66,11 +56,13 @@ class State:
 
     Attributes:
         assumed: it is not: this is what it is said to be.
+        exactly: what exact arithmetic says of that, beside float64.
     """
 
     operand: Operand
     layout: Order | None = None
     assumed: bool = False
+    exactly: Finding | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +93,8 @@ class Matcher:
         self._bodies = program
         self._states = states
         self._cones = Cones(source, program, states)
-        self._holding: dict[Hashable, Order | None] = {}
-        """By signature, the order of elements in which a result agrees with a value."""
+        self._holding: dict[Hashable, tuple[Order | None, Finding]] = {}
+        """By signature, the order of elements in which a result agrees with a value, and what the field says of it."""
 
     def state(self, node: int, result: int, said: tuple[int, ...]) -> State | None:
         """What a result is, if it is one of some parts; None if it is none of them.
@@ -127,9 +119,13 @@ class Matcher:
                 continue
             try:
                 for plan in self._holding_plans(node, result, candidates, cone, draw, bound):
+                    finding = self._exactly(node, result, plan, cone, draw, bound)
+                    if finding.outcome == "different":
+                        continue
                     if draw == "all":
-                        self._holding[self._signature(node, result, plan.operand, cone)] = plan.layout
-                    return State(*self._views.based(plan.operand, plan.layout))
+                        key = self._signature(node, result, plan.operand, cone)
+                        self._holding[key] = plan.layout, finding
+                    return State(*self._views.based(plan.operand, plan.layout), exactly=finding)
             except RandomError:
                 raise
             except UnevaluatedError as error:
@@ -169,7 +165,8 @@ class Matcher:
             except UnevaluatedError:
                 continue
             if signature in self._holding:
-                return State(*self._views.based(("p", part), self._holding[signature]))
+                layout, finding = self._holding[signature]
+                return State(*self._views.based(("p", part), layout), exactly=finding)
         return None
 
     def _source(self, cone: Cone, trial: Trial, draw: Draw, bound: int) -> SourceValues:
@@ -309,6 +306,23 @@ class Matcher:
             raise UnevaluatedError("on random operands there is no number in the result")
         return True
 
+    def _exactly(self, node: int, result: int, plan: _Plan, cone: Cone, draw: Draw, bound: int) -> Finding:
+        """What exact arithmetic says of a way in which they agree in float64."""
+
+        def want() -> Array:
+            flat = _few(drawn().tensor(plan.operand).size)
+            return drawn().tensor(plan.operand).at(flat if plan.layout is None else plan.layout.at(flat))
+
+        def got() -> Array:
+            tensor = self._result(node, result, cone, drawn(), plan.constants)
+            return tensor.at(_few(tensor.size))
+
+        @cache
+        def drawn() -> SourceValues:
+            return self._source(cone, TRIALS[0], draw, bound)
+
+        return compared(want, got, folding=lambda: self._views.folds(plan.operand, drawn().given))
+
     def _assignments(
         self, operand: Operand, cone: Cone, source: SourceValues
     ) -> Iterator[Mapping[Key, tuple[Operand, Order | None]]]:
@@ -382,54 +396,8 @@ class Matcher:
         constants: Mapping[Key, tuple[Operand, Order | None]],
     ) -> Tensor:
         spend(_EVALUATION, "too many ways in which it may be computed")
-        return _Program(self._views, self._bodies, self._states, source, constants, cone.inputs).results(node)[result]
-
-
-@dataclass
-class _Program:
-    """What nodes give on the operands that were drawn."""
-
-    views: SourceViews
-    bodies: Bodies
-    states: Mapping[Key, State]
-    source: SourceValues
-    constants: Mapping[Key, tuple[Operand, Order | None]]
-    inputs: Mapping[int, set[int]]
-    _given: dict[int, list[Tensor]] = field(default_factory=dict)
-
-    def results(self, index: int) -> list[Tensor]:
-        """All results of a node."""
-        if index not in self._given:
-            body = self.bodies.nodes[index]
-            assert body.body is not None
-            known = self.bodies.bodies[body.body]
-            pairs = zip(body.operands, known.inputs, strict=True)
-            inputs = [passed(self._value(index, k, operand, kind), kind) for k, (operand, kind) in enumerate(pairs)]
-            self._given[index] = evaluate(known, inputs)
-        return self._given[index]
-
-    def _value(self, index: int, number: int, operand: Given, kind: str) -> Tensor:
-        if number not in self.inputs[index]:
-            return everywhere(poison(wide(shape_of(kind)[0])), kind)
-        match operand:
-            case NodeResult(giver, which):
-                if (giver, which) in self.states:
-                    state = self.states[giver, which]
-                    return _held(self.source, state.operand, state.layout, kind)
-                return self.results(giver)[which]
-            case Argument(position):
-                return _held(self.source, ("a", position), None, kind)
-            case Weight(name) if (weight := self.views.weight(name)) is not None:
-                return _held(self.source, weight, None, kind)
-            case Number(number_):
-                held = float(number_) if isinstance(number_, str) else number_
-                return everywhere(held, kind)
-            case Memory():
-                return everywhere(poison(wide(shape_of(kind)[0])), kind)
-            case Iteration():
-                return splat(self.views.iteration, (), np.dtype(np.int64))
-            case _:
-                return _held(self.source, *self.constants[index, number], kind)
+        known = {key: (self._states[key].operand, self._states[key].layout) for key in cone.states}
+        return NodeValues(self._views, self._bodies, known, source, constants, cone.inputs).results(node)[result]
 
 
 def agree(got: Array, want: Array) -> bool:
@@ -448,16 +416,11 @@ def agree(got: Array, want: Array) -> bool:
     return bool((close | (got == want) | (np.isnan(got) & np.isnan(want))).all())
 
 
+def _few(size: int) -> Array:
+    """Positions among those that are compared in float64."""
+    flat = _positions(size)
+    return flat[:: max(1, flat.size // SAMPLED)]
+
+
 def _positions(size: int, seed: int = 0) -> Array:
     return spread(size, _SAMPLED, seed)
-
-
-def _held(source: SourceValues, operand: Operand, layout: Order | None, kind: str) -> Tensor:
-    value = source.tensor(operand)
-    dtype = value.dtype if kind.startswith("!") else wide(shape_of(kind)[0])  # of a buffer view only sizes are read
-    if layout is None and dtype == value.dtype:
-        return value
-    if layout is None:
-        return Direct(value.shape, dtype, value.at)
-    order = layout
-    return Direct((order.size,), dtype, lambda flat: value.at(order.at(flat)))

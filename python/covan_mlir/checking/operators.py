@@ -39,12 +39,19 @@ def check_operators(lineage: LineageData, graph: ProgramGraph, performed: Sequen
     words = _Words(lineage)
     false = [words.false(node, parts) for node, parts in check.false]
     missing = [words.unread(node, why, graph) for node, why in sorted(check.unread.items())]
+    findings = {key: state.exactly for key, state in check.states.items() if state.exactly is not None}
     return Check(
         OPERATORS,
         "no" if false else "incomplete" if missing else "yes",
         related=len(check.states),
         counterexamples=tuple(false),
         missing=tuple(missing),
+        exact=sum(finding.outcome == "equal" for finding in findings.values()),
+        rounded=tuple(
+            words.unread(node, finding.why, graph)
+            for (node, _), finding in findings.items()
+            if finding.outcome == "open"
+        ),
         seconds=time.perf_counter() - start,
     )
 

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from covan_mlir.checking.affine import affine_map
-from covan_mlir.checking.tensors import Held, Tensor, UnevaluatedError, poison, splat, wide
-from covan_mlir.fred.scalars import Array, UnknownOperationError, compute
+from covan_mlir.checking.field import PAIR
+from covan_mlir.checking.field_code import computed
+from covan_mlir.checking.tensors import Held, Tensor, UnevaluatedError, cast, poison, splat, wide
+from covan_mlir.fred.scalars import FLOATS, Array, UnknownOperationError, compute
 from covan_mlir.provenance.bodies import Block, Operation, shape_of
 
 Value = Any
 """A `Tensor`, or numbers: an array of the positions' shape, or of no dimension."""
 _YIELDS = frozenset({"linalg.yield", "scf.yield", "tensor.yield", "iree_linalg_ext.yield", "scf.condition"})
+_HALF = frozenset({"f16", "bf16"})
 _SIGNED = frozenset({"arith.extsi", "arith.sitofp", "arith.index_cast"})
 _COMPLEX: Mapping[str, Callable[..., Any]] = {
     "complex.create": lambda real, imaginary: np.asarray(real) + 1j * np.asarray(imaginary),
@@ -54,12 +57,16 @@ def block_values(block: Block) -> int:
 def element(kind: str) -> str:
     """As `covan_mlir.fred.scalars` has it: all floats are wide."""
     name = shape_of(kind)[0]
-    return "f64" if wide(name).kind == "f" else name
+    return "f64" if name in FLOATS else name
 
 
 def number(value: Any, kind: str) -> Array:
     """A constant."""
-    return np.asarray(float(value) if isinstance(value, str) else value).astype(wide(shape_of(kind)[0]))
+    return _cast(float(value) if isinstance(value, str) else value, shape_of(kind)[0])
+
+
+def _cast(value: Any, name: str) -> Array:
+    return cast(value, wide(name), half=name in _HALF)
 
 
 @dataclass
@@ -119,6 +126,8 @@ def arithmetic(operation: Operation, operands: Sequence[Value]) -> Array:
     if any(isinstance(operand, Tensor) for operand in operands) or len(operation.types) != 1:
         raise UnevaluatedError(operation.name)
     if operation.name in _COMPLEX:
+        if wide("f64") == PAIR:
+            raise UnevaluatedError(operation.name)
         return np.asarray(_COMPLEX[operation.name](*operands))
     kind = element(operation.types[0])
     if operation.name == "arith.bitcast" and (kind == "f64" or operands[0].dtype.kind == "f"):
@@ -127,6 +136,8 @@ def arithmetic(operation: Operation, operands: Sequence[Value]) -> Array:
     if operation.name in _SIGNED and args[0].dtype == np.bool_:
         args = (-args[0].astype(np.int8),)
     try:
+        if wide("f64") == PAIR:
+            return computed(operation.name, args, kind)
         return compute(operation.name, args, kind)
     except (UnknownOperationError, KeyError, TypeError) as error:
         raise UnevaluatedError(operation.name) from error
@@ -156,7 +167,7 @@ def constant(operation: Operation) -> Value:
     if "splat" in value:
         return splat(number(value["splat"], name), shape, wide(name))
     held = [float(item) if isinstance(item, str) else item for item in value["elements"]]
-    return Held(np.array(held).astype(wide(name)).reshape(shape))
+    return Held(_cast(np.array(held), name).reshape(shape))
 
 
 def _index(operation: Operation, operands: list[Value], scope: Scope) -> Value:

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 
 from covan_mlir.checking.applied import Value, applied, array_of, dtype_of
+from covan_mlir.checking.field import PAIR, drawn, mixed, paired
 from covan_mlir.checking.sizes import Sizes
-from covan_mlir.checking.tensors import Direct, Held, Tensor, UnevaluatedError, splat
+from covan_mlir.checking.tensors import Direct, Held, Tensor, UnevaluatedError, cast, splat, wide
 from covan_mlir.fred.scalars import Array
 from covan_mlir.frontend.dtypes import DTYPES
 from covan_mlir.provenance import arguments
@@ -142,7 +143,7 @@ class SourceValues:
         value = self.value(operand)
         if isinstance(value, Tensor):
             return value
-        return Held(array_of(value))
+        return Held(_number(value))
 
     def value(self, operand: Operand) -> Value:
         """The value of an operand, of what is known by then; arguments and weights are drawn.
@@ -179,8 +180,9 @@ class SourceValues:
         if operand[0] == "w" and (held := self._held.get(str(operand[1]))) is not None:
             element, sizes = self._parsed(kind)
             if isinstance(held, list):
-                return Held(array_of(torch.tensor(held).to(element).reshape(sizes)))
-            return splat(float(held) if isinstance(held, str) else held, sizes, dtype_of(element))
+                return Held(_number(torch.tensor(held).to(element).reshape(sizes)))
+            number = float(held) if isinstance(held, str) else held
+            return splat(number, sizes, wide("f64") if element.is_floating_point else dtype_of(element))
         return self._drawn(operand, kind)
 
     def _drawn(self, operand: Operand, kind: str) -> Tensor:
@@ -188,7 +190,7 @@ class SourceValues:
         first = np.uint64(crc32(repr((operand, self._seed)).encode())) << np.uint64(32)
 
         def bits(flat: Array) -> Array:
-            return _mixed(flat.astype(np.uint64) + first)
+            return mixed(flat.astype(np.uint64) + first)
 
         if element.is_complex:
             real, imaginary = (
@@ -201,6 +203,8 @@ class SourceValues:
             bound = np.uint64(self._bound)
             return Direct(sizes, dtype_of(element), lambda flat: (bits(flat) >> np.uint64(8)) % bound)
         numbers = {"normal": _normal, "positive": _positive, "small": _small, "whole": _whole}[self._trial]
+        if wide("f64") == PAIR:  # a point of the field that does not depend on the value
+            return Direct(sizes, PAIR, lambda flat: paired(numbers(bits(flat)), drawn(bits(flat))))
         return Direct(sizes, np.dtype(np.float64), lambda flat: numbers(bits(flat)))
 
     def _run(self, part: Part) -> Value:
@@ -236,17 +240,14 @@ def _parsed(kind: str, sizes: Sizes) -> tuple[torch.dtype, list[int]]:
     if not bracket or name not in DTYPES:
         raise UnevaluatedError(f"a value of type {kind or 'unknown'}")
     element = DTYPES[name]
-    wide = torch.complex128 if element.is_complex else torch.float64 if element.is_floating_point else element
-    return wide, sizes.of(kind)
+    computed = torch.complex128 if element.is_complex else torch.float64 if element.is_floating_point else element
+    return computed, sizes.of(kind)
 
 
-def _mixed(numbers: Array) -> Array:
-    """64 bits that look random, other ones for each number (splitmix64)."""
-    with np.errstate(over="ignore"):
-        mixed = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return np.asarray(mixed ^ (mixed >> np.uint64(31)))
+def _number(value: Any) -> Array:
+    """A number of the program, or several."""
+    array = array_of(value)
+    return cast(array, wide("f64")) if array.dtype.kind == "f" else array
 
 
 def _normal(bits: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator
 from math import prod
 from typing import Any
 
@@ -12,7 +12,7 @@ from covan_mlir.checking.layouts import Order, spread
 from covan_mlir.checking.sizes import Sizes, has_symbols
 from covan_mlir.checking.source_system import SourceSystem
 from covan_mlir.checking.source_values import SourceValues, Trial, is_pointwise, is_view
-from covan_mlir.checking.tensors import Direct, UnevaluatedError
+from covan_mlir.checking.tensors import Direct, UnevaluatedError, exactly
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import resource_name
@@ -171,6 +171,26 @@ class SourceViews:
                 stack += map(twin, arguments.operands(self.parts[int(operand[1])].args))
         return True
 
+    def folds(self, operand: Operand, given: Container[Operand]) -> bool:
+        """Whether a value is computed with numbers that were computed of numbers alone, which may have been rounded.
+
+        Args:
+            given: values that are drawn.
+        """
+        twin = self.drawn("normal", 0).twin
+        stack, seen = [twin(operand)], set[Operand]()
+        while stack:
+            current = stack.pop()
+            if current in seen or current in given or current[0] != "p":
+                continue
+            seen.add(current)
+            part = self.parts[int(current[1])]
+            pure = self.pure[part.id] and part.inputs and part.types[:1] and part.types[0].startswith(("f", "bf"))
+            if pure or (is_pointwise(part.op) and arguments.numbers(part.args) > 1):  # as of `add(x, 0.1, alpha=10)`
+                return True
+            stack += map(twin, arguments.operands(part.args))
+        return False
+
     def based(self, operand: Operand, layout: Order | None) -> tuple[Operand, Order | None]:
         """The earliest value that has the same elements, and the positions in it: views of one value are one."""
         while operand[0] == "p":
@@ -186,7 +206,8 @@ class SourceViews:
     def bijection(self, index: int) -> Order | None:
         """Of a part that gives the elements of its only operand in another order: that order; else None."""
         if index not in self._bijections:
-            self._bijections[index] = self._ordered(self.parts[index])
+            with exactly(exact=False):
+                self._bijections[index] = self._ordered(self.parts[index])
         return self._bijections[index]
 
     def _ordered(self, part: Part) -> Order | None:

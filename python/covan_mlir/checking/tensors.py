@@ -1,6 +1,7 @@
 """Tensors whose elements are computed when they are asked for: only what a few sampled results need is ever computed.
 
-Floats of all widths are float64: what is compared is what is computed, not how it is rounded.
+Floats of all widths are float64: what is compared is what is computed, not how it is rounded. Within `exactly` they are
+pairs (`covan_mlir.checking.field`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from covan_mlir.checking.field import PAIR, constant
 from covan_mlir.fred.scalars import DTYPES, FLOATS, Array
 
 _DENSE = 1 << 16
@@ -57,15 +59,47 @@ def spend(elements: int, what: str) -> None:
     budget.left -= elements
 
 
+_EXACT: ContextVar[bool] = ContextVar("exact", default=False)
+
+
+@contextmanager
+def exactly(*, exact: bool = True) -> Iterator[None]:
+    """Within, floats are computed in exact arithmetic, or not."""
+    token = _EXACT.set(exact)
+    try:
+        yield
+    finally:
+        _EXACT.reset(token)
+
+
 def wide(element: str) -> np.dtype[Any]:
     """The type that elements are computed in."""
     if element in FLOATS:
-        return np.dtype(np.float64)
+        return PAIR if _EXACT.get() else np.dtype(np.float64)
     if element.startswith("complex<"):
         return np.dtype(np.complex128)
     if element not in DTYPES:
         raise UnevaluatedError(f"elements of type {element}")
     return DTYPES[element]
+
+
+def cast(values: Any, dtype: np.dtype[Any], *, half: bool = False) -> Array:
+    """Numbers of the code in a type."""
+    array = np.asarray(values)
+    if dtype == PAIR:
+        return array if array.dtype == PAIR else constant(array, half=half)
+    return array.astype(dtype)
+
+
+def typed(values: Array, dtype: np.dtype[Any]) -> Array:
+    """What was computed, in a type.
+
+    Raises:
+        UnevaluatedError: it should be exact and is not.
+    """
+    if PAIR in (values.dtype, dtype) and values.dtype != dtype:
+        raise UnevaluatedError("an operation without exact arithmetic")
+    return values.astype(dtype, copy=False)
 
 
 class Tensor:
@@ -153,7 +187,7 @@ class Tensor:
             for start in range(0, flat.size, _AT_ONCE)
             for piece in [flat[start : start + _AT_ONCE]]
         ]
-        return np.concatenate(pieces).astype(self.dtype, copy=False) if pieces else np.zeros(0, self.dtype)
+        return typed(np.concatenate(pieces), self.dtype) if pieces else np.zeros(0, self.dtype)
 
 
 class Direct(Tensor):
@@ -169,7 +203,7 @@ class Direct(Tensor):
 
     def _inside(self, flat: Array) -> Array:
         spend(flat.size, "a tensor")
-        return np.asarray(self._elements(flat)).astype(self.dtype, copy=False)
+        return typed(np.asarray(self._elements(flat)), self.dtype)
 
 
 class Held(Tensor):
@@ -200,7 +234,7 @@ class Everywhere(Direct):
     """One number, in as many elements as who reads it takes: what it is given in is not known."""
 
     def __init__(self, value: Any, dtype: np.dtype[Any]) -> None:
-        self._number = np.asarray(value).astype(dtype).reshape(-1)[:1]
+        self._number = cast(value, dtype).reshape(-1)[:1]
         super().__init__((), dtype, lambda flat: np.broadcast_to(self._number, flat.shape))
 
 
@@ -217,7 +251,7 @@ def resized(value: Tensor, shape: Sequence[int]) -> Tensor:
 
 def splat(value: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> Tensor:
     """A tensor of one number."""
-    number = np.asarray(value).astype(dtype).reshape(-1)[:1]
+    number = cast(value, dtype).reshape(-1)[:1]
     return Direct(shape, dtype, lambda flat: np.broadcast_to(number, flat.shape))
 
 
@@ -230,6 +264,8 @@ def poison(dtype: np.dtype[Any]) -> Any:
     """What stands where no value is defined."""
     if dtype.kind in "fc":
         return np.nan
+    if dtype == PAIR:
+        return np.array((np.nan, -1), PAIR)
     return False if dtype.kind == "b" else dtype.type(0x5A)
 
 

@@ -44,6 +44,8 @@ class Check:
         states: states of the two systems together.
         counterexamples: why not.
         missing: what could not be checked.
+        exact: of the related pairs, those whose equality was decided in exact arithmetic.
+        rounded: those which float64 decided, in words: site, part, and why.
         play: how the two systems come apart: moves and answers, for people; empty if they do not.
         seconds: how long it took.
     """
@@ -54,6 +56,8 @@ class Check:
     states: int = 0
     counterexamples: tuple[Counterexample, ...] = ()
     missing: tuple[str, ...] = ()
+    exact: int = 0
+    rounded: tuple[str, ...] = ()
     play: str = ""
     seconds: float = 0.0
 
@@ -95,6 +99,8 @@ class Verification:
         for check in self.checks:
             size = f"{check.related:,} related pairs among {check.states:,} states" if check.states else ""
             lines.append(f"  {check.phase.ljust(width)}  {check.outcome.ljust(10)}  {size}".rstrip())
+            if check.exact or check.rounded:
+                lines[-1] += f"  {check.exact:,} results by exact arithmetic, {len(check.rounded):,} by float64"
             lines += [f"    {example}" for example in check.counterexamples[:_SHOWN]]
             if len(check.counterexamples) > _SHOWN:
                 lines.append(f"    and {len(check.counterexamples) - _SHOWN} more")

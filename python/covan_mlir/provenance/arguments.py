@@ -50,6 +50,13 @@ def operands(text: str) -> list[Operand]:
     return list(_operands(json.loads(text)))
 
 
+def numbers(text: str) -> int:
+    """How many arguments are numbers other than 0 and 1."""
+    positional, named = json.loads(text)
+    given = [*positional, *(item for _, item in named)]
+    return sum(isinstance(item, int | float) and item not in (0, 1) for item in given)
+
+
 def operand_types(text: str) -> dict[Operand, str]:
     """Types of the arguments and weights among the operands; those of parts are theirs."""
     types: dict[Operand, str] = {}
