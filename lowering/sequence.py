@@ -15,8 +15,9 @@ iree:embed            calls to dispatches of executables without their code   wh
 iree:input ...        IREE's phases (`iree_phases.PHASES`)                      always
 iree:data-tiling      hints which products are to be laid out anew; after       on CPUs
                       iree:global-optimization
+iree:decided-loops    loops decide at the end of an iteration; after iree:flow  always
 iree:kept-arguments   what is written into an argument is written into a copy   on CPUs
-                      of it; after iree:flow
+                      of it; after that
 iree:uneven-products  sums of products are kept from IREE's vectorizer that     on CPUs
                       it would make invalid; after that
 iree:concatenations   what is concatenated is written in place; after that      on CPUs
@@ -41,6 +42,7 @@ from typing import Literal
 from covan_mlir.lowering import (
     concatenations,
     data_tiling,
+    decided_loops,
     extra_steps,
     inlined,
     iree_phases,
@@ -139,6 +141,7 @@ SEQUENCE: tuple[Entry, ...] = (
     *_phases("input", "global-optimization"),
     Entry("iree:data-tiling", lambda setting: data_tiling.hint, _on_cpu),
     *_phases("dispatch-creation", "flow"),
+    Entry("iree:decided-loops", lambda setting: decided_loops.rotate),
     Entry("iree:kept-arguments", lambda setting: kept_arguments.keep(setting.job.changed), _on_cpu),
     Entry("iree:uneven-products", lambda setting: uneven_products.hide, _on_cpu),
     Entry("iree:concatenations", lambda setting: concatenations.in_place, _on_cpu),

@@ -16,6 +16,14 @@ import torch.nn.functional as F
 from op_inputs import HALVES, SPECIAL, Group, b, ints, n, r, u
 
 D = torch.tensor([-30.5, -3.2, -1.0, -0.4, 1e-9, 0.3, 0.8, 2.5, 7.0, 33.3], dtype=torch.float64)
+POWERS = torch.tensor(
+    [
+        [0.0, 0.0, -0.0, -0.0, 2.0, -2.0, -2.0, -2.0, 1.0, -1.0, torch.inf, -torch.inf, torch.nan, 0.5],
+        [0.0, 1.0, 3.0, -3.0, 3.0, 3.0, 2.0, 0.5, torch.nan, torch.inf, 0.0, 3.0, 0.0, -torch.inf],
+    ],
+    dtype=torch.float64,
+)
+"""Bases, and exponents."""
 GROUPS: dict[str, Group] = {}
 
 GROUPS["activations"] = {
@@ -103,6 +111,7 @@ GROUPS["trigonometry"] = {
     "atanh": (torch.atanh, (u(3, 4),)),
     "hypot": (torch.hypot, (r(3, 4), r(3, 4))),
     "logaddexp": (torch.logaddexp, (r(3, 4), r(4))),
+    "pow": (lambda x, y: (x**y, 0.0**y, y**-1, y**-2), (POWERS[0], POWERS[1])),
     "logaddexp2": (torch.logaddexp2, (r(3, 4), r(4))),
     "xlogy": (torch.xlogy, (torch.tensor([0.0, 1.0, 2.0]), torch.tensor([0.0, 0.0, 3.0]))),
     "sqrt_of_int": (torch.sqrt, (n(4, low=0),)),
@@ -169,6 +178,8 @@ GROUPS["integers"] = {
     "pow_int": (lambda a: (a**2, a**3, a**0, a**1), (n(8),)),
     "pow_int_tensor": (torch.pow, (n(8), n(8, low=0, high=5))),
     "pow_int_base": (lambda a: 3**a, (n(6, low=0, high=8),)),
+    "gcd": (lambda a, b: (torch.gcd(a, b), torch.lcm(a, b)), (n(5, 7, low=-50, high=50), n(7, low=-9, high=9))),
+    "gcd_number": (lambda a, b: (torch.gcd(a, b), torch.lcm(a, b)), (torch.tensor(-12), torch.tensor(18))),
     "pow_i32": (lambda a: a**3, (n(8, dtype=torch.int32),)),
     "bitwise_and": (torch.bitwise_and, (n(8), n(8))),
     "bitwise_or": (torch.bitwise_or, (n(8), n(8))),
@@ -230,6 +241,7 @@ GROUPS["float64"] = {
     "gamma": (lambda x: (x.lgamma(), x.digamma()), (D,)),
     "remainders": (lambda x: (x % 0.7, x % -0.7, torch.fmod(x, 0.7), torch.remainder(x, x.flip(0))), (D,)),
     "mish": (lambda x: (F.mish(x), F.softplus(x), torch.sinc(x)), (D,)),
+    "pow": (lambda x, y: (x**y, 0.0**y, y**-1, y**-2), (POWERS[0], POWERS[1])),
     "logaddexp2": (torch.logaddexp2, (D, D.flip(0))),
 }
 
@@ -340,6 +352,10 @@ GROUPS["products"] = {
     "addr": (torch.addr, (r(3, 4), r(3), r(4))),
     "baddbmm": (lambda c, a, d: torch.baddbmm(c, a, d, beta=2, alpha=0.5), (r(1, 3, 2), r(2, 3, 5), r(2, 5, 2))),
     "addbmm": (torch.addbmm, (r(3, 2), r(2, 3, 5), r(2, 5, 2))),
+    "addbmm_int_fractions": (
+        lambda c, a, d: torch.addbmm(c, a, d, beta=1.6, alpha=2.2),
+        (n(3, 2), n(2, 3, 5), n(2, 5, 2)),
+    ),
     "addbmm_int": (torch.addbmm, (n(3, 2), n(2, 3, 5), n(2, 5, 2))),
     "linear": (F.linear, (r(2, 3, 5), r(4, 5), r(4))),
     "linear_1d": (F.linear, (r(5), r(4, 5))),

@@ -183,6 +183,10 @@ GROUPS["indexing"] = {
         lambda x, i, v: x.scatter_reduce(0, i, v, "mean"),
         (r(3, 5), n(4, 5, low=0, high=3), r(4, 5)),
     ),
+    "scatter_reduce_mean_int": (
+        lambda x, i, v: (x.scatter_reduce(0, i, v, "mean"), x.scatter_reduce(0, i, v, "mean", include_self=False)),
+        (torch.tensor([-7, 4, 9]), torch.tensor([0, 0, 2, 0]), torch.tensor([-2, -1, 4, -3])),
+    ),
     "scatter_reduce_prod": (
         lambda x, i, v: x.scatter_reduce(0, i, v, "prod"),
         (r(3, 5), n(4, 5, low=0, high=3), r(4, 5)),

@@ -73,6 +73,11 @@ PROGRAMS: dict[str, tuple[Program, tuple[Tensor, ...], str]] = {
         (X,),
         "while_loop_body_graph_0.abs_1",
     ),
+    "while, nothing in it is constant": (
+        lambda x: while_loop(lambda x, y: (x < y).any(), lambda x, y: (x + x.exp(), y.sin()), (x, x.exp())),
+        (X,),
+        "while_loop_body_graph_0.sin",
+    ),
     "while, never": (
         lambda x: while_loop(lambda i, x: i < 0, lambda i, x: (i + 1, x * 2), (torch.tensor(0), x)),
         (X,),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
@@ -55,6 +57,21 @@ def test_wrong_values_are_seen() -> None:
     assert "Tensor-likes are not close" in verdict.reason
     with mock.patch.object(opinfo_samples, "_compiled", return_value=[right.double()]):
         assert opinfo_samples.judged([key])[0].outcome == "differs"
+
+
+def test_places_of_equal_elements_are_as_good_as_eagers() -> None:
+    """All elements of the first sample are equal, and its sort need not be stable."""
+    key, (sample, *_) = Key("argsort", "bool", 0), opinfo_samples.samples("argsort", "bool")
+    for elements, outcome in (([1] * 8, "agrees"), ([1, 0] * 4, "differs")):
+        x = torch.tensor(elements, dtype=torch.bool)
+        for places in (torch.arange(8).flip(0), torch.zeros(8, dtype=torch.int64)):
+            with (
+                mock.patch.object(opinfo_samples, "samples", return_value=[replace(sample, tensors=(x,))]),
+                mock.patch.object(opinfo_samples, "_compiled", return_value=[places]),
+            ):
+                assert opinfo_samples.judged([key])[0].outcome == (
+                    outcome if len(set(places.tolist())) > 1 else "differs"
+                )
 
 
 class Lists(operators.Process):

@@ -16,7 +16,7 @@ import op_programs_shape
 import pytest
 import torch
 import torch.nn.functional as F
-from op_inputs import Group, Program, n, r
+from op_inputs import Group, Program, r
 from oracle import assert_same
 from torch import Tensor, nn
 
@@ -71,7 +71,6 @@ def test_operations(programs: Group) -> None:
 
 LIMITATIONS: dict[str, tuple[Program, str, str]] = {
     # name: (program, operation that the error names, why)
-    "gcd": ((torch.gcd, (n(4), n(4))), "gcd", "a loop of unknown length"),
     "ldl": ((lambda x: torch.linalg.ldl_factor_ex(x)[0], (r(3, 3),)), "linalg_ldl_factor_ex", "no decomposition"),
 }
 

@@ -23,6 +23,7 @@ IREE = [
     "iree:global-optimization",
     "iree:dispatch-creation",
     "iree:flow",
+    "iree:decided-loops",
     "iree:stream",
     "iree:executable-sources",
     "iree:executable-configurations",
@@ -34,13 +35,13 @@ IREE = [
 TILED = [
     *IREE[:4],
     "iree:data-tiling",
-    *IREE[4:6],
+    *IREE[4:7],
     "iree:kept-arguments",
     "iree:uneven-products",
     "iree:concatenations",
-    *IREE[6:],
+    *IREE[7:],
 ]
-TEAM = [*TILED[:11], "iree:kernel-code", TILED[11], "iree:team", *TILED[12:]]
+TEAM = [*TILED[:12], "iree:kernel-code", TILED[12], "iree:team", *TILED[13:]]
 
 
 def setting(job: Job, frontend: Literal["linalg", "torch"]) -> Setting:
@@ -79,9 +80,9 @@ KINDS: dict[str, tuple[Setting, list[str]]] = {
             "fred-kernels",
             "iree:import",
             "iree:embed",
-            *IREE[:7],
+            *IREE[:8],
             "iree:kernel-code",
-            *IREE[7:],
+            *IREE[8:],
         ],
     ),
     "all": (

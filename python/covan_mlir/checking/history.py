@@ -22,6 +22,7 @@ _UNTOLD = ("torch.prim.",)
 _UNSEEN = frozenset(
     {
         "iree:data-tiling",
+        "iree:decided-loops",
         "iree:kept-arguments",
         "iree:uneven-products",
         "iree:concatenations",

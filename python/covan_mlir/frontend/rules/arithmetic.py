@@ -251,6 +251,8 @@ def sum_along(x: Tensor, dim: list[int] | None, keepdim: bool = False, *, dtype:
 
 @rule(aten.addbmm.default)
 def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    if not x.dtype.is_floating_point and not x.dtype.is_complex:
+        beta, alpha = int(beta), int(alpha)  # whole numbers lose the fractions of factors, too
     product = torch.bmm(a, b).sum(0, dtype=x.dtype)
     return (x if beta == 1 else x * beta) + (product if alpha == 1 else product * alpha)
 
@@ -280,10 +282,8 @@ def pow_scalar(x: Tensor, exponent: Number) -> Any:
 @rule(aten.pow.Tensor_Tensor)
 def pow_tensor(x: Tensor, exponent: Tensor) -> Any:
     dtype = torch.result_type(x, exponent)
-    if dtype.is_complex or (dtype is torch.float64 and x.dtype is exponent.dtype):
+    if dtype.is_complex:
         return NotImplemented
-    if dtype is torch.float64:
-        return torch.pow(x.to(dtype), exponent.to(dtype))
     if dtype.is_floating_point:
         return _power(x.to(torch.float64), exponent.to(torch.float64)).to(dtype)
     # By squaring; integers wrap as they do in eager. A negative power of an integer is the whole part of the fraction.
@@ -299,7 +299,7 @@ def pow_tensor(x: Tensor, exponent: Tensor) -> Any:
 
 
 def _power(x: Tensor, y: Tensor) -> Tensor:
-    """By logarithms, in float64: the lowering for float32 loses digits of large powers."""
+    """By logarithms, in float64: the lowering loses digits of large powers, and knows no powers of negative numbers."""
     whole, size = torch.trunc(y) == y, x.abs()
     odd = y - 2 * torch.floor(y / 2) == 1
     one = (y == 0) | (x == 1) | ((size == 1) & (y.abs() == math.inf))
@@ -333,7 +333,7 @@ def pow_base(base: Number, exponent: Tensor) -> Any:
     dtype = torch.result_type(base, exponent)
     if dtype.is_complex:
         return NotImplemented
-    if exponent.dtype.is_floating_point:
+    if exponent.dtype.is_floating_point and 0 < base < math.inf and base != 1:
         return torch.exp2(exponent) if base == 2 else NotImplemented
     return torch.pow(torch.scalar_tensor(base, dtype=dtype), exponent)
 

@@ -124,6 +124,17 @@ def index_reduce(
     return torch.scatter_reduce(x, dim, places, source, reduce, include_self=include_self)
 
 
+@rule(aten.scatter_reduce.two)
+def scatter_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Any:
+    """Means of whole numbers are rounded down, as in eager."""
+    if reduce != "mean" or x.dtype.is_floating_point or x.dtype.is_complex:
+        return NotImplemented
+    total = torch.scatter_reduce(x, dim, index, src, "sum", include_self=include_self)
+    own = torch.ones_like(x) if include_self else torch.zeros_like(x)
+    counts = torch.scatter_add(own, dim, index, torch.ones_like(src))
+    return torch.div(total, counts.clamp_min(1), rounding_mode="floor")
+
+
 _REDUCTIONS = {"add": "sum", "multiply": "prod"}
 
 

@@ -24,17 +24,16 @@ def looped(
 
 
 def elementwise(
-    function: Callable[[Tensor, Tensor], Tensor], first: Tensor, second: Tensor, dtype: torch.dtype
+    function: Callable[[Tensor, Tensor], Tensor],
+    first: Tensor,
+    second: Tensor,
+    dtype: torch.dtype,
+    within: torch.dtype = torch.float64,
 ) -> Tensor:
-    """A function of two rows of float64, for tensors of any shapes and types; the result has ``dtype``.
-
-    IREE has no lowering for loops that carry single numbers: one is computed twice.
-    """
-    # Before they are float64: it fills no tensors with a number of 64 bits that it does not know.
+    """A function of two rows of type ``within``, for tensors of any shapes and types; the result has ``dtype``."""
+    # Before they are ``within``: it fills no tensors with a number of 64 bits that it does not know.
     first, second = torch.broadcast_tensors(first, second)  # type: ignore[no-untyped-call]
     if not first.numel():
         return first.to(dtype)
-    rows = [side.to(torch.float64).reshape(-1) for side in (first, second)]
-    if first.numel() == 1:
-        rows = [torch.cat([row, row]) for row in rows]
-    return function(rows[0], rows[1])[: first.numel()].reshape(first.shape).to(dtype)
+    rows = (side.to(within).reshape(-1) for side in (first, second))
+    return function(*rows).reshape(first.shape).to(dtype)
