@@ -120,7 +120,7 @@ def _half_turns(x: Tensor, ahead: float) -> Tensor:
     turns = torch.round(angle * (1 / math.pi) + ahead) - ahead
     for part in _HALF_PI[:3]:
         angle = angle - turns * (2 * part)
-    sine = sin_kernel(angle.clamp(-2, 2).to(torch.float32))  # the next term of the series is below 10^-9 at π/2
+    sine = sin_kernel(angle.clamp(-2, 2))  # the next term of the series is below 10^-9 at π/2
     half = 0.5 * (turns + ahead)
     return torch.where(half == torch.floor(half), sine, -sine).to(float_type(x))
 
