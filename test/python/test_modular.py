@@ -37,7 +37,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "softmax": (lambda x: torch.softmax(x, -1) + torch.log_softmax(x, -1), (X,)),
     "pools": (lambda x: F.avg_pool2d(x, 3, 2) + F.max_pool2d(x, 3, 2), (torch.randn(1, 2, 9, 9),)),
     "resized": (lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear"), (torch.randn(1, 2, 9, 9),)),
-    "sinh": (lambda x: torch.sinh(x), (X,)),
+    "transposed": (lambda x: F.conv_transpose1d(x[None], torch.full((X.shape[0], 2, 3), 0.3)), (X,)),
 }
 EXACT = {
     *(
@@ -79,12 +79,12 @@ def test_honest_programs_hold(name: str) -> None:
 
 
 def test_what_float64_alone_decides_is_told() -> None:
-    check = _operators(compiled("sinh"))
+    check = _operators(compiled("transposed"))
     assert check.outcome == "yes"
     (said,) = check.rounded
-    assert "sinh" in said
+    assert "convolution" in said
     assert "test_modular.py" in said
-    assert "by float64" in str(verify(compiled("sinh")))
+    assert "by float64" in str(verify(compiled("transposed")))
 
 
 def _second(number: float) -> Callable[[list[Any]], list[Any]]:

@@ -62,7 +62,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "extremes": (lambda x: (x.amax(1), x.argmax(1), x.cumsum(0)), (torch.randn(4, 6),)),
     "linear": (nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)), (torch.randn(2, 8),)),
     "branch": (
-        lambda x: torch.cond(x.sum() > 0, lambda x: x.sin() * 2, lambda x: x.cos() - 1, (x,)),
+        lambda x: torch.cond(x.sum() > 0, lambda x: x.tanh() * 2, lambda x: x.sigmoid() - 1, (x,)),
         (torch.randn(4, 5),),
     ),
     "loop": (
@@ -70,7 +70,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         (torch.randn(4, 5),),
     ),
     "loop over elements": (
-        lambda first, xs: scan(lambda carry, x: (carry * 0.5 + x, (carry + x).sin()), first, xs),
+        lambda first, xs: scan(lambda carry, x: (carry * 0.5 + x, (carry + x).tanh()), first, xs),
         (torch.randn(5), torch.randn(4, 5)),
     ),
     "counts that are often zero": (  # as routers of experts count
@@ -174,12 +174,12 @@ LIES = {
     "least for greatest": Lie("extremes", "amax", operator("aten.amin.default"), "amax"),
     "the least's position": Lie("extremes", "argmax", operator("aten.argmin.default"), "argmax"),
     "sums along another axis": Lie("extremes", "cumsum", called(lambda a: [a[0], 1]), "cumsum"),
-    "another function in a branch": Lie("branch", "true_graph_0.sin", operator("aten.tan.default"), "sin"),
+    "another function in a branch": Lie("branch", "true_graph_0.tanh", operator("aten.tan.default"), "tanh"),
     "another condition": Lie("branch", "gt", operator("aten.lt.Scalar"), "gt"),
     "another step of a loop": Lie("loop", "while_loop_body_graph_0.mul", called(lambda a: [a[0], 1.25]), "mul"),
     "another end of a loop": Lie("loop", "while_loop_body_graph_0.lt_scalar", operator("aten.gt.Scalar"), ""),
     "another function of an element": Lie(
-        "loop over elements", "scan_combine_graph_0.sin", operator("aten.cos.default"), "sin"
+        "loop over elements", "scan_combine_graph_0.tanh", operator("aten.cos.default"), "tanh"
     ),
     "a factor transposed": Lie(
         "transposed", "permute", lambda part: replace(called(lambda a: [a[0], [0, 1, 2]])(part)), "matmul"

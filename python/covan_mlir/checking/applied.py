@@ -152,7 +152,8 @@ class _Call:
     def results(self) -> Value:
         if self.name == "operator.getitem":
             (results, number), _ = self.bind(self.values)
-            return results[number]
+            if isinstance(results, list):
+                return results[number]
         key = self._key()
         if key not in self.known:
             self.known[key] = self._results()
