@@ -24,10 +24,10 @@ def flip_sign(state: Any) -> None:
 
 
 def not_a_number(state: Any) -> None:
-    """After ``torch-to-linalg``: the last sine is a logarithm, of numbers that are negative."""
+    """After ``torch-to-linalg``: the last hyperbolic tangent is a logarithm, of numbers that are negative."""
     import torch_mlir.ir as ir
 
-    _replace(ir, _ops(state, ir, "math.sin")[-1], "math.log")
+    _replace(ir, _ops(state, ir, "math.tanh")[-1], "math.log")
 
 
 def wrong_repair(state: Any) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from dense_chains import MACHINE, Arrays, arrays_of, convolution
+from limits import part
 from torch import nn
 
 import covan_mlir
@@ -107,7 +108,8 @@ def test_constants_are_exact(size: int) -> None:
         assert all(Fraction(float(np.float32(float(c)))) == c for c in row)
 
 
-def test_sizes_around_tiles_and_vectors() -> None:
+@pytest.mark.parametrize("kinds", part((2, 6), kept=(2,)))
+def test_sizes_around_tiles_and_vectors(kinds: int) -> None:
     check(
         {
             "even": weights(convolution(16, 32, (3, 3), (8, 16))),
@@ -118,14 +120,16 @@ def test_sizes_around_tiles_and_vectors() -> None:
             "full": weights(convolution(9, 50, (3, 3), (9, 18), pad=2)),
             "wide": weights(convolution(3, 8, (3, 3), (4, 150))),
             "batched": with_residual(weights(convolution(20, 18, (3, 3), (10, 14), batch=3))),
-        }
+        },
+        kinds,
     )
 
 
-def test_random_sizes() -> None:
-    chance = random.Random(7)
+@pytest.mark.parametrize("seed", part((7, 8), kept=(7,)))
+def test_random_sizes(seed: int) -> None:
+    chance = random.Random(seed)
     chains = {}
-    for n in range(10):
+    for n in range(5):
         image = (chance.randint(3, 30), chance.randint(3, 40))
         chain = convolution(
             chance.randint(1, 70),

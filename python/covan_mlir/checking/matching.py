@@ -309,13 +309,14 @@ class Matcher:
     def _exactly(self, node: int, result: int, plan: _Plan, cone: Cone, draw: Draw, bound: int) -> Finding:
         """What exact arithmetic says of a way in which they agree in float64."""
 
+        plain = self._source(cone, TRIALS[0], draw, bound)
+        flat = _few(self._result(node, result, cone, plain, plan.constants).size)
+
         def want() -> Array:
-            flat = _few(drawn().tensor(plan.operand).size)
             return drawn().tensor(plan.operand).at(flat if plan.layout is None else plan.layout.at(flat))
 
         def got() -> Array:
-            tensor = self._result(node, result, cone, drawn(), plan.constants)
-            return tensor.at(_few(tensor.size))
+            return self._result(node, result, cone, drawn(), plan.constants).at(flat)
 
         @cache
         def drawn() -> SourceValues:

@@ -172,7 +172,8 @@ class SourceViews:
         return True
 
     def folds(self, operand: Operand, given: Container[Operand]) -> bool:
-        """Whether a value is computed with numbers that were computed of numbers alone, which may have been rounded.
+        """Whether a value is computed with numbers that were computed of numbers alone or read from tensors, which may
+        have been rounded.
 
         Args:
             given: values that are drawn.
@@ -186,7 +187,8 @@ class SourceViews:
             seen.add(current)
             part = self.parts[int(current[1])]
             pure = self.pure[part.id] and part.inputs and part.types[:1] and part.types[0].startswith(("f", "bf"))
-            if pure or (is_pointwise(part.op) and arguments.numbers(part.args) > 1):  # as of `add(x, 0.1, alpha=10)`
+            read = part.op == "aten._local_scalar_dense.default"  # rounded to the type of what it is used with
+            if read or pure or (is_pointwise(part.op) and arguments.numbers(part.args) > 1):  # as of `add(x, 0.1, alpha=10)`
                 return True
             stack += map(twin, arguments.operands(part.args))
         return False

@@ -112,12 +112,20 @@ class Identities:
         types = arguments.operand_types(part.args)
         kinds = [types[o] if o in types else self._type(o) for o in operands]
         repeated = tuple(operands.index(operand) for operand in operands)
-        call = (part.op, arguments.signature(part.args), tuple(kinds), repeated, part.types[0])
+        makers = [self._parts[int(name)] if kind == "p" and name in self._parts else None for kind, name in operands]
+        constants = {
+            operand: constant
+            for operand, maker in zip(operands, makers, strict=True)
+            if maker is not None and (constant := _constant(maker.op, maker.args)) is not None
+        }
+        made_by = tuple((m.op, m.args) if m and o in constants else None for m, o in zip(makers, operands, strict=True))
+        call = (part.op, arguments.signature(part.args), tuple(kinds), repeated, part.types[0], made_by)
         if call not in self._alike:
             same = [index for index, kind in enumerate(kinds) if kind == part.types[0]]
             for seed in range(_ROUNDS):
                 if same:
-                    same = self._once(part, operator, dict(zip(operands, kinds, strict=True)), same, operands, seed)
+                    drawn = dict(zip(operands, kinds, strict=True))
+                    same = self._once(part, operator, drawn, constants, same, operands, seed)
             self._alike[call] = same[0] if same else None
         return self._alike[call]
 
@@ -128,10 +136,16 @@ class Identities:
 
     @staticmethod
     def _once(
-        part: Part, operator: Any, kinds: Mapping[Operand, str], same: list[int], operands: list[Operand], seed: int
+        part: Part,
+        operator: Any,
+        kinds: Mapping[Operand, str],
+        constants: Mapping[Operand, torch.Tensor],
+        same: list[int],
+        operands: list[Operand],
+        seed: int,
     ) -> list[int]:
         generator = torch.Generator().manual_seed(seed)
-        examples = {operand: _example(kind, generator) for operand, kind in kinds.items()}
+        examples = {operand: _example(kind, generator) for operand, kind in kinds.items()} | dict(constants)
         try:
             args, kwargs = arguments.decode(part.args, examples)
             with torch.no_grad():
@@ -148,6 +162,14 @@ def fingerprint(op: str, args: str) -> str | None:
 
     None if it has operands, or if its result is not always the same, large, or no tensor.
     """
+    constant = _constant(op, args)
+    if constant is None:
+        return None
+    held = constant.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return f"{constant.dtype}{list(constant.shape)}{hashlib.sha256(held).hexdigest()}"
+
+
+def _constant(op: str, args: str) -> torch.Tensor | None:
     operator = _operator(op)
     if operator is None or _is_random(operator) or "empty" in op:
         return None
@@ -161,10 +183,7 @@ def fingerprint(op: str, args: str) -> str | None:
         constant = operator(*values, **named)
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError):
         return None
-    if not isinstance(constant, torch.Tensor) or constant.numel() > _LARGE:
-        return None
-    held = constant.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-    return f"{constant.dtype}{list(constant.shape)}{hashlib.sha256(held).hexdigest()}"
+    return constant if isinstance(constant, torch.Tensor) and constant.numel() <= _LARGE else None
 
 
 def _is_random(operator: torch._ops.OpOverload | None) -> bool:
