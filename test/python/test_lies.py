@@ -38,7 +38,7 @@ def _two_sums(x: Tensor) -> Tensor:
 
 
 def _messages(x: Tensor, source: Tensor, target: Tensor) -> Tensor:
-    total = torch.zeros(6, 8).index_add(0, target, x[source].sin())
+    total = torch.zeros(6, 8).index_add(0, target, x[source].tanh())
     return total / torch.zeros(6).index_add(0, target, torch.ones(9)).clamp(min=1)[:, None]
 
 

@@ -188,7 +188,9 @@ class SourceViews:
             part = self.parts[int(current[1])]
             pure = self.pure[part.id] and part.inputs and part.types[:1] and part.types[0].startswith(("f", "bf"))
             read = part.op == "aten._local_scalar_dense.default"  # rounded to the type of what it is used with
-            if read or pure or (is_pointwise(part.op) and arguments.numbers(part.args) > 1):  # as of `add(x, 0.1, alpha=10)`
+            if (
+                read or pure or (is_pointwise(part.op) and arguments.numbers(part.args) > 1)
+            ):  # as of `add(x, 0.1, alpha=10)`
                 return True
             stack += map(twin, arguments.operands(part.args))
         return False

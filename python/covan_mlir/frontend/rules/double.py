@@ -103,25 +103,27 @@ def _quadrants(x: Tensor, shift: int) -> Tensor:
 
 @rule(aten.sin.default)
 def sin(x: Tensor) -> Tensor:
-    return _quadrants(x, 0) if x.dtype is torch.float64 else _half_turns(x, 0.0)
+    return _quadrants(x, 0) if x.dtype is torch.float64 else _half_turns(x, cosine=False)
 
 
 @rule(aten.cos.default)
 def cos(x: Tensor) -> Tensor:
-    return _quadrants(x, 1) if x.dtype is torch.float64 else _half_turns(x, 0.5)
+    return _quadrants(x, 1) if x.dtype is torch.float64 else _half_turns(x, cosine=True)
 
 
-def _half_turns(x: Tensor, ahead: float) -> Tensor:
-    """sin(x + ``ahead`` π) of narrower types, right to float32 for |x| < 10^8; digits are lost beyond.
+def _half_turns(x: Tensor, *, cosine: bool) -> Tensor:
+    """Sine or cosine of narrower types, right to float32 for |x| < 10^8; digits are lost beyond.
 
     Their lowering reduces its argument in float32: of 10,000, three digits are right.
     """
     angle = x.to(torch.float64)
-    turns = torch.round(angle * (1 / math.pi) + ahead) - ahead
+    turns = angle * (1 / math.pi)
+    whole = torch.round(turns + 0.5 if cosine else turns)
+    turns = whole - 0.5 if cosine else whole
     for part in _HALF_PI[:3]:
         angle = angle - turns * (2 * part)
     sine = sin_kernel(angle.clamp(-2, 2))  # the next term of the series is below 10^-9 at π/2
-    half = 0.5 * (turns + ahead)
+    half = 0.5 * whole
     return torch.where(half == torch.floor(half), sine, -sine).to(float_type(x))
 
 
