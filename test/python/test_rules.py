@@ -98,10 +98,10 @@ def test_halves_and_numbers(dtype: torch.dtype) -> None:
     x = torch.tensor([1.0, -3, 100, 6e4, 3e-5, 0.1], dtype=dtype)
     for number in (1e-8, 0.1, 3e-5, 2e5, 1e6):
         for factor in (number, torch.tensor(number)):
-            _same(arithmetic.multiply(x, factor), x * factor, rtol=0, atol=0)
-            _same(arithmetic.multiply(factor, x), x * factor, rtol=0, atol=0)
-            _same(arithmetic.divide(x, factor), x / factor, rtol=0, atol=0)
-    assert all(arithmetic.multiply(x, number) is NotImplemented for number in (0.0, 0.125, -1.5, 2, torch.inf))
+            _same(arithmetic.multiply_half(x, factor), x * factor, rtol=0, atol=0)
+            _same(arithmetic.multiply_half(factor, x), x * factor, rtol=0, atol=0)
+            _same(arithmetic.divide_half(x, factor), x / factor, rtol=0, atol=0)
+    assert all(arithmetic.multiply_half(x, number) is NotImplemented for number in (0.0, 0.125, -1.5, 2, torch.inf))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

@@ -156,8 +156,8 @@ class Ledger:
         """Parts that an operation's trace names and that do not lie between what it is given and what it gives."""
         if node < 0:
             return []
-        made = program.source.independent  # of sizes alone, too: equal ones are one in the program
-        return sorted(p for p in program.reading.evidence(node) if not made[p] and not program.reached(node, p))
+        independent = program.source.independent  # of sizes alone, too: equal ones are one in the program
+        return sorted(p for p in program.reading.evidence(node) if not independent[p] and not program.reached(node, p))
 
     def name(self, part: int) -> str:
         """``softmax (part 12, model.py:7)``."""

@@ -87,7 +87,7 @@ def neg(x: Tensor) -> Any:
 
 
 @rule(aten.mul.Tensor, aten.mul.Scalar)
-def multiply(x: Any, factor: Any) -> Any:
+def multiply_half(x: Any, factor: Any) -> Any:
     """Half precision takes a number as it is: rounded to the tensor's type, it may be 0 or infinite."""
     if _rounded_away(factor, x):
         x, factor = factor, x
@@ -95,7 +95,7 @@ def multiply(x: Any, factor: Any) -> Any:
 
 
 @rule(aten.div.Tensor, aten.div.Scalar)
-def divide(x: Any, divisor: Any) -> Any:
+def divide_half(x: Any, divisor: Any) -> Any:
     return (wide(x) / divisor).to(x.dtype) if _rounded_away(x, divisor) else NotImplemented
 
 

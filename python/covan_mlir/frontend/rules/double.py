@@ -49,6 +49,8 @@ _ATAN = (1.62858201153657823623e-02, -3.65315727442169155270e-02, 4.976877994615
          9.09088713343650656196e-02, -1.11111104054623557880e-01, 1.42857142725034663711e-01,
          -1.99999999998764832476e-01, 3.33333333333329318027e-01)  # fmt: skip
 
+_LOG_2 = (6.93147180369123816490e-01, 1.90821492927058770002e-10)  # its leading 32 bits, and the rest
+
 # π to 160 bits; half of it in parts of 26 bits, so that a part times a number of 27 bits is exact.
 _PI = Fraction(0x3243F6A8885A308D313198A2E03707344A409382, 1 << 156)
 
@@ -207,15 +209,11 @@ def log1p(x: Tensor) -> Tensor:
 
 @_for_doubles(aten.exp2.default)
 def exp2(x: Tensor) -> Tensor:
-    """The whole part by squaring numbers that have one bit, for its product with the logarithm of 2 is rounded."""
-    size = x.abs().clamp(max=1100)
-    whole = torch.floor(size)
-    power, place = torch.exp((size - whole) * math.log(2)), whole
-    for bit in range(11):
-        half = torch.floor(place * 0.5)
-        power = torch.where(place - 2 * half == 1, power * 2.0 ** (1 << bit) if bit < 10 else math.inf, power)
-        place = half
-    return torch.where(torch.isnan(x), x, torch.where(x < 0, 1 / power, power))
+    """The whole part times the leading bits of the logarithm of 2 is exact; the lowering rounds that product."""
+    x = x.clamp(-1100, 1100)
+    whole = torch.round(x)
+    leading, rest = _LOG_2
+    return torch.exp(whole * leading) * torch.exp(whole * rest + (x - whole) * math.log(2))
 
 
 @_for_doubles(aten.log2.default)

@@ -6,77 +6,76 @@ The lowerings subtract numbers that are nearly equal, square what then overflows
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 
 from covan_mlir.frontend.rules.registry import float_type, promoted, rule, wide
 
 aten = torch.ops.aten
 
 
-def _far(y: Tensor) -> float:
-    """Beyond it, 1 is no part of ``y`` squared."""
-    return 2 / math.sqrt(torch.finfo(y.dtype).eps)
+def _far(x: Tensor) -> float:
+    """Beyond it, 1 is no part of ``x`` squared."""
+    return 2 / math.sqrt(torch.finfo(x.dtype).eps)
 
 
-def _signed(y: Tensor, magnitude: Tensor, x: Tensor) -> Tensor:
-    """``magnitude`` with the sign of ``y``, in the type that a function of ``x`` has."""
-    return torch.where(y < 0, -magnitude, magnitude).to(float_type(x))
+def _of_reals(op: OpOverload) -> Callable[[Callable[[Tensor], Tensor]], Callable[[Tensor], Tensor]]:
+    """Register a function of float32 or float64 for all real types."""
+
+    def register(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        def of_reals(x: Tensor) -> Any:
+            return NotImplemented if x.dtype.is_complex else function(wide(x)).to(float_type(x))
+
+        rule(op)(of_reals)
+        return function
+
+    return register
 
 
-@rule(aten.asinh.default)
-def asinh(x: Tensor) -> Any:
-    if x.dtype.is_complex:
-        return NotImplemented
-    y = wide(x)
-    size = y.abs()
-    far = size > _far(y)
+@_of_reals(aten.asinh.default)
+def asinh(x: Tensor) -> Tensor:
+    size = x.abs()
+    far = size > _far(x)
     near = torch.where(far, 1.0, size)
     square = near * near
     value = torch.log1p(near + square / (1 + torch.sqrt(1 + square)))
-    return _signed(y, torch.where(far, torch.log(size) + math.log(2), value), x)
+    value = torch.where(far, torch.log(size) + math.log(2), value)
+    return torch.where(x < 0, -value, value)
 
 
-@rule(aten.acosh.default)
-def acosh(x: Tensor) -> Any:
-    if x.dtype.is_complex:
-        return NotImplemented
-    y = wide(x)
-    far = y > _far(y)
-    beyond = torch.where(far, 1.0, y) - 1
+@_of_reals(aten.acosh.default)
+def acosh(x: Tensor) -> Tensor:
+    far = x > _far(x)
+    beyond = torch.where(far, 1.0, x) - 1
     value = torch.log1p(beyond + torch.sqrt(beyond * (2 + beyond)))
-    return torch.where(y < 1, math.nan, torch.where(far, torch.log(y) + math.log(2), value)).to(float_type(x))
+    return torch.where(x < 1, math.nan, torch.where(far, torch.log(x) + math.log(2), value))
 
 
-@rule(aten.atanh.default)
-def atanh(x: Tensor) -> Any:
-    if x.dtype.is_complex:
-        return NotImplemented
-    y = wide(x)
-    size = y.abs()
-    return _signed(y, 0.5 * torch.log1p(2 * size / (1 - size)), x)
+@_of_reals(aten.atanh.default)
+def atanh(x: Tensor) -> Tensor:
+    size = x.abs()
+    value = 0.5 * torch.log1p(2 * size / (1 - size))
+    return torch.where(x < 0, -value, value)
 
 
-@rule(aten.sinh.default)
-def sinh(x: Tensor) -> Any:
-    if x.dtype.is_complex:
-        return NotImplemented
-    y = wide(x)
-    size = y.abs()
+@_of_reals(aten.sinh.default)
+def sinh(x: Tensor) -> Tensor:
+    size = x.abs()
     far = size > 16
     less = torch.expm1(torch.where(far, 1.0, size))
     root = torch.exp(0.5 * size)  # its square overflows with the result, not before
-    return _signed(y, torch.where(far, 0.5 * root * root, 0.5 * (less + less / (less + 1))), x)
+    value = torch.where(far, 0.5 * root * root, 0.5 * (less + less / (less + 1)))
+    return torch.where(x < 0, -value, value)
 
 
-@rule(aten.cosh.default)
-def cosh(x: Tensor) -> Any:
-    if x.dtype.is_complex:
-        return NotImplemented
-    root = torch.exp(0.5 * wide(x).abs())
-    return (0.5 * root * root + 0.5 / root / root).to(float_type(x))
+@_of_reals(aten.cosh.default)
+def cosh(x: Tensor) -> Tensor:
+    root = torch.exp(0.5 * x.abs())
+    return 0.5 * root * root + 0.5 / root / root
 
 
 @rule(aten.logaddexp.default)
