@@ -2,7 +2,7 @@
 
 The first is asked only of parts that left no trace in the compiled program and are no views by their schema: a
 multiplication by one, a copy, an addition of zero. They are run on integers that are exact in the type, small ones and
-the largest, so equal results are equal, and unequal ones differ.
+the largest, so equal results are equal, and unequal ones differ. Integers of one width are the same if their bits are.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Identities:
         made_by = tuple((m.op, m.args) if m and o in constants else None for m, o in zip(makers, operands, strict=True))
         call = (part.op, arguments.signature(part.args), tuple(kinds), repeated, part.types[0], made_by)
         if call not in self._alike:
-            same = [index for index, kind in enumerate(kinds) if kind == part.types[0]]
+            same = [index for index, kind in enumerate(kinds) if _signless(kind) == _signless(part.types[0])]
             for seed in range(_ROUNDS):
                 if same:
                     drawn = dict(zip(operands, kinds, strict=True))
@@ -154,7 +154,7 @@ class Identities:
             return []
         if not isinstance(result, torch.Tensor):
             return []
-        return [index for index in same if torch.equal(result, examples[operands[index]])]
+        return [index for index in same if torch.equal(result, examples[operands[index]].view(result.dtype))]
 
 
 def fingerprint(op: str, args: str) -> str | None:
@@ -220,6 +220,11 @@ def _types(value: Any) -> tuple[str, ...] | None:
     if not all(isinstance(tensor, torch.Tensor) and tensor.dtype in NAMES for tensor in tensors):
         return None
     return tuple(f"{NAMES[tensor.dtype]}[{', '.join(map(str, tensor.shape))}]" for tensor in tensors)
+
+
+def _signless(kind: str) -> str:
+    """A type as compiled programs have it: integers are bits there, and operations say whether one is a sign."""
+    return f"i{kind[1:]}" if kind.startswith("u") else kind
 
 
 def _example(kind: str, generator: torch.Generator) -> Any:
