@@ -208,6 +208,10 @@ PROGRAMS = {
     "a layer applied twice": Program(Again, lambda: (torch.randn(1, 16, 16, 16),)),
     "rows written one by one": Program(lambda: _recurrence, lambda: (torch.randn(2, 3, 4),)),
     "padded behind work": Program(lambda: lambda x: F.pad(x * 2, (8, 0)), _rows),
+    "transposed and padded, twice": Program(
+        lambda: lambda x, y: (F.pad(x.mT, (0, 0, 0, 2)) * 2, F.pad(y.mT, (0, 0, 0, 2)) * 3),
+        lambda: (torch.randn(1, 4, 6), torch.randn(1, 4, 6)),
+    ),
     "work, padding, depthwise convolution": Program(
         lambda: nn.Sequential(nn.SiLU(), nn.ConstantPad1d((8, 0), 0.0), nn.Conv1d(8, 8, 9, groups=8)),
         lambda: (torch.randn(1, 8, 13),),
