@@ -5,7 +5,7 @@ This is all that the relation between source and program needs of the IR (`covan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import iree.compiler.ir as ir
@@ -100,9 +100,19 @@ def read_paddings(module: Any, read: TraceReader) -> Paddings:
     paddings: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
     for pad in marks.walk(module, "tensor.pad"):
         ids, padded = tuple(sorted(read.ids(pad.location))), reader.stored(pad.operands[0])
-        if padded and not any(read.ids(use.owner.location) & {*ids} for use in pad.results[0].uses):
+        if padded and not any(read.ids(reader.location) & {*ids} for reader in _readers(pad.results[0])):
             paddings.setdefault(padded, set()).add(ids)
     return {padded: next(iter(names)) for padded, names in paddings.items() if len(names) == 1}
+
+
+def _readers(value: Any) -> Iterator[Any]:
+    """The operations that read a value, in whatever shape."""
+    for use in value.uses:
+        reader = use.owner.operation
+        if reader.name in VIEWS:
+            yield from _readers(reader.results[0])
+        else:
+            yield reader
 
 
 class _Reader:
