@@ -5,7 +5,7 @@ This is all that the relation between source and program needs of the IR (`covan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import iree.compiler.ir as ir
@@ -75,20 +75,53 @@ _DISPATCH = "flow.dispatch.workgroups"
 _STORE = "iree_tensor_ext.dispatch.tensor.store"
 
 
-def read_graph(module: Any, read: TraceReader) -> tuple[ProgramGraph, Callable[[Any], Value]]:
+Paddings = Mapping[tuple[int, ...], tuple[int, ...]]
+"""By the ids of what is padded, those of the padding."""
+
+
+def read_graph(
+    module: Any, read: TraceReader, paddings: Paddings | None = None
+) -> tuple[ProgramGraph, Callable[[Any], Value]]:
     """The graph of a module after dispatch creation, and what each value of the module is in it. Its nodes are marked
-    with their positions (`marks`), but for those of control."""
-    reader = _Reader(read)
+    with their positions (`marks`), but for those of control.
+
+    Args:
+        paddings: of the module before dispatches were formed (`read_paddings`).
+    """
+    reader = _Reader(read, paddings or {})
     reader.read(module)
     return ProgramGraph(tuple(reader.nodes), tuple(reader.results), reader.globals), reader.value
 
 
+def read_paddings(module: Any, read: TraceReader) -> Paddings:
+    """The paddings in a module that are no share of who reads them, as that of a convolution is. They become insertions
+    into memory that all paddings with the same number share, and lose their names; what is padded twice is left out."""
+    reader = _Reader(read, {})
+    paddings: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
+    for pad in marks.walk(module, "tensor.pad"):
+        ids, padded = tuple(sorted(read.ids(pad.location))), reader.stored(pad.operands[0])
+        if padded and not any(read.ids(reader.location) & {*ids} for reader in _readers(pad.results[0])):
+            paddings.setdefault(padded, set()).add(ids)
+    return {padded: next(iter(names)) for padded, names in paddings.items() if len(names) == 1}
+
+
+def _readers(value: Any) -> Iterator[Any]:
+    """The operations that read a value, in whatever shape."""
+    for use in value.uses:
+        reader = use.owner.operation
+        if reader.name in VIEWS:
+            yield from _readers(reader.results[0])
+        else:
+            yield reader
+
+
 class _Reader:
-    def __init__(self, read: TraceReader) -> None:
+    def __init__(self, read: TraceReader, paddings: Paddings) -> None:
         self.nodes: list[ProgramNode] = []
         self.globals: dict[str, Value] = {}
         self.results: list[Value] = []
         self._read = read
+        self._paddings = paddings
         self._values: dict[Any, Value] = {}
         self._varying: set[int] = set()
         """Nodes that an argument lies behind."""
@@ -119,6 +152,10 @@ class _Reader:
     def rejoin(self, node: int, inputs: tuple[Value, ...]) -> None:
         """Gives a node of control its inputs."""
         self.nodes[node] = replace(self.nodes[node], inputs=inputs)
+
+    def stored(self, value: Any) -> tuple[int, ...]:
+        """Ids of the operation behind a value that computes or moves its elements; none of what is given."""
+        return self._definitions(value)[-1].ids
 
     def _ids(self, op: Any) -> tuple[int, ...]:
         return tuple(sorted(self._read.ids(op.location)))
@@ -244,7 +281,8 @@ class _Reader:
                     # An insertion that moved into a region lost its name: the store has that of what is stored.
                     computed = {part for definition in definitions for part in definition.ids}
                     asked = tuple(part for part in partly[target] if part not in computed)
-                    before = self._written_into(into, asked)
+                    padding = self._paddings.get(definitions[-1].ids, ()) if definitions else ()
+                    before = self._written_into(into, asked, padding)
                     definitions += before
                     inserting |= {
                         part for definition in before if definition.how == "compute" for part in definition.ids
@@ -254,15 +292,17 @@ class _Reader:
                 outputs.append(stored.get(next(fresh), ()))
         return outputs, inserting
 
-    def _written_into(self, value: Any, asked: tuple[int, ...]) -> Definitions:
+    def _written_into(self, value: Any, asked: tuple[int, ...], padding: tuple[int, ...]) -> Definitions:
         """Those of a value that a node gave, as the shape of what is written into it; ``asked``: ids of those who
         write, which are to be believed where that value is data that several share. Where it is data and nobody is
-        named, who filled it writes into it, too: a padding."""
+        named, a ``padding`` writes into it: the one known, or who filled it."""
         match self.value(value):
             case NodeResult(node, result):
                 if node not in self._varying:
                     filled = self.nodes[node].outputs[result]
-                    return (Definition("view", asked),) if asked else filled and (Definition("compute", filled[0].ids),)
+                    if asked:
+                        return (Definition("view", asked),)
+                    return filled and (Definition("compute", padding or filled[0].ids),)
                 return tuple(Definition("view", definition.ids) for definition in self.nodes[node].outputs[result])
         return ()
 
@@ -272,6 +312,7 @@ class _Reader:
             op = value.owner
             if isinstance(op, ir.Block):
                 return (*views, Definition("input"))
+            op = op.operation  # an attribute may be called as the operation's name is
             if op.name in _INNER_VIEWS:
                 views.append(Definition("view", self._ids(op)))
                 value = op.operands[0]

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.lowering import marks
 from covan_mlir.lowering.bodies import read_bodies
-from covan_mlir.lowering.dispatch_graph import locate_payloads, read_graph
+from covan_mlir.lowering.dispatch_graph import Paddings, locate_payloads, read_graph, read_paddings
 from covan_mlir.lowering.kernels.chain_body import KernelBody
 from covan_mlir.lowering.pipeline import PipelineState
 from covan_mlir.provenance.bodies import Bodies
@@ -51,6 +51,7 @@ class SiteObserver:
     bodies: Bodies = field(default_factory=Bodies)
     commands: tuple[SiteCommand, ...] = ()
     buffers: tuple[tuple[int | None, ...], ...] = ()
+    _paddings: Paddings = field(default_factory=dict)
 
     def __call__(self, step: str, state: PipelineState) -> None:
         if state.session is None:
@@ -59,9 +60,10 @@ class SiteObserver:
             module = state.module.operation
             if step in _BEFORE_DISPATCHES:
                 locate_payloads(module, self.read)
+                self._paddings = read_paddings(module, self.read)
             elif step == "iree:dispatch-creation":
                 locate_payloads(module, self.read)
-                self.graph, value = read_graph(module, self.read)
+                self.graph, value = read_graph(module, self.read, self._paddings)
                 self.bodies = read_bodies(state.module, len(self.graph.nodes), self.kernels, value)
             elif step == "iree:flow":
                 # A copy that the compiler makes of a global, to write into it, gets the location of the load: that of

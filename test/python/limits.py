@@ -21,5 +21,6 @@ sweep = pytest.mark.skipif(
 
 
 def part(values: Iterable[Any], kept: Collection[Any]) -> list[Any]:
-    """Parameters of a test: in every run those that are ``kept``, in a sweep all."""
-    return [value if value in kept else pytest.param(value, marks=sweep) for value in values]
+    """Parameters of a test, those of several names as tuples: in every run those that are ``kept``, in a sweep all."""
+    rest = ((value, value if isinstance(value, tuple) else (value,)) for value in values)
+    return [value if value in kept else pytest.param(*given, marks=sweep) for value, given in rest]

@@ -55,6 +55,18 @@ def nested(x: Tensor) -> Any:
     return while_loop(lambda i, x: i < 4, step, (torch.tensor(0), x))
 
 
+def nested_loops(x: Tensor) -> Any:
+    def add(i: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        _, sums = while_loop(lambda j, y: j < 3, lambda j, y: (j + 1, y * 1.5 + i), (_zero(), x))
+        return i + 1, sums
+
+    return while_loop(lambda i, x: i < 4, add, (_zero(), x))
+
+
+def _zero() -> Tensor:
+    return torch.zeros((), dtype=torch.int64)
+
+
 PROGRAMS: dict[str, tuple[Program, tuple[Tensor, ...], str]] = {
     # name: (program, arguments, an action of a body)
     "cond": (
@@ -104,6 +116,7 @@ PROGRAMS: dict[str, tuple[Program, tuple[Tensor, ...], str]] = {
         "while_loop_body_graph_0.add_1",
     ),
     "nested": (nested, (X,), "while_loop_body_graph_0.true_graph_0.mul"),
+    "loop in a loop": (nested_loops, (X,), "while_loop_body_graph_0.while_loop_body_graph_0.mul"),
     "map": (lambda xs, y: map_over(lambda x, y: x.sin() @ y, xs, y), (X.repeat(3, 1, 1), X.t()), "body_graph_0.sin"),
     "scan": (
         lambda first, xs: scan(lambda carry, x: (carry * 0.5 + x, (carry + x).sin()), first, xs),

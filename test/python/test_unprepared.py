@@ -208,6 +208,10 @@ PROGRAMS = {
     "a layer applied twice": Program(Again, lambda: (torch.randn(1, 16, 16, 16),)),
     "rows written one by one": Program(lambda: _recurrence, lambda: (torch.randn(2, 3, 4),)),
     "padded behind work": Program(lambda: lambda x: F.pad(x * 2, (8, 0)), _rows),
+    "transposed and padded, twice": Program(
+        lambda: lambda x, y: (F.pad(x.mT, (0, 0, 0, 2)) * 2, F.pad(y.mT, (0, 0, 0, 2)) * 3),
+        lambda: (torch.randn(1, 4, 6), torch.randn(1, 4, 6)),
+    ),
     "work, padding, depthwise convolution": Program(
         lambda: nn.Sequential(nn.SiLU(), nn.ConstantPad1d((8, 0), 0.0), nn.Conv1d(8, 8, 9, groups=8)),
         lambda: (torch.randn(1, 8, 13),),
@@ -215,6 +219,22 @@ PROGRAMS = {
     "those that a mask of two axes takes": Program(
         lambda: lambda x: (x[x > 0].sum(), x.reshape(-1)[x.reshape(-1) < 0], x[:, x[0] > 0].relu()),
         lambda: (torch.randn(7, 13),),
+    ),
+    "products padded alike": Program(
+        lambda: (
+            lambda x, y: (
+                F.pad((x @ x.mT)[None], (1, 0))[..., 1:].exp(),
+                F.pad((y @ y.mT)[None], (1, 0))[..., 1:].sin(),
+            )
+        ),
+        lambda: (torch.randn(2, 6, 4), torch.randn(2, 6, 4)),
+    ),
+    "sums of bags that begin anywhere": Program(
+        lambda: lambda weight, indices, begins: F.embedding_bag(indices, weight, begins, mode="sum"),
+        lambda: (torch.randn(10, 4), torch.randint(0, 10, (8,)), torch.tensor([0, 3, 5])),
+    ),
+    "written into a diagonal": Program(
+        lambda: lambda x, y: torch.diagonal_scatter(x, y) * 2, lambda: (torch.randn(4, 4), torch.randn(4))
     ),
     "copy into a slice": Program(lambda: _written, lambda: (*_image(), torch.randn(1, 3, 9, 9))),
 }

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _PHASE = "source"
 _GIVEN = frozenset({CARRIED, ELEMENT})
 _NUMBERS = frozenset(("int", "float", "bool"))
+_FILLED = "aten.full.default"
 
 
 def check_source(subject: Subject) -> tuple[list[Counterexample], list[str]]:
@@ -151,8 +152,12 @@ def _reads(subject: Subject, action: Action, reach: int, sizes: AbstractSet[int]
     if not action.parts or sizes_only or any(_writes(subject, other) for other in lineage.actions):
         return
     read |= _in_bodies(lineage, action)
+    constant = subject.source().constant
+    folded = any(part.op == _FILLED and action.op != _FILLED for part in action.parts)
     for given in action.inputs:
         gives = {part.id for part in lineage.actions[given].parts}
+        if folded and all(constant[part] for part in gives):  # what was computed of it ahead of time reads it no more
+            continue
         if gives - sizes and not read & _through_vanished(lineage.actions, given, sizes):
             yield f"is said to read {words.action(given)}, but no part of it does"
 

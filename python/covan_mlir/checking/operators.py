@@ -72,7 +72,7 @@ class _Words:
         if site is None:  # a value of a branch or loop, or what moves one
             return Counterexample(OPERATORS, f"{said} is not what the program has in its place", None, tuple(actions))
         why = f"its code ({site.kernel}) does not compute {said} of what it is given"
-        return Counterexample(OPERATORS, why, site.id, tuple(actions))
+        return Counterexample(OPERATORS, why, site.id, tuple(actions), site.kernel)
 
     def unread(self, node: int, why: str, graph: ProgramGraph) -> str:
         """A node, or result of the program, of which something is not known."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Set
 from functools import partial
 from typing import Any, Literal
 from zlib import crc32
@@ -92,6 +92,7 @@ class SourceValues:
         bound: integers that nothing is known of are drawn below it.
         shapes: of results, as far as they are known (`covan_mlir.checking.applied`).
         iteration: the number of the iteration that loops over elements are in.
+        ascending: operands that hold 0 and then ascending numbers, as the beginnings of bags do.
 
     Attributes:
         values: as far as they are known.
@@ -109,8 +110,10 @@ class SourceValues:
         bound: int,
         shapes: dict[Hashable, Any],
         iteration: int = 0,
+        ascending: Set[Operand] = frozenset(),
     ) -> None:
         self._parts = parts
+        self._ascending = ascending
         self._shapes = shapes
         self._types = types
         self._sizes = sizes
@@ -201,6 +204,16 @@ class SourceValues:
             return Direct(sizes, np.dtype(np.bool_), lambda flat: bits(flat) & np.uint64(1) == 1)
         if not element.is_floating_point:
             bound = np.uint64(self._bound)
+            if operand in self._ascending:
+                count = np.uint64(math.prod(sizes))
+
+                def steps(flat: Array) -> Array:  # one of each of as many equal pieces of what is below the bound
+                    place = flat.astype(np.uint64)
+                    first, end = place * bound // count, (place + np.uint64(1)) * bound // count
+                    number = first + (bits(flat) >> np.uint64(8)) % np.maximum(end - first, np.uint64(1))
+                    return np.where(flat == 0, np.uint64(0), number)
+
+                return Direct(sizes, dtype_of(element), steps)
             return Direct(sizes, dtype_of(element), lambda flat: (bits(flat) >> np.uint64(8)) % bound)
         numbers = {"normal": _normal, "positive": _positive, "small": _small, "whole": _whole}[self._trial]
         if wide("f64") == PAIR:  # a point of the field that does not depend on the value

@@ -22,6 +22,8 @@ from covan_mlir.provenance.model import LineageData, Part
 _VIEWS = 32
 """Values that a result is compared with."""
 
+_BAGS = "embedding_bag"
+"""In the name of operators of a weight, indices, and where in these each bag begins."""
 _TOLD = 4096
 """Elements by which it is told whether an operator moves them."""
 _MOVING = frozenset(
@@ -57,6 +59,11 @@ class SourceViews:
         self._types: dict[Operand, str] = {}
         self._sizes = Sizes((kind for kinds in self._kinds() for kind in kinds), self._together())
         self.iteration = self._middle()
+        self._ascending = {
+            operands[2]
+            for part in self.parts.values()
+            if _BAGS in part.op and len(operands := arguments.operands(part.args)) > 2
+        }
         self._shapes: dict[Hashable, Any] = {}
         self._bijections: dict[int, Order | None] = {}
         self._resources: dict[str, set[Operand]] = {}
@@ -100,7 +107,7 @@ class SourceViews:
     def drawn(self, trial: Trial, seed: int, bound: int = 2) -> SourceValues:
         """Its values, with nothing drawn yet."""
         known = self.parts, self._types, self._sizes, self._held
-        return SourceValues(*known, trial, seed, bound, self._shapes, self.iteration)
+        return SourceValues(*known, trial, seed, bound, self._shapes, self.iteration, self._ascending)
 
     def type_of(self, operand: Operand) -> str:
         """The type of an operand's first value.

@@ -50,6 +50,7 @@ def part_fates(
             fates[index] = Fate("folded", folded[index], at)
         elif part.twin != index and fates[part.twin].kind != "dead":
             fates[index] = Fate("merged", fates[part.twin].sites, at, part.twin)
+            following |= {index: (part.twin,)} if not fates[index].sites else {}
         elif source.constant[index] and not part.view:
             fates[index] = Fate("folded", (), at)
         elif not part.view and (kept := _given_back(part, identity)) is not None:

@@ -17,9 +17,17 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from covan_mlir.provenance.control import JOINS
-from covan_mlir.provenance.data_nodes import constants_behind, data_nodes, readers
+from covan_mlir.provenance.data_nodes import constants_behind, data_nodes, readers, stored
 from covan_mlir.provenance.model import Part
-from covan_mlir.provenance.program_graph import Argument, Global, NodeResult, ProgramGraph, Unknown, Value
+from covan_mlir.provenance.program_graph import (
+    Argument,
+    Global,
+    NodeResult,
+    ProgramGraph,
+    ProgramNode,
+    Unknown,
+    Value,
+)
 
 
 @dataclass
@@ -116,6 +124,17 @@ def _share_data(source: Source, graph: ProgramGraph, regions: Sequence[Region], 
             region.strangers |= foreign.intersection(node.evidence)
         region.strangers -= shared
         region.performed |= shared
+        region.folded |= _handed_on(source, graph, node, shared) - region.performed
+
+
+def _handed_on(source: Source, graph: ProgramGraph, node: ProgramNode, shared: Iterable[int]) -> set[int]:
+    """Constants that some parts read and that data is, of other data that it is given: as indices laid side by side."""
+    given: set[int] = set()
+    for value in node.inputs:
+        if isinstance(value := stored(graph, value), NodeResult):
+            given |= {source.twin(part) for part in graph.nodes[value.node].states(value.result)}
+    asked = {i for part in shared for i in source.parts[part].inputs if source.constant[i]}
+    return {i for i in asked if source.twin(i) not in given and given & set(map(source.twin, source.parts[i].inputs))}
 
 
 class _Builder:
