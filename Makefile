@@ -33,13 +33,15 @@ help:
 
 setup: $(STAMP) $(FILES)
 
-# One venv of locked packages; the project itself is editable, so sources need no reinstall. torch's CPU build needs none
-# of CUDA's libraries, the build of other indices does.
-$(STAMP): pyproject.toml $(LOCKS)/runtime.txt $(LOCKS)/develop.txt $(LOCKS)/torch_cuda.txt CMakeLists.txt
+# One venv of locked packages; the project itself is editable, so sources need no reinstall. torch's CPU build is taken
+# where it can be had; the build that every index has is gigabytes with CUDA's libraries.
+$(STAMP): pyproject.toml $(addprefix $(LOCKS)/,runtime.txt develop.txt torch_cpu.txt torch_cuda.txt) CMakeLists.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "covan needs Python >= 3.11; set PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (a few minutes the first time)"
+	@$(LOCKED) -r $(LOCKS)/torch_cpu.txt 2>pip.log || \
+		{ tail -1 pip.log; echo "no CPU build of torch can be had here: taking the other, with CUDA's libraries"; }
 	@$(LOCKED) -r $(LOCKS)/runtime.txt -r $(LOCKS)/develop.txt 2>pip.log || { cat pip.log; exit 1; }
 	@build=$$($(BIN)/python supply/torch_build.py) && { test $$build = cpu || \
 		$(LOCKED) -r $(LOCKS)/torch_cuda.txt 2>pip.log; } || { cat pip.log; exit 1; }

@@ -22,7 +22,7 @@ _NO_NETWORK = re.compile(
 
 def main() -> int:
     """Exit status."""
-    locks = [option for lock in pins.ALL for option in ("-r", str(lock))]
+    locks = [option for lock in pins.DISJOINT for option in ("-r", str(lock))]
     audit = [sys.executable, "-m", "pip_audit", "--disable-pip", "--require-hashes", "--progress-spinner", "off"]
     answer = subprocess.run([*audit, "-f", "json", *locks], capture_output=True, text=True, check=False)
     if not answer.stdout.strip():

@@ -19,15 +19,17 @@ CONSTRAINTS = ROOT / "constraints.txt"
 
 RUNTIME = LOCKS / "runtime.txt"
 """What the package needs to run."""
+TORCH_CPU = LOCKS / "torch_cpu.txt"
+"""torch's CPU build, which takes the place of torch in `RUNTIME` where an index has it."""
 TORCH_CUDA = LOCKS / "torch_cuda.txt"
-"""What the CUDA build of torch needs besides, where that is the build that an index has."""
+"""What the build of torch in `RUNTIME` needs besides, on Linux."""
 DEVELOP = LOCKS / "develop.txt"
 """What builds and tests the package."""
 BENCH = LOCKS / "bench.txt"
 """What it is measured against."""
 LOCKING = LOCKS / "locking.txt"
 """What writes these files."""
-ALL = (RUNTIME, TORCH_CUDA, DEVELOP, BENCH, LOCKING)
+DISJOINT = (RUNTIME, TORCH_CUDA, DEVELOP, BENCH, LOCKING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
     python supply/sbom.py OUTPUT
 
-CMake runs this for a wheel, which carries it as ``sboms/covan-mlir.cdx.json`` beside its metadata (PEP 770). What only
-torch's CUDA build needs is marked as optional. The same locks give the same bytes: the date is ``SOURCE_DATE_EPOCH``
-(seconds since 1970), or the earliest that a wheel can hold.
+CMake runs this for a wheel, which carries it as ``sboms/covan-mlir.cdx.json`` beside its metadata (PEP 770). torch's CPU
+build, which may stand in for torch, and what only the other one needs are marked as optional. The same locks give the
+same bytes: the date is ``SOURCE_DATE_EPOCH`` (seconds since 1970), or the earliest that a wheel can hold.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def bill_of_materials() -> str:
         purl=PackageURL("pypi", name=project["name"], version=project["version"]),
         licenses=[LicenseExpression(project["license"])],
     )
-    required, optional = pins.read(pins.RUNTIME), pins.read(pins.TORCH_CUDA)
+    required, optional = pins.read(pins.RUNTIME), [*pins.read(pins.TORCH_CPU), *pins.read(pins.TORCH_CUDA)]
     components = [
         *(_component(pin, ComponentScope.REQUIRED) for pin in required),
         *(_component(pin, ComponentScope.OPTIONAL) for pin in optional),
@@ -60,7 +60,7 @@ def _component(pin: Pin, scope: ComponentScope) -> Component:
         name=pin.name,
         version=pin.version,
         type=ComponentType.LIBRARY,
-        bom_ref=pin.name,
+        bom_ref=f"{pin.name}=={pin.version}",
         scope=scope,
         purl=PackageURL("pypi", name=pin.name, version=pin.version),
         # One of these is the hash of the file that was installed: which one, the platform decides.

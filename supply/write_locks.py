@@ -4,8 +4,8 @@ One resolution, by uv, holds on all platforms and Pythons that the package suppo
 CUDA build of torch wants a Triton of its own, whose version is not the one that covan writes kernels with. pip itself,
 which one of the tools wants, is that of the virtual environment.
 
-torch's CPU build is a file of its own under the same version, which not every index has. The hash of the file that pip
-would install here is added to those of the index; those that the lock has of this version already are kept.
+torch's CPU build has a version of its own, which not every index has. Its lock is written where pip would install it;
+where not, what the lock has of this version is kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pins
@@ -49,7 +49,7 @@ def main() -> int:
     if missing := sorted(resolved.keys() - versions.keys()):
         print("constraints.txt lacks:", *(f"{name}=={resolved[name].pin.version}" for name in missing), sep="\n")
         return 1
-    resolved["torch"] = _with_cpu_build(resolved["torch"])
+    cpu_build = _cpu_build(resolved["torch"].pin)
     extras = config["project"]["optional-dependencies"]
     cuda = {name for name in resolved if name.startswith(_CUDA)}
     run = _closure(resolved, config["project"]["dependencies"], without={*cuda, "triton"})
@@ -65,6 +65,7 @@ def main() -> int:
         (pins.LOCKING, "What writes these files.", resolved.keys() - bench - develop - run - cuda),
     ):
         pins.write(path, title, [resolved[name].pin for name in names])
+    pins.write(pins.TORCH_CPU, "torch's CPU build.", cpu_build)
     return 0
 
 
@@ -113,21 +114,20 @@ def _closure(
     return reached
 
 
-def _with_cpu_build(torch: Resolved) -> Resolved:
-    known = {pin.name: pin for pin in pins.read(pins.RUNTIME)} if pins.RUNTIME.exists() else {}
-    hashes = {*torch.pin.hashes, _installed_here(f"torch=={torch.pin.version}")}
-    if "torch" in known and known["torch"].version == torch.pin.version:
-        hashes |= {*known["torch"].hashes}
-    return replace(torch, pin=replace(torch.pin, hashes=tuple(sorted(hashes))))
-
-
-def _installed_here(requirement: str) -> str:
-    """The SHA-256 of the file that pip would install."""
+def _cpu_build(torch: Pin) -> list[Pin]:
+    """torch's CPU build: that which pip would install here, and those of the lock."""
+    requirement = f"torch=={torch.version}"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--no-deps"]
     answer = subprocess.run([*pip, "--report", "-", requirement], check=True, stdout=subprocess.PIPE)
     (package,) = json.loads(answer.stdout)["install"]
-    digest: str = package["download_info"]["archive_info"]["hashes"]["sha256"]
-    return digest
+    version = f"{torch.version}+cpu"
+    known = pins.read(pins.TORCH_CPU) if pins.TORCH_CPU.exists() else []
+    hashes = {sum for pin in known if pin.version == version for sum in pin.hashes}
+    if package["metadata"]["version"] == version:
+        hashes.add(package["download_info"]["archive_info"]["hashes"]["sha256"])
+    else:
+        print(f"pip would install torch {package['metadata']['version']} here: the lock of {version} is kept")
+    return [Pin("torch", version, "", tuple(sorted(hashes)))]
 
 
 if __name__ == "__main__":

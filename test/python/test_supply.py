@@ -32,13 +32,21 @@ SET_UP = [*CONFIG["project"]["dependencies"], *CONFIG["build-system"]["requires"
 
 
 def test_locks_are_constraints_with_hashes() -> None:
-    locked = [pin for lock in pins.ALL for pin in pins.read(lock)]
+    locked = [pin for lock in pins.DISJOINT for pin in pins.read(lock)]
     versions = {pin.name: pin.version for pin in locked}
     assert len(versions) == len(locked)
     constrained = [pins.pinned(line)[:2] for line in pins.lines(pins.CONSTRAINTS)]
     assert versions == dict(constrained)
     assert len(constrained) == len(versions)
     assert all(pin.hashes and all(re.fullmatch("[0-9a-f]{64}", sum) for sum in pin.hashes) for pin in locked)
+
+
+def test_the_cpu_build_is_of_the_same_torch() -> None:
+    (cpu,) = pins.read(pins.TORCH_CPU)
+    (torch,) = [pin for pin in pins.read(pins.RUNTIME) if pin.name == "torch"]
+    assert (cpu.name, cpu.version) == ("torch", f"{torch.version}+cpu")
+    assert cpu.hashes
+    assert not {*cpu.hashes} & {*torch.hashes}
 
 
 @pytest.mark.parametrize(
@@ -109,13 +117,13 @@ def test_a_wheel_tells_what_it_stands_on(tmp_path: Path) -> None:
         bill: dict[str, Any] = json.loads(archive.read(name))
     assert (bill["bomFormat"], bill["metadata"]["timestamp"]) == ("CycloneDX", "2023-11-14T22:13:20+00:00")
     assert bill["metadata"]["component"]["version"] == version("covan-mlir")
-    for lock, scope in ((pins.RUNTIME, "required"), (pins.TORCH_CUDA, "optional")):
+    for locks, scope in (([pins.RUNTIME], "required"), ([pins.TORCH_CPU, pins.TORCH_CUDA], "optional")):
         told = {
             component["name"]: (component["version"], {entry["content"] for entry in component["hashes"]})
             for component in bill["components"]
             if component["scope"] == scope
         }
-        assert told == {pin.name: (pin.version, set(pin.hashes)) for pin in pins.read(lock)}
+        assert told == {pin.name: (pin.version, set(pin.hashes)) for lock in locks for pin in pins.read(lock)}
 
 
 def test_an_audit_without_network_says_so(
