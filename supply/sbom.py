@@ -2,9 +2,9 @@
 
     python supply/sbom.py OUTPUT
 
-CMake runs this for a wheel, which carries it as ``sboms/covan-mlir.cdx.json`` beside its metadata (PEP 770). torch's CPU
-build, which may stand in for torch, and what only the other one needs are marked as optional. The same locks give the
-same bytes: the date is ``SOURCE_DATE_EPOCH`` (seconds since 1970), or the earliest that a wheel can hold.
+CMake runs this for a wheel, which carries it as ``sboms/covan-mlir.cdx.json`` beside its metadata (PEP 770). torch's
+CPU build, which may stand in for torch, and what only the other one needs are marked as optional. The same locks give
+the same bytes: the date is ``SOURCE_DATE_EPOCH`` (seconds since 1970), or the earliest that a wheel can hold.
 """
 
 from __future__ import annotations
