@@ -106,7 +106,7 @@ def _closure(
 ) -> set[str]:
     """The names of required packages and of all that they need."""
     reached: set[str] = set()
-    pending = {canonicalize_name(Requirement(requirement).name) for requirement in requirements}
+    pending: set[str] = {canonicalize_name(Requirement(requirement).name) for requirement in requirements}
     while pending:
         name = pending.pop()
         reached.add(name)
