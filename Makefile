@@ -6,7 +6,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 FILES := $(VENV)/.files
 PEERS := $(VENV)/.peers
-ROOMS := python dialects passes lowering runtime tools examples bench test
+# Only files whose hashes are in supply/locks are installed, and none that would have to be built; nothing is resolved.
+INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps
+LOCKED := $(INSTALL) --require-hashes --only-binary :all:
+LOCKS := supply/locks
+ROOMS := python dialects passes lowering runtime tools examples bench supply test
 
 # Folders that pyproject.toml makes one package of; the tests that `make quick` runs.
 PACKAGE := python dialects passes lowering runtime tools
@@ -15,7 +19,7 @@ QUICK := test/quick.txt
 JOBS ?= auto
 PYTEST := $(BIN)/python -m pytest -q -rs -n $(JOBS) --maxprocesses 4 --dist worksteal
 
-.PHONY: help setup demo test quick sweep lint format lit pytest vulkan chromium bench clean files
+.PHONY: help setup demo test quick sweep lint format lit pytest vulkan chromium bench audit lock clean files
 
 help:
 	@echo "make demo    compile two models, compare with eager, print the kernel <-> source tables"
@@ -24,18 +28,24 @@ help:
 	@echo "make bench   the benchmarks of docs/benchmarks.md"
 	@echo "make quick   lint, lit, and the tests listed in $(QUICK): a line for each room, add one with a new room"
 	@echo "make sweep   pytest with what is like something that make test runs, too: another half hour"
+	@echo "make audit   ask for known vulnerabilities of all pinned packages   make lock  pins and hashes anew"
 	@echo "make clean   remove .venv and everything built"
 
 setup: $(STAMP) $(FILES)
 
-# One venv, pinned by constraints.txt; the project itself is editable, so sources need no reinstall.
-$(STAMP): pyproject.toml constraints.txt CMakeLists.txt
+# One venv of locked packages; the project itself is editable, so sources need no reinstall. torch's CPU build is taken
+# where it can be had; the build that every index has is gigabytes with CUDA's libraries.
+$(STAMP): pyproject.toml $(addprefix $(LOCKS)/,runtime.txt develop.txt torch_cpu.txt torch_cuda.txt) CMakeLists.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "covan needs Python >= 3.11; set PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (a few minutes the first time)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt scikit-build-core 2>pip.log || { cat pip.log; exit 1; }
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[test,cuda]' 2>pip.log || { cat pip.log; exit 1; }
+	@$(LOCKED) -r $(LOCKS)/torch_cpu.txt 2>pip.log || \
+		{ tail -1 pip.log; echo "no CPU build of torch can be had here: taking the other, with CUDA's libraries"; }
+	@$(LOCKED) -r $(LOCKS)/runtime.txt -r $(LOCKS)/develop.txt 2>pip.log || { cat pip.log; exit 1; }
+	@build=$$($(BIN)/python supply/torch_build.py) && { test $$build = cpu || \
+		$(LOCKED) -r $(LOCKS)/torch_cuda.txt 2>pip.log; } || { cat pip.log; exit 1; }
+	@$(INSTALL) --no-build-isolation -e . 2>pip.log || { cat pip.log; exit 1; }
 	@rm -f pip.log
 	@$(LIST_FILES) >$(FILES)
 	@touch $(STAMP)
@@ -44,12 +54,12 @@ $(STAMP): pyproject.toml constraints.txt CMakeLists.txt
 LIST_FILES := find $(PACKAGE) -name __pycache__ -prune -o -type f -print | LC_ALL=C sort
 $(FILES): files $(STAMP)
 	@$(LIST_FILES) | cmp -s - $(FILES) || { \
-		$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . 2>pip.log || { cat pip.log; exit 1; }; \
+		$(INSTALL) --no-build-isolation -e . 2>pip.log || { cat pip.log; exit 1; }; \
 		rm -f pip.log; $(LIST_FILES) >$(FILES); }
 
 # ONNX Runtime and OpenVINO, which are only measured against.
-$(PEERS): $(STAMP)
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[bench]' 2>pip.log || { cat pip.log; exit 1; }
+$(PEERS): $(STAMP) $(LOCKS)/bench.txt
+	@$(LOCKED) -r $(LOCKS)/bench.txt 2>pip.log || { cat pip.log; exit 1; }
 	@rm -f pip.log
 	@touch $(PEERS)
 
@@ -91,6 +101,15 @@ bench: setup $(PEERS)
 	$(BIN)/python bench/compile_overhead.py
 	$(BIN)/python bench/models.py
 	$(BIN)/python bench/dense.py
+
+# Known vulnerabilities fail; having no network, which is told, does not.
+audit: setup
+	@$(BIN)/python supply/audit.py
+
+# After a change of constraints.txt or of requirements in pyproject.toml.
+lock: setup
+	@$(LOCKED) -r $(LOCKS)/locking.txt
+	@$(BIN)/python supply/write_locks.py
 
 clean:
 	rm -rf $(VENV) build dist pip.log apt.log .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -17,7 +17,9 @@ def main() -> int:
         tree = Path(folder)
         lay_out(tree)
         mypy = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml")]
-        scripts = [str(path) for folder in ("bench", "examples") for path in sorted((ROOT / folder).glob("*.py"))]
+        scripts = [
+            str(path) for folder in ("bench", "examples", "supply") for path in sorted((ROOT / folder).glob("*.py"))
+        ]
         return max(
             subprocess.run([*mypy, *what], cwd=tree, env=os.environ | {"MYPYPATH": path}, check=False).returncode
             for what, path in (

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch._higher_order_ops import map as map_over
+from torch._higher_order_ops import scan, while_loop
 
 ROWS, WIDTH, COUNT = 5, 4, 3
 
@@ -63,6 +65,61 @@ COMPUTED: dict[str, Callable[..., torch.Tensor]] = {
     "two": lambda x, i: F.embedding(i * 2, x) + x[:COUNT].index_select(0, i * i),
 }
 """Those of `ON_ARGUMENTS` again, with indices that the program computes."""
+
+
+def _in_branch(x: torch.Tensor, i: torch.Tensor) -> Any:
+    return torch.cond(x.sum() > 0, lambda x, i: x.index_select(0, i), lambda x, i: x[:COUNT] * 2, (x, i))
+
+
+def _in_loop(x: torch.Tensor, i: torch.Tensor) -> Any:
+    def step(n: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return n + 1, y + x.index_select(0, i + n)
+
+    return while_loop(lambda n, y: n < 2, step, (torch.tensor(0), x[:COUNT] * 1))
+
+
+def _in_branch_of_loop(x: torch.Tensor, i: torch.Tensor) -> Any:
+    def step(n: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return n + 1, torch.cond(y.sum() > 0, lambda y, n: y + F.embedding(i * n, x), lambda y, n: y - n, (y, n))
+
+    return while_loop(lambda n, y: n < 3, step, (torch.tensor(0), x[:COUNT] * 1))
+
+
+def _in_condition(x: torch.Tensor, i: torch.Tensor) -> Any:
+    def goes_on(n: torch.Tensor, y: torch.Tensor) -> Any:
+        return torch.cond(n < 2, lambda n: x.index_select(0, i + n).sum() < 1e9, lambda n: n < 0, (n,))
+
+    return while_loop(goes_on, lambda n, y: (n + 1, y.sin()), (torch.tensor(0), x * 1))
+
+
+def _in_scan(x: torch.Tensor, i: torch.Tensor) -> Any:
+    def step(carried: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return carried + 1, carried.sin() * x.index_select(0, place.reshape(1) + 1)[0]
+
+    return scan(step, x[0] * 1, i)
+
+
+def _in_map(x: torch.Tensor, i: torch.Tensor) -> Any:
+    return map_over(lambda place, x: x.index_select(0, place.reshape(1) + 1), i, x)
+
+
+def _divided_in_loop(x: torch.Tensor, i: torch.Tensor) -> Any:
+    def step(n: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return n + 1, y + 6 // (i + n)
+
+    return while_loop(lambda n, y: n < 2, step, (torch.tensor(0), i * 1))
+
+
+IN_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "branch": _in_branch,
+    "loop": _in_loop,
+    "branch of a loop": _in_branch_of_loop,
+    "condition": _in_condition,
+    "scan": _in_scan,
+    "map": _in_map,
+    "division": _divided_in_loop,
+}
+"""Models that read, or divide, in functions that operators take."""
 
 DIVISIONS: dict[str, Callable[..., torch.Tensor]] = {
     "floor": lambda a, b: a // b,

@@ -11,11 +11,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from index_models import COMPUTED, COUNT, DIVISIONS, ON_ARGUMENTS, ROWS, WIDTH
+from index_models import COMPUTED, COUNT, DIVISIONS, IN_FUNCTIONS, ON_ARGUMENTS, ROWS, WIDTH
 from limits import part
 
 import covan_mlir
-from covan_mlir.errors import OutOfRangeError
+from covan_mlir.errors import DivisionError, OutOfRangeError
+from covan_mlir.frontend.faults import Faults
 from covan_mlir.runtime import devices
 
 
@@ -110,22 +111,34 @@ def test_artifacts_keep_their_checks(tmp_path: Path) -> None:
                 loaded(x if isinstance(indices, torch.Tensor) else x.numpy(), indices)
 
 
-def test_inside_of_a_branch_indices_are_clamped() -> None:
-    def model(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
-        def rows(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
-            return x.index_select(0, i)
+@pytest.mark.parametrize("name", part(IN_FUNCTIONS, kept=["branch of a loop", "condition", "map", "division"]))
+def test_in_branches_and_loops_indices_and_divisors_are_checked_as_eager_checks_them(name: str) -> None:
+    torch.compiler.reset()
+    x, model = torch.rand(ROWS, WIDTH), IN_FUNCTIONS[name]
+    exe = covan_mlir.compile_module(model, (x, torch.tensor([1, 2, 3])))
+    for indices in ([1, 2, 2], [1, 2, 3], [0, 4, 1], [-1, 2, 1], [1, 10**6, 2], [-(2**62), 1, 1], [2, 2, 1]):
+        for rows in (x, -x):  # takes the other branch
+            place = torch.tensor(indices)
+            try:
+                expected = model(rows, place)
+            except (IndexError, RuntimeError):
+                with pytest.raises((OutOfRangeError, DivisionError), match=r"index_models\.py:\d+: aten\."):
+                    exe(rows, place)
+            else:
+                torch.testing.assert_close(exe(rows, place), expected)
+    assert exe.verify().outcome != "no", exe.verify()
 
-        def first(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
-            return x[:COUNT] * 2
 
-        result: torch.Tensor = torch.cond(x.sum() > 0, rows, first, (x, i))
-        return result
-
-    x = torch.rand(ROWS, WIDTH)
-    exe = covan_mlir.compile_module(model, (x, torch.tensor([0, 2, 1])))
-    outside = torch.tensor([10**6, -(2**62), 1])
-    torch.testing.assert_close(exe(-x, outside), -x[:COUNT] * 2)
-    torch.testing.assert_close(exe(x, outside), x[[ROWS - 1, 0, 1]])
+def test_in_functions_that_tell_nothing_indices_are_clamped(caplog: pytest.LogCaptureFixture) -> None:
+    """Functions of an operator that gives no results along."""
+    inner, outer = torch.fx.Graph(), torch.fx.Graph()
+    fault = inner.call_function(torch.ops.aten.any.default, (inner.placeholder("x"),))
+    inner.output((fault,))
+    body = outer.get_attr("body")
+    outer.call_function(torch.ops.higher_order.associative_scan, (body, [outer.placeholder("x")]))
+    torch.fx.GraphModule({"body": torch.fx.GraphModule({}, inner)}, outer)
+    assert Faults(outer).outside(fault) is None
+    assert "indices and divisors in functions of higher_order.associative_scan raise no errors" in caplog.text
 
 
 def test_programs_for_cuda_make_the_same_checks() -> None:

@@ -14,6 +14,7 @@ from covan_mlir.artifacts.schema import Check, ResultKind
 from covan_mlir.artifacts.signature import Dim, evaluate
 from covan_mlir.frontend.actions import module_path, op_name
 from covan_mlir.frontend.describe import Description
+from covan_mlir.frontend.faults import Faults
 from covan_mlir.frontend.index_regions import WHOLE, Region, regions
 from covan_mlir.frontend.intervals import Interval
 from covan_mlir.frontend.origins import Origins, user_line
@@ -28,8 +29,9 @@ class Checks:
         weights: placeholders whose tensors are the same at every call.
     """
 
-    def __init__(self, exported: Graph, description: Description) -> None:
+    def __init__(self, exported: Graph, decomposed: Graph, description: Description) -> None:
         self._origins = Origins(exported)
+        self._faults = Faults(decomposed)
         self._description = description
         self.weights = {node: tensor for node, (_, tensor) in description.weights.items()}
         passed = [place for place, leaf in enumerate(description.signature.inputs) if leaf.kind != "constant"]
@@ -71,8 +73,10 @@ class Checks:
         return key in self._computed
 
     def tell(self, key: Hashable, check: Check, fails: Node) -> None:
-        """Have the program tell whether a check fails, by a boolean that it computes."""
-        self._computed[key] = (check, fails)
+        """Have the program tell whether a check fails, by a boolean that it computes, in a branch or a loop perhaps."""
+        outside = self._faults.outside(fails)
+        if outside is not None:
+            self._computed[key] = (check, outside)
 
     def described(self) -> Description:
         """The description of the program with its checks, and with the results that tell of those that it makes."""

@@ -1,8 +1,8 @@
 """Divisions of integers: by what no processor divides, none is left.
 
 By zero, and of the least integer by -1, the machine's instruction ends the process. Such divisors become 1, and the
-dividend of -1 its negative; eager raises for zero, and so does the program (`checks`). Inside of branches and loops,
-and without checks, ``x // 0`` and ``fmod(x, 0)`` are ``x``, and ``x % 0`` is 0.
+dividend of -1 its negative; eager raises for zero, and so does the program (`checks`). Without checks, ``x // 0`` and
+``fmod(x, 0)`` are ``x``, and ``x % 0`` is 0.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def check_divisors(decomposed: Graph, checks: Checks, *, told: bool) -> None:
     Args:
         told: whether divisors that are zero are errors.
     """
-    for path, graph in list(graphs(decomposed)):
+    for _, graph in list(graphs(decomposed)):
         divisions = [node for node in graph.nodes if _divides(node)]
         if not divisions:
             continue
         ranges = intervals(graph, checks.weights)
-        given = {} if path else checks.regions(graph, ranges)
+        given = checks.regions(graph, ranges) if graph is decomposed else {}
         for division in divisions:
             if _is_safe(division.args[1], ranges):
                 continue
@@ -45,7 +45,7 @@ def check_divisors(decomposed: Graph, checks: Checks, *, told: bool) -> None:
             divisor: Any = division.args[1]
             zero = _made_safe(division)
             on_argument = told and divisor in given and checks.of_argument(check, given[divisor])
-            if told and not path and not on_argument and not checks.is_told((divisor, "divisor")):
+            if told and not on_argument and not checks.is_told((divisor, "divisor")):
                 with graph.inserting_before(division):
                     checks.tell((divisor, "divisor"), check, call_of(division, aten.any.default, zero))
 
@@ -79,8 +79,9 @@ def _made_safe(division: Node) -> Node:
         other = call_of(division, aten.where.self, either, one, divisor)
         assert isinstance(division.target, OpOverload)
         if division.target.overloadpacket in _QUOTIENTS:
-            assert isinstance(dividend, Node)
-            if dividend.meta["val"].dtype is not dtype:
+            if not isinstance(dividend, Node):
+                dividend = call_of(division, aten.scalar_tensor.default, dividend, dtype=dtype)
+            elif dividend.meta["val"].dtype is not dtype:
                 dividend = call_of(division, _convert, dividend, dtype)
             negative = call_of(division, aten.neg.default, dividend)
             dividend = call_of(division, aten.where.self, minus, negative, dividend)

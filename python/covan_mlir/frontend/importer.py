@@ -104,7 +104,7 @@ def import_program(
     if not random_numbers:
         refuse_random(decomposed.graph)
     description = describe(captured, decomposed)
-    checks = Checks(captured.program.graph, description)
+    checks = Checks(captured.program.graph, decomposed.graph, description)
     check_divisors(decomposed.graph, checks, told=check_integers)
     if check_integers:
         check_indices(captured.program.graph, decomposed.graph, checks)

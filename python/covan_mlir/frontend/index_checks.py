@@ -7,7 +7,7 @@ Compiled code with an index outside of a tensor reads or writes there. Of each o
     all others                              clamped in the program, which also tells whether any was out of range
 
 So no index leaves its tensor. Only indices of the user's own operations are errors, as they are in eager; those that a
-decomposition computed are clamped. Inside of branches and loops indices are clamped.
+decomposition computed are clamped. Branches and loops give what their functions tell along (`faults`).
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def check_indices(exported: Graph, decomposed: Graph, checks: Checks) -> None:
         exported: the graph that ``decomposed`` was made of.
     """
     proved = _Proved(exported)
-    for path, graph in list(graphs(decomposed)):
+    for _, graph in list(graphs(decomposed)):
         numbers_as_tensors(graph)
         operands = [operand for node in graph.nodes for operand in index_operands(node)]
         if not operands:
             continue
         ranges = intervals(graph, checks.weights)
-        given = {} if path else checks.regions(graph, ranges)
+        given = checks.regions(graph, ranges) if graph is decomposed else {}
         clamps: dict[Any, Node] = {}
         for operand in operands:
             origin = checks.origin(operand.user)
@@ -74,7 +74,7 @@ def check_indices(exported: Graph, decomposed: Graph, checks: Checks) -> None:
             if (operand.index, *limits) not in clamps:
                 clamps[operand.index, *limits] = _clamped(operand, operand.index, from_end and before is None)
             operand.replace(clamps[operand.index, *limits])
-            if not checked or path or checks.is_told((index, *limits)):
+            if not checked or checks.is_told((index, *limits)):
                 continue
             if (index, *limits) not in clamps:
                 clamps[index, *limits] = _clamped(operand, index, from_end)

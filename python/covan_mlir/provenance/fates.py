@@ -60,8 +60,7 @@ def part_fates(
             seen = {*viewed.get(index, ()), *folded.get(index, ())}
             following |= {index: part.inputs} if not seen else {}
             fates[index] = Fate("view", tuple(sorted(seen)) or _where(fates, part.inputs), at)
-    _place_at_readers(source, fates)
-    _follow(following, fates)
+    _follow(following, _placed_at_readers(source, fates), fates)
     return fates
 
 
@@ -74,32 +73,38 @@ def _given_back(part: Part, identity: KeptOperands) -> int | None:
     return int(name) if kind == "p" else None
 
 
-def _place_at_readers(source: Source, fates: dict[int, Fate]) -> None:
-    """What no site is known to read or to index by is found where its readers are.
+def _placed_at_readers(source: Source, fates: dict[int, Fate]) -> dict[int, list[int]]:
+    """Place what no site is known to read or to index by where its readers are; -> these parts, and their readers.
 
     A constant that became part of another constant, or a view of one, stands in no dispatch of its own.
     """
-    readers: dict[int, set[int]] = {}
+    readers: dict[int, list[int]] = {}
+    placed: dict[int, list[int]] = {}
     for index in sorted(source.parts, reverse=True):
         fate = fates[index]
         if not fate.sites and fate.kind in ("folded", "view", "merged"):
-            fates[index] = fate = replace(fate, sites=tuple(sorted(readers.get(index, ()))))
+            fates[index] = replace(fate, sites=_where(fates, readers.get(index, ())))
+            if fate.kind != "merged":
+                placed[index] = readers.get(index, [])
         if fate.kind != "dead":
             for i in source.parts[index].inputs:
-                readers.setdefault(i, set()).update(fate.sites)
+                readers.setdefault(i, []).append(index)
+    return placed
 
 
-def _follow(following: Mapping[int, Sequence[int]], fates: dict[int, Fate]) -> None:
+def _follow(
+    following: Mapping[int, Sequence[int]], placed: Mapping[int, Sequence[int]], fates: dict[int, Fate]
+) -> None:
     """What is where what it reads is, is also where that was found at its readers: values that go round in a loop are
-    read by what is computed before them."""
-    changed = True
-    while changed:
-        changed = False
-        for index, read in following.items():
-            sites = _where(fates, read)
-            if sites and sites != fates[index].sites:
-                fates[index] = replace(fates[index], sites=sites)
-                changed = True
+    read by what is computed before them. What is where its readers are follows these in turn."""
+    moving = sorted({*following, *placed})
+    for _ in moving:  # what only goes round would follow itself for ever
+        before = [fates[index].sites for index in moving]
+        for index in moving:
+            sites = _where(fates, following.get(index, ())) or _where(fates, placed.get(index, ()))
+            fates[index] = replace(fates[index], sites=sites or fates[index].sites)
+        if [fates[index].sites for index in moving] == before:
+            break
 
 
 def _where(fates: Mapping[int, Fate], parts: Iterable[int]) -> tuple[int, ...]:

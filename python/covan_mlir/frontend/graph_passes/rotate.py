@@ -53,7 +53,8 @@ def _inlined(function: GraphModule, graph: Graph, given: list[Any]) -> Any:
             continue
         if node.op == "get_attr":
             name = f"{node.target}_of_condition"
-            setattr(owner, name, getattr(function, str(node.target)))
+            value = getattr(function, str(node.target))
+            setattr(owner, name, _copied(value) if isinstance(value, GraphModule) else value)
             values[node] = graph.get_attr(name)
             continue
         args, kwargs = pytree.tree_map(
@@ -64,3 +65,15 @@ def _inlined(function: GraphModule, graph: Graph, given: list[Any]) -> Any:
         values[node] = copy
     (result,) = pytree.tree_leaves(function.graph.output_node().args[0])
     return values.get(result, result)
+
+
+def _copied(function: GraphModule) -> GraphModule:
+    """A function with nodes of its own, as are those of functions in it: what is done here is not done there."""
+    graph = Graph()
+    result = graph.graph_copy(function.graph, {})
+    graph.output(result).meta = dict(function.graph.output_node().meta)
+    names = {str(node.target) for node in function.graph.find_nodes(op="get_attr")}
+    values = {name: getattr(function, name) for name in names}
+    return GraphModule(
+        {name: _copied(value) if isinstance(value, GraphModule) else value for name, value in values.items()}, graph
+    )
