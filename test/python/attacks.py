@@ -30,12 +30,14 @@ from typing import Any, Literal
 import numpy as np
 import numpy.ma  # imported on first use otherwise, by each fork
 from artifacts import forge
+from forked_workers import ForkedWorker
 
 import covan_mlir
 import covan_mlir.loading
 from covan_mlir.artifacts import pytree
 from covan_mlir.artifacts.signature import Leaf, Signature, evaluate
 from covan_mlir.runtime import values
+from covan_mlir.runtime.isolation import program
 
 Outcome = Literal["ran", "refused", "exception", "crash", "timeout", "memory"]
 HARMLESS: tuple[Outcome, ...] = ("ran", "refused")
@@ -245,11 +247,12 @@ def _program(whole: bytes, folder: Path, rng: random.Random) -> tuple[str, bytes
 # --- what becomes of them ---------------------------------------------------------------------------------------------
 
 
-def attempt(path: Path, isolated: bool = False) -> Result:
+def attempt(path: Path, isolated: bool = False, spawned: bool = True) -> Result:
     """Load, explain and call an artifact in a fork of this process, which must not have used any device itself.
 
     Args:
         isolated: the fork runs the program in a process of its own.
+        spawned: that process is started as users' are, and is no fork.
     """
     reader, writer = os.pipe()
     sys.stdout.flush()
@@ -257,6 +260,8 @@ def attempt(path: Path, isolated: bool = False) -> Result:
     child = os.fork()
     if child == 0:
         os.close(reader)
+        if not spawned:
+            program.Child = ForkedWorker  # type: ignore[misc]
         _child(path, writer, isolated)
     os.close(writer)
     said = bytearray()
