@@ -69,7 +69,7 @@ def turn(wholes: Sequence[bytes], seed: int, kinds: Sequence[str], number: int) 
     """What became of the files of one turn; the same files for the same seed and number."""
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "case.covan"
-        results = []
+        results: list[tuple[Case, Result]] = []
         changed = cases(wholes[number % len(wholes)], Path(name), f"{seed}.{number}", kinds)
         for case in itertools.islice(changed, _TURN):
             path.write_bytes(case.data)

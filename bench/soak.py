@@ -124,6 +124,8 @@ def sample(started: float) -> Sample:
 
 
 class _Stateful(nn.Module):
+    total: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("total", torch.zeros(8))

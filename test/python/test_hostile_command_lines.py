@@ -158,3 +158,43 @@ def test_paths_of_covan_opt() -> None:
         assert done.returncode == 1
         assert done.stderr.startswith("covan-opt: error: cannot read")
         assert len(done.stderr.splitlines()) == 1
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command", ["cli info model.covan", "cli --help", "opt --help", "opt file", "opt --list-passes"]
+)
+@pytest.mark.parametrize(
+    ("redirection", "reason"), [(">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")]
+)
+def test_output_that_cannot_be_written(command: str, redirection: str, reason: str) -> None:
+    """Is an error: nobody takes nothing for an answer."""
+    if "full" in redirection and not os.path.exists("/dev/full"):
+        pytest.skip("no full device here")
+    Path("file").write_text("module {}")
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m covan_mlir.tools.{command} {redirection}', sys.executable],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"error: standard output cannot be written: {reason}\n" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) <= 2
+
+
+def test_closed_streams() -> None:
+    """No file that is opened becomes standard output, and what needs no stream works."""
+    Path("file").write_text("module {}")
+
+    def covan_opt(arguments: str) -> subprocess.CompletedProcess[str]:
+        command = ["sh", "-c", f'exec "$0" -m covan_mlir.tools.opt {arguments}', sys.executable]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    done = covan_opt("file -o out.mlir <&- >&- 2>&-")
+    assert (done.returncode, Path("out.mlir").read_text()) == (0, "module {\n}\n")
+    done = covan_opt("- <&-")
+    assert (done.returncode, done.stderr) == (1, "covan-opt: error: cannot read '-': Bad file descriptor\n")
