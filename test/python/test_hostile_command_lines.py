@@ -14,6 +14,7 @@ from command_line import fails
 from limits import HANG
 
 from covan_mlir.artifacts import artifact
+from covan_mlir.passes.framework import extensions
 from covan_mlir.support import whole_file
 from covan_mlir.tools import opt_diagnostics
 
@@ -69,6 +70,14 @@ def test_no_arguments() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.lstrip().startswith("Usage: covan")
     assert done.stderr == ""
+
+
+def test_command_lines_of_all_kinds() -> None:
+    """A seeded part of bench/command_lines.py."""
+    bench = Path(__file__).resolve().parents[2] / "bench" / "command_lines.py"
+    command = [sys.executable, str(bench), "model.covan", "--count", "25", "--seed", "7"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 # --- files that are written whole -------------------------------------------------------------------------------------
@@ -158,6 +167,13 @@ def test_paths_of_covan_opt() -> None:
         assert done.returncode == 1
         assert done.stderr.startswith("covan-opt: error: cannot read")
         assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("path", ["loop", "x\0y.py", "\udcff.py", ".", "pipe", ""])
+def test_files_that_are_no_plugins(path: str) -> None:
+    os.symlink("loop", "loop")
+    with pytest.raises(extensions.ExtensionError, match=r"cannot load '.*': (not a Python file|it holds)"):
+        extensions.load(path)
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
