@@ -98,6 +98,10 @@ _IR = (
     b"module {} // expected-error {{x}}", b"// expected-error-re@+1 {{{{(a+)+$}}}}\n" + b"a" * 5000,
     b"// expected-error@+99999999999 {{x}}\nmodule {}", b"// expected-error 99999999999 {{x}}\nmodule {}",
     b'func.func @f() { %0 = arith.constant dense<"0x' + b"AB" * 500_000 + b'"> : tensor<500000xi8> return }',
+    b'"a.b"() : () -> () loc("pipe":1:1)', b'"a.b"() : () -> () loc("/dev/zero":1:1)',
+    b'"a.b"() : () -> () loc("\\00":9:9)',
+    b"// expected-error-re@+1 {{{{(a+)+$}}}}\n" + b"a" * 60 + b"b",
+    b"// expected-error " + b"9" * 5000 + b" {{x}}\nmodule {}",
     b"#a = #a\nmodule {}", b"!a = tuple<" * _DEEP, b"module { prov.table [ }", b"x" * 1_000_000, b"\n" * 1_000_000,
     b"func.func private @" + b"f" * 100_000 + b"()", b"func.func @f() { cf.br ^" + b"b" * 70_000 + b" }",
 )  # fmt: skip

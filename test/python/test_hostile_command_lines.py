@@ -161,6 +161,26 @@ def test_pipes(tmp_path: Path) -> None:
     assert writer.wait() == 0
 
 
+@pytest.mark.parametrize("named", ["pipe", "/dev/zero", ".", "no/file"])
+def test_locations_that_name_what_cannot_be_shown(named: str) -> None:
+    done = opt("--allow-unregistered-dialect", "-p", "no-such-pass", text=f'"a.b"() : () -> () loc("{named}":1:1)')
+    assert done.returncode == 1
+    done = opt(text=f'"a.b"() : () -> () loc("{named}":1:1)')
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) <= 3
+
+
+def test_expectations_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opt_diagnostics, "_PATIENCE", 0.1)
+    text = "// expected-error-re@+1 {{" + "{{(a+)+$}}" + "}}\n"
+    told = opt_diagnostics.Diagnostic("error", "a" * 60 + "b", "x.mlir", 2, 1)
+    errors = opt_diagnostics.check([told], text, "x.mlir")
+    assert [error.message for error in errors] == ["the expected regexes take longer than 0.1 s"]
+    for count in ("9" * 5000, "@+" + "9" * 5000):
+        errors = opt_diagnostics.check([], "// expected-error " + count + " {{x}}", "x.mlir")
+        assert [error.message for error in errors] == ["malformed expectation, see --help"]
+
+
 def test_paths_of_covan_opt() -> None:
     for path in ("\udcff.mlir", ".", "no/file", "x" * 1500):
         done = opt(path)
