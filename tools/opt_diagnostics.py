@@ -1,6 +1,7 @@
 """Diagnostics of ``covan-opt``: how they are shown and checked."""
 
 import contextlib
+import errno
 import os
 import re
 import signal
@@ -68,12 +69,18 @@ class Sources:
 
 
 def _text(path: str) -> str:
-    """Of a file that a location names: whoever wrote the IR may have named a pipe, or a device without end."""
+    """Of a file that a location names.
+
+    Raises:
+        OSError: it cannot be read, or it is none to read: whoever wrote the IR may have named a pipe, or a device
+            without end.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         facts = os.fstat(descriptor)
-        whole = stat.S_ISREG(facts.st_mode) and facts.st_size <= _LARGEST_FILE
-        return file.read().decode("utf-8", "replace") if whole else ""
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > _LARGEST_FILE:
+            raise OSError(errno.EINVAL, "no file of source lines", path)
+        return file.read().decode("utf-8", "replace")
 
 
 def shortened(text: str, limit: int = 4000) -> str:
