@@ -324,7 +324,7 @@ def wrong(line: Line, end: Ended) -> str | None:
     if "--debug" not in line.arguments and "Traceback (most recent call last)" in end.out + end.err:
         return "a traceback"
     errors = [text for text in end.err.splitlines() if re.match(r"covan(-opt)?: error: |.*: error: ", text)]
-    if any(": error: unexpected " in text for text in errors):
+    if any(text.startswith("covan: error: unexpected ") for text in errors):
         return "an error that nobody thought of"
     if any(len(text) > _LINE for text in errors) and line.program == "covan":
         return "a long line"
