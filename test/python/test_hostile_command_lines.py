@@ -50,6 +50,18 @@ def test_paths_to_read(command: str, path: str, capsys: pytest.CaptureFixture[st
     assert len(error) <= 2100
 
 
+def test_links_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of other users' processes, for one."""
+
+    def denied(path: str, *_: object, **__: object) -> str:
+        raise PermissionError(13, "Permission denied", path)
+
+    os.symlink("model.covan", "link")
+    monkeypatch.setattr(os, "readlink", denied)
+    error = fails(capsys, "report", "link/x")[0]
+    assert "unexpected" not in error
+
+
 @pytest.mark.parametrize("path", ["/", "pipe", "no/folder/x.html", "file/x", "x\0y", "x" * 5000])
 def test_paths_to_write(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     error = fails(capsys, "report", "model.covan", "--output", path, code=2 if "\0" in path else 1)[0]
