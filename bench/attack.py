@@ -1,24 +1,31 @@
 """Attacks artifacts: changed files, each loaded and called in a process of its own; and calls with odd indices.
 
-    python bench/attack.py --count 20000 --seed 1 [model.covan]
+    python bench/attack.py --count 20000 --seed 1 --jobs 2 --keep wrong [model.covan]
     python bench/attack.py --count 0 --calls 2000
 
-Prints, for each kind of change, what became of the files, the most memory that one took, the longest that one lasted,
-and what went wrong. Without files, small models are compiled and attacked.
+Prints, for each kind of change, what became of the files, the most memory and the most CPU time that one took, and what
+went wrong: crashes, exceptions that are no `covan_mlir.CovanError`, and what takes more time or memory than
+`attacks.SECONDS` and `attacks.allowed`. Without files, small models are compiled and attacked.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import functools
+import itertools
+import multiprocessing
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test" / "python"))
 
-from attacks import KINDS, Result, attempt, cases
+from attacks import HARMLESS, KINDS, Case, Result, attempt, cases
+
+_TURN = 25  # files of one artifact, after each other
 
 _VICTIMS = """
 import sys
@@ -58,6 +65,27 @@ def victims(folder: Path) -> list[Path]:
     return paths
 
 
+def turn(wholes: Sequence[bytes], seed: int, kinds: Sequence[str], number: int) -> list[tuple[Case, Result]]:
+    """What became of the files of one turn; the same files for the same seed and number."""
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "case.covan"
+        results: list[tuple[Case, Result]] = []
+        changed = cases(wholes[number % len(wholes)], Path(name), f"{seed}.{number}", kinds)
+        for case in itertools.islice(changed, _TURN):
+            path.write_bytes(case.data)
+            spawned = len(results) == 0  # a process that is spawned, now and then: it takes ten times as long
+            results.append((case, attempt(path, isolated=case.kind == "program", spawned=spawned)))
+    return results
+
+
+def summary(kind: str, results: Sequence[Result]) -> str:
+    """One line."""
+    counts = collections.Counter(result.outcome for result in results)
+    peak = max((result.peak for result in results), default=0) >> 20
+    longest = max((result.seconds for result in results), default=0.0)
+    return f"{kind}: {len(results)} files: {dict(counts)}, peak {peak} MiB, longest {longest:.2f} s of CPU time"
+
+
 def main() -> int:
     """Exit status: whether anything went wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -66,27 +94,30 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=0, help="with odd indices and divisors (odd_calls.py)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kinds", default=",".join(KINDS), help="of changes")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that attack, beside each other")
+    parser.add_argument("--keep", type=Path, help="folder for the files that went wrong")
     options = parser.parse_args()
     kinds = options.kinds.split(",")
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        wholes = [path.read_bytes() for path in options.artifacts or victims(folder)]
-        sources = [cases(whole, folder, options.seed + i, kinds) for i, whole in enumerate(wholes)]
-        results: dict[str, list[Result]] = {kind: [] for kind in kinds}
-        wrong: collections.Counter[str] = collections.Counter()
-        for number in range(options.count):
-            case = next(sources[number % len(sources)])
-            path = folder / "case.covan"
-            path.write_bytes(case.data)
-            result = attempt(path, isolated=case.kind == "program")
+        wholes = [path.read_bytes() for path in options.artifacts or victims(Path(name))]
+    results: dict[str, list[Result]] = {kind: [] for kind in kinds}
+    wrong: collections.Counter[str] = collections.Counter()
+    # Forks of this process, which has imported everything and uses no device.
+    with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
+        attacked = functools.partial(turn, wholes, options.seed, kinds)
+        for case, result in itertools.chain.from_iterable(
+            pool.imap_unordered(attacked, range(-(-options.count // _TURN)))
+        ):
             results[case.kind].append(result)
-            if result.outcome in ("exception", "crash", "timeout"):
-                wrong[f"{case.kind}: {result.outcome}: {' | '.join(result.text.strip().splitlines()[-5:])[:600]}"] += 1
+            if result.outcome not in HARMLESS:
+                text = f"{case.kind}: {result.outcome}: {' | '.join(result.text.strip().splitlines()[-5:])[:600]}"
+                wrong[text] += 1
+                print(f"{case.what[:300]}: {text}", flush=True)
+                if options.keep:
+                    options.keep.mkdir(parents=True, exist_ok=True)
+                    (options.keep / f"{wrong.total()}.{case.kind}.covan").write_bytes(case.data)
     for kind, of_kind in results.items():
-        counts = collections.Counter(result.outcome for result in of_kind)
-        peak = max((result.peak for result in of_kind), default=0) >> 20
-        longest = max((result.seconds for result in of_kind), default=0.0)
-        print(f"{kind}: {len(of_kind)} files: {dict(counts)}, peak {peak} MiB, longest {longest:.1f} s")
+        print(summary(kind, of_kind))
     for text, count in wrong.most_common():
         print(f"{count} x {text}")
     if options.calls:

@@ -1,6 +1,7 @@
 """Ctrl-C at every moment of import, compilation, call, save and load; after it, a compilation has to work.
 
     python bench/interrupts.py                  one process for each 50 ms of a first compilation
+    python bench/interrupts.py --minutes 20     as many of them as fit, spread over all of the compilation
     python bench/interrupts.py --at 0.5         one process, interrupted in the middle
 
 Prints what did not work, and how many moments did.
@@ -9,6 +10,7 @@ Prints what did not work, and how many moments did.
 from __future__ import annotations
 
 import argparse
+import math
 import subprocess
 import sys
 import time
@@ -54,21 +56,25 @@ def main() -> int:
     """Exit status: whether a compilation failed after an interrupt."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--step", type=float, default=0.05, help="seconds")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="no moment begins later")
     parser.add_argument("--at", type=float, help="one moment only: a part of the whole time")
     options = parser.parse_args()
     started = time.monotonic()
     run(0.0)
     whole = time.monotonic() - started
-    moments = [options.at * whole]
-    if options.at is None:
-        moments = [index * options.step for index in range(1, int(whole / options.step))]
-    failed = 0
+    # Spread wherever it ends: multiples of the golden ratio's fraction.
+    order = sorted(range(1, int(whole / options.step)), key=lambda index: index * (math.sqrt(5) - 1) / 2 % 1)
+    moments = [index * options.step for index in order] if options.at is None else [options.at * whole]
+    failed = tried = 0
     for moment in moments:
+        if time.monotonic() - started > options.minutes * 60:
+            break
+        tried += 1
         done = run(moment)
         if done.returncode:
             failed += 1
-            print(f"after {moment:.2f} s: exit status {done.returncode}: {done.stderr.strip()[-600:]}")
-    print(f"{len(moments)} moments of {whole:.1f} s, {failed} failed")
+            print(f"after {moment:.2f} s: exit status {done.returncode}: {done.stderr.strip()[-600:]}", flush=True)
+    print(f"{tried} of {len(moments)} moments of {whole:.1f} s, {failed} failed")
     return int(bool(failed))
 
 

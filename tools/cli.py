@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import io
 import json
 import os
 import sys
@@ -16,7 +15,7 @@ from typing import Annotated, Literal
 import typer
 
 from covan_mlir.errors import CovanError
-from covan_mlir.support import whole_file
+from covan_mlir.support import standard_streams, whole_file
 from covan_mlir.tools import cli_compare, cli_profile, cli_report, cli_run, cli_signing
 from covan_mlir.tools.cli_common import CliError, Progress, describe, torch_is_quiet
 from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, OneTarget, Seed, Session
@@ -415,17 +414,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         the exit code: 0; 1 after an error; 2 when the command line itself is wrong; 130 after an interrupt.
     """
     session = Session()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # paths may have bytes that are no text
+    standard_streams.prepare()
     try:
         for argument in sys.argv[1:] if argv is None else argv:
             _check_argument(argument)
         code = app(args=argv, prog_name="covan", standalone_mode=False, obj=session)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of our output went away, as head does; Python would complain once more when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of our output went away, as head does
+        standard_streams.discard()
         return 1
     except typer.Abort:
         return 130
@@ -436,6 +432,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if session.debug:
             traceback.print_exc()
+        if reason := standard_streams.unwritable(error):
+            standard_streams.discard()
+            return _report(CliError(reason, "send it somewhere else"))
         return _report(describe(error))
     return code if isinstance(code, int) else 0
 

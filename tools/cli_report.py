@@ -61,7 +61,7 @@ def report(
     from covan_mlir.reporting import report as page
 
     path = Path(output or f"{Path(file).stem or 'report'}{_ENDINGS[form]}")
-    if os.path.realpath(path) == os.path.realpath(file):
+    if _same(path, file):
         raise CliError(f"{path} is the artifact itself", "give another --output", code=2)
     with Progress(f"reading {Path(file).name}") as tell:
         contents = artifact.read(file)
@@ -98,3 +98,10 @@ def report(
     print(f"{path}: {os.stat(path).st_size / 1024:.0f} KiB")
     if show:
         webbrowser.open(path.resolve().as_uri())
+
+
+def _same(path: Path, file: str) -> bool:
+    try:
+        return os.path.samefile(path, file)
+    except OSError:  # one is not there, or may not be looked at: told where it is read or written
+        return False

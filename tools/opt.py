@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch_mlir.dialects
 from torch_mlir import ir
@@ -27,7 +27,7 @@ from covan_mlir.passes.framework.interface import op_name_of
 from covan_mlir.passes.framework.options import option_types, type_name
 from covan_mlir.passes.framework.pipeline import Pipeline, parse_pipeline
 from covan_mlir.passes.framework.pipeline_text import PipelineError
-from covan_mlir.support import whole_file
+from covan_mlir.support import standard_streams, whole_file
 from covan_mlir.support.processes import apart
 from covan_mlir.tools.opt_diagnostics import Collector, Diagnostic, Sources, check, render, shortened
 
@@ -70,6 +70,10 @@ class Result:
 
 
 class _Parser(argparse.ArgumentParser):
+    def print_help(self, file: Any = None) -> None:
+        """Or fail: argparse passes over what cannot be written."""
+        print(self.format_help(), end="", file=file, flush=True)
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
@@ -375,9 +379,14 @@ def answer(argv: Sequence[str]) -> int:
     except MemoryError:
         print("covan-opt: error: out of memory", file=sys.stderr)
         return 1
-    except BrokenPipeError:
-        # The reader of our output went away, as head does; Python would complain once more when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of our output went away, as head does
+        standard_streams.discard()
+        return 1
+    except OSError as error:
+        if not (reason := standard_streams.unwritable(error)):
+            raise
+        standard_streams.discard()
+        print(f"covan-opt: error: {reason}", file=sys.stderr)
         return 1
     finally:
         told.end()
@@ -388,9 +397,7 @@ def main() -> int:
 
     Returns the exit code: 0, 1 if anything failed, or 130 after an interrupt.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # paths may have bytes that are no text
+    standard_streams.prepare()
     try:
         return apart.run(lambda: answer(sys.argv[1:]))
     except apart.CrashError as error:

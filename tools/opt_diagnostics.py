@@ -1,8 +1,14 @@
 """Diagnostics of ``covan-opt``: how they are shown and checked."""
 
+import contextlib
+import errno
+import os
 import re
+import signal
+import stat
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from torch_mlir import ir
@@ -11,10 +17,12 @@ from covan_mlir.dialects.prov_locations import find_file
 
 _MARK = re.compile(
     r"expected-(?P<severity>error|warning|note|remark)(?P<re>-re)?"
-    r"(?:@(?P<where>[+-][0-9]+|above|below|unknown))?"
-    r"\s*(?P<count>[0-9]+\+?|\+|\*)?\s*\{\{(?P<message>.*)\}\}\s*$"
+    r"(?:@(?P<where>[+-][0-9]{1,9}|above|below|unknown))?"
+    r"\s*(?P<count>[0-9]{1,9}\+?|\+|\*)?\s*\{\{(?P<message>.*)\}\}\s*$"
 )
 _LONGEST_LINE = 2000
+_LARGEST_FILE = 16 << 20  # bytes of a file that a location names
+_PATIENCE = 10.0  # seconds of CPU time for the regexes of one part of the input
 _MOST_NOTES = 20
 # A mark whose braces are missing would otherwise be a comment that checks nothing.
 _BROKEN_MARK = re.compile(r"expected-(?:error|warning|note|remark)(?:-re)?\b")
@@ -53,11 +61,26 @@ class Sources:
         """Line ``number``, from 1, or None if there is none."""
         if file not in self._lines:
             try:
-                self._lines[file] = Path(file).read_text(encoding="utf-8", errors="replace").split("\n")
+                self._lines[file] = _text(file).split("\n")
             except (OSError, ValueError):
                 self._lines[file] = []
         lines = self._lines[file]
         return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else None
+
+
+def _text(path: str) -> str:
+    """Of a file that a location names.
+
+    Raises:
+        OSError: it cannot be read, or it is none to read: whoever wrote the IR may have named a pipe, or a device
+            without end.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > _LARGEST_FILE:
+            raise OSError(errno.EINVAL, "no file of source lines", path)
+        return file.read().decode("utf-8", "replace")
 
 
 def shortened(text: str, limit: int = 4000) -> str:
@@ -157,14 +180,39 @@ def parse_expectations(text: str, name: str) -> tuple[list[Expectation], list[Di
     return expectations, errors
 
 
+class _ImpatientError(Exception):
+    """The regexes took too long."""
+
+
+@contextlib.contextmanager
+def _patience() -> Iterator[None]:
+    """Raises `_ImpatientError` in what lasts longer than `_PATIENCE`: the time of a regex can double with each
+    character. In the main thread only, which signals reach."""
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        raise _ImpatientError
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _PATIENCE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
 def check(diagnostics: list[Diagnostic], text: str, name: str) -> list[Diagnostic]:
     """Compares diagnostics with what ``text`` expects; returns an error for each difference."""
     expectations, errors = parse_expectations(text, name)
-    for diagnostic in diagnostics:
-        for one in (diagnostic, *diagnostic.notes):
-            # MLIR attaches the whole op to errors; mlir-opt turns that off when it verifies diagnostics.
-            if not one.message.startswith("see current operation:"):
-                _match(one, expectations, name, errors)
+    try:
+        with _patience():
+            for diagnostic in diagnostics:
+                for one in (diagnostic, *diagnostic.notes):
+                    # MLIR attaches the whole op to errors; mlir-opt turns that off when it verifies diagnostics.
+                    if not one.message.startswith("see current operation:"):
+                        _match(one, expectations, name, errors)
+    except _ImpatientError:
+        return [Diagnostic("error", f"the expected regexes take longer than {_PATIENCE:g} s", name)]
     for expectation in expectations:
         if expectation.seen < expectation.at_least:
             count = "" if expectation.at_least == 1 else f" {expectation.seen} of {expectation.at_least} times"

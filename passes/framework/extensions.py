@@ -2,10 +2,12 @@
 
 import hashlib
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
 from covan_mlir.passes.framework import registry
+from covan_mlir.support import whole_file
 
 
 class ExtensionError(Exception):
@@ -18,7 +20,11 @@ def load(path: str) -> None:
     Raises:
         ExtensionError: it is no Python file, or it raised something.
     """
-    name = f"covan_extension_{Path(path).stem}_{hashlib.sha256(str(Path(path).resolve()).encode()).hexdigest()[:16]}"
+    try:
+        whole_file.check(path)
+    except OSError as error:
+        raise ExtensionError(f"cannot load '{path}': {error.strerror}") from None
+    name = f"covan_extension_{Path(path).stem}_{hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise ExtensionError(f"cannot load '{path}': not a Python file")

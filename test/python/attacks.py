@@ -3,6 +3,9 @@
 Four kinds: ``bytes`` of the file; its ``zip`` structure; ``json`` members and the ``program``, with hashes that agree.
 Programs are machine code: changed ones may do anything, and are loaded and called isolated, where nothing of that may
 reach the caller.
+
+Each process is a fork of one that has imported all that is needed, and has used no device. Its time is its own CPU
+time and its memory what it grows by, so neither a busy machine nor the process it comes from counts.
 """
 
 from __future__ import annotations
@@ -18,26 +21,35 @@ import stat
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.ma  # imported on first use otherwise, by each fork
 from artifacts import forge
+from forked_workers import ForkedWorker
 
 import covan_mlir
+import covan_mlir.loading
 from covan_mlir.artifacts import pytree
 from covan_mlir.artifacts.signature import Leaf, Signature, evaluate
 from covan_mlir.runtime import values
+from covan_mlir.runtime.isolation import program
 
-Outcome = Literal["ran", "refused", "exception", "crash", "timeout"]
+Outcome = Literal["ran", "refused", "exception", "crash", "timeout", "memory"]
+HARMLESS: tuple[Outcome, ...] = ("ran", "refused")
 KINDS = ("bytes", "zip", "json", "program")
 MESSAGE = 2000
 """Characters of an error's message, at most."""
+SECONDS = 5.0
+"""Of CPU time that reading, explaining and calling an artifact may take."""
 _SIZE = 3  # of what is open
-_WORD = 8  # bytes: how a fork says what it began with
-_SECONDS = 60  # ends what hangs
+_WORD = 8  # bytes: how a fork says by how much it grew
+_HANG = 600.0  # seconds after which what takes no CPU time hangs
+_BOMB = 16 << 20  # bytes of JSON text, which deflates to thousands
 _LIMITS = covan_mlir.Isolation(timeout=10.0, memory=1 << 30)
 _EVIL: tuple[Any, ...] = (
     None, True, -1, 0, 1, 7, 2**31, 2**53, 2**63 - 1, 2**64, 10**30, 0.5, -0.0, 1e308, "", "x" * 10_000, "\0", "\ud800",
@@ -71,7 +83,8 @@ class Result:
 
     Attributes:
         text: the error's message, or the traceback of what is no `covan_mlir.CovanError`.
-        peak: bytes by which the process grew.
+        peak: bytes by which the process grew, at most; 0 for one that crashed.
+        seconds: of CPU time, with those of the program's own process.
     """
 
     outcome: Outcome
@@ -80,7 +93,12 @@ class Result:
     seconds: float
 
 
-def cases(whole: bytes, folder: Path, seed: int, kinds: Sequence[str] = KINDS) -> Iterator[Case]:
+def allowed(size: int) -> int:
+    """Bytes by which a process may grow that uses an artifact of so many bytes."""
+    return 4 * size + (200 << 20)
+
+
+def cases(whole: bytes, folder: Path, seed: int | str, kinds: Sequence[str] = KINDS) -> Iterator[Case]:
     """Changed copies of an artifact, without end; the same for the same seed.
 
     Args:
@@ -121,7 +139,8 @@ def _bytes(whole: bytes, _folder: Path, rng: random.Random) -> tuple[str, bytes]
 def _forged(whole: bytes, folder: Path, edit: Callable[[dict[str, bytes]], object], **how: Any) -> bytes:
     path = folder / "forged.covan"
     path.write_bytes(whole)
-    forge(path, edit, **how)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # a member twice is what is wanted
+        forge(path, edit, **how)
     return path.read_bytes()
 
 
@@ -144,7 +163,7 @@ def _zip(whole: bytes, folder: Path, rng: random.Random) -> tuple[str, bytes]:
                 other = rng.choice(sorted(members))
                 members[name], members[other] = members[other], members[name]
             case _:
-                members[name] = rng.randbytes(rng.randint(0, 300))
+                members[name] = rng.choice([rng.randbytes(rng.randint(0, 300)), b"[" * _BOMB, b" " * _BOMB])
 
     how: dict[str, Any] = {"relist": rng.random() < 0.5}
     match rng.randrange(4):
@@ -156,7 +175,7 @@ def _zip(whole: bytes, folder: Path, rng: random.Random) -> tuple[str, bytes]:
             how["attributes"] = {"program.vmfb": rng.choice([stat.S_IFLNK, stat.S_IFDIR, stat.S_IFCHR]) << 16}
     try:
         data = bytearray(_forged(whole, folder, edit, **how))
-    except (ValueError, KeyError, AttributeError, TypeError):  # what was swapped is no manifest
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):  # what was swapped is no manifest
         data = bytearray(whole)
     for _ in range(rng.randint(0, 4)):  # the directory at the end, and its own numbers
         at = len(data) - 1 - rng.randrange(min(len(data), 600))
@@ -198,7 +217,8 @@ def _change(value: Any, rng: random.Random) -> str:
             case 0:
                 del value[key]
             case 1 if isinstance(value, list):
-                value[key:key] = [value[key]] * rng.choice([1, 2, 100])
+                most = _BOMB // len(json.dumps(value[key]))
+                value[key:key] = [value[key]] * min(rng.choice([1, 2, 100, _BOMB]), most)
             case 2 if type(value[key]) is int:
                 value[key] += rng.choice([-1, 1, 2, 1 << 20])
             case 3:
@@ -227,41 +247,45 @@ def _program(whole: bytes, folder: Path, rng: random.Random) -> tuple[str, bytes
 # --- what becomes of them ---------------------------------------------------------------------------------------------
 
 
-def attempt(path: Path, isolated: bool = False) -> Result:
+def attempt(path: Path, isolated: bool = False, spawned: bool = True) -> Result:
     """Load, explain and call an artifact in a fork of this process, which must not have used any device itself.
 
     Args:
         isolated: the fork runs the program in a process of its own.
+        spawned: that process is started as users' are, and is no fork.
     """
     reader, writer = os.pipe()
-    started = time.monotonic()
     sys.stdout.flush()
     sys.stderr.flush()
     child = os.fork()
     if child == 0:
         os.close(reader)
+        if not spawned:
+            program.Child = ForkedWorker  # type: ignore[misc]
         _child(path, writer, isolated)
     os.close(writer)
     said = bytearray()
-    timely = True
-    while timely:
-        timely = bool(select.select([reader], [], [], max(0.0, started + _SECONDS - time.monotonic()))[0])
-        if timely and not (piece := os.read(reader, 1 << 16)):
+    deadline = time.monotonic() + _HANG
+    while timely := bool(select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]):
+        if not (piece := os.read(reader, 1 << 16)):
             break
-        said += piece if timely else b""
+        said += piece
     os.close(reader)
     if not timely:
         os.kill(child, signal.SIGKILL)
     _, status, usage = os.wait4(child, 0)
-    before, said = int.from_bytes(said[:_WORD], "big"), said[_WORD:]
+    peak, text = int.from_bytes(said[:_WORD], "big"), said[_WORD:].decode(errors="replace")
     outcome: Outcome = "crash"
-    if not timely:
+    if not timely or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF):
         outcome = "timeout"
     elif os.WIFEXITED(status) and said:
         outcomes: dict[int, Outcome] = {0: "ran", 1: "refused", 2: "exception"}
         outcome = outcomes.get(os.WEXITSTATUS(status), "crash")
-    text = said.decode(errors="replace")[1:] if outcome != "crash" else f"{text_of(status)} {said.decode()[1:]}"
-    return Result(outcome, text, max(0, (usage.ru_maxrss << 10) - before), time.monotonic() - started)
+    if outcome in ("crash", "timeout"):
+        text = f"{text_of(status)} {text}"
+    elif peak > allowed(path.stat().st_size):
+        outcome, text = "memory", f"{peak >> 20} MiB: {text}"
+    return Result(outcome, text, peak, usage.ru_utime + usage.ru_stime)
 
 
 def _resident() -> int:
@@ -279,11 +303,15 @@ def text_of(status: int) -> str:
 def _child(path: Path, writer: int, isolated: bool) -> None:
     code = 3
     try:
-        os.write(writer, _resident().to_bytes(_WORD, "big"))
+        before = _resident()
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 2)
+        # Of its own CPU time, and no child's: SIGPROF ends it.
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
         code, text = _use(path, _LIMITS if isolated else False)
-        os.write(writer, b"." + text.encode(errors="replace")[:60_000])
+        peak = max(0, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - before)
+        os.write(writer, peak.to_bytes(_WORD, "big") + text.encode(errors="replace")[:60_000])
     finally:
         os._exit(code)
 

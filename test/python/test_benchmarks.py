@@ -127,3 +127,27 @@ def test_choosing_layers() -> None:
     assert len({layer.name for layer in dense.chosen([], 20)}) == 20
     with pytest.raises(SystemExit, match="no layer has 'resnet51'"):
         dense.chosen(["resnet51"], None)
+
+
+def test_lines_through_what_a_soak_held() -> None:
+    import soak
+
+    minutes = [0.0, 1.0, 2.0, 3.0]
+    rising = soak.line(minutes, [1.0, 3.0, 5.0, 7.0])
+    assert (rising.slope, rising.error, rising.growth) == pytest.approx((2.0, 0.0, 6.0))
+    assert not rising.flat
+    assert soak.line(minutes, [12.0, 12.0, 12.0, 12.0]).flat
+    assert soak.line(minutes, [12.0, 14.0, 14.0, 12.0]).flat  # what comes goes
+
+
+def test_turns_of_a_soak_hold_nothing(tmp_path: Path) -> None:
+    import soak
+
+    model = soak._models()[-1]
+    held = []
+    for _ in range(3):
+        soak.turn(model, tmp_path / "turn", tmp_path / "kept.covan", compiles=False, isolated=False)
+        sample = soak.sample(0.0)
+        held.append((sample.files, sample.threads, sample.processes))
+    assert held[1] == held[2]
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.covan"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from limits import HANG
 from torch import nn
 
 import covan_mlir
@@ -78,3 +79,18 @@ def test_calls_in_spawned_processes(tmp_path: Path) -> None:
     assert queue.get(timeout=600) == 6.0
     child.join(600)
     assert child.exitcode == 0
+
+
+def test_sub_interpreters_are_refused() -> None:
+    """A call would wait for ever there."""
+    pytest.importorskip("_xxsubinterpreters", reason="this Python has no sub-interpreters under that name")
+    code = """
+import _xxsubinterpreters as interpreters
+try:
+    interpreters.run_string(interpreters.create(), "import covan_mlir; covan_mlir.load('nowhere.covan')")
+except interpreters.RunFailedError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG, check=False)
+    assert "CovanError" in done.stdout
+    assert "this is a sub-interpreter" in done.stdout

@@ -346,3 +346,18 @@ def test_peak_of_an_attack_is_what_it_took(path: Path, monkeypatch: pytest.Monke
     del earlier
     monkeypatch.setattr(attacks, "_use", use)
     assert 60 << 20 < attacks.attempt(path).peak < 128 << 20
+
+
+def test_attacks_that_take_too_much_are_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def spin(path: Path, isolated: Any) -> tuple[int, str]:
+        while True:
+            pass
+
+    def grow(path: Path, isolated: Any) -> tuple[int, str]:
+        return 0, str(len(b"1" * (300 << 20)))
+
+    monkeypatch.setattr(attacks, "_use", grow)
+    assert attacks.attempt(path).outcome == "memory"
+    monkeypatch.setattr(attacks, "SECONDS", 0.2)
+    monkeypatch.setattr(attacks, "_use", spin)
+    assert attacks.attempt(path).outcome == "timeout"

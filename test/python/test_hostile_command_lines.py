@@ -14,6 +14,7 @@ from command_line import fails
 from limits import HANG
 
 from covan_mlir.artifacts import artifact
+from covan_mlir.passes.framework import extensions
 from covan_mlir.support import whole_file
 from covan_mlir.tools import opt_diagnostics
 
@@ -49,6 +50,18 @@ def test_paths_to_read(command: str, path: str, capsys: pytest.CaptureFixture[st
     assert len(error) <= 2100
 
 
+def test_links_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of other users' processes, for one."""
+
+    def denied(path: str, *_: object, **__: object) -> str:
+        raise PermissionError(13, "Permission denied", path)
+
+    os.symlink("model.covan", "link")
+    monkeypatch.setattr(os, "readlink", denied)
+    error = fails(capsys, "report", "link/x")[0]
+    assert "unexpected" not in error
+
+
 @pytest.mark.parametrize("path", ["/", "pipe", "no/folder/x.html", "file/x", "x\0y", "x" * 5000])
 def test_paths_to_write(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     error = fails(capsys, "report", "model.covan", "--output", path, code=2 if "\0" in path else 1)[0]
@@ -69,6 +82,14 @@ def test_no_arguments() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.lstrip().startswith("Usage: covan")
     assert done.stderr == ""
+
+
+def test_command_lines_of_all_kinds() -> None:
+    """A seeded part of bench/command_lines.py."""
+    bench = Path(__file__).resolve().parents[2] / "bench" / "command_lines.py"
+    command = [sys.executable, str(bench), "model.covan", "--count", "15", "--seed", "7"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 # --- files that are written whole -------------------------------------------------------------------------------------
@@ -152,9 +173,75 @@ def test_pipes(tmp_path: Path) -> None:
     assert writer.wait() == 0
 
 
+@pytest.mark.parametrize("named", ["pipe", "/dev/zero", ".", "no/file"])
+def test_locations_that_name_what_cannot_be_shown(named: str) -> None:
+    done = opt(text=f'"func.func"() : () -> () loc("{named}":1:1)')
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == f"{named}:1:1: error: 'func.func' op requires one region"
+    assert len(done.stderr.splitlines()) == 2  # MLIR's note, and no lines of source
+
+
+def test_expectations_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opt_diagnostics, "_PATIENCE", 0.1)
+    text = "// expected-error-re@+1 {{" + "{{(a+)+$}}" + "}}\n"
+    told = opt_diagnostics.Diagnostic("error", "a" * 60 + "b", "x.mlir", 2, 1)
+    errors = opt_diagnostics.check([told], text, "x.mlir")
+    assert [error.message for error in errors] == ["the expected regexes take longer than 0.1 s"]
+    for count in ("9" * 5000, "@+" + "9" * 5000):
+        errors = opt_diagnostics.check([], "// expected-error " + count + " {{x}}", "x.mlir")
+        assert [error.message for error in errors] == ["malformed expectation, see --help"]
+
+
 def test_paths_of_covan_opt() -> None:
     for path in ("\udcff.mlir", ".", "no/file", "x" * 1500):
         done = opt(path)
         assert done.returncode == 1
         assert done.stderr.startswith("covan-opt: error: cannot read")
         assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("path", ["loop", "x\0y.py", "\udcff.py", ".", "pipe", ""])
+def test_files_that_are_no_plugins(path: str) -> None:
+    os.symlink("loop", "loop")
+    with pytest.raises(extensions.ExtensionError, match=r"cannot load '.*': (not a Python file|it holds)"):
+        extensions.load(path)
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command", ["cli info model.covan", "cli --help", "opt --help", "opt file", "opt --list-passes"]
+)
+@pytest.mark.parametrize(
+    ("redirection", "reason"), [(">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")]
+)
+def test_output_that_cannot_be_written(command: str, redirection: str, reason: str) -> None:
+    """Is an error: nobody takes nothing for an answer."""
+    if "full" in redirection and not os.path.exists("/dev/full"):
+        pytest.skip("no full device here")
+    Path("file").write_text("module {}")
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m covan_mlir.tools.{command} {redirection}', sys.executable],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"error: standard output cannot be written: {reason}\n" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) <= 2
+
+
+def test_closed_streams() -> None:
+    """No file that is opened becomes standard output, and what needs no stream works."""
+    Path("file").write_text("module {}")
+
+    def covan_opt(arguments: str) -> subprocess.CompletedProcess[str]:
+        command = ["sh", "-c", f'exec "$0" -m covan_mlir.tools.opt {arguments}', sys.executable]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    done = covan_opt("file -o out.mlir <&- >&- 2>&-")
+    assert (done.returncode, Path("out.mlir").read_text()) == (0, "module {\n}\n")
+    done = covan_opt("- <&-")
+    assert (done.returncode, done.stderr) == (1, "covan-opt: error: cannot read '-': Bad file descriptor\n")

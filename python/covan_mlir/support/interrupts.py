@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from covan_mlir.errors import CovanError
+
 _AGAIN = 0.02  # seconds after which it is tried once more
 _IMPORT = ("<frozen importlib._bootstrap>", "_find_and_load_unlocked")
 
@@ -74,6 +76,9 @@ def orderly(whole: bool = False) -> Iterator[None]:
 
     Args:
         whole: it takes effect at the end only.
+
+    Raises:
+        CovanError: this is a sub-interpreter: a call would wait for ever.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
@@ -84,7 +89,13 @@ def orderly(whole: bool = False) -> Iterator[None]:
             yield
         return
     guard = _Guard(before)
-    signal.signal(signal.SIGINT, guard)
+    try:
+        signal.signal(signal.SIGINT, guard)
+    except ValueError as error:
+        raise CovanError(
+            "this is a sub-interpreter, in which neither NumPy nor the runtime works: use threads, or processes that "
+            "are spawned"
+        ) from error
     try:
         with guard.whole() if whole else contextlib.nullcontext():
             yield
