@@ -14,9 +14,9 @@ from zoo import ZOO, build
 import covan_mlir
 from covan_mlir.artifacts import machine_code
 
-# Of each architecture one is enough, and the two kinds of attention are seen in BERT, GPT-2 and Llama.
+# Of each architecture one is enough, and the two kinds of attention are seen in BERT.
 ALIKE = {
-    *("distilbert-sdpa", "distilbert-eager", "mobilenet_v2_hf"),
+    *("distilbert-sdpa", "distilbert-eager", "mobilenet_v2_hf", "gpt2-eager", "llama-eager"),
     *("t5_encoder-sdpa", "vit-eager", "whisper_encoder-eager"),
 }
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import part
 
 # In a process of its own: the oracle compiles where it runs, and the compiler does not give its memory back.
 PROGRAM = """
@@ -23,7 +24,7 @@ print(len(found), right, sum(len(v.claimed) for v in found), sum(len(v.truth) fo
 """
 
 
-@pytest.mark.parametrize(("name", "limit"), [("two_blocks", 5), ("cnn", 4)])
+@pytest.mark.parametrize(("name", "limit"), part([("two_blocks", 5), ("cnn", 4)], kept=[("cnn", 4)]))
 def test_sites_that_change_are_the_sites_of_the_trace(name: str, limit: int) -> None:
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM, name, str(limit)],

@@ -236,7 +236,7 @@ def test_honest_programs_hold(name: str) -> None:
     assert verdict, str(verdict)
 
 
-@pytest.mark.parametrize("name", part(PROGRAMS, kept=PROGRAMS.keys() - {"those that a mask of two axes takes"}))
+@pytest.mark.parametrize("name", part(PROGRAMS, kept=list(PROGRAMS)[::4]))
 def test_traces_that_are_dropped_or_exchanged_are_rejected(name: str) -> None:
     lineage = compiled(name)[0].lineage
     placed = [site for site in lineage.sites if site.node is not None and site.parts]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from ending import gone, soon
-from limits import HANG
+from limits import HANG, part, sweep
 from torch import nn
 
 import covan_mlir
@@ -237,11 +237,10 @@ SLEEP = "import time\nwhile True: time.sleep(0.05)"
 @pytest.mark.parametrize(
     ("then", "stop"),
     [
-        ("", lambda p: p.wait(HANG)),
-        (SLEEP, lambda p: p.send_signal(signal.SIGINT)),
-        (SLEEP, lambda p: p.kill()),
+        pytest.param("", lambda p: p.wait(HANG), marks=sweep, id="end"),
+        pytest.param(SLEEP, lambda p: p.send_signal(signal.SIGINT), id="Ctrl-C"),
+        pytest.param(SLEEP, lambda p: p.kill(), marks=sweep, id="kill"),
     ],
-    ids=["end", "Ctrl-C", "kill"],
 )
 def test_worker_ends_with_its_caller(then: str, stop: Callable[[subprocess.Popen[str]], None]) -> None:
     process = run(then)
@@ -251,7 +250,7 @@ def test_worker_ends_with_its_caller(then: str, stop: Callable[[subprocess.Popen
     assert soon(lambda: gone(pid))
 
 
-@pytest.mark.parametrize("stop", ["end", "kill"])
+@pytest.mark.parametrize("stop", part(("end", "kill"), kept=("kill",)))
 def test_folder_of_prints_goes_with_the_caller(stop: str) -> None:
     then = """
     covan_mlir.compile_module(model, (torch.ones(2, 8),), options=covan_mlir.CompileOptions(trace="passes"))

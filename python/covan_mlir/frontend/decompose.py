@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.actions import graphs, modules
+from covan_mlir.frontend.composites import overridden_only_by_rules
 from covan_mlir.frontend.graph_passes.complements import unite_complements
 from covan_mlir.frontend.graph_passes.complex_pairs import pair_complex
 from covan_mlir.frontend.graph_passes.conversions import name_conversions
@@ -46,7 +47,12 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
     twin._constants = dict(program.constants)
     twin._module_call_graph = _flat_outputs(program.module_call_graph)
     twin._guards_code = []  # what calls are checked by; some ask for arguments that flat calls do not have
-    with _kept_constants(twin._constants), _node_by_node(program.graph), warnings.catch_warnings():
+    with (
+        _kept_constants(twin._constants),
+        _node_by_node(program.graph),
+        overridden_only_by_rules(),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytree classes
         try:
             decomposed: ExportedProgram = twin.run_decompositions(dict(table()))

@@ -23,10 +23,17 @@ def _long(x: Tensor, dims: list[int]) -> bool:
 
 
 def _waves(points: int, frequencies: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """cos and sin of 2 pi j k / points, [points, frequencies]; angles by whole numbers, so that none is large."""
+    """cos and sin of 2 pi j k / points, [points, frequencies], each one of as many numbers as there are points."""
     turns = torch.arange(points).unsqueeze(1) * torch.arange(frequencies) % points
-    angles = turns.to(torch.float64) * (2 * math.pi / points)
-    return angles.cos().to(dtype), angles.sin().to(dtype)
+    cosines, sines = zip(*(_on_circle(k, points) for k in range(points)), strict=True)
+    return torch.as_tensor(cosines, dtype=dtype)[turns], torch.as_tensor(sines, dtype=dtype)[turns]
+
+
+def _on_circle(k: int, points: int) -> tuple[float, float]:
+    """cos and sin of 2 pi k / points: of an angle below a quarter turn, so that quarter turns are exact."""
+    quarters, rest = divmod(4 * k, points)
+    cos, sin = math.cos(math.pi / 2 * rest / points), math.sin(math.pi / 2 * rest / points)
+    return ((cos, sin), (-sin, cos), (-cos, -sin), (sin, -cos))[quarters]
 
 
 def _along(x: Tensor, dim: int, matrix: Tensor) -> Tensor:
