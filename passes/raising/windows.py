@@ -15,6 +15,10 @@ from covan_mlir.passes.raising.linalg_graph import Dims, LinalgGraph, OperandWin
 _NAMED = ("linalg.conv_", "linalg.depthwise_conv_", "linalg.pooling_", "linalg.broadcast")
 # Named ops whose maps are not among their attributes.
 
+NARROW = 3
+"""Sides of a patch up to which a convolution takes all rows of its results for one: what it slides over is taken apart
+by vectors. In a product each row of the results has vectors of its own, filled one element at a time."""
+
 
 def affine_maps(op: Any) -> list[tuple[Affine, ...]] | None:
     """How a linalg op indexes its operands, with the position of loop ``i`` as the axis ``@i``; None where it does not
@@ -80,8 +84,8 @@ def read_window(
         positions: on its dimensions.
         loops: their sizes.
         number: of a value of the IR.
-        patches: windows that lie side by side are read along axes of their own. That makes products of convolutions;
-            rows of pooling would be as short as the window.
+        patches: windows that lie side by side are read along axes of their own where they are wider than `NARROW`.
+            That makes products of convolutions; rows of pooling would be as short as the window.
     """
     narrow = {f"@{i}" for i, size in enumerate(loops) if size == 1}
     dims = [
@@ -107,10 +111,13 @@ def read_window(
         value = number(node.op.operands[0])
     if value in graph.constants or value in graph.closed or value in graph.weights:
         return None
-    pieces = tuple(tuple(_finished(piece, loops, patches=patches) for piece in _wide(dim)) for dim in dims)
+    wide = [_wide(dim) for dim in dims]
+    sides = [loops[along[-1]] or 0 for pieces in wide for piece in pieces if len(along := _along(piece, loops)) > 1]
+    patches = patches and max(sides, default=0) > NARROW
+    finished = tuple(tuple(_finished(piece, loops, patches=patches) for piece in pieces) for pieces in wide)
     dtype = graph.dtypes[value]
     nothing = Const(0.0 if dtype.startswith(("f", "bf")) else False if dtype == "i1" else 0, dtype)
-    return OperandWindow(value, pieces, outside or nothing, frozenset(through))
+    return OperandWindow(value, finished, outside or nothing, frozenset(through))
 
 
 def single_points(window: OperandWindow) -> Dims | None:

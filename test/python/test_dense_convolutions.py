@@ -30,6 +30,7 @@ def test_convolutions() -> None:
         "broad": convolution(3, 8, (7, 7), (20, 112), stride=2, pad=3),
         "broader": convolution(2, 5, (5, 4), (9, 141), stride=3, pad=3),
         "patches": convolution(3, 30, (4, 4), (32, 36), stride=4, pad=0),
+        "side_by_side": convolution(5, 30, (2, 2), (14, 14), stride=2, pad=0),
         "dilated": convolution(9, 10, (3, 3), (20, 20), dilation=3, pad=3),
         "grouped": convolution(12, 20, (3, 3), (14, 14), groups=4),
         "batched": convolution(4, 6, (3, 3), (9, 9), batch=3),

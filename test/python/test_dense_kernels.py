@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
+import re
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from plain_chains import Writer
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import Const
 from covan_mlir.fred.interpret import interpret
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.kernel import Executable, Refusal
+from covan_mlir.lowering.kernels.cpu.turns import in_turns
+from covan_mlir.lowering.kernels.kernel import Executable, Operand, Refusal
 from covan_mlir.lowering.kernels.select import Selection, choices, select
 from covan_mlir.lowering.kernels.standalone import Standalone
 from covan_mlir.machine.description import PRESETS
@@ -222,6 +225,25 @@ def test_one_and_the_error_function() -> None:
     near = known & (want > math.erfc(3))
     assert (np.abs(got - want)[near] / want[near]).max() <= 2.5e-3
     assert (got[known & (want < 1e-30)] < 1e-25).all()
+
+
+def test_vectors_in_turns() -> None:
+    """An operation of each vector after the other, and what one reads of another's after that."""
+    code = KernelBuilder("k", [], [Operand("y", (8,), "f32")], 4)
+
+    def first() -> None:
+        x = code.splat(1.5, "f32")
+        code.op("mulf", code.op("addf", x, x), x)
+        code.mul(code.workgroup, 12)
+
+    def second() -> None:
+        y, at = code.splat(2.5, "f32"), code.mul(code.workgroup, 12)
+        doubled = code.op("addf", y, y)
+        factor = code.cast("sitofp", code.cast("index_cast", at, "i32"), "f32")
+        code.op("mulf", doubled, code.broadcast(factor))
+
+    text = code.write(lambda: in_turns([first, second]), lambda _: 1)
+    assert re.findall(r"arith\.(addf|mulf|muli|sitofp)", text) == ["addf", "addf", "mulf", "muli", "sitofp", "mulf"]
 
 
 @pytest.mark.parametrize("template", ["product", "dot_product"])

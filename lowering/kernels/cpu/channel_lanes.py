@@ -32,6 +32,7 @@ from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import VectorEvaluator, inputs, widen
 from covan_mlir.lowering.kernels.cpu.row_outputs import RowOutputs
 from covan_mlir.lowering.kernels.cpu.tiles import padded, transpose
+from covan_mlir.lowering.kernels.cpu.turns import rows_in_turns
 
 
 @dataclass(frozen=True)
@@ -292,9 +293,12 @@ class ChannelLanesWriter:
             outer[convolution.height.axis] = code.index(0)
         known = self.outputs.known(outer)
 
-        def block(at: Value, length: int) -> None:
+        def block(number: Value) -> Callable[[int], None]:
+            # The last vector ends where the results do.
+            at = code.min(code.mul(number, lanes), max(positions - lanes, 0))
             value = code.load(self.results, code.add(code.mul(n, padded(positions, lanes)), at))
-            self.outputs.write(value, {**outer, lane: at}, lane, self._mask(length), known)
+            mask = self._mask(min(positions, lanes))
+            return lambda _: self.outputs.write(value, {**outer, lane: at}, lane, mask, known)
 
-        self._blocks(positions, block)
+        rows_in_turns(code, -(-positions // lanes), 1, block)
         return none

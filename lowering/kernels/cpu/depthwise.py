@@ -31,6 +31,7 @@ from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, inputs
 from covan_mlir.lowering.kernels.cpu.register_tile import Tile
 from covan_mlir.lowering.kernels.cpu.row_outputs import Known, RowOutputs
+from covan_mlir.lowering.kernels.cpu.turns import rows_in_turns
 from covan_mlir.lowering.kernels.cpu.window_columns import WindowColumns, leader
 
 
@@ -310,9 +311,7 @@ class DepthwiseWriter:
             for u, value in enumerate(sums):
                 code.store(value, self.sums, code.index(i * width + u * lanes))
 
-        def row(i: Value, none: list[Value]) -> list[Value]:
-            for u in range(len(block.valid)):
-                one(code.load(self.sums, code.add(code.mul(i, width), u * lanes)), i, u)
-            return none
+        def row(i: Value) -> Callable[[int], None]:
+            return lambda u: one(code.load(self.sums, code.add(code.mul(i, width), u * lanes)), i, u)
 
-        code.loop(0, len(tile), 1, [], row)
+        rows_in_turns(code, len(tile), len(block.valid), row)

@@ -12,7 +12,7 @@ tiles and blocks as `covan_mlir.lowering.kernels.cpu.product` has them::
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
@@ -21,6 +21,7 @@ from covan_mlir.lowering.kernels.cpu.product import ProductWriter, Unit, rows_he
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.row_outputs import RowOutputs
+from covan_mlir.lowering.kernels.cpu.turns import rows_in_turns
 
 
 class GatedWriter(ProductWriter):
@@ -72,17 +73,19 @@ class GatedWriter(ProductWriter):
     def _write_rows(self, unit: Unit, row: Value, rows: Size, vectors: int) -> None:
         code, lane = self.code, self.product.lane
 
-        def one(i: Value, none: list[Value]) -> list[Value]:
+        def one(i: Value) -> Callable[[int], None]:
             index = {**unit.outer, **self.rows.position(code.add(row, i), self.sizes)}
             known = self.outputs.known(index)
-            for u in range(vectors):
+
+            def write(u: int) -> None:
                 at = {**index, lane: code.add(unit.column, u * code.lanes)}
                 sums = [code.load(part.sums, part._offset(i, u)) for part in self.parts]
                 given = {part.product.step.name: Lanes(value) for part, value in zip(self.parts, sums, strict=True)}
                 self.outputs.write(sums[0], at, lane, unit.valid[u], {**known, **given})
-            return none
 
-        code.loop(0, rows, 1, [], one)
+            return write
+
+        rows_in_turns(code, rows, vectors, one)
 
 
 def sums_held(product: Product, schedule: ProductSchedule) -> int:

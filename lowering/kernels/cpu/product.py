@@ -39,6 +39,7 @@ from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, Tile, 
 from covan_mlir.lowering.kernels.cpu.row_outputs import RowOutputs
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
 from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, ask_next, asked_weight, in_place, row_length
+from covan_mlir.lowering.kernels.cpu.turns import rows_in_turns
 
 ROWS_AHEAD = 4
 """Of a row whose results are made, the one that what results are made of is asked for."""
@@ -212,7 +213,9 @@ class ProductWriter:
         tile = self._multiplied(unit, row, rows, vectors, code.index(0), total, vector)
         if not self.held:
             for i, sums in enumerate(tile):
-                self._write(unit, code.add(row, i), sums)
+                write = self._writer(unit, code.add(row, i))
+                for u, value in enumerate(sums):
+                    write(u, value)
             return
         self._hold(tile)
         self._write_rows(unit, row, rows, vectors)
@@ -284,14 +287,13 @@ class ProductWriter:
         """What the chain makes of the first of the sums that are held, into its results."""
         code = self.code
 
-        def one(i: Value, none: list[Value]) -> list[Value]:
+        def one(i: Value) -> Callable[[int], None]:
             if self.held > self.schedule.rows:
                 self._ask(unit, code.add(row, i, ROWS_AHEAD), vectors)
-            sums = [code.load(self.sums, self._offset(i, u)) for u in range(vectors)]
-            self._write(unit, code.add(row, i), sums)
-            return none
+            write = self._writer(unit, code.add(row, i))
+            return lambda u: write(u, code.load(self.sums, self._offset(i, u)))
 
-        code.loop(0, rows, 1, [], one)
+        rows_in_turns(code, rows, vectors, one)
 
     def _ask(self, unit: Unit, row: Value, vectors: int) -> None:
         """Asks for what the results of a row are made of."""
@@ -302,13 +304,17 @@ class ProductWriter:
         for at in (*range(0, wide, code.lanes), *(() if aligned else (wide - 1,))):
             self.outputs.ask({**index, lane: code.add(unit.column, at)}, lane)
 
-    def _write(self, unit: Unit, row: Value, sums: Sequence[Value]) -> None:
+    def _writer(self, unit: Unit, row: Value) -> Callable[[int, Value], None]:
+        """Who writes the results of a row, of a vector's number and its sums."""
         code, lane = self.code, self.product.lane
         index = {**unit.outer, **self.rows.position(row, self.sizes)}
         known = self.outputs.known(index)
-        for u, value in enumerate(sums):
+
+        def write(u: int, sums: Value) -> None:
             at = {**index, lane: code.add(unit.column, u * code.lanes)}
-            self.outputs.write(value, at, lane, unit.valid[u], known)
+            self.outputs.write(sums, at, lane, unit.valid[u], known)
+
+        return write
 
 
 def rows_held(product: Product, schedule: ProductSchedule) -> int:

@@ -189,3 +189,26 @@ func.func @filled(%x: tensor<2x4x9xf32>, %w: tensor<8x4x3xf32>, %v: f32) -> tens
   %y = linalg.conv_1d_ncw_fcw {dilations = dense<1> : vector<1xi64>, strides = dense<1> : vector<1xi64>} ins(%p, %w : tensor<2x4x11xf32>, tensor<8x4x3xf32>) outs(%o : tensor<2x8x9xf32>) -> tensor<2x8x9xf32>
   return %y : tensor<2x8x9xf32>
 }
+
+// Windows that lie side by side: narrow ones are read as all others, wide ones along axes of their own, as a product does.
+
+// TEXT-LABEL: narrow_patches: chain
+// TEXT: v0[p, l, n]: f32 = add[i, m, o] (x0[i, 2l + m, 2n + o else 0] * x1)
+func.func @narrow_patches(%x: tensor<1x4x6x6xf32>, %w: tensor<8x4x2x2xf32>) -> tensor<1x8x3x3xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1x8x3x3xf32>
+  %o = linalg.fill ins(%zero : f32) outs(%e : tensor<1x8x3x3xf32>) -> tensor<1x8x3x3xf32>
+  %y = linalg.conv_2d_nchw_fchw {dilations = dense<1> : vector<2xi64>, strides = dense<2> : vector<2xi64>} ins(%x, %w : tensor<1x4x6x6xf32>, tensor<8x4x2x2xf32>) outs(%o : tensor<1x8x3x3xf32>) -> tensor<1x8x3x3xf32>
+  return %y : tensor<1x8x3x3xf32>
+}
+
+// TEXT-LABEL: {{^}}patches: chain
+// TEXT: x0[i, j, k, l, m]: f32
+// TEXT: v0[n, j, l]: f32 = add[i, k, m] (x0 * x1)
+func.func @patches(%x: tensor<1x4x12x12xf32>, %w: tensor<8x4x4x4xf32>) -> tensor<1x8x3x3xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1x8x3x3xf32>
+  %o = linalg.fill ins(%zero : f32) outs(%e : tensor<1x8x3x3xf32>) -> tensor<1x8x3x3xf32>
+  %y = linalg.conv_2d_nchw_fchw {dilations = dense<1> : vector<2xi64>, strides = dense<4> : vector<2xi64>} ins(%x, %w : tensor<1x4x12x12xf32>, tensor<8x4x4x4xf32>) outs(%o : tensor<1x8x3x3xf32>) -> tensor<1x8x3x3xf32>
+  return %y : tensor<1x8x3x3xf32>
+}
