@@ -349,10 +349,13 @@ def _as_singular(op: str, expected: Any, given: Any) -> bool:
 
     def whole(left: Tensor, right: Tensor) -> Tensor:
         right = right if op == "linalg.svd" else right.mH
-        return left[..., :count] * values.unsqueeze(-2) @ right[..., :count, :]
+        matrix: Tensor = left[..., :count] * values.unsqueeze(-2) @ right[..., :count, :]
+        return matrix
 
     def product(vectors: Tensor) -> Tensor:
-        return vectors.mH @ vectors if vectors.shape[-2] >= vectors.shape[-1] else vectors @ vectors.mH
+        tall = vectors.shape[-2] >= vectors.shape[-1]
+        products: Tensor = vectors.mH @ vectors if tall else vectors @ vectors.mH
+        return products
 
     return not any(
         differences(op, left, right)
