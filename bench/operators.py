@@ -2,6 +2,7 @@
 
     python bench/operators.py --dtypes f32 i64 --resume
     python bench/operators.py --ops sort linalg.inv
+    python bench/operators.py --dtypes f16 --samples 2
     python bench/operators.py --write-docs
 
 Programs are compiled in processes of their own, with limits of time and memory. Samples are compiled many at a time;
@@ -15,6 +16,7 @@ import argparse
 import multiprocessing
 import re
 import resource
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -25,7 +27,7 @@ from pathlib import Path
 import msgspec
 import torch
 from operators_table import page
-from opinfo_samples import DTYPES, Judged, Key, Record, Suspect, judged, operators, samples, takes
+from opinfo_samples import DTYPES, Judged, Key, Record, Suspect, judged, operators, samples, spread, takes
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER, DOCS = ROOT / "build" / "operators", ROOT / "docs" / "operators.md"
@@ -103,6 +105,7 @@ class Sweep:
 
     folder: Path
     deadline: float
+    most: int
     judged: dict[tuple[str, str], list[Judged]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -158,10 +161,9 @@ class Sweep:
             op, dtype = verdict.key.op, verdict.key.dtype
             known = self.judged.setdefault((op, dtype), [])
             known.append(verdict)
-            count = len(samples(op, dtype))
-            if len(known) == count:
+            if len(known) == len(spread(op, dtype, self.most)):
                 apart = sorted((v for v in known if v.outcome != "agrees"), key=lambda v: v.key.sample)
-                self._write(Record(op, dtype, count, tuple(apart)))
+                self._write(Record(op, dtype, len(known), tuple(apart), len(samples(op, dtype))))
 
     def _write(self, record: Record) -> None:
         with self.lock, (self.folder / f"{record.dtype}.jsonl").open("ab") as lines:
@@ -175,13 +177,13 @@ def _general(reason: str) -> str:
     return re.sub(r"\d+", "", reason)
 
 
-def chunks(names: Sequence[str], dtypes: Sequence[str], known: set[tuple[str, str]]) -> Iterator[list[Key]]:
-    """The samples of operators in dtypes, as many at a time as make a program."""
+def chunks(names: Sequence[str], dtypes: Sequence[str], known: set[tuple[str, str]], most: int) -> Iterator[list[Key]]:
+    """The samples of operators in dtypes, at most so many of each, as many at a time as make a program."""
     for dtype in dtypes:
         chunk: list[Key] = []
         todo = [op for op in names if takes(op, dtype) and (op, dtype) not in known]
         for op in sorted(todo, key=lambda op: len(samples(op, dtype)) > MANY):
-            keys = [Key(op, dtype, index) for index in range(len(samples(op, dtype)))]
+            keys = spread(op, dtype, most)
             if len({key.op for key in chunk}) == OPERATORS or len(chunk) + len(keys) > SAMPLES:
                 yield from [chunk] if chunk else []
                 chunk = []
@@ -199,6 +201,7 @@ def main() -> None:
     parser.add_argument("--ops", nargs="+", help="names as torch's OpInfo has them, instead of all")
     parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=list(DTYPES))
     parser.add_argument("--resume", action="store_true", help="leave out what the folder holds")
+    parser.add_argument("--samples", type=int, default=sys.maxsize, help="of an operator and dtype, at most")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="after which nothing more is begun")
     parser.add_argument("--folder", type=Path, default=FOLDER)
@@ -209,8 +212,8 @@ def main() -> None:
         return
     options.folder.mkdir(parents=True, exist_ok=True)
     known = {(record.op, record.dtype) for record in recorded(options.folder)} if options.resume else set()
-    sweep = Sweep(options.folder, time.monotonic() + 60 * options.minutes)
-    work = chunks(options.ops or sorted(operators()), options.dtypes, known)
+    sweep = Sweep(options.folder, time.monotonic() + 60 * options.minutes, options.samples)
+    work = chunks(options.ops or sorted(operators()), options.dtypes, known, options.samples)
     threads = [threading.Thread(target=sweep.run, args=(work,)) for _ in range(options.jobs)]
     for thread in threads:
         thread.start()

@@ -36,8 +36,11 @@ compile is refused with a `CompileError` or `ExportError` that gives the reason.
 for which eager raises an error. Where {alike} samples of an operator that lie far apart are refused for one reason, the
 others count as refused for it.
 
-| dtype | operators | exported | of these, all samples agree | samples exported | agree | refused | differ | fail |
-|---|---|---|---|---|---|---|---|---|
+Of some dtypes a few samples of each operator were judged, far apart: *samples* says how many, `2 of 11`. Nothing is
+said of the others.
+
+| dtype | operators | exported | of these, all judged agree | samples | exported | agree | refused | differ | fail |
+|---|---|---|---|---|---|---|---|---|---|
 """
 ROWS = """
 In *compiles* and *agrees*, of the samples that `torch.export` takes: all (yes), none (no) or how many.
@@ -73,6 +76,7 @@ def _total(dtype: str, records: Sequence[Record]) -> str:
     agree = sum(outcomes["agrees"] == _taken(outcomes) for outcomes in taken)
     samples = sum(taken, Counter[Outcome]())
     cells: list[object] = [dtype, len(records), len(taken), f"{agree} ({100 * agree / max(1, len(taken)):.1f} %)"]
+    cells += [_share_judged(sum(record.samples for record in records), sum(record.of for record in records))]
     cells += [_taken(samples), *(samples[outcome] for outcome in ("agrees", "refused", "differs", "fails"))]
     return _row(cells)
 
@@ -91,12 +95,16 @@ def _rows(records: Sequence[Record]) -> str:
             [
                 alike[0].op,
                 " ".join(r.dtype for r in alike),
-                " ".join(dict.fromkeys(str(r.samples) for r in alike)),
+                ", ".join(dict.fromkeys(_share_judged(r.samples, r.of) for r in alike)),
                 *said,
             ]
         )
         for said, alike in cells.items()
     )
+
+
+def _share_judged(judged: int, of: int) -> str:
+    return str(of) if judged == of else f"{judged} of {of}"
 
 
 def _row(cells: Sequence[object]) -> str:

@@ -25,7 +25,10 @@ _SILENT = frozenset(
         "linalg.fill",
     }
 )
-_SILENT_DIALECTS = ("torch.constant", "torch.prim.", "iree_tensor_ext.", "hal.", "flow.return", "builtin.", "cf.")
+_SILENT_DIALECTS = (
+    *("torch.constant", "torch.prim.", "iree_tensor_ext.dispatch.", "iree_tensor_ext.compute_barrier.", "hal."),
+    *("flow.return", "builtin.", "cf."),
+)
 # One operation to the reader, whatever is in its regions.
 _WHOLE = ("linalg.", "tensor.generate", "tensor.pad", "fred.chain")
 

@@ -90,10 +90,11 @@ class Lists(operators.Process):
         pass
 
 
-def swept(tmp_path: Path, bad: set[Key]) -> tuple[dict[str, Record], int]:
+def swept(tmp_path: Path, bad: set[Key], most: int = 10**6) -> tuple[dict[str, Record], int]:
     process = Lists(bad)
     with mock.patch.object(operators, "Process", return_value=process):
-        operators.Sweep(tmp_path, float("inf")).run(operators.chunks(["cat", "sort", "sin"], ["f32"], set()))
+        work = operators.chunks(["cat", "sort", "sin"], ["f32"], set(), most)
+        operators.Sweep(tmp_path, float("inf"), most).run(work)
     return {record.op: record for record in operators.recorded(tmp_path)}, process.programs
 
 
@@ -106,6 +107,33 @@ def test_a_program_that_fails_is_split_until_it_is_known_which_samples_do(tmp_pa
     }
 
 
+def test_some_samples_of_each_operator_lie_far_apart(tmp_path: Path) -> None:
+    count = len(opinfo_samples.samples("sort", "f32"))
+    records, _ = swept(tmp_path, {Key("sort", "f32", count - 1)}, most=2)
+    assert [verdict.key.sample for verdict in records["sort"].apart] == [count - 1]
+    assert (records["sort"].samples, records["sort"].of) == (2, count)
+    assert (records["sin"].samples, records["sin"].of) == (1, 1)
+    assert f"| sort | f32 | 2 of {count} | 1 of 2 | 1 of 2 | why (1) |" in page(list(records.values()), operators.ALIKE)
+
+
+def test_signs_of_singular_vectors_are_free() -> None:
+    key = Key("linalg.svd", "f64", 0)
+    sample = opinfo_samples.samples("linalg.svd", "f64")[0]
+    u, values, v = torch.linalg.svd(torch.tensor([[3.0, 1], [1, 2], [0, 1]], dtype=torch.float64))
+    signs = torch.tensor([1.0, -1.0, 1.0], dtype=torch.float64)
+    for given, outcome in (
+        ((u * signs, values, v * signs[:2, None]), "agrees"),
+        ((u * signs, values, v), "differs"),
+        ((u * 2, values, v / 2), "differs"),
+    ):
+        with (
+            mock.patch.object(opinfo_samples.Sample, "call", return_value=(u, values, v)),
+            mock.patch.object(opinfo_samples, "samples", return_value=[sample]),
+            mock.patch.object(opinfo_samples, "_compiled", return_value=[given]),
+        ):
+            assert opinfo_samples.judged([key])[0].outcome == outcome
+
+
 def test_what_fails_alike_is_not_tried_to_the_end(tmp_path: Path) -> None:
     count = len(opinfo_samples.samples("sort", "f32"))
     records, programs = swept(tmp_path, {Key("sort", "f32", index) for index in range(count)})
@@ -116,7 +144,7 @@ def test_what_fails_alike_is_not_tried_to_the_end(tmp_path: Path) -> None:
 def test_the_page_counts_what_was_recorded() -> None:
     def record(op: str, dtype: str, *apart: Outcome) -> Record:
         verdicts = tuple(Judged(Key(op, dtype, index), outcome, "because") for index, outcome in enumerate(apart))
-        return Record(op, dtype, 4, verdicts)
+        return Record(op, dtype, 4, verdicts, 4)
 
     records = [
         record("first", "f32"),
@@ -126,6 +154,6 @@ def test_the_page_counts_what_was_recorded() -> None:
     ]
     assert counts(records[2]) == {"agrees": 2, "refused": 1, "differs": 1}
     text = page(records, 4)
-    assert "| f32 | 3 | 3 | 2 (66.7 %) | 10 | 8 | 1 | 1 | 0 |" in text
+    assert "| f32 | 3 | 3 | 2 (66.7 %) | 12 | 10 | 8 | 1 | 1 | 0 |" in text
     assert "| first | f32 i64 | 4 | yes | yes |  |" in text
     assert "| second | f32 | 4 | 3 of 4 | 2 of 4 | because (1); differs: because (1) |" in text

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from covan_mlir.frontend.rules import (
+    RULES,
     arithmetic,
     convolutions,
     division,
@@ -96,12 +97,25 @@ def test_of_two_numbers(name: str, dtype: torch.dtype) -> None:
 def test_halves_and_numbers(dtype: torch.dtype) -> None:
     """Numbers that are no numbers of the type; those that are, keep their lowering."""
     x = torch.tensor([1.0, -3, 100, 6e4, 3e-5, 0.1], dtype=dtype)
+    multiply, divide = RULES[aten.mul.Tensor], RULES[aten.div.Tensor]
     for number in (1e-8, 0.1, 3e-5, 2e5, 1e6):
         for factor in (number, torch.tensor(number)):
-            _same(arithmetic.multiply_half(x, factor), x * factor, rtol=0, atol=0)
-            _same(arithmetic.multiply_half(factor, x), x * factor, rtol=0, atol=0)
-            _same(arithmetic.divide_half(x, factor), x / factor, rtol=0, atol=0)
-    assert all(arithmetic.multiply_half(x, number) is NotImplemented for number in (0.0, 0.125, -1.5, 2, torch.inf))
+            _same(multiply(x, factor), x * factor, rtol=0, atol=0)
+            _same(multiply(factor, x), x * factor, rtol=0, atol=0)
+            _same(divide(x, factor), x / factor, rtol=0, atol=0)
+    assert all(multiply(x, number) is NotImplemented for number in (0.0, 0.125, -1.5, 2, torch.inf))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_comparisons_with_numbers(dtype: torch.dtype) -> None:
+    """In the type of the tensor: rules give the number that it has; those that it has, keep their lowering."""
+    x = torch.tensor([0.1, 0.3, 1e-8, -0.7, 0.0, 1e-4, torch.nan, torch.inf], dtype=dtype)
+    for packet in (aten.eq, aten.ne, aten.lt, aten.le, aten.gt, aten.ge):
+        for number in (0.1, 0.3, -0.7, 1e-8, 1e-4, 3e4):
+            given = RULES[packet.Scalar](x, number)
+            exact = packet.Tensor(x.double(), torch.tensor(number, dtype=dtype).double())
+            _same(exact if given is NotImplemented else given, packet.Scalar(x, number))
+        assert all(RULES[packet.Scalar](x, number) is NotImplemented for number in (0.0, 0.5, torch.inf, 2))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

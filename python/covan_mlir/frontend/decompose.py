@@ -30,7 +30,7 @@ from covan_mlir.frontend.graph_passes.reshapes import explain_reshapes
 from covan_mlir.frontend.graph_passes.rotate import rotate
 from covan_mlir.frontend.graph_passes.uniform import fold_uniform
 from covan_mlir.frontend.graph_passes.widen import widen_bytes
-from covan_mlir.frontend.numbers import type_numbers
+from covan_mlir.frontend.numbers import read_wide, type_numbers
 from covan_mlir.frontend.refusals import advice, plainly
 from covan_mlir.frontend.table import table
 
@@ -70,6 +70,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         fold_empty(graph)
         fold_uniform(graph, constants if graph is decomposed.graph else {})
         type_numbers(graph)
+        read_wide(graph)
         widen_bytes(graph)
         slice_pieces(graph)
         keep_slices(graph)

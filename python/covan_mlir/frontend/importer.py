@@ -52,6 +52,8 @@ fx.TORCH_DTYPE_TO_MLIR_TYPE_ASM.setdefault(torch.uint16, "ui16")
 fx.TORCH_DTYPE_TO_MLIR_TYPE_ASM.setdefault(torch.uint64, "ui64")
 fx.TORCH_DTYPE_TO_MLIR_TYPE.setdefault(torch.uint16, lambda: ir.IntegerType.get_unsigned(16))
 fx.TORCH_DTYPE_TO_MLIR_TYPE.setdefault(torch.uint64, lambda: ir.IntegerType.get_unsigned(64))
+# torch's own numbers of its types: torch-mlir's table takes that of complex128 for complex64, and lacks complex128.
+fx.TORCH_DTYPE_TO_INT.update({torch.complex64: 9, torch.complex128: 10, torch.uint16: 27, torch.uint64: 29})
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 from torch.fx import Graph, Node
 
 _scalar_tensor = torch.ops.aten.scalar_tensor.default
+_convert = torch.ops.prims.convert_element_type.default
 
 
 def type_numbers(graph: Graph) -> None:
@@ -33,9 +34,26 @@ def type_numbers(graph: Graph) -> None:
                 node.update_arg(position, _typed(graph, node, number, like[0]))
 
 
+def read_wide(graph: Graph) -> None:
+    """Numbers that are read from tensors of half precision are read from float32: hosts have no such number."""
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten._local_scalar_dense.default):
+        tensor = node.args[0]
+        if tensor.meta["val"].dtype in (torch.float16, torch.bfloat16):
+            with graph.inserting_before(node):
+                wide = graph.call_function(_convert, (tensor, torch.float32))
+            _describe(wide, node, tensor.meta["val"].to(torch.float32))
+            wide.meta["tensor_meta"] = tensor.meta["tensor_meta"]._replace(dtype=torch.float32)  # the importer reads it
+            node.update_arg(0, wide)
+
+
 def _typed(graph: Graph, node: Node, number: float, like: torch.Tensor) -> Node:
     with graph.inserting_before(node):
         scalar = graph.call_function(_scalar_tensor, (number,), {"dtype": like.dtype})
-    scalar.meta = {key: node.meta[key] for key in ("from_node", "nn_module_stack", "stack_trace") if key in node.meta}
-    scalar.meta["val"] = like.new_empty(())
+    _describe(scalar, node, like.new_empty(()))
     return scalar
+
+
+def _describe(step: Node, node: Node, value: torch.Tensor) -> None:
+    """Say of ``step`` that it belongs to the action of ``node``, and what it gives."""
+    step.meta = {key: node.meta[key] for key in ("from_node", "nn_module_stack", "stack_trace") if key in node.meta}
+    step.meta["val"] = value

@@ -117,7 +117,8 @@ def _number(node: Node, held: Mapping[Node, torch.Tensor]) -> int | float | None
     """What a constant, or another shape of one, holds everywhere."""
     target: Any = node.target
     if is_view(node) and len(node.all_input_nodes) == 1 and node.all_input_nodes[0] in held:
-        return held[node.all_input_nodes[0]].item()
+        whole = held[node.all_input_nodes[0]]
+        return whole.item() if whole.dtype is node.meta["val"].dtype else None  # else its bits are read anew
     position = _POSITIONS.get(target.overloadpacket)
     number = node.args[position] if position is not None else _NUMBERS.get(target.overloadpacket)
     return number if isinstance(number, int | float) else None

@@ -32,6 +32,8 @@ def clamp(x: Tensor, min: Number = None, max: Number = None) -> Any:
     if not dtype.is_floating_point:
         return NotImplemented
     x = x.to(dtype)
+    if any(isinstance(bound, float) and bound != bound for bound in (min, max)):
+        return torch.full_like(x, math.nan)
     if min is not None:
         x = torch.where(x < min, min, x)
     if max is not None:
@@ -84,40 +86,6 @@ def minimum(a: Tensor, b: Tensor) -> Any:
 def neg(x: Tensor) -> Any:
     # torch-mlir turns whole numbers into float32 for it, which has 24 bits of them.
     return NotImplemented if x.dtype.is_floating_point or x.dtype.is_complex else 0 - x
-
-
-@rule(aten.mul.Tensor, aten.mul.Scalar)
-def multiply_half(x: Any, factor: Any) -> Any:
-    """Half precision takes a number as it is: rounded to the tensor's type, it may be 0 or infinite."""
-    if _rounded_away(factor, x):
-        x, factor = factor, x
-    return (wide(x) * factor).to(x.dtype) if _rounded_away(x, factor) else NotImplemented
-
-
-@rule(aten.div.Tensor, aten.div.Scalar)
-def divide_half(x: Any, divisor: Any) -> Any:
-    return (wide(x) / divisor).to(x.dtype) if _rounded_away(x, divisor) else NotImplemented
-
-
-def _rounded_away(x: Any, number: Any) -> bool:
-    """Whether ``number``, maybe as a tensor without axes, is perhaps another one in the type of ``x``, a half one."""
-    if not isinstance(x, Tensor) or x.dtype not in (torch.float16, torch.bfloat16):
-        return False
-    if isinstance(number, Tensor):
-        return number.dim() == 0 < x.dim() and number.dtype in (torch.float32, torch.float64)
-    if not isinstance(number, float) or not math.isfinite(number):
-        return False
-    kind = torch.finfo(x.dtype)
-    fits = number == 0 or kind.tiny <= abs(number) <= kind.max
-    return not (fits and (math.frexp(number)[0] * 2 / kind.eps).is_integer())
-
-
-@rule(aten.round.decimals)
-def round_to(x: Tensor, *, decimals: int) -> Any:
-    """Half precision through float32: what it is multiplied by may overflow."""
-    if x.dtype not in (torch.float16, torch.bfloat16):
-        return NotImplemented
-    return torch.round(wide(x), decimals=decimals).to(x.dtype)
 
 
 @rule(torch.ops.prims.convert_element_type.default)
@@ -234,21 +202,6 @@ def vector_norm(
     return torch.linalg.vector_norm(wide(x), ord, dim, keepdim).to(dtype or x.dtype)
 
 
-@rule(aten.sum.default)
-def sum_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Any:
-    """Half precision through float32, as in eager: rounded once."""
-    if x.dtype not in (torch.float16, torch.bfloat16) or dtype not in (None, x.dtype):
-        return NotImplemented
-    return x.to(torch.float32).sum().to(x.dtype)
-
-
-@rule(aten.sum.dim_IntList)
-def sum_along(x: Tensor, dim: list[int] | None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
-    if x.dtype not in (torch.float16, torch.bfloat16) or dtype not in (None, x.dtype):
-        return NotImplemented
-    return x.to(torch.float32).sum(dim, keepdim).to(x.dtype)
-
-
 @rule(aten.addbmm.default)
 def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     if not x.dtype.is_floating_point and not x.dtype.is_complex:
@@ -336,6 +289,25 @@ def pow_base(base: Number, exponent: Tensor) -> Any:
     if exponent.dtype.is_floating_point and 0 < base < math.inf and base != 1:
         return torch.exp2(exponent) if base == 2 else NotImplemented
     return torch.pow(torch.scalar_tensor(base, dtype=dtype), exponent)
+
+
+def _of_bytes(op: OpOverload) -> None:
+    """Register whether any, or all, of bytes are not 0: a byte again, which the lowering has no form for."""
+
+    def of_bytes(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return op(x != 0, *args, **kwargs).to(x.dtype) if x.dtype is torch.uint8 else NotImplemented
+
+    rule(op)(of_bytes)
+
+
+for _packet in (aten.any, aten.all):
+    for _op in (_packet.default, _packet.dim, _packet.dims):
+        _of_bytes(_op)
+
+
+@rule(aten.ldexp.Tensor)
+def ldexp(x: Tensor, exponent: Tensor) -> Tensor:
+    return x.to(torch.result_type(x, 2.0)) * torch.pow(2.0, exponent)
 
 
 @rule(aten.square.default)

@@ -12,6 +12,7 @@ from covan_mlir.frontend.rules.registry import plain, promoted, rule, wide
 
 aten = torch.ops.aten
 Number = Any  # int, float, bool, or a symbolic one
+_WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 @rule(aten.fmod.Tensor)
@@ -48,7 +49,14 @@ def remainder_scalar(a: Tensor, b: Number) -> Any:
 @rule(aten.div.Tensor_mode)
 def divide(a: Any, b: Any, *, rounding_mode: str | None) -> Any:
     dtype = torch.result_type(a, b)
-    if rounding_mode != "floor" or not dtype.is_floating_point:
+    if rounding_mode != "floor":
+        return NotImplemented
+    if dtype in _WHOLE:  # which the lowering divides as fractions
+        dividend, divisor = promoted(a, b)
+        quotient = torch.div(dividend, divisor, rounding_mode="trunc")
+        left = dividend - quotient * divisor
+        return torch.where((left != 0) & ((left < 0) != (divisor < 0)), quotient - 1, quotient)
+    if not dtype.is_floating_point:
         return NotImplemented
     dividend, divisor = promoted(a, b)
     whole = _floor_divide(wide(dividend), wide(divisor))
@@ -80,6 +88,8 @@ def _fmod(a: Tensor, b: Tensor) -> Tensor:
     """
     if a.dtype is torch.float64:
         left = plain(aten.fmod.Tensor, a, b)
+        over = (left != 0) & ((left < 0) != (a < 0))  # the quotient rounded up to a whole number
+        left = torch.where(over, left + torch.where(a < 0, -b.abs(), b.abs()), left)
     else:
         x, y = a.to(torch.float64).abs(), b.to(torch.float64).abs()
         left = x - torch.floor(x / y * 2.0**-28) * 2.0**28 * y

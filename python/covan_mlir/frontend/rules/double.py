@@ -90,7 +90,7 @@ def _reduced(x: Tensor) -> tuple[Tensor, Tensor]:
     r = x - high * p[0]
     for part, following in itertools.pairwise(p):
         r = r - low * part - high * following
-    return r, (k - 4 * torch.floor(k / 4))
+    return r.clamp(-1, 1), k - 4 * torch.floor(k / 4)  # beyond 2^50, r is any number
 
 
 def _quadrants(x: Tensor, shift: int) -> Tensor:
@@ -118,7 +118,7 @@ def _half_turns(x: Tensor, *, cosine: bool) -> Tensor:
 
     Their lowering reduces its argument in float32: of 10,000, three digits are right.
     """
-    angle = x.to(torch.float64)
+    angle = wide(x).to(torch.float64)
     turns = angle * (1 / math.pi)
     whole = torch.round(turns + 0.5 if cosine else turns)
     turns = whole - 0.5 if cosine else whole
@@ -132,7 +132,7 @@ def _half_turns(x: Tensor, *, cosine: bool) -> Tensor:
 @rule(aten.tan.default)
 def tan(x: Tensor) -> Tensor:
     """Of any type: near its poles, float32's own lowering has no right digit."""
-    r, quadrant = _reduced(x.to(torch.float64))
+    r, quadrant = _reduced(wide(x).to(torch.float64))
     s, c = sin_kernel(r), cos_kernel(r)
     odd = (quadrant == 1) | (quadrant == 3)
     return (torch.where(odd, -c, s) / torch.where(odd, s, c)).to(float_type(x))
