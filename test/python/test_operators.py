@@ -330,6 +330,18 @@ def test_reductions_are_evaluated_where_asked() -> None:
     assert agree(result.all().reshape(-1), (left @ right).reshape(-1))
 
 
+def test_many_operators_behind_one_another() -> None:
+    """As many as an unrolled recurrent network has: elements ask for elements, and calls go only so deep."""
+
+    def steps(x: Tensor) -> Tensor:
+        for k in range(200):
+            x = x * 0.99 + k
+        return x
+
+    verdict = covan_mlir.compile_module(steps, (torch.randn(4, 8),)).verify()
+    assert verdict, str(verdict)
+
+
 def test_values_beside_eager() -> None:
     exe = covan_mlir.compile_module(lambda x: torch.relu(x) - x.abs(), (torch.randn(4, 8),))
     verdict = exe.verify(values=(torch.randn(4, 8),))

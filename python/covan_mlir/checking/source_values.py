@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Hashable, Mapping, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, Literal
 from zlib import crc32
@@ -35,6 +35,8 @@ _LIBRARIES = frozenset({"aten", "prims"})
 """Whose operators are run."""
 _OWN = "covan."
 """Operators of the user's own that are code in MLIR."""
+_DEEP, _FEW = 16, 1 << 12
+"""Operators behind one another before results of so few elements are computed, and not left for those who ask."""
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -124,6 +126,7 @@ class SourceValues:
         self._iteration = iteration
         self.values: dict[Operand, Value] = {}
         self.given: set[Operand] = set()
+        self._depths: dict[Operand, int] = {}
 
     def twin(self, operand: Operand) -> Operand:
         """The first operand with the same value."""
@@ -172,9 +175,20 @@ class SourceValues:
             if waiting:
                 stack += waiting
                 continue
-            self.values[current] = self._run(part)
+            self.values[current] = self._near(current, self._run(part), arguments.operands(part.args))
             stack.pop()
         return self.values[self.twin(operand)]
+
+    def _near(self, operand: Operand, value: Value, read: Sequence[Operand]) -> Value:
+        """The same value, computed now where it stands on many others: elements ask for elements, in calls of calls."""
+        depth = 1 + max((self._depths.get(self.twin(before), 0) for before in read), default=0)
+        if depth > _DEEP and isinstance(value, Tensor) and value.size <= _FEW:
+            try:
+                value, depth = Held(value.all()), 0
+            except UnevaluatedError:  # of all elements; not, perhaps, of those that are asked for
+                pass
+        self._depths[operand] = depth
+        return value
 
     def _outside(self, operand: Operand) -> Tensor:
         if operand not in self._types:

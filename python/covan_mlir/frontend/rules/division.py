@@ -55,7 +55,9 @@ def divide(a: Any, b: Any, *, rounding_mode: str | None) -> Any:
         dividend, divisor = promoted(a, b)
         quotient = torch.div(dividend, divisor, rounding_mode="trunc")
         left = dividend - quotient * divisor
-        return torch.where((left != 0) & ((left < 0) != (divisor < 0)), quotient - 1, quotient)
+        below = (left != 0) & ((left < 0) != (divisor < 0))
+        # By zero is what was divided, where that is no error.
+        return torch.where(below & (divisor != 0), quotient - 1, quotient)
     if not dtype.is_floating_point:
         return NotImplemented
     dividend, divisor = promoted(a, b)
