@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 from zlib import crc32
@@ -183,10 +184,8 @@ class SourceValues:
         """The same value, computed now where it stands on many others: elements ask for elements, in calls of calls."""
         depth = 1 + max((self._depths.get(self.twin(before), 0) for before in read), default=0)
         if depth > _DEEP and isinstance(value, Tensor) and value.size <= _FEW:
-            try:
+            with suppress(UnevaluatedError):  # of all elements; not, perhaps, of those that are asked for
                 value, depth = Held(value.all()), 0
-            except UnevaluatedError:  # of all elements; not, perhaps, of those that are asked for
-                pass
         self._depths[operand] = depth
         return value
 
