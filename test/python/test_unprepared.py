@@ -117,6 +117,16 @@ def _masked(scores: Tensor) -> Tensor:
     return scores.masked_fill(~mask.bool(), 0.0).exp()
 
 
+def _shifted(x: Tensor) -> Tensor:
+    shifted = x.clone()
+    shifted[1:, 1:] += x[:-1, :-1]
+    return shifted
+
+
+def _signed(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.to(torch.int8), x.to(torch.int8).to(torch.uint8) + 1
+
+
 def _recurrence(x: Tensor) -> Tensor:
     """Each row is written in place; a copy gives back what it is given, whatever it is written over."""
     out, state = torch.zeros_like(x), x[:, 0].sin()
@@ -207,6 +217,9 @@ PROGRAMS = {
     ),
     "a layer applied twice": Program(Again, lambda: (torch.randn(1, 16, 16, 16),)),
     "rows written one by one": Program(lambda: _recurrence, lambda: (torch.randn(2, 3, 4),)),
+    "added to a slice of slices": Program(lambda: _shifted, lambda: (torch.randn(4, 4),)),
+    "copies, one of them returned": Program(lambda: lambda x: (x.clone(), x.clone() + 1), _rows),
+    "bytes with a sign": Program(lambda: _signed, lambda: (torch.tensor([250, 3, 128], dtype=torch.uint8),)),
     "padded behind work": Program(lambda: lambda x: F.pad(x * 2, (8, 0)), _rows),
     "transposed and padded, twice": Program(
         lambda: lambda x, y: (F.pad(x.mT, (0, 0, 0, 2)) * 2, F.pad(y.mT, (0, 0, 0, 2)) * 3),

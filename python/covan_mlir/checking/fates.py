@@ -139,11 +139,10 @@ class _Fates:
             return f"is said to have the value of {self.words.part(twin)}, which has another value"
         # What gives back an operand is one with that where it is read; an equal of another part is where that is.
         gives_back = part.id in self.source.identity and twin != part.twin
-        return self._at(fate, self.viewed.get(part.id) if gives_back else None, twin)
+        seen = self.viewed.get(part.id) if gives_back else None
+        return self._at(fate, seen or self.lineage.part_fates[twin].sites or self._of_readers(part.id))
 
-    def _at(self, fate: Fate, sites: Sequence[int] | None, twin: int | None = None) -> str:
-        if not sites and twin is not None:
-            sites = self.lineage.part_fates[twin].sites
+    def _at(self, fate: Fate, sites: Sequence[int] | None) -> str:
         expected = sorted(set(sites or ()))
         if list(fate.sites) == expected:
             return ""

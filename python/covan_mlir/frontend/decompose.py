@@ -30,6 +30,7 @@ from covan_mlir.frontend.graph_passes.reshapes import explain_reshapes
 from covan_mlir.frontend.graph_passes.rotate import rotate
 from covan_mlir.frontend.graph_passes.uniform import fold_uniform
 from covan_mlir.frontend.graph_passes.widen import widen_bytes
+from covan_mlir.frontend.graph_passes.written_back import drop_written_back
 from covan_mlir.frontend.numbers import read_wide, type_numbers
 from covan_mlir.frontend.refusals import advice, plainly
 from covan_mlir.frontend.table import table
@@ -67,6 +68,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
     for _, graph in list(graphs(decomposed.graph)):
         rotate(graph)  # first: what begins a loop is folded as the rest is
         count_from_front(graph)
+        drop_written_back(graph)
         fold_empty(graph)
         fold_uniform(graph, constants if graph is decomposed.graph else {})
         type_numbers(graph)
