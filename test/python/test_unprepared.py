@@ -219,6 +219,7 @@ PROGRAMS = {
     "rows written one by one": Program(lambda: _recurrence, lambda: (torch.randn(2, 3, 4),)),
     "added to a slice of slices": Program(lambda: _shifted, lambda: (torch.randn(4, 4),)),
     "copies, one of them returned": Program(lambda: lambda x: (x.clone(), x.clone() + 1), _rows),
+    "signs, and one by what has them": Program(lambda: lambda x: (torch.signbit(x), 1 / x), _rows),
     "bytes with a sign": Program(lambda: _signed, lambda: (torch.tensor([250, 3, 128], dtype=torch.uint8),)),
     "padded behind work": Program(lambda: lambda x: F.pad(x * 2, (8, 0)), _rows),
     "transposed and padded, twice": Program(

@@ -90,14 +90,24 @@ class PhaseCheck:
         for claim, node in zip(self.claims, self.graph.nodes, strict=True):
             if claim is None:
                 done |= parts.keys() & {*node.evidence, *node.all_states}
-        done = set(map(plain.twin, done))
-        asked = [p for p in sorted(plain.live) if not parts[p].view and plain.twin(p) not in done]
+        values = set(map(plain.twin, done))
+        asked = [
+            part
+            for part in sorted(plain.live)
+            if not parts[part].view
+            and (plain.twin(part) not in values or (part not in done and self._is_given_back(part)))
+        ]
         if identities is None:
             if asked:
                 self.missing.append(_NO_TORCH)
             return self.subject.source(aliases)
         kept = {part: position for part in asked if (position := identities.kept(part)) is not None}
         return self.subject.source(kept | aliases)
+
+    def _is_given_back(self, part: int) -> bool:
+        """Whether a part is said to be what it is given; another of the same value may be computed elsewhere."""
+        fate = self.lineage.part_fates.get(part)
+        return fate is not None and fate.kind == "merged" and fate.twin in self.lineage.parts[part].inputs
 
     def _site_claim(self, sites: Sequence[Site]) -> Claim:
         first = sites[0]
