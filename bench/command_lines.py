@@ -32,7 +32,7 @@ from typing import Any, Literal
 import torch  # once, for all forks
 import typer.main
 
-from covan_mlir.tools import cli, cli_models, cli_values, opt  # noqa: F401
+from covan_mlir.tools import cli, cli_models, cli_values, opt  # noqa: F401  # cli_models: for forks
 
 Program = Literal["covan", "covan-opt"]
 Streams = Literal["usual", "stdin closed", "stdout closed", "stderr closed", "all closed", "disk full", "nobody reads"]
@@ -143,7 +143,7 @@ class Ended:
 def lines(seed: int) -> Iterator[Line]:
     """Without end; the same for the same seed."""
     rng = random.Random(seed)
-    commands = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+    commands = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]  # a group's
     while True:
         program: Program = rng.choice(("covan", "covan", "covan-opt"))
         arguments = _covan(commands, rng) if program == "covan" else _covan_opt(rng)

@@ -261,7 +261,7 @@ def attempt(path: Path, isolated: bool = False, spawned: bool = True) -> Result:
     if child == 0:
         os.close(reader)
         if not spawned:
-            program.Child = ForkedWorker  # type: ignore[misc]
+            program.Child = ForkedWorker  # type: ignore[misc]  # in its place
         _child(path, writer, isolated)
     os.close(writer)
     said = bytearray()

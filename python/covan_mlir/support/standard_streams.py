@@ -22,7 +22,7 @@ def prepare() -> None:
             os.dup2(unusable, number)
             if unusable != number:
                 os.close(unusable)
-            setattr(sys, name, open(number, mode, errors="backslashreplace", closefd=False))  # noqa: SIM115
+            setattr(sys, name, open(number, mode, errors="backslashreplace", closefd=False))  # noqa: SIM115  # stays
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
