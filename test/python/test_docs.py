@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import subprocess
@@ -25,6 +26,15 @@ def test_readme_example_prints_what_readme_says() -> None:
     assert quickstart.read_text() == program[1]
     result = subprocess.run([sys.executable, str(quickstart)], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == printed[1].strip()
+
+
+def test_quick_names_tests_that_exist() -> None:
+    """A name that is none ends ``make quick`` before its first test."""
+    lines = [line.partition("#")[0].strip() for line in (ROOT / "test" / "quick.txt").read_text().splitlines()]
+    for file, *names in (line.split("::") for line in lines if line):
+        nodes = ast.walk(ast.parse((ROOT / file).read_text()))
+        defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        assert {name.partition("[")[0] for name in names} <= defined, file
 
 
 EXAMPLE = re.compile(r"```sh\n(covan-opt [^\n]*)\n```\n\n```(?:mlir|text)\n(.*?)```", re.DOTALL)
