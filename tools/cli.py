@@ -18,7 +18,7 @@ from covan_mlir.errors import CovanError
 from covan_mlir.support import standard_streams, whole_file
 from covan_mlir.tools import cli_compare, cli_profile, cli_report, cli_run, cli_signing
 from covan_mlir.tools.cli_common import CliError, Progress, describe, torch_is_quiet
-from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, OneTarget, Seed, Session
+from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, IreeFlags, OneTarget, Seed, Session
 from covan_mlir.version import __version__
 
 # What needs numpy, torch or a runtime is imported where it is used: --help is quick, and explain needs numpy only.
@@ -75,9 +75,7 @@ def compile_(
         str | None, typer.Option("--output", "-o", metavar="FILE.covan", help="Default: the model's name, here.")
     ] = None,
     target: Annotated[str, typer.Option("--target", help="What to compile for; several with commas between.")] = "cpu",
-    iree_flag: Annotated[
-        list[str] | None, typer.Option("--iree-flag", metavar="FLAG", help="Passed to IREE; may be repeated.")
-    ] = None,
+    iree_flag: IreeFlags = None,
     dynamic: Annotated[
         list[str] | None,
         typer.Option("--dynamic", metavar="ARG:DIM", help="Leave this dimension open; ARG is a name or an index."),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from covan_mlir.tools.cli_common import CliError, Progress, torch_is_quiet
-from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, Seed, Session
+from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, IreeFlags, Seed, Session
 
 if TYPE_CHECKING:
     from covan_mlir.checking.verdict import Verification
@@ -34,6 +34,7 @@ def compare(
         float | None, typer.Option("--atol", min=0, help="Allow this absolute error, and nothing for rounding.")
     ] = None,
     attach: Attach = None,
+    iree_flag: IreeFlags = None,
     memory: Annotated[
         int | None, typer.Option("--memory", min=1, metavar="MIB", help="Of tensors observed at once.")
     ] = None,
@@ -54,6 +55,7 @@ def compare(
     with Progress("importing torch") as progress:
         from covan_mlir.comparing.compare import CompareOptions
         from covan_mlir.comparing.measure import Tolerance
+        from covan_mlir.compilation.options import CompileOptions
         from covan_mlir.tools import cli_models
 
         tolerance = Tolerance()
@@ -69,6 +71,7 @@ def compare(
                     tolerance=tolerance,
                     memory=memory and memory * _MIB,
                     attach=cli_models.attached(attach or ()),
+                    compiled_with=CompileOptions(iree_flags=tuple(iree_flag or ())),
                 ),
                 progress=progress,
                 **kwargs,

@@ -42,6 +42,9 @@ Attach = Annotated[
         help="Attach a function (or FILE.mlir) to an action, module or FILE.py:LINE; may be repeated.",
     ),
 ]
+IreeFlags = Annotated[
+    list[str] | None, typer.Option("--iree-flag", metavar="FLAG", help="Passed to IREE; may be repeated.")
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of random inputs.")]
 Artifact = Annotated[str, typer.Argument(metavar="FILE.covan", help="An artifact that 'covan compile' wrote.")]
 OneTarget = Annotated[

@@ -382,3 +382,18 @@ def test_the_command_line(compiled: Path, capsys: pytest.CaptureFixture[str], mo
     assert [it["action"] for it in row["rows"]] == ["linear", "softmax", "view", "to"]
     for name in ("models", "models_model"):
         sys.modules.pop(name, None)
+
+
+def test_options_that_run_code_are_given_again(tmp_path: Path) -> None:
+    """What a file says of flags, steps and extensions is compared with what the caller says, and not taken."""
+    path, x = tmp_path / "model.covan", torch.randn(2, 4)
+    options = covan_mlir.CompileOptions(iree_flags=("--iree-opt-data-tiling=false",), frontend="linalg")
+    model = torch.nn.Linear(4, 4)
+    covan_mlir.compile_module(model, (x,), options=options).save(path)
+    exe = covan_mlir.load(path)
+    for others in (None, covan_mlir.CompileOptions(iree_flags=("--iree-opt-data-tiling=true",))):
+        with pytest.raises(
+            covan_mlir.InputError, match=r"says that it was compiled with .iree_flags=.*data-tiling=false"
+        ):
+            exe.compare(x, model=model, options=CompareOptions(compiled_with=others))
+    assert exe.compare(x, model=model, options=CompareOptions(compiled_with=options))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import json
 import logging
+import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -18,7 +21,7 @@ import numpy as np
 import pytest
 import torch
 from artifacts import contents, edit_json, forge
-from limits import part
+from limits import HANG, part
 from oracle import assert_same
 from torch import nn
 
@@ -97,22 +100,62 @@ TREES = [
     {"kind": "defaultdict", "name": CANARY, "children": ["*"] * 4, "keys": ["a", "b", "c", "d"]},
 ]  # fmt: skip
 
+OPTIONS = {
+    "extensions": [f"{CANARY}.py"],
+    "extra_steps": [["torch-to-linalg", f"{CANARY}.py:step"]],
+    "iree_flags": [f"--iree-llvmcpu-embedded-linker-path=./{CANARY}.py"],
+    "reproducer": f"{CANARY}.mlir",
+    "attach": {"linear": f"{CANARY}.py:step"},
+    "frontend": f"{CANARY}.py",
+    "winograd": f"__import__('{CANARY}')",
+}
+FORGERIES = [
+    *[edit_json("signature.json", set_in("out_tree", value=tree)) for tree in TREES],
+    *[edit_json("signature.json", set_in("in_tree", "children", 0, "children", 0, value=tree | {"children": ["*"]}))
+      for tree in TREES],
+    edit_json("signature.json", set_in("inputs", 0, value={"kind": "constant", "name": "x", "value": f"{CANARY}.x"})),
+    edit_json("signature.json", set_in("inputs", 0, "shape", 0, value=f"__import__('{CANARY}')")),
+    *[edit_json("manifest.json", set_in("variants", 0, "info", "options", option, value=value))
+      for option, value in OPTIONS.items()],
+]  # fmt: skip
+EVERYWHERE = f"""
+import os, sys
+told = os.open("told", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+events = {{"open", "import", "exec", "compile", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen",
+          "ctypes.dlopen"}}
+def hook(event, arguments):
+    if event in events and "{CANARY}" in repr(arguments):
+        os.write(told, f"{{event}} {{arguments}}\\n".encode())
+sys.addaudithook(hook)
+"""
+
 
 def test_nothing_that_a_file_names_is_imported_or_executed(path: Path) -> None:
-    """Files are loaded, called, explained, verified and reported in a process that hears of each import, each piece of
-    code that is executed, each process and each library."""
+    """Files are loaded, called, explained, verified, reported and compared in a process that hears of each import, each
+    piece of code that is executed, each process and each library. What comparing does with the model itself, it does
+    with an honest file as well. No process that it starts opens what a file names."""
     folder = path.parent
-    (folder / f"{CANARY}.py").write_text("Thing = 1\nprint('CANARY')\n")
-    for index, tree in enumerate(TREES):
-        copy = folder / f"hostile{index}.covan"
-        copy.write_bytes(path.read_bytes())
-        forge(copy, edit_json("signature.json", set_in("out_tree", value=tree)))
-    code = textwrap.dedent("""
-        import sys, types
+    canary = folder / f"{CANARY}.py"
+    canary.write_text("Thing = 1\nprint('CANARY')\nopen('touched', 'w')\n")
+    canary.chmod(0o755)
+    (folder / "sitecustomize.py").write_text(EVERYWHERE)
+    (folder / "honest.py").write_text(
+        f"import torch\nfrom torch import nn\nfrom typing import Any\n{inspect.getsource(Model)}"
+    )
+    torch.manual_seed(0)
+    fixed = folder / "fixed.covan"  # a model with open sizes is not exported again as it was
+    covan_mlir.compile_module(Model(), (torch.ones(3, 4),)).save(fixed)
+    for index, change in enumerate(FORGERIES):
+        for honest, name in ((path, f"hostile{index:02}.covan"), (fixed, f"hostile{index:02}.fixed")):
+            shutil.copy(honest, folder / name)
+            forge(folder / name, change)
+    code = textwrap.dedent(r"""
+        import re, sys, types
         from pathlib import Path
         import numpy as np
         import torch
         import covan_mlir
+        from honest import Model
 
         class Lazy(types.ModuleType):
             def __getattr__(self, name):
@@ -126,11 +169,13 @@ def test_nothing_that_a_file_names_is_imported_or_executed(path: Path) -> None:
         def hook(event, arguments):
             if heard is None or event not in WATCHED:
                 return
+            by = sys._getframe(1).f_globals.get("__name__")
             # Classes that namedtuple makes are its own code; their fields are names, which is checked before. ast only
             # parses: of sizes.
-            if event in ("exec", "compile") and sys._getframe(1).f_globals.get("__name__") in ("collections", "ast"):
+            if event in ("exec", "compile") and by in ("collections", "ast"):
                 return
-            heard.append((event, repr(arguments)[:200]))
+            what = {"import": arguments[:1], "subprocess.Popen": arguments[1:2]}.get(event, ())
+            heard.append((event, by, re.sub(r"/tmp/\S+?'|'\d+'", "'-'", repr(what))[:200]))
 
         WATCHED = {"import", "exec", "compile", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen",
                    "ctypes.dlopen", "pickle.find_class", "marshal.loads", "code.__new__", "function.__new__"}
@@ -148,21 +193,45 @@ def test_nothing_that_a_file_names_is_imported_or_executed(path: Path) -> None:
             except covan_mlir.CovanError:
                 return "refused"
 
-        use(sys.argv[1])
-        use(sys.argv[1])
-        for file in sys.argv[2:]:
+        def compare(file):
+            torch.manual_seed(0)
+            model = Model()
+            try:
+                return "agrees" if covan_mlir.load(file).compare(torch.ones(3, 4), model=model) else "differs"
+            except covan_mlir.CovanError:
+                return "refused"
+
+        def listen(function, file):
+            global heard
             heard = []
-            print(Path(file).name, use(file), heard)
-            heard = None
+            result = function(file)
+            events, heard = heard, None
+            return result, events
+
+        honest = set()
+        for _ in range(2):
+            use(sys.argv[1])
+            result, events = listen(compare, sys.argv[2])
+            assert result == "agrees"
+            honest |= set(events)
+        for file in sys.argv[3:]:
+            used, events = listen(use, file)
+            compared, more = listen(compare, Path(file).with_suffix(".fixed"))
+            print(Path(file).name, used, compared, events + sorted(set(more) - honest))
     """)
     files = sorted(map(str, folder.glob("hostile*.covan")))
-    out = subprocess.run(
-        [sys.executable, "-c", code, str(path), *files],
-        capture_output=True, text=True, check=True, cwd=folder, timeout=600,
-    ).stdout  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path), str(fixed), *files], env=os.environ | {"PYTHONPATH": str(folder)},
+        capture_output=True, text=True, check=False, cwd=folder, timeout=HANG,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    out = done.stdout
     lines = out.splitlines()
-    assert len(lines) == len(TREES), out
+    assert len(lines) == len(FORGERIES), out
     assert all(line.endswith("[]") for line in lines), out
+    assert all(" refused [" in line for line in lines[-len(OPTIONS) :]), out
+    assert (folder / "told").read_text() == ""
+    assert not (folder / "touched").exists()
 
 
 def test_containers_of_a_files_own_types(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from covan_mlir.comparing.measure import Tolerance
 from covan_mlir.comparing.probe import ProbeError, Prober, same_sites
 from covan_mlir.comparing.running import RunError, run
 from covan_mlir.comparing.source import captured_of
+from covan_mlir.compilation.options import CompileOptions
 from covan_mlir.compilation.origin import Origin
 from covan_mlir.frontend.actions import source_actions
 from covan_mlir.provenance.model import Action, Site
@@ -41,6 +42,8 @@ class CompareOptions:
             and a single one that is larger is sampled. None: a quarter of the memory that is free.
         timeout: seconds that a program may run, or None.
         attach: of an executable from a file that has attachments, what it was compiled with.
+        compiled_with: of an executable from a file, the ``iree_flags``, ``extra_steps`` and ``extensions`` that it was
+            compiled with, which are not taken from a file's word; all others are.
         compilations: programs to be compiled at most when a fault is searched for that vanishes when it is looked at.
     """
 
@@ -49,6 +52,7 @@ class CompareOptions:
     timeout: float | None = 300.0
     compilations: int = 32
     attach: Attach = field(default_factory=dict, hash=False)
+    compiled_with: CompileOptions | None = None
 
     def __post_init__(self) -> None:
         if self.memory is not None and self.memory <= 0:
@@ -76,7 +80,7 @@ def compare(
         arguments: the same as the caller gave them, to export a ``model`` with.
     """
     options = options or CompareOptions()
-    captured, compiled_with = captured_of(compiled, origin, model, arguments, options.attach)
+    captured, compiled_with = captured_of(compiled, origin, model, arguments, options.attach, options.compiled_with)
     with tempfile.TemporaryDirectory(prefix="covan-compare-") as folder:
         tell("running eager PyTorch")
         eager = Eager(captured, leaves, options.tolerance)

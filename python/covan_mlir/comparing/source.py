@@ -13,6 +13,7 @@ from covan_mlir.errors import InputError
 from covan_mlir.frontend.actions import source_actions
 from covan_mlir.frontend.capture import Capture, capture
 from covan_mlir.runtime.compiled import CompiledModel
+from covan_mlir.support.typed_json import SchemaError, short
 
 
 def captured_of(
@@ -21,6 +22,7 @@ def captured_of(
     model: Any,
     arguments: tuple[tuple[Any, ...], Mapping[str, Any]],
     attached: Attach,
+    given: CompileOptions | None = None,
 ) -> tuple[Capture, CompileOptions]:
     """The exported model and the options of the compilation.
 
@@ -29,9 +31,12 @@ def captured_of(
         model: for an executable from a file, the model that it was compiled from.
         arguments: (args, kwargs) to export it with.
         attached: what it was compiled with as ``CompileOptions.attach``, for a model that is given.
+        given: with which options, as far as they run code (`CompileOptions.running_code`), it was compiled; else those
+            of ``origin``, or of the file, count.
 
     Raises:
-        InputError: a model is needed and not given; or the one that is given is another.
+        InputError: a model is needed and not given; or the one that is given is another; or a file says that it was
+            compiled with options that run code, and the caller does not.
     """
     if model is None:
         if origin is None:
@@ -62,10 +67,21 @@ def captured_of(
         raise InputError(f"this is not the model that was compiled: it has {len(mine)} actions, not {len(theirs)}")
     if origin is not None:
         return captured, origin.options
+    return captured, _of_file(compiled, given or CompileOptions())
+
+
+def _of_file(compiled: CompiledModel, given: CompileOptions) -> CompileOptions:
     options = compiled.info.get("options")
     if not isinstance(options, dict):
         raise InputError("the artifact does not say with which options it was compiled: compile it again")
     try:
-        return captured, CompileOptions.from_json(options)
-    except (TypeError, ValueError) as error:
+        stored = CompileOptions.from_json(options)
+    except (TypeError, ValueError, SchemaError) as error:
         raise InputError(f"the artifact was compiled with options that are not known here: {error}") from error
+    if (running := stored.running_code()) != given.running_code():
+        raise InputError(
+            f"the artifact says that it was compiled with {short(running) if running else 'no flags of IREE'}: a "
+            "file's word is not enough to run code, or to pass flags to a compiler. If that is so, say the same: "
+            "CompareOptions(compiled_with=CompileOptions(...)), or 'covan compare --iree-flag FLAG'"
+        )
+    return stored

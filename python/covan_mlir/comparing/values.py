@@ -38,7 +38,7 @@ def check_values(
     start = time.perf_counter()
     options = options or CompareOptions()
     comparison = compare(compiled, origin, leaves, model, arguments, options, tell)
-    captured, _ = captured_of(compiled, origin, model, arguments, options.attach)
+    captured, _ = captured_of(compiled, origin, model, arguments, options.attach, options.compiled_with)
     wrong = _wrong(comparison)
     missing = [f"{row.action.name}: {row.why}" for row in comparison.rows if row.status == "unobserved" and row.sites]
     missing += _alike(Eager(captured, leaves, options.tolerance).equal(), compiled.lineage)

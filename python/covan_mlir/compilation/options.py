@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from functools import cache
+from typing import Any, Literal, get_type_hints
+
+import msgspec
 
 from covan_mlir.artifacts.attachment import Attach, attachments
 from covan_mlir.artifacts.schema import DEVICES
 from covan_mlir.lowering.request import WINOGRAD
+from covan_mlir.support import typed_json
 
 Frontend = Literal["auto", "linalg", "torch"]
 Trace = Literal["phases", "passes"]
 _MIB = 1 << 20
+_NOT_STORED = ("timeout", "reproducer", "attach", "cache")
+_RUN = ("iree_flags", "extra_steps", "extensions")
 
 
 @dataclass(frozen=True)
@@ -108,13 +114,25 @@ class CompileOptions:
 
         Attached operators are no option that a file can hold: the executable lists them (`Executable.attachments`).
         """
-        left_out = ("timeout", "reproducer", "attach", "cache")
-        return {option.name: getattr(self, option.name) for option in fields(self) if option.name not in left_out}
+        return {option.name: getattr(self, option.name) for option in fields(self) if option.name not in _NOT_STORED}
 
     @staticmethod
     def from_json(options: Mapping[str, Any]) -> CompileOptions:
-        """Raises TypeError or ValueError for what `to_json` did not write."""
-        return CompileOptions(**options)
+        """Raises SchemaError, TypeError or ValueError for what `to_json` did not write."""
+        return CompileOptions(**msgspec.structs.asdict(typed_json.convert(dict(options), _stored())))
+
+    def running_code(self) -> str:
+        """Those by which somebody else's word would run code, read or write files here, as text; empty: none does."""
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in _RUN if getattr(self, name))
+
+
+@cache
+def _stored() -> type[msgspec.Struct]:
+    """What `CompileOptions.to_json` writes."""
+    hints = get_type_hints(CompileOptions)
+    stored = [(option.name, hints[option.name], option.default) for option in fields(CompileOptions)
+              if option.name not in _NOT_STORED]  # fmt: skip
+    return msgspec.defstruct("StoredOptions", stored, forbid_unknown_fields=True)
 
 
 def _absolute(what: str) -> str:
