@@ -136,6 +136,29 @@ def _recurrence(x: Tensor) -> Tensor:
     return out
 
 
+def _strided(x: Tensor) -> Tensor:
+    """Two insertions, the second into what the first gave: the names of both are in their places."""
+    y = x.clone()
+    y[:, 1:] = 1
+    y[:, ::2] *= 2
+    return y
+
+
+def _cleared(x: Tensor) -> Tensor:
+    """The indices of a diagonal are laid out ahead of time, which reads nothing of what is put there."""
+    y = x.clone()
+    y.diagonal().fill_(0)
+    return y
+
+
+def _overwritten(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Of what is written over, its sizes are asked for, and nothing else."""
+    y = x * 2
+    view = y.permute(2, 0, 1)
+    view[0] = 7
+    return y, view
+
+
 @dataclass(frozen=True)
 class Program:
     model: Callable[[], Callable[..., Any]]
