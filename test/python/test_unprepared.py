@@ -159,6 +159,14 @@ def _overwritten(x: Tensor) -> tuple[Tensor, Tensor]:
     return y, view
 
 
+def _spread(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Numbers are written over what others have inserted rows into: theirs, and no work of who writes."""
+    y = x + 1
+    y[2:4].mul_(3)
+    y.view(-1)[::9] = 5
+    return y, y[2:4]
+
+
 @dataclass(frozen=True)
 class Program:
     model: Callable[[], Callable[..., Any]]
@@ -273,6 +281,10 @@ PROGRAMS = {
     "written into a diagonal": Program(
         lambda: lambda x, y: torch.diagonal_scatter(x, y) * 2, lambda: (torch.randn(4, 4), torch.randn(4))
     ),
+    "written into every second column": Program(lambda: _strided, lambda: (torch.randn(4, 8),)),
+    "a diagonal of zeros": Program(lambda: _cleared, lambda: (torch.randn(5, 5),)),
+    "written through a view": Program(lambda: _overwritten, lambda: (torch.randn(3, 4, 5),)),
+    "written over rows of a view": Program(lambda: _spread, lambda: (torch.randn(8, 8),)),
     "copy into a slice": Program(lambda: _written, lambda: (*_image(), torch.randn(1, 3, 9, 9))),
 }
 
