@@ -58,22 +58,30 @@ ROLES = {
 }
 
 
-@runs
-@pytest.mark.parametrize("weight", [False, True])
-@pytest.mark.parametrize("role", list(ROLES))
-def test_products(role: str, weight: bool) -> None:
+def agree(role: str, machine: Machine, *, weight: bool) -> None:
+    """Some kernels of a product against float64."""
     chain, terms = ROLES[role]
-    machine = dataclasses.replace(MACHINE, bf16_pairs=True)
-    kernels, arrays = (
-        paired(chain, "p", machine, weight=weight),
-        arrays_of(chain, 4, **({"i": 37} if "unknown" in role else {})),
-    )
+    kernels = paired(chain, "p", machine, weight=weight)
+    arrays = arrays_of(chain, 4, **({"i": 37} if "unknown" in role else {}))
     assert kernels
     alone = Standalone(kernels)
     want = interpret(chain, arrays, "f64")["y"]
     for executable in kernels:
         got = np.asarray(alone[executable.name](*(alone.buffer(a) for a in arrays.values())).to_host())
         near(got, want, terms, "bf16")
+
+
+@runs
+@pytest.mark.parametrize("weight", [False, True])
+@pytest.mark.parametrize("role", list(ROLES))
+def test_products(role: str, weight: bool) -> None:
+    agree(role, dataclasses.replace(MACHINE, bf16_pairs=True), weight=weight)
+
+
+@runs
+@pytest.mark.parametrize("role", ["transposed", "plain"])
+def test_narrower_vectors(role: str) -> None:
+    agree(role, dataclasses.replace(MACHINE, vector_bits=256, bf16_pairs=True), weight=False)
 
 
 @runs
