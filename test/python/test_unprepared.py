@@ -230,6 +230,10 @@ PROGRAMS = {
         lambda: nn.Sequential(nn.SiLU(), nn.ConstantPad1d((8, 0), 0.0), nn.Conv1d(8, 8, 9, groups=8)),
         lambda: (torch.randn(1, 8, 13),),
     ),
+    "depthwise convolution, norm of its channels": Program(
+        lambda: lambda x, w: F.layer_norm(F.conv1d(x, w, groups=8).mT, (8,)),
+        lambda: (torch.randn(1, 8, 13), torch.randn(8, 1, 9)),
+    ),
     "those that a mask of two axes takes": Program(
         lambda: lambda x: (x[x > 0].sum(), x.reshape(-1)[x.reshape(-1) < 0], x[:, x[0] > 0].relu()),
         lambda: (torch.randn(7, 13),),
