@@ -90,6 +90,23 @@ class Experts(nn.Module):
         return product.relu()
 
 
+class Grown(nn.Module):
+    """Each layer is given what all before it gave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = range(4, 12, 2)
+        self.layers = nn.ModuleList(
+            nn.Sequential(nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, 2, 1)) for width in widths
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        pieces = [x]
+        for layer in self.layers.eval():
+            pieces.append(layer(torch.cat(pieces, 1)))
+        return torch.cat(pieces, 1)
+
+
 class Again(nn.Module):
     """A convolution that is applied twice: its bias is spread over a plane once."""
 
@@ -134,6 +151,14 @@ def _recurrence(x: Tensor) -> Tensor:
         state = torch.tanh(state + x[:, row])
         out[:, row] = state
     return out
+
+
+def _places(x: Tensor, up: Tensor, down: Tensor, scores: Tensor) -> Tensor:
+    hidden = torch.relu(torch.relu(x @ up) @ down)
+    ranks = torch.argsort(torch.topk(torch.softmax(hidden @ scores, -1), 2, -1)[1].reshape(-1), stable=True)
+    places = torch.empty_like(ranks)
+    places[ranks] = torch.arange(ranks.shape[0])
+    return places
 
 
 @dataclass(frozen=True)
@@ -201,6 +226,10 @@ PROGRAMS = {
         lambda: nn.Sequential(nn.GroupNorm(2, 8), nn.SiLU(), nn.Conv2d(8, 8, 3, padding=1)),
         lambda: (torch.randn(1, 8, 6, 6),),
     ),
+    "batch norm, relu, padded convolution": Program(
+        lambda: nn.Sequential(nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 3, padding=1)).eval(),
+        lambda: (torch.randn(1, 4, 6, 6),),
+    ),
     "router": Program(Router, lambda: (torch.randn(6, 8),)),
     "sums of constants": Program(lambda: lambda x: (x + torch.ones(4).sum(), torch.ones(3, 4).sum(-1)), _rows),
     "sums of what is like an argument": Program(
@@ -234,6 +263,14 @@ PROGRAMS = {
         lambda: lambda x, w: F.layer_norm(F.conv1d(x, w, groups=8).mT, (8,)),
         lambda: (torch.randn(1, 8, 13), torch.randn(8, 1, 9)),
     ),
+    "places of ranks, far behind the arguments": Program(
+        lambda: _places,
+        lambda: (
+            torch.randn(16, 1024),
+            *(torch.randn(rows, width) / rows**0.5 for rows, width in ((1024, 4096), (4096, 1024), (1024, 4))),
+        ),
+    ),
+    "what grows by one piece after the other": Program(Grown, lambda: (torch.randn(1, 4, 6, 6),)),
     "those that a mask of two axes takes": Program(
         lambda: lambda x: (x[x > 0].sum(), x.reshape(-1)[x.reshape(-1) < 0], x[:, x[0] > 0].relu()),
         lambda: (torch.randn(7, 13),),
