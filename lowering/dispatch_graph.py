@@ -267,7 +267,10 @@ class _Reader:
                 target = ir.BlockArgument(whole).arg_number
                 stored[target] = stored.get(target, ()) + self._definitions(value)
                 if f":{value.type}>" not in str(whole.type):  # dispatch.tensor<readwrite:tensor<...>>
-                    partly[target] = partly.get(target, ()) + self._ids(view.operation)
+                    # An insertion that moved into a region lost its name: the store has that of what is stored.
+                    same = () if isinstance(value.owner, ir.Block) else self._ids(value.owner.operation)
+                    own = tuple(part for part in self._ids(view.operation) if part not in same)
+                    partly[target] = partly.get(target, ()) + own
         fresh = (i for i, argument in enumerate(block.arguments) if "<writeonly:" in str(argument.type))
         tied = [i for i, argument in enumerate(block.arguments) if "<readwrite:" in str(argument.type)]
         operands = dispatch.attributes.get("tied_operands", [])
@@ -278,7 +281,6 @@ class _Reader:
                 into = dispatch.operands[target]
                 definitions = stored.get(target, ())
                 if target in partly:
-                    # An insertion that moved into a region lost its name: the store has that of what is stored.
                     computed = {part for definition in definitions for part in definition.ids}
                     asked = tuple(part for part in partly[target] if part not in computed)
                     padding = self._paddings.get(definitions[-1].ids, ()) if definitions else ()
