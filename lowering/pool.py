@@ -47,7 +47,7 @@ class _Worker(Child):
 
     def __init__(self, trace: str) -> None:
         self.trace = trace
-        # Removed by `stop`, or by the worker when this process is gone; not by a finaliser, which forks would inherit.
+        # Removed by `stop`, or when the worker is gone; not by a finaliser, which forks would inherit.
         self.prints = tempfile.mkdtemp(prefix="covan-passes-") if trace == "passes" else None
         self.surroundings = question.surroundings()
         self.jobs = 0

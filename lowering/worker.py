@@ -11,7 +11,7 @@ from typing import BinaryIO
 from covan_mlir.lowering import messages
 from covan_mlir.lowering.result import StepFailure
 from covan_mlir.support.processes import frames
-from covan_mlir.support.processes.parent import watch
+from covan_mlir.support.processes.parent import afterwards, watch
 
 
 def main(parent: int, folder: str | None = None) -> None:
@@ -22,7 +22,9 @@ def main(parent: int, folder: str | None = None) -> None:
     Args:
         folder: where passes print to; such a worker is for jobs with ``trace="passes"``.
     """
-    watch(parent, lambda: _remove(folder))
+    if folder:
+        afterwards(lambda: shutil.rmtree(folder, ignore_errors=True))
+    watch(parent)
     requests: BinaryIO = sys.stdin.buffer
     answers: BinaryIO = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -40,7 +42,6 @@ def main(parent: int, folder: str | None = None) -> None:
         try:
             job, blobs = frames.receive(requests, messages.JOBS)
         except EOFError:  # the caller ended, perhaps by force
-            _remove(folder)
             return
         step = "start"
 
@@ -61,11 +62,6 @@ def main(parent: int, folder: str | None = None) -> None:
             frames.send(answers, messages.Failed(failure))
         else:
             frames.send(answers, messages.Done(result), [program])
-
-
-def _remove(folder: str | None) -> None:
-    if folder:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

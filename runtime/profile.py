@@ -21,6 +21,7 @@ from covan_mlir.artifacts.signature import PARAMETER_SCOPE
 from covan_mlir.errors import ProfileError
 from covan_mlir.runtime import profile_events
 from covan_mlir.runtime.profile_events import Call
+from covan_mlir.support.processes import leash
 from covan_mlir.support.typed_json import JsonObject, SchemaError, decode
 
 WARM_UP = 3
@@ -131,7 +132,7 @@ def _write(folder: Path, index: int, argument: ProfiledArgument) -> str:
 
 def _run(command: Sequence[str], timeout: float) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+        return leash.run(command, timeout)
     except subprocess.TimeoutExpired:
         raise ProfileError(
             f"profiling took more than {timeout:g} s: repeat less often, or use smaller inputs"

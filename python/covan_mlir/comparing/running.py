@@ -15,6 +15,7 @@ import torch
 from covan_mlir.comparing import exchange
 from covan_mlir.comparing.exchange import Passed, PlainValue, TensorFile
 from covan_mlir.runtime.compiled import CompiledModel
+from covan_mlir.support.processes import leash
 from covan_mlir.support.processes.child import ending
 from covan_mlir.support.typed_json import constant
 
@@ -62,7 +63,7 @@ def run(
     exchange.write(folder / exchange.INPUTS, passed)
     command = [sys.executable, "-m", "covan_mlir.comparing.child", str(folder)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False)
+        done = leash.run(command, timeout)
     except subprocess.TimeoutExpired:
         raise RunError(f"the program ran for longer than {timeout:g} s and was stopped") from None
     if done.returncode < 0:

@@ -18,6 +18,7 @@ from covan_mlir.machine import probe
 from covan_mlir.machine.description import Machine, Rate
 from covan_mlir.machine.reading import model
 from covan_mlir.support import user_cache
+from covan_mlir.support.processes import leash
 
 log = logging.getLogger(__name__)
 
@@ -136,15 +137,9 @@ def measure(machine: Machine) -> Speeds | None:
     for variables in attempts:
         try:
             # -P: modules next to the probe may have names of the standard library's.
-            ran = subprocess.run(
-                [sys.executable, "-P", probe.__file__, *map(str, sizes)],
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is the caller's
-                capture_output=True,
-                timeout=_LIMIT,
-                check=True,
-            )
+            command = [sys.executable, "-P", probe.__file__, *map(str, sizes)]
+            ran = leash.run(command, _LIMIT, variables, session=True)  # Ctrl-C is the caller's
+            ran.check_returncode()
             return msgspec.json.decode(ran.stdout, type=Speeds)
         except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
             failure = error

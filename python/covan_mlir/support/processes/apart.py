@@ -6,9 +6,11 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from typing import NoReturn
 
 from covan_mlir.support.processes import parent
 from covan_mlir.support.processes.child import ending
+from covan_mlir.support.processes.leash import Leash
 
 
 class CrashError(Exception):
@@ -22,34 +24,41 @@ def run(function: Callable[[], int]) -> int:
 
     Raises:
         CrashError: a signal ended the fork.
-        OSError: there are no processes.
+        OSError: there are no processes, or no file descriptors.
     """
     sys.stdout.flush()
     sys.stderr.flush()
     caller = os.getpid()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            parent.watch(caller)
-            code = function()
-        except SystemExit as leaving:  # as after --help
-            code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
     interrupted = False
-    while True:
-        try:
-            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            break
-        except KeyboardInterrupt:  # which the fork got as well
-            interrupted = True
+    with Leash() as leash:
+        child = os.fork()
+        if child == 0:
+            _end_with(function, caller)
+        leash.hold(child)
+        while True:
+            try:
+                code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                break
+            except KeyboardInterrupt:  # which the fork got as well
+                interrupted = True
     if interrupted:
         raise KeyboardInterrupt
     if code < 0:
         raise CrashError(ending(code))
     return code
+
+
+def _end_with(function: Callable[[], int], caller: int) -> NoReturn:
+    """In the fork."""
+    code = 1
+    try:
+        parent.watch(caller)
+        code = function()
+    except SystemExit as leaving:  # as after --help
+        code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import IO
 
 from covan_mlir.support.processes.frames import Pipe
+from covan_mlir.support.processes.leash import Leash
 
 LOG_TAIL = 4000
 """Characters of what a process printed, at most, that errors quote."""
@@ -22,7 +23,8 @@ LOG_TAIL = 4000
 class Child:
     """A Python process that runs one of our modules, and the file that collects what it prints.
 
-    It is told this process's id as its first argument, and ends with it: see `covan_mlir.support.processes.parent`.
+    It ends with this process, on a leash; and it is told this process's id as its first argument, to look itself
+    (`covan_mlir.support.processes.parent`).
 
     Attributes:
         owner: the process that started it; a fork of that one inherits this object, and must leave the process alone.
@@ -38,21 +40,21 @@ class Child:
     """
 
     def __init__(self, module: str, arguments: Sequence[str] = (), descriptors: Sequence[int] = ()) -> None:
-        self.log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the process
-        # Its own session: Ctrl-C reaches the caller, which then stops the process in order.
-        try:
+        with contextlib.ExitStack() as undo:
+            self.log: IO[bytes] = undo.enter_context(tempfile.TemporaryFile())
+            self._leash = undo.enter_context(Leash())
+            # Its own session: Ctrl-C reaches the caller, which then stops the process in order.
             self.process = subprocess.Popen(
                 [sys.executable, "-m", module, str(os.getpid()), *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self.log,
                 start_new_session=True,
-                pass_fds=tuple(descriptors),
+                pass_fds=(*descriptors, self._leash.descriptor),
                 bufsize=0,
             )
-        except BaseException:
-            self.log.close()
-            raise
+            self._leash.hold(self.process.pid)
+            undo.pop_all()
         self.owner = os.getpid()
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -73,6 +75,7 @@ class Child:
                 with contextlib.suppress(OSError):
                     stream.close()
         self.process.wait()
+        self._leash.close()
         self.log.close()
 
     def tail(self, start: int | None = None) -> str:

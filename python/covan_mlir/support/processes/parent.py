@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
 
-_PR_SET_PDEATHSIG = 1
 
+def watch(parent: int) -> None:
+    """End this process when its parent is gone.
 
-def watch(parent: int, last: Callable[[], object] = lambda: None) -> None:
-    """End this process when its parent is gone, whatever it is doing.
-
-    Args:
-        last: is called before.
+    That takes Python's lock, once a second. What holds on Linux whatever a process is doing is the other side's
+    `covan_mlir.support.processes.leash.Leash`; a process that began when its parent was gone ends here.
     """
-    if sys.platform == "linux":
-        # One that was stopped would not see its parent go: SIGCONT wakes it, and harms no other. The kernel sends it
-        # when the *thread* that started this process ends, too: a signal that kills would not do.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0)
 
     def look() -> None:
         while os.getppid() == parent:
             time.sleep(1.0)
-        last()
         os._exit(1)
 
     threading.Thread(target=look, name="watch-parent", daemon=True).start()
+
+
+def afterwards(function: Callable[[], object]) -> None:
+    """Call a function when this process is gone, however it ended: in a fork, which holds nothing else of it open.
+
+    Of processes without threads only.
+
+    Raises:
+        OSError: there are no processes, or no file descriptors.
+    """
+    reader, writer = os.pipe()
+    if os.fork():
+        os.close(reader)  # the writer stays open for good
+        return
+    try:
+        os.close(writer)
+        os.dup2(reader, 0)
+        os.closerange(1, os.sysconf("SC_OPEN_MAX"))
+        os.read(0, 1)
+        function()
+    finally:
+        os._exit(0)
