@@ -166,11 +166,13 @@ def build(operation: Operation) -> peers.Model:
     return model.eval(), args, {}
 
 
-def measure(layer: Layer, contenders: Sequence[str], rounds: int, seconds: float) -> common.Row:
+def measure(
+    layer: Layer, contenders: Sequence[str], rounds: int, seconds: float, dtype: torch.dtype = torch.float32
+) -> common.Row:
     """All contenders on one layer, in this process."""
     operation = layer.operation
-    moved = 4 * operation.elements
-    lineup = peers.line_up(contenders, build(operation))
+    moved = dtype.itemsize * operation.elements
+    lineup = peers.line_up(contenders, peers.cast(build(operation), dtype))
     ceilings = Ceilings(host(), copied=max(COPIED, moved // 2))
     calls = lineup.calls | {"fma": lambda: ceilings.run_fma(), "copy": lambda: ceilings.run_copy()}
     times = common.interleave(calls, rounds=rounds, seconds=seconds, warmup=2, settle=1)
@@ -229,6 +231,7 @@ def main() -> None:
         __doc__.splitlines()[0], rounds=15, seconds=1.0, what="layers", chosen="parts of names of layers"
     )
     parser.add_argument("--contenders", nargs="+", default=peers.CONTENDERS, choices=peers.CONTENDERS)
+    parser.add_argument("--dtype", default="f32", choices=peers.DTYPES, help="of weights, inputs and results")
     parser.add_argument("--sample", type=int, help="so many of the layers only, spread evenly over the list")
     parser.add_argument("--list", action="store_true", help="print names, MFLOP and MB of the layers")
     parser.add_argument("--child", type=Path, help=SUPPRESS)
@@ -236,7 +239,8 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     if options.child:
         with torch.no_grad():
-            row = measure(LAYERS[options.layers[0]], options.contenders, options.rounds, options.seconds)
+            dtype = peers.DTYPES[options.dtype]
+            row = measure(LAYERS[options.layers[0]], options.contenders, options.rounds, options.seconds, dtype)
         options.child.write_text(json.dumps(row))
         return
 
@@ -247,7 +251,8 @@ def main() -> None:
         return
 
     machine, rows = common.machine(), []
-    flags = ["--rounds", str(options.rounds), "--seconds", str(options.seconds), "--contenders", *options.contenders]
+    flags = ["--rounds", str(options.rounds), "--seconds", str(options.seconds), "--dtype", options.dtype]
+    flags += ["--contenders", *options.contenders]
     columns = ["layer", *options.contenders, "best", "ratio", "of peak", "of copy", "error"]
     for layer in layers:
         row = common.in_child(__file__, "layer", layer.name, flags)

@@ -37,9 +37,9 @@ TRANSFORMERS = (
 )
 
 
-def measure(name: str, contenders: Sequence[str], rounds: int, seconds: float) -> common.Row:
+def measure(name: str, contenders: Sequence[str], rounds: int, seconds: float, dtype: torch.dtype) -> common.Row:
     """All contenders on one model, in this process."""
-    workload = build(name)
+    workload = peers.cast(build(name), dtype)
     lineup = peers.line_up(contenders, workload)
     times = common.interleave(lineup.calls, rounds=rounds, seconds=seconds, warmup=3, settle=1)
     row: common.Row = {
@@ -97,12 +97,14 @@ def main() -> None:
     parser = common.arguments(__doc__.splitlines()[0], rounds=30, seconds=4.0)
     every = (*peers.CONTENDERS, peers.UNFUSED)
     parser.add_argument("--contenders", nargs="+", default=list(peers.CONTENDERS), choices=every)
+    parser.add_argument("--dtype", default="f32", choices=peers.DTYPES, help="of weights, inputs and results")
     parser.add_argument("--fusion", action="store_true", help="eager, covan and unfused, on the transformers")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         with torch.no_grad():
-            row = measure(options.models[0], options.contenders, options.rounds, options.seconds)
+            dtype = peers.DTYPES[options.dtype]
+            row = measure(options.models[0], options.contenders, options.rounds, options.seconds, dtype)
         options.child.write_text(json.dumps(row))
         return
 
@@ -110,7 +112,8 @@ def main() -> None:
         options.contenders = ["eager", peers.UNFUSED, peers.COVAN]
         options.models = options.models or TRANSFORMERS
     shown = [c for c in every if c in options.contenders]
-    flags = ["--rounds", str(options.rounds), "--seconds", str(options.seconds), "--contenders", *options.contenders]
+    flags = ["--rounds", str(options.rounds), "--seconds", str(options.seconds), "--dtype", options.dtype]
+    flags += ["--contenders", *options.contenders]
     rows = []
     for name in [n for model in options.models or WORKLOADS for n in GROUPS.get(model, (model,))]:
         print(f"{name} ...", file=sys.stderr, flush=True)

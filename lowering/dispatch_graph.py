@@ -267,7 +267,10 @@ class _Reader:
                 target = ir.BlockArgument(whole).arg_number
                 stored[target] = stored.get(target, ()) + self._definitions(value)
                 if f":{value.type}>" not in str(whole.type):  # dispatch.tensor<readwrite:tensor<...>>
-                    partly[target] = partly.get(target, ()) + self._ids(view.operation)
+                    # An insertion that moved into a region lost its name: the store has that of what is stored.
+                    same = () if isinstance(value.owner, ir.Block) else self._ids(value.owner.operation)
+                    own = tuple(part for part in self._ids(view.operation) if part not in same)
+                    partly[target] = partly.get(target, ()) + own
         fresh = (i for i, argument in enumerate(block.arguments) if "<writeonly:" in str(argument.type))
         tied = [i for i, argument in enumerate(block.arguments) if "<readwrite:" in str(argument.type)]
         operands = dispatch.attributes.get("tied_operands", [])
@@ -278,11 +281,11 @@ class _Reader:
                 into = dispatch.operands[target]
                 definitions = stored.get(target, ())
                 if target in partly:
-                    # An insertion that moved into a region lost its name: the store has that of what is stored.
                     computed = {part for definition in definitions for part in definition.ids}
                     asked = tuple(part for part in partly[target] if part not in computed)
                     padding = self._paddings.get(definitions[-1].ids, ()) if definitions else ()
-                    before = self._written_into(into, asked, padding)
+                    moved = all(definition.how == "input" for definition in definitions)
+                    before = self._written_into(into, asked, padding, moved=moved)
                     definitions += before
                     inserting |= {
                         part for definition in before if definition.how == "compute" for part in definition.ids
@@ -292,10 +295,13 @@ class _Reader:
                 outputs.append(stored.get(next(fresh), ()))
         return outputs, inserting
 
-    def _written_into(self, value: Any, asked: tuple[int, ...], padding: tuple[int, ...]) -> Definitions:
+    def _written_into(
+        self, value: Any, asked: tuple[int, ...], padding: tuple[int, ...], *, moved: bool
+    ) -> Definitions:
         """Those of a value that a node gave, as the shape of what is written into it; ``asked``: ids of those who
-        write, which are to be believed where that value is data that several share. Where it is data and nobody is
-        named, a ``padding`` writes into it: the one known, or who filled it."""
+        write, which are to be believed where that value is data that several share, and where what is written is only
+        ``moved``: then the store is the insertion. Where it is data and nobody is named, a ``padding`` writes into it:
+        the one known, or who filled it."""
         match self.value(value):
             case NodeResult(node, result):
                 if node not in self._varying:
@@ -303,6 +309,8 @@ class _Reader:
                     if asked:
                         return (Definition("view", asked),)
                     return filled and (Definition("compute", padding or filled[0].ids),)
+                if asked and moved:
+                    return (Definition("move", asked),)
                 return tuple(Definition("view", definition.ids) for definition in self.nodes[node].outputs[result])
         return ()
 

@@ -20,6 +20,7 @@ from covan_mlir.errors import DeviceError, InputError
 from covan_mlir.provenance.model import LineageData
 from covan_mlir.runtime import aliases, checks, choice, contract, devices, remote, team, values
 from covan_mlir.runtime.isolation.program import IsolatedProgram, Place
+from covan_mlir.runtime.plain_call import PlainCall
 from covan_mlir.runtime.program import Program
 
 log = logging.getLogger(__name__)
@@ -99,6 +100,7 @@ class CompiledModel:
         self._states = compiled.states
         self._program: Program | IsolatedProgram | None = None
         self._bound: list[Any] = []
+        self._plain: PlainCall | None = None
         self._expected = contract.Results(signature)
         self._checks = checks.ArgumentChecks(signature)
         told = [index for index, (kind, _) in enumerate(signature.results) if kind == "faults"]
@@ -134,6 +136,9 @@ class CompiledModel:
             self._bound = [
                 self._read(values.dtype_of(value), value, f"weight {name}") for name, value in self._weights.items()
             ]
+        self._plain = None
+        if isinstance(self._program, Program) and not self._remote and PlainCall.fits(self.signature):
+            self._plain = PlainCall(self.signature, self._program, self._bound, self._expected)
 
     def _load_again(self) -> None:
         """In a forked process: its parent's program waits for threads that are not here."""
@@ -203,6 +208,10 @@ class CompiledModel:
             IsolationError: the process of an isolated program died, or took more than it was allowed.
             CovanError: the program failed while it ran.
         """
+        if self._plain is not None and not kwargs and self._forks == devices.forks():
+            results = self._plain(args)
+            if results is not NotImplemented:
+                return results
         return self._run(args, kwargs, False)[0]
 
     def call_with_attachments(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:

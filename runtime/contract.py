@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -200,12 +200,13 @@ class Results:
         except (ValueError, IndexError, TypeError) as error:
             raise ContractError(f"{expected.name} is no tensor") from error
         shape = view.shape
+        fits = shape == expected.shape if expected.known else expected.admits(shape)
+        size = expected.byte_length if expected.known else math.prod(shape) * expected.item_size
         if (
-            int(view.element_type) not in expected.elements
-            or len(shape) != expected.rank
-            or any(shape[axis] != size for axis, size in expected.sizes)
-            or view.byte_length != math.prod(shape) * expected.item_size
-            or view.get_buffer().byte_length() < view.byte_length
+            not fits
+            or int(view.element_type) not in expected.elements
+            or view.byte_length != size
+            or view.get_buffer().byte_length() < size
         ):
             raise ContractError(
                 f"{expected.name} is {short(expected.text)}, but the program gave the shape {short(list(shape))} "
@@ -230,28 +231,39 @@ class Results:
 
 @dataclass(frozen=True)
 class _Expected:
+    """What a result must be.
+
+    Attributes:
+        shape: its sizes, a list as the runtime's are; -1 where the program alone knows one.
+        known: whether all of them are known, and with them how many bytes it has.
+    """
+
     name: str
     text: str = ""
     elements: frozenset[int] = frozenset()
     item_size: int = 0
-    rank: int = 0
-    sizes: tuple[tuple[int, int], ...] = ()
+    shape: Sequence[int] = ()
+    known: bool = False
+    byte_length: int = 0
 
     @staticmethod
     def of(name: str, kind: Slot) -> _Expected:
         if isinstance(kind, str):
             return _Expected(name)
+        item_size = ITEM_SIZES[kind.dtype]
+        shape = [size if isinstance(size, int) else -1 for size in kind.shape]
         return _Expected(
             name,
             str(kind),
             _element_types(kind.dtype),
-            ITEM_SIZES[kind.dtype],
-            len(kind.shape),
-            tuple(_sizes(kind.shape)),
+            item_size,
+            shape,
+            -1 not in shape,
+            math.prod(shape) * item_size,
         )
 
-
-def _sizes(shape: tuple[Dim, ...]) -> Iterator[tuple[int, int]]:
-    for axis, size in enumerate(shape):
-        if isinstance(size, int):
-            yield axis, size
+    def admits(self, shape: Sequence[int]) -> bool:
+        """Whether a result may have these sizes."""
+        return len(shape) == len(self.shape) and all(
+            size in (-1, given) for size, given in zip(self.shape, shape, strict=True)
+        )

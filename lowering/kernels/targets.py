@@ -82,4 +82,9 @@ def machine(target: ExecutableTarget) -> Machine:
         preset = PRESETS["avx512" if target.vector_bytes >= 64 else "avx2"]
     else:
         preset = PRESETS["neon"]
-    return replace(preset, name=target.cpu or preset.name, architecture=target.architecture)
+    return replace(
+        preset,
+        name=target.cpu or preset.name,
+        architecture=target.architecture,
+        bf16_pairs="+avx512bf16" in target.features,
+    )

@@ -252,7 +252,11 @@ class Growth:
                 return False
         position = grown.position(last)
         if not last.reduces:
-            return reads_chain and any(position <= grown.position(self.graph.nodes[i]) for i in self.cluster.loops)
+            return (
+                reads_chain
+                and not self._for_others(nodes)
+                and any(position <= grown.position(self.graph.nodes[i]) for i in self.cluster.loops)
+            )
         reduced = self.cluster_reduced(grown)
         if not reads_chain:  # beside the chain
             return (
@@ -265,6 +269,17 @@ class Growth:
             return False
         free = set().union(*(grown.position(node) for node in nodes if node.kind == "compute")) - old
         return not free or self._product(last, grown, free)
+
+    def _for_others(self, path: list[LinalgNode]) -> bool:
+        """Whether the end of a path only widens what products then read."""
+        waiting = path[-1].results if path[-1].widens else []
+        for value in waiting:
+            for user in self.graph.users.get(value, ()):
+                reader = self.graph.nodes[user]
+                if reader.contracts:
+                    return True
+                waiting += reader.results if reader.copies else []
+        return False
 
     def _goes_on(self, nodes: list[LinalgNode]) -> bool:
         """Whether the end of a path of views reduces the results of a reduction of the chain, in the same way, along

@@ -191,13 +191,14 @@ class LinalgGraph:
     sums: dict[Extent, Sum] = field(default_factory=dict)
 
     def only_multiplied(self, value: int) -> bool:
-        """Whether nothing but products of matrices and convolutions reads a value, or what it is a view of."""
+        """Whether nothing but products of matrices and convolutions reads a value, or what it is a view of; of halves
+        what they are in more bits, too."""
         while (node := self._definition(value)) is not None and node.copies:
             value = node.source if node.kind == "view" else node.operands[0].value
         waiting = [value]
         while waiting:
             for user in map(self.nodes.__getitem__, self.users.get(waiting.pop(), [])):
-                if user.copies:
+                if user.copies or user.widens:
                     waiting += user.results
                 elif not (user.contracts or user.windowed) and user.op.name != "tensor.dim":
                     return False

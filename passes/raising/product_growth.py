@@ -34,17 +34,6 @@ class Epilogue(Growth):
                 ):
                     yield path
 
-    def _for_others(self, path: list[LinalgNode]) -> bool:
-        """Whether the end of a path only widens what products then read."""
-        waiting = path[-1].results if path[-1].widens else []
-        for value in waiting:
-            for user in self.graph.users.get(value, ()):
-                reader = self.graph.nodes[user]
-                if reader.contracts:
-                    return True
-                waiting += reader.results if reader.copies else []
-        return False
-
     def _repeatable(self, node: LinalgNode) -> bool:
         return node.copies or node.widens
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import random
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +13,9 @@ import pytest
 import torch
 from dense_chains import MACHINE, Arrays, arrays_of, check, convolution, f, kernel, near, written_by
 from plain_chains import Writer
+from torch import nn
 
+import covan_mlir
 from covan_mlir.fred.chain import Chain, Combine
 from covan_mlir.fred.expression import Affine, Const, Window
 from covan_mlir.fred.interpret import interpret
@@ -204,3 +208,53 @@ def test_bands_of_columns() -> None:
     for name, (_, chain, arrays) in kernels.items():
         got = np.asarray(alone[name](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
         near(got, interpret(chain, arrays, "f64")["y"], 40, "f32")
+
+
+HALVES: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
+    "strided": (nn.Conv2d(20, 36, 3, 2, 1), (20, 13, 22)),
+    "winograd": (nn.Conv2d(20, 36, 3, 1, 1), (20, 13, 22)),
+    "first": (nn.Conv2d(3, 20, 7, 2, 3), (3, 40, 50)),
+    "depthwise": (nn.Conv2d(24, 24, 5, 1, 2, groups=24), (24, 20, 33)),
+    "narrow": (nn.Conv2d(40, 40, 3, 1, 1, groups=40), (40, 7, 7)),
+    "grouped": (nn.Conv2d(24, 48, 3, 1, 1, groups=4), (24, 9, 17)),
+    "along one": (nn.Conv1d(12, 20, 5, 1, 2), (12, 70)),
+    "one point": (nn.Conv2d(64, 48, 1), (64, 9, 17)),
+    "maximum": (nn.MaxPool2d(3, 2, 1), (12, 21, 30)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_programs_of_halves(dtype: torch.dtype) -> None:
+    """One site each, which widens what it reads, sums in single precision, and rounds once."""
+    torch.manual_seed(0)
+    for name, (module, shape) in HALVES.items():
+        model, x = copy.deepcopy(module).to(dtype).eval(), torch.randn(1, *shape).to(dtype)
+        exe = covan_mlir.compile_module(model, (x,))
+        assert len([site for site in exe.lineage.sites if site.phase == "call"]) == 1, name
+        with torch.no_grad():
+            want = model.double()(x.double())
+        unit = torch.finfo(dtype).eps
+        torch.testing.assert_close(exe(x).double(), want, rtol=unit, atol=1e-5 * float(want.abs().max()), msg=name)
+
+
+def test_filters_of_halves_are_widened_ahead_of_time() -> None:
+    """Those that are weights; other ones where they are used."""
+
+    def prepared(chain: Chain) -> set[tuple[str, ...]]:
+        listed = choices(chain, CpuTarget(MACHINE))
+        assert not isinstance(listed, Refusal)
+        chosen: dict[str, tuple[str, ...]] = {}
+        for candidate, schedule in listed.schedules():
+            if candidate.template.name not in chosen and candidate.template.name != "winograd":
+                written = candidate.write(schedule, "k")
+                assert isinstance(written, Selection), written
+                chosen[candidate.template.name] = tuple(o.name for o in written.executable.dispatches[0].inputs)
+        return set(chosen.values())
+
+    for chain in (
+        convolution(20, 30, (3, 3), (10, 18), dtype="bf16"),
+        convolution(6, 6, (3, 3), (13, 18), groups=6, dtype="f16"),
+    ):
+        weighted = tuple(dataclasses.replace(value, weight=value.name == "f") for value in chain.inputs)
+        assert {names[-1] for names in prepared(dataclasses.replace(chain, inputs=weighted))} == {"f.widened"}
+        assert not any("f.widened" in names for names in prepared(chain))

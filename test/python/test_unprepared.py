@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +16,7 @@ from oracle import assert_same
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_mlir import ir
+from unprepared_programs import PROGRAMS, image
 
 import covan_mlir
 from covan_mlir import dialects
@@ -37,221 +37,6 @@ from covan_mlir.provenance.program_graph import (
     ProgramNode,
     Unknown,
 )
-
-
-class Graph(nn.Module):
-    """Messages along edges, summed or averaged where they arrive."""
-
-    def __init__(self, *, mean: bool) -> None:
-        super().__init__()
-        self.a, self.b, self.mean = nn.Linear(16, 32), nn.Linear(32, 8), mean
-
-    def forward(self, x: Tensor, source: Tensor, target: Tensor) -> Tensor:
-        hidden = torch.relu(self.a(x))
-        total = torch.zeros(30, 32).index_add(0, target, hidden[source])
-        if self.mean:
-            count = torch.zeros(30).index_add(0, target, torch.ones(60))
-            total = total / count.clamp(min=1)[:, None]
-        result: Tensor = self.b(total)
-        return result
-
-
-class Router(nn.Module):
-    """Two experts for each token: the ranges of two one-hot encodings and of ``topk`` are one constant."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = nn.Linear(8, 4)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        value, index = torch.softmax(self.gate(x), -1).topk(2)
-        first, second = F.one_hot(index[:, 0], 4), F.one_hot(index[:, 1], 4)
-        return first * value[:, :1] + second * value[:, 1:], (first + second).float().mean(0)
-
-
-class Nest(nn.Module):
-    """A token taken off a sequence and put in front of it again."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        whole = torch.cat([x[:, :1], x[:, 1:].exp()], 1)
-        return torch.cat([whole[:, :1].sin(), whole[:, 1:]], 1) * 2
-
-
-class Experts(nn.Module):
-    """Rows that are sorted by expert; the last one has none."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        importlib.import_module("transformers.integrations.moe")  # registers its operators
-        self.weight = nn.Parameter(torch.randn(4, 8, 6))
-
-    def forward(self, x: Tensor, ends: Tensor) -> Tensor:
-        product: Tensor = torch.ops.transformers.grouped_mm_fallback(x.sin(), self.weight, ends)
-        return product.relu()
-
-
-class Again(nn.Module):
-    """A convolution that is applied twice: its bias is spread over a plane once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Conv2d(16, 16, 3, padding=1, groups=16)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.layer(x) + x
-        return (self.layer(x) + x).softmax(1)
-
-
-def _written(x: Tensor, y: Tensor) -> Tensor:
-    whole = y.clone()
-    whole[:, :, 2:6, 2:6].copy_(x.relu()[:, :, :4, :4])
-    return whole.sin()
-
-
-def _masked(scores: Tensor) -> Tensor:
-    """What is done of the mask again, after it was written to, belongs to no assertion about it."""
-    groups = scores.view(3, 1, 8).topk(2, dim=-1)[0].sum(-1)
-    mask = torch.zeros_like(groups)
-    mask.scatter_(1, groups.topk(1, dim=-1, sorted=False)[1], 1)
-    mask = mask.unsqueeze(-1).expand(-1, 1, 8).reshape(-1, 8)
-    return scores.masked_fill(~mask.bool(), 0.0).exp()
-
-
-def _shifted(x: Tensor) -> Tensor:
-    shifted = x.clone()
-    shifted[1:, 1:] += x[:-1, :-1]
-    return shifted
-
-
-def _signed(x: Tensor) -> tuple[Tensor, Tensor]:
-    return x.to(torch.int8), x.to(torch.int8).to(torch.uint8) + 1
-
-
-def _recurrence(x: Tensor) -> Tensor:
-    """Each row is written in place; a copy gives back what it is given, whatever it is written over."""
-    out, state = torch.zeros_like(x), x[:, 0].sin()
-    for row in range(x.shape[1]):
-        state = torch.tanh(state + x[:, row])
-        out[:, row] = state
-    return out
-
-
-@dataclass(frozen=True)
-class Program:
-    model: Callable[[], Callable[..., Any]]
-    args: Callable[[], tuple[Tensor, ...]]
-
-
-def _padded(x: Tensor, mode: str) -> Tensor:
-    return F.pad(x, (1, 2, 2, 1), mode=mode).relu()
-
-
-def _image() -> tuple[Tensor, ...]:
-    return (torch.randn(1, 3, 8, 8),)
-
-
-def _graph() -> tuple[Tensor, ...]:
-    return torch.randn(30, 16), torch.randint(0, 30, (60,)), torch.randint(0, 30, (60,))
-
-
-def _sorted_rows(rows: int) -> tuple[Tensor, ...]:
-    return torch.randn(rows, 8), torch.tensor([0, 1, rows - 1, rows - 1], dtype=torch.int32)
-
-
-def _rows() -> tuple[Tensor, ...]:
-    return (torch.randn(3, 4),)
-
-
-# Of four rows a window of three that moves by two reads three, and of six columns it reads five.
-_WINDOWS: tuple[tuple[str, Callable[..., nn.Module], dict[str, int]], ...] = (
-    ("convolution", nn.Conv2d, {"in_channels": 8, "out_channels": 4, "kernel_size": 3, "stride": 2}),
-    (
-        "convolution of channels",
-        nn.Conv2d,
-        {"in_channels": 8, "out_channels": 8, "kernel_size": 3, "stride": 2, "groups": 8},
-    ),
-    ("maximum", nn.MaxPool2d, {"kernel_size": 3, "stride": 2}),
-    ("mean", nn.AvgPool2d, {"kernel_size": 3, "stride": 2}),
-)
-
-PROGRAMS = {
-    **{
-        f"pad {mode}": Program(partial(partial, _padded, mode=mode), _image)
-        for mode in ("reflect", "replicate", "circular")
-    },
-    **{
-        f"convolution, padded {mode}": Program(
-            partial(nn.Conv2d, 3, 4, 3, padding=1, padding_mode=mode),
-            _image,
-        )
-        for mode in ("zeros", "reflect", "circular")
-    },
-    "interpolate bicubic": Program(lambda: lambda x: F.interpolate(x, size=(12, 12), mode="bicubic"), _image),
-    "interpolate bilinear": Program(lambda: lambda x: F.interpolate(x, size=(12, 12), mode="bilinear"), _image),
-    "interpolate one row": Program(
-        lambda: lambda x: F.interpolate(x.sin(), size=(4, 4), mode="bilinear").cos(), lambda: (torch.randn(1, 3, 1, 2),)
-    ),
-    "ranks of two": Program(
-        lambda: lambda x, y: (x.sort()[1], y.sort()[1]), lambda: (torch.randn(16), torch.randn(16))
-    ),
-    "mask of chosen groups": Program(lambda: _masked, lambda: (torch.randn(3, 8),)),
-    "messages summed": Program(lambda: Graph(mean=False), _graph),
-    "messages averaged": Program(lambda: Graph(mean=True), _graph),
-    "norm, silu, padded convolution": Program(
-        lambda: nn.Sequential(nn.GroupNorm(2, 8), nn.SiLU(), nn.Conv2d(8, 8, 3, padding=1)),
-        lambda: (torch.randn(1, 8, 6, 6),),
-    ),
-    "router": Program(Router, lambda: (torch.randn(6, 8),)),
-    "sums of constants": Program(lambda: lambda x: (x + torch.ones(4).sum(), torch.ones(3, 4).sum(-1)), _rows),
-    "sums of what is like an argument": Program(
-        lambda: lambda x: (torch.ones_like(x).sum(-1), torch.zeros_like(x).sum(), (x.long() * 0).sum()), _rows
-    ),
-    "slices of a concatenation": Program(Nest, lambda: (torch.randn(1, 3, 16),)),
-    **{
-        f"{kind}, in one place": Program(partial(layer, **options), lambda: (torch.randn(2, 8, 4, 6),))
-        for kind, layer, options in _WINDOWS
-    },
-    **{f"experts, {rows} rows": Program(Experts, partial(_sorted_rows, rows)) for rows in (3, 16)},
-    "detached": Program(
-        lambda: lambda x: (x.sin().sigmoid() @ x.mT, x.sin().detach().sigmoid()[:, None, :, :2]), _image
-    ),
-    "a layer applied twice": Program(Again, lambda: (torch.randn(1, 16, 16, 16),)),
-    "rows written one by one": Program(lambda: _recurrence, lambda: (torch.randn(2, 3, 4),)),
-    "added to a slice of slices": Program(lambda: _shifted, lambda: (torch.randn(4, 4),)),
-    "copies, one of them returned": Program(lambda: lambda x: (x.clone(), x.clone() + 1), _rows),
-    "signs, and one by what has them": Program(lambda: lambda x: (torch.signbit(x), 1 / x), _rows),
-    "bytes with a sign": Program(lambda: _signed, lambda: (torch.tensor([250, 3, 128], dtype=torch.uint8),)),
-    "padded behind work": Program(lambda: lambda x: F.pad(x * 2, (8, 0)), _rows),
-    "transposed and padded, twice": Program(
-        lambda: lambda x, y: (F.pad(x.mT, (0, 0, 0, 2)) * 2, F.pad(y.mT, (0, 0, 0, 2)) * 3),
-        lambda: (torch.randn(1, 4, 6), torch.randn(1, 4, 6)),
-    ),
-    "work, padding, depthwise convolution": Program(
-        lambda: nn.Sequential(nn.SiLU(), nn.ConstantPad1d((8, 0), 0.0), nn.Conv1d(8, 8, 9, groups=8)),
-        lambda: (torch.randn(1, 8, 13),),
-    ),
-    "those that a mask of two axes takes": Program(
-        lambda: lambda x: (x[x > 0].sum(), x.reshape(-1)[x.reshape(-1) < 0], x[:, x[0] > 0].relu()),
-        lambda: (torch.randn(7, 13),),
-    ),
-    "products padded alike": Program(
-        lambda: (
-            lambda x, y: (
-                F.pad((x @ x.mT)[None], (1, 0))[..., 1:].exp(),
-                F.pad((y @ y.mT)[None], (1, 0))[..., 1:].sin(),
-            )
-        ),
-        lambda: (torch.randn(2, 6, 4), torch.randn(2, 6, 4)),
-    ),
-    "sums of bags that begin anywhere": Program(
-        lambda: lambda weight, indices, begins: F.embedding_bag(indices, weight, begins, mode="sum"),
-        lambda: (torch.randn(10, 4), torch.randint(0, 10, (8,)), torch.tensor([0, 3, 5])),
-    ),
-    "written into a diagonal": Program(
-        lambda: lambda x, y: torch.diagonal_scatter(x, y) * 2, lambda: (torch.randn(4, 4), torch.randn(4))
-    ),
-    "copy into a slice": Program(lambda: _written, lambda: (*_image(), torch.randn(1, 3, 9, 9))),
-}
 
 
 @cache
@@ -324,7 +109,7 @@ def test_what_nobody_reads_but_constants_is_not_imported() -> None:
     """Of a normalisation by known statistics a factor and a summand are left: no root, and no assertion that what is
     divided by is not zero, which no compiler would drop."""
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
-    captured = capture(model, _image(), None, None)
+    captured = capture(model, image(), None, None)
     bytecode = import_program(captured, provenance=True, external_weight_bytes=1 << 24).bytecode
     with ir.Context() as context:
         dialects.load(context)
@@ -346,7 +131,7 @@ def test_circular_padding_cuts_first() -> None:
     """What is left goes round."""
     for pads in ((-1, 1, -2, 1), (2, -1, 0, -2), (-1, -1, 1, 2)):
         model = _Cut(pads)
-        (x,) = _image()
+        (x,) = image()
         torch.testing.assert_close(covan_mlir.compile_module(model, (x,))(x), model(x))
 
 

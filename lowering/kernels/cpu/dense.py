@@ -83,6 +83,11 @@ class DenseMatch(Match[S]):
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: S) -> Writer:
         """Who writes the kernel."""
 
+    @property
+    def given(self) -> Chain:
+        """The chain as it was given, where the task is another one."""
+        return self.task.chain
+
     def prepared(self, schedule: S) -> tuple[Preparation, ...]:
         """What a kernel with a schedule reads prepared; inputs that are prepared are not read as they are."""
         return ()
@@ -94,7 +99,7 @@ class DenseMatch(Match[S]):
     def emit(self, schedule: S, name: str, lines: SourceLines) -> Executable:
         """See `Match`."""
         chain, team = self.task.chain, self.target.team
-        inputs, outputs = operands(chain)
+        inputs, outputs = operands(self.given)
         prepared = self.prepared(schedule)
         code = KernelBuilder(name, with_prepared(inputs, prepared), outputs, schedule.lanes, chain.extents, team=team)
         sizes = chain.nominal.known_sizes

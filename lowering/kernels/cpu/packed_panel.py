@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from math import prod
 
 from covan_mlir.fred.chain import Input
+from covan_mlir.lowering.kernels.cpu import pairs
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.evaluator import Lanes, Position, Result, VectorEvaluator, widen
+from covan_mlir.lowering.kernels.cpu.pairs import PAIR
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
@@ -31,11 +33,13 @@ class Packing:
 
     Attributes:
         width: columns of a panel.
+        pairs: elements of two positions lie next to each other, of one column after the other.
     """
 
     product: Product
     weight: Input
     width: int
+    pairs: bool
 
     @staticmethod
     def of(product: Product, schedule: ProductSchedule) -> Packing | None:
@@ -43,7 +47,7 @@ class Packing:
         if not schedule.packed:
             return None
         assert product.weight is not None
-        return Packing(product, product.weight, schedule.vectors * schedule.lanes)
+        return Packing(product, product.weight, schedule.vectors * schedule.lanes, schedule.pairs)
 
     @property
     def outer(self) -> tuple[str, ...]:
@@ -67,6 +71,8 @@ class Packing:
         product = self.product
         before, contracted = (tuple(product.sizes[axis] for axis in axes) for axes in (self.outer, product.contracted))
         shape = (*before, self.panels, *contracted, self.width)
+        if self.pairs:
+            shape = (*before, self.panels, *contracted[:-1], contracted[-1] // PAIR, self.width, PAIR)
         return Operand(f"{self.weight.name}.packed", shape, self.weight.dtype)
 
     @property
@@ -76,11 +82,14 @@ class Packing:
         given = f"tensor<{'x'.join([*(str(product.sizes[axis]) for axis in axes), dtype])}>"
         packed = self.operand.tensor
         order = [axes.index(axis) for axis in (*self.outer, product.lane, *product.contracted)]
+        inner, tiles = [axes.index(product.lane)], [self.width]
+        if self.pairs:
+            inner, tiles = [*inner, axes.index(product.contracted[-1])], [*tiles, PAIR]
         text = f"""func.func private @packed(%w: {given}) -> {packed} {{
   %zero = arith.constant 0.0 : {dtype}
   %empty = tensor.empty() : {packed}
   %packed = linalg.pack %w padding_value(%zero : {dtype}) outer_dims_perm = {order}
-    inner_dims_pos = [{axes.index(product.lane)}] inner_tiles = [{self.width}] into %empty : {given} -> {packed}
+    inner_dims_pos = {inner} inner_tiles = {tiles} into %empty : {given} -> {packed}
   return %packed : {packed}
 }}
 """
@@ -102,9 +111,12 @@ class PackedPanel:
         code, packing = self.code, self.packing
         product, memory = packing.product, code.memory[packing.operand.name]
         base = self._base(outer, first, start)
+        step = PAIR if packing.pairs else 1
 
         def vector(u: int, place: Place, tap: int) -> Value:
-            at = code.add(base, code.mul(self._position(place), packing.width), u * code.lanes)
+            at = code.add(base, code.mul(self._position(place), packing.width), u * step * code.lanes)
+            if packing.pairs:
+                return pairs.load(code, memory, at)
 
             def there(_: Position) -> Result:
                 return Lanes(widen(code, code.load(memory, at), packing.weight.dtype))

@@ -14,9 +14,11 @@ from math import prod
 
 from covan_mlir.fred.chain import Chain, Input, Step
 from covan_mlir.fred.expression import Expr, reads
+from covan_mlir.lowering.kernels.cpu import pairs
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, address
+from covan_mlir.lowering.kernels.cpu.pairs import PAIR, Pairs
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
@@ -25,7 +27,11 @@ from covan_mlir.lowering.kernels.cpu.tiles import transpose
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel, by positions on the contracted axes and vectors."""
+    """A panel, by positions on the contracted axes and vectors.
+
+    Attributes:
+        paired: the factors, if they are multiplied in pairs: then vectors hold those of two positions.
+    """
 
     code: KernelBuilder
     product: Product
@@ -33,6 +39,7 @@ class Panel:
     sizes: Mapping[str, Size]
     vectors: int
     memory: Value
+    paired: Pairs | None
 
     @staticmethod
     def make(
@@ -44,21 +51,29 @@ class Panel:
     ) -> Panel:
         """One in the stack frame."""
         inner = prod(product.sizes[axis] for axis in product.contracted[1:])
+        paired = Pairs.of(product) if schedule.pairs else None
         # Transposed blocks are written whole: beyond the last position there is room for one.
-        elements = (schedule.depth * inner + code.lanes) * schedule.vectors * code.lanes
-        memory = code.scratch(elements, computed(product.step.dtype))
-        return Panel(code, product, evaluator, sizes, schedule.vectors, memory)
+        block = code.lanes * (1 if paired is None else PAIR)
+        elements = (schedule.depth * inner + block) * schedule.vectors * code.lanes
+        memory = code.scratch(elements, computed(product.step.dtype) if paired is None else paired.vectors.dtype)
+        return Panel(code, product, evaluator, sizes, schedule.vectors, memory, paired)
+
+    @property
+    def _step(self) -> int:
+        """Positions that a vector holds."""
+        return 1 if self.paired is None else PAIR
 
     def _offset(self, place: Place, u: int) -> Value:
         code, flat = self.code, self.code.index(0)
         for axis in self.product.contracted:
             size = 1 if axis == self.product.contracted[0] else self.sizes[axis]
             flat = code.add(code.mul(flat, size), place[axis])
-        return code.add(code.mul(flat, self.vectors * code.lanes), u * code.lanes)
+        return code.add(code.mul(flat, self.vectors * code.lanes), u * self._step * code.lanes)
 
     def _load(self, u: int, place: Place, tap: int) -> Value:
         """There is one tap."""
-        return self.code.load(self.memory, self._offset(place, u))
+        code, at = self.code, self._offset(place, u)
+        return code.load(self.memory, at) if self.paired is None else pairs.load(code, self.memory, at)
 
     def fill(
         self, outer: Mapping[str, Value], first: Value, valid: Sequence[Value | None], start: Value, count: Size
@@ -102,7 +117,7 @@ class Panel:
             column = code.add(behind, code.mul(tile, each))
 
         def ask(place: Place) -> None:
-            turn = code.divmod(place[product.contracted[-1]], each)[1]
+            turn = code.divmod(code.divmod(place[product.contracted[-1]], self._step)[0], each)[1]
             index = {**outer, **self._at(dict(place), start), product.lane: code.add(column, turn)}
             at, _ = address(code, streamed.axes, self.sizes, Position(index, product.lane))
             code.prefetch(code.memory[streamed.name], at, near=False)
@@ -122,7 +137,8 @@ class Panel:
                 level(n + 1, {**place, axes[n]: at})
                 return []
 
-            code.loop(0, count if axes[n] == split else self.sizes[axes[n]], 1, [], inside)
+            step = self._step if axes[n] == self.product.contracted[-1] else 1
+            code.loop(0, count if axes[n] == split else self.sizes[axes[n]], step, [], inside)
 
         level(0, {})
 
@@ -139,10 +155,19 @@ class Panel:
         def body(place: dict[str, Value]) -> None:
             for u, mask in enumerate(valid):
                 index = {**outer, **self._at(place, start), lane: code.add(first, u * code.lanes)}
-                value = self.evaluator.vector(self.product.vectors, Position(index, lane, mask))
-                code.store(value, self.memory, self._offset(place, u))
+                code.store(self._row(index, mask), self.memory, self._offset(place, u))
 
         self._nest(self.product.contracted, count, body)
+
+    def _row(self, index: Mapping[str, Value], mask: Value | None) -> Value:
+        """Elements along the lanes' axis; of pairs those of two positions, interleaved."""
+        code, lane, last = self.code, self.product.lane, self.product.contracted[-1]
+        if self.paired is None:
+            return self.evaluator.vector(self.product.vectors, Position(index, lane, mask))
+        memory, axes = code.memory[self.paired.vectors.name], self.paired.vectors.axes
+        rows = [{**index, last: code.add(index[last], n)} for n in range(PAIR)]
+        at = [address(code, axes, self.sizes, Position(row, lane))[0] for row in rows]
+        return pairs.interleaved(code, *(code.load(memory, start, mask) for start in at))
 
     def _transpose(
         self,
@@ -156,11 +181,12 @@ class Panel:
         code, product, lanes = self.code, self.product, self.code.lanes
         size = count if along == product.contracted[0] else self.sizes[along]
         columns = code.size(self.sizes[product.lane])
-        ragged = not isinstance(size, int) or size % lanes != 0
+        deep = self._step * lanes
+        ragged = not isinstance(size, int) or size % deep != 0
 
         def vector(place: dict[str, Value], u: Value) -> None:
             def block(at: Value, none: list[Value]) -> list[Value]:
-                mask = code.prefix(code.min(code.op("subi", code.size(size), at), lanes)) if ragged else None
+                exist = code.min(code.op("subi", code.size(size), at), deep) if ragged else None
                 inner, left = {**place, along: at}, code.add(first, code.mul(u, lanes))
                 read: list[Value] = []
                 for c in range(lanes):
@@ -169,13 +195,14 @@ class Panel:
                         # Beyond the last column, that one once more: nobody reads it.
                         column = code.min(column, code.add(columns, -1))
                     index = {**outer, **self._at(inner, start), product.lane: column}
-                    read.append(self.evaluator.vector(product.vectors, Position(index, along, mask)))
-                base = code.add(self._offset(inner, 0), code.mul(u, lanes))
+                    read.append(self._column(index, along, exist))
+                base = code.add(self._offset(inner, 0), code.mul(u, deep))
                 for r, value in enumerate(transpose(code, read)):
-                    code.store(value, self.memory, code.add(base, r * self.vectors * lanes))
+                    whole = value if self.paired is None else pairs.unpacked(code, value)
+                    code.store(whole, self.memory, code.add(base, r * self.vectors * deep))
                 return none
 
-            code.loop(0, size, lanes, [], block)
+            code.loop(0, size, deep, [], block)
 
         def body(place: dict[str, Value]) -> None:
             def one(u: Value, none: list[Value]) -> list[Value]:
@@ -185,6 +212,16 @@ class Panel:
             code.loop(0, len(valid), 1, [], one)
 
         self._nest([axis for axis in product.contracted if axis != along], count, body)
+
+    def _column(self, index: Mapping[str, Value], along: str, exist: Value | None) -> Value:
+        """Elements of a column along what is contracted, of which so many exist; pairs as words."""
+        code = self.code
+        if self.paired is None:
+            mask = None if exist is None else code.prefix(exist)
+            return self.evaluator.vector(self.product.vectors, Position(index, along, mask))
+        at, _ = address(code, self.paired.vectors.axes, self.sizes, Position(index, along))
+        mask = None if exist is None else pairs.prefix(code, exist)
+        return pairs.words(code, pairs.load(code, code.memory[self.paired.vectors.name], at, mask))
 
 
 def transposed_axis(chain: Chain, expr: Expr, lane: str, contracted: Sequence[str]) -> str | None:

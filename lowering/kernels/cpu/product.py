@@ -22,11 +22,11 @@ packed ahead of time (`packed_panel`) are read in place.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from math import prod
 
-from covan_mlir.lowering.kernels.cpu import column_tail
+from covan_mlir.lowering.kernels.cpu import column_tail, pairs
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT
 from covan_mlir.lowering.kernels.cpu.elements import computed
@@ -86,6 +86,7 @@ class ProductWriter:
         self.outputs = RowOutputs(code, product.chain, product.step, self.evaluator, sizes, fixed)
         self.split, self.inner = product.contracted[0], product.contracted[1:]
         self.held = rows_held(product, schedule)
+        self.paired = pairs.Pairs.of(product) if schedule.pairs else None
 
     @cached_property
     def panel(self) -> Panel | PackedPanel:
@@ -98,7 +99,7 @@ class ProductWriter:
     def scalars(self) -> ScalarRows | None:
         """What is read as scalars, where it is staged."""
         product, code = self.product, self.code
-        if in_place(product.chain, product.scalars):
+        if self.paired is not None or in_place(product.chain, product.scalars):
             return None
         pitch = row_length(product.sizes, product.contracted, self.schedule.depth, code.lanes)
         memory = code.scratch(self.schedule.group * pitch + code.lanes, self.dtype)
@@ -249,6 +250,8 @@ class ProductWriter:
             if self.scalars is not None:
                 return self.scalars.load(code.add(number, i), place)
             index = {**indices[i], **place, self.split: code.add(start, place[self.split])}
+            if self.paired is not None:
+                return pairs.scalar(code, self.paired.scalars, self.sizes, index)
             return self.evaluator.scalar(product.scalars, Position(index, None))
 
         tiles = -(-self.schedule.group // self.schedule.rows)
@@ -267,7 +270,10 @@ class ProductWriter:
 
         ranges = [(self.split, 0, count), *((axis, 0, self.sizes[axis]) for axis in self.inner)]
         tile = [[code.splat(0.0, self.dtype)] * vectors for _ in range(rows)]
-        return outer_products(code, ranges, tile, Factors(scalar, asking))
+        factors = Factors(scalar, asking)
+        if self.paired is not None:
+            factors = replace(factors, step=pairs.PAIR, multiply_add=partial(pairs.added, code))
+        return outer_products(code, ranges, tile, factors)
 
     def _offset(self, row: Value, u: int) -> Value:
         return self.code.add(self.code.mul(row, self.width), u * self.code.lanes)
@@ -330,7 +336,9 @@ def scratch(product: Product, schedule: ProductSchedule) -> int:
     width = schedule.vectors * schedule.lanes
     inner = prod(product.sizes[axis] for axis in product.contracted[1:])
     panel = 0 if schedule.packed else (schedule.depth * inner + schedule.lanes) * width
-    if not in_place(product.chain, product.scalars):
+    if schedule.pairs:
+        panel = 0 if schedule.packed else (schedule.depth * inner // pairs.PAIR + schedule.lanes) * width
+    elif not in_place(product.chain, product.scalars):
         panel += schedule.group * row_length(product.sizes, product.contracted, schedule.depth, schedule.lanes)
     tail = column_tail.scratch(product, schedule.tail, schedule.lanes)
     return panel + rows_held(product, schedule) * width + tail

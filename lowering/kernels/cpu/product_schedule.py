@@ -16,6 +16,7 @@ class ProductSchedule(DenseSchedule):
         group: rows that a workgroup computes.
         depth: positions of the first contracted axis in a panel.
         packed: panels are packed ahead of time; else they are staged.
+        pairs: bfloat16 is multiplied two by two (`pairs`).
         tail: of the last columns, so many that would fill a small part of a vector are in no panel (`column_tail`).
     """
 
@@ -24,4 +25,5 @@ class ProductSchedule(DenseSchedule):
     group: int
     depth: int
     packed: bool = False
+    pairs: bool = False
     tail: int = 0

@@ -32,6 +32,8 @@ class Factors:
         scalar: of a row, at a position, of a tap; None: the vectors themselves are combined.
         vector: of a vector of columns.
         taps: positions that are written out.
+        step: positions on the last axis that a scalar and a vector hold.
+        multiply_add: of sums, a scalar in all lanes and a vector; None: as ``combine`` says.
         combine: operation of the arith dialect.
     """
 
@@ -39,6 +41,8 @@ class Factors:
     vector: Callable[[int, Place, int], Value]
     taps: int = 1
     combine: str = "addf"
+    step: int = 1
+    multiply_add: Callable[[Value, Value, Value], Value] | None = None
 
 
 def outer_products(
@@ -55,17 +59,25 @@ def outer_products(
     def nest(level: int, place: dict[str, Value], held: list[Value]) -> list[Value]:
         if level < len(ranges):
             axis, start, stop = ranges[level]
-            return code.loop(start, stop, 1, held, lambda at, inner: nest(level + 1, {**place, axis: at}, inner))
+            step = factors.step if level == len(ranges) - 1 else 1
+            return code.loop(start, stop, step, held, lambda at, inner: nest(level + 1, {**place, axis: at}, inner))
         for tap in range(factors.taps):
             columns = [factors.vector(u, place, tap) for u in range(vectors)]
             new: list[Value] = []
             for i in range(rows):
                 scalar = code.broadcast(factors.scalar(i, place, tap)) if factors.scalar is not None else None
                 for u in range(vectors):
-                    term = columns[u] if scalar is None else code.op("mulf", scalar, columns[u])
-                    new.append(code.op(factors.combine, held[i * vectors + u], term))
+                    new.append(_added(code, factors, held[i * vectors + u], scalar, columns[u]))
             held = new
         return held
 
     flat = nest(0, {}, [value for row in tile for value in row])
     return [flat[i * vectors : (i + 1) * vectors] for i in range(rows)]
+
+
+def _added(code: KernelBuilder, factors: Factors, sums: Value, scalar: Value | None, column: Value) -> Value:
+    if scalar is None:
+        return code.op(factors.combine, sums, column)
+    if factors.multiply_add is not None:
+        return factors.multiply_add(sums, scalar, column)
+    return code.op(factors.combine, sums, code.op("mulf", scalar, column))

@@ -4,7 +4,7 @@
 
     filters[panel, point, c, vectors * lanes] = (G g[k, c] G^T)[point]    # zeros beyond the last output channel
 
-The transform is computed in double precision and rounded once.
+The transform is computed in double precision and rounded once, to single precision: of halves, too.
 """
 
 from __future__ import annotations
@@ -12,26 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from covan_mlir.fred.chain import Chain, Input
-from covan_mlir.fred.expression import Read, reads
-from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution
+from covan_mlir.fred.chain import Input
+from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.winograd_algebra import TAPS
 from covan_mlir.lowering.kernels.cpu.winograd_layout import WinogradLayout
 from covan_mlir.lowering.kernels.kernel import Operand, Preparation
-from covan_mlir.lowering.kernels.reductions.hoist import Scope
-
-
-def weight_of(convolution: Convolution) -> Input | None:
-    """The filter, where it can be transformed: a weight that nothing else of the chain reads."""
-    if not isinstance(convolution.scalars, Read):
-        return None
-    chain: Chain = convolution.chain
-    weight = chain.values[convolution.scalars.name]
-    if not isinstance(weight, Input) or not weight.weight:
-        return None
-    scope = Scope(chain, {})
-    results = (scope.inlined(Read(name, chain.values[name].dtype)) for name in chain.outputs)
-    return None if any(weight.name in reads(result) for result in results) else weight
 
 
 @dataclass(frozen=True)
@@ -46,7 +31,7 @@ class TransformedFilter:
         """What the kernel reads."""
         layout = self.layout
         shape = (layout.panels, layout.points, layout.channels, layout.panel)
-        return Operand(f"{self.weight.name}.transformed", shape, self.weight.dtype)
+        return Operand(f"{self.weight.name}.transformed", shape, computed(self.weight.dtype))
 
     @property
     def preparation(self) -> Preparation:
@@ -65,7 +50,8 @@ class TransformedFilter:
         high = ", ".join(str(b - a) for a, b in zip(own, whole, strict=True))
         matrix = _tensor([span, TAPS], "f64")
         rows = ", ".join(f"[{', '.join(repr(float(c)) for c in row)}]" for row in layout.algorithm.filters)
-        exact, rounded = (_tensor([panels, span, span, layout.channels, panel], one) for one in ("f64", dtype))
+        single = computed(dtype)
+        exact, rounded = (_tensor([panels, span, span, layout.channels, panel], one) for one in ("f64", single))
         result, parallel = self.operand.tensor, ", ".join(['"parallel"'] * 5)
         read = ", ".join(names[axis] for axis in axes)
         nest = _maps("p, a, b, c, q, r, s", "a, r", "b, s", read, "p, a, b, c, q")
@@ -93,9 +79,9 @@ class TransformedFilter:
   %rounded_empty = tensor.empty() : {rounded}
   %rounded = linalg.generic {{{same}, iterator_types = [{parallel}]}}
       ins(%exact : {exact}) outs(%rounded_empty : {rounded}) {{
-  ^bb0(%element: f64, %old: {dtype}):
-    %narrow = arith.truncf %element : f64 to {dtype}
-    linalg.yield %narrow : {dtype}
+  ^bb0(%element: f64, %old: {single}):
+    %narrow = arith.truncf %element : f64 to {single}
+    linalg.yield %narrow : {single}
   }} -> {rounded}
   %result = tensor.collapse_shape %rounded [[0], [1, 2], [3], [4]] : {rounded} into {result}
   return %result : {result}

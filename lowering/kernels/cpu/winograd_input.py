@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from iree.compiler.dialects import arith
 
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
+from covan_mlir.lowering.kernels.cpu.evaluator import widen
 from covan_mlir.lowering.kernels.cpu.tiles import transpose
 from covan_mlir.lowering.kernels.cpu.winograd_layout import WinogradLayout
 
@@ -87,7 +88,8 @@ class BlockInput:
             # As numbers without a sign, negative ones are large.
             valid = arith.cmpi(arith.CmpIPredicate.ult, positions, code.splat(slides.inside, "i32"))
             begin = code.add(source, column)
-            loaded = [code.load(memory, code.add(plane, begin), valid) for plane in planes]
+            dtype = self.layout.convolution.window.dtype
+            loaded = [widen(code, code.load(memory, code.add(plane, begin), valid), dtype) for plane in planes]
             for n, value in enumerate(transpose(code, loaded)[:length]):
                 code.store(value, self.image, code.add(to, code.mul(code.add(at, n), lanes)))
             return none

@@ -91,7 +91,7 @@ class BodyCheck:
                 if state is None and not any(self._shared(node, part) or self._sizes(node, part) for part in said):
                     random = any(map(self._random, said))
                     if not random:
-                        self.false.append((node, said))
+                        self._refuse(node, result, said)
                     state = State(("p", said[0]), None, assumed=not random)  # others are judged by what it should be
                 if state is not None:
                     self.states[node, result] = state
@@ -140,13 +140,20 @@ class BodyCheck:
         """A result that is none of the values that it is said to be is a share of one: who reads it finishes that, and
         gives a value that is known, or only its size."""
         known = {node for node, _ in self.states}
-        for (node, _), said in shares.items():
+        for (node, result), said in shares.items():
             if not any(
                 worker in known or self._sizes(worker, part)
                 for part in said
                 for worker in (self._shared(node, part) | ({node} - known))
             ):
-                self.false.append((node, said))
+                self._refuse(node, result, said)
+
+    def _refuse(self, node: int, result: int, said: tuple[int, ...]) -> None:
+        """A result is none of the values that it is said to be; or that is not known, if they depend on each other."""
+        if (why := self._matcher.undecided.get((node, result))) is None:
+            self.false.append((node, said))
+        else:
+            self.unread.setdefault(node, why)
 
     def _sizes(self, node: int, part: int) -> bool:
         """Whether a node gives the size of a part that is as large as its operands' values say: nobody reads it as a

@@ -60,6 +60,7 @@ def _check(subject: Subject) -> Iterator[Counterexample]:
     graphs = {phase.step: phase.graph for phase in lineage.phases if phase.step != PROGRAM}
     source = subject.source()
     now: Carriers = {}
+    plain: Carriers = {}  # before there were chains
     seen: list[str] = []
     for step, changes in lineage.history:
         for part, operations in changes.items():
@@ -73,7 +74,9 @@ def _check(subject: Subject) -> Iterator[Counterexample]:
                 now[part] = dict(operations)
         seen.append(step)
         if step in graphs:
-            yield from _carried(subject, step, graphs[step], now, source)
+            if _CHAINS.isdisjoint(_name(node.op) for node in graphs[step].nodes):
+                plain = {part: dict(operations) for part, operations in now.items()}
+            yield from _carried(subject, step, graphs[step], now, plain, source)
     # A step's own entry stands behind those of its passes, and the program was seen after each step until the last one
     # that is seen at all.
     steps = [step for step in seen if "/" not in step]
@@ -83,7 +86,7 @@ def _check(subject: Subject) -> Iterator[Counterexample]:
 
 
 def _carried(
-    subject: Subject, step: str, graph: ProgramGraph, now: Carriers, source: SourceSystem
+    subject: Subject, step: str, graph: ProgramGraph, now: Carriers, plain: Carriers, source: SourceSystem
 ) -> Iterator[Counterexample]:
     """Each operation of the graph carries the parts that it is named after; of those that vary, no other one does."""
     least: dict[int, Counter[str]] = {}
@@ -106,13 +109,16 @@ def _carried(
             # A chain of reductions is named after what it computes: the views in it are on its location only.
             most = nodes[name] if name in _CHAINS and _is_view(subject, part) else least.get(part, Counter())[name]
             if name in nodes and told > most and name in _CHAINS:
-                most += _of_shared_weights(source, graph, part, name)
+                shaped = _of_shared_weights(source, graph, part, name)
+                if told <= sum(plain.get(part, {}).values()):  # no chain holds less than one of those
+                    shaped |= _of_read_values(subject, source, graph, part, name)
+                most += len(shaped)
             if name in nodes and told > most and not source.constant.get(part, True):  # constants may be made at load
                 why = f"is said to be carried by {told} × {name} after {step}, but {most} of them carry it"
                 yield _wrong(subject, part, why)
 
 
-def _of_shared_weights(source: SourceSystem, graph: ProgramGraph, part: int, name: str) -> int:
+def _of_shared_weights(source: SourceSystem, graph: ProgramGraph, part: int, name: str) -> set[int]:
     """Chains that do not compute a part, but one that reads a weight with it: that is shaped once for both."""
 
     def weights(reader: int) -> set[Operand]:
@@ -120,8 +126,47 @@ def _of_shared_weights(source: SourceSystem, graph: ProgramGraph, part: int, nam
         return {(kind, of) for kind, of in operands if kind == "w" or (kind == "p" and source.constant[int(of)])}
 
     own = weights(part)
-    others = (node.evidence for node in graph.nodes if _name(node.op) == name and part not in node.evidence)
-    return sum(any(not own.isdisjoint(weights(reader)) for reader in evidence) for evidence in others)
+    others = _others(source, graph, part, name)
+    return {node for node, parts in others.items() if any(not own.isdisjoint(weights(other)) for other in parts)}
+
+
+def _of_read_values(subject: Subject, source: SourceSystem, graph: ProgramGraph, part: int, name: str) -> set[int]:
+    """Chains that do not compute a part, but read its value, or give what it reads, as it is or as a view: what the
+    part only moves or shapes for that is theirs."""
+
+    def read(reader: int) -> set[int]:
+        values: set[int] = set()
+        stack = [reader]
+        while stack:
+            for kind, of in source.call(stack.pop()).operands:
+                if kind == "p" and of in source.parts and source.twin(int(of)) not in values:
+                    values.add(source.twin(int(of)))
+                    if shapes(int(of)):
+                        stack.append(int(of))
+        return values
+
+    def shapes(part: int) -> bool:
+        return source.parts[part].view or (identities is not None and identities.kept(part) is not None)
+
+    identities = subject.identities
+    if part not in source.parts:
+        return set()
+    own, behind = source.twin(part), read(part)
+    return {
+        node
+        for node, parts in _others(source, graph, part, name).items()
+        for other in parts
+        if source.twin(other) in behind or own in read(other)
+    }
+
+
+def _others(source: SourceSystem, graph: ProgramGraph, part: int, name: str) -> dict[int, list[int]]:
+    """What the chains that do not compute a part compute."""
+    return {
+        index: [other for other in node.evidence if other in source.parts]
+        for index, node in enumerate(graph.nodes)
+        if _name(node.op) == name and part not in node.evidence
+    }
 
 
 def _name(op: str) -> str:

@@ -20,7 +20,7 @@ from covan_mlir.checking.node_values import NodeValues
 from covan_mlir.checking.signatures import Signature
 from covan_mlir.checking.source_values import RandomError, SourceValues, Trial
 from covan_mlir.checking.source_views import SourceViews
-from covan_mlir.checking.tensors import Tensor, UnevaluatedError, limited, spend
+from covan_mlir.checking.tensors import Tensor, UnevaluatedError, is_undefined, limited, spend
 from covan_mlir.fred.scalars import Array
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
@@ -46,6 +46,8 @@ _DRAWS: tuple[tuple[Draw, int], ...] = (
 )
 """What is drawn of what a node is given, and below which bound integers are: how far indices may go is not
 known. What is not drawn is computed from what is: as operands that depend on each other must be."""
+_FLOAT = ("f", "bf")
+_CAT = "aten.cat.default"
 Draw = Literal["all", "floats", "arguments"]
 _KINDS: tuple[Draw, ...] = ("all", "floats", "arguments")
 
@@ -86,6 +88,9 @@ class Matcher:
 
     Args:
         states: what results of nodes are known to be; others are computed in place by those who read them.
+
+    Attributes:
+        undecided: results that are no value of what was drawn, and why that could not be computed of the arguments.
     """
 
     def __init__(self, source: SourceViews, program: Bodies, states: Mapping[Key, State]) -> None:
@@ -93,6 +98,7 @@ class Matcher:
         self._bodies = program
         self._states = states
         self._cones = Cones(source, program, states)
+        self.undecided: dict[Key, str] = {}
         self._holding: dict[Hashable, tuple[Order | None, Finding]] = {}
         """By signature, the order of elements in which a result agrees with a value, and what the field says of it."""
 
@@ -113,9 +119,9 @@ class Matcher:
         problem = ""  # as text: an error holds the frames that it went through, and they what was computed
         candidates = list(self._views.alike(said))
         refuted: set[Draw] = set()
-        whole = not any(self._is_float(key) for key in cone.states) or all(map(self._is_float, cone.states))
+        floats = all(map(self._is_float, cone.states))
         for draw, bound in _DRAWS:
-            if draw in refuted or (draw == "floats" and whole):
+            if draw in refuted or (draw == "floats" and floats):
                 continue
             try:
                 for plan in self._holding_plans(node, result, candidates, cone, draw, bound):
@@ -132,8 +138,11 @@ class Matcher:
                 problem = problem or str(error)
                 continue
             refuted.add(draw)
-            if draw == "all" and self._general(cone, candidates):
+            if draw == "all" and (self._general(cone, candidates) or self._partial(node, result, candidates[0], cone)):
                 break
+        else:
+            if problem and "arguments" not in refuted:
+                self.undecided[node, result] = problem
         if not refuted and problem:
             raise UnevaluatedError(problem)
         if assumed:
@@ -149,10 +158,17 @@ class Matcher:
         given = operands | {("a", position) for position in cone.given}
         return sure and len(operands) + len(cone.given) <= 1 and self._views.determined(candidates, given)
 
+    def _partial(self, node: int, result: int, operand: Operand, cone: Cone) -> bool:
+        """Whether a result is not wholly written, whatever is drawn: no number that it reads is an index."""
+        read = [*(self._states[key].operand for key in cone.states), *(("a", position) for position in cone.given)]
+        if not all(self._views.type_of(value).startswith(_FLOAT) for value in read):
+            return False
+        return self._unwritten(node, result, operand, cone, self._source(cone, TRIALS[0], "all", _DRAWS[0][1]))
+
     def _signature(self, node: int, result: int, operand: Operand, cone: Cone) -> Hashable:
         known = {key: (self._states[key].operand, self._states[key].layout) for key in cone.states}
         twin = self._views.drawn(TRIALS[0], 0).twin
-        given = frozenset(twin(value) for value, _ in known.values())
+        given = frozenset(map(twin, self._pieces(cone)))
         return Signature(self._views, self._bodies, known).of(node, result, operand, given)
 
     def _seen(self, node: int, result: int, said: Sequence[int], cone: Cone) -> State | None:
@@ -171,14 +187,45 @@ class Matcher:
 
     def _source(self, cone: Cone, trial: Trial, draw: Draw, bound: int) -> SourceValues:
         source = self._views.drawn(trial, TRIALS.index(trial), bound)
-        for key in sorted(cone.states) if draw != "arguments" else ():
-            operand = self._states[key].operand
-            if draw == "all" or self._is_float(key):
-                source.draw(operand, self._views.type_of(operand))
+        states = self._pieces(cone) if draw != "arguments" else []
+        for operand in states if draw == "all" else self._floats_behind(states):
+            source.draw(operand, self._views.type_of(operand))
         return source
 
+    def _pieces(self, cone: Cone) -> list[Operand]:
+        """The values that a cone reads; of concatenations the pieces, which others may have as well: they grow by one
+        from layer to layer."""
+        pieces: dict[Operand, None] = {}
+        stack = [self._states[key].operand for key in sorted(cone.states, reverse=True)]
+        while stack:
+            operand = stack.pop()
+            part = self._views.parts[int(operand[1])] if operand[0] == "p" else None
+            if part is not None and part.op == _CAT and operand not in pieces:
+                inner = arguments.operands(part.args)
+                stack += [(k, o) for k, o in reversed(inner) if k != "p" or not self._views.constant[int(o)]]
+            else:
+                pieces[operand] = None
+        return list(pieces)
+
+    def _floats_behind(self, operands: Sequence[Operand]) -> Iterator[Operand]:
+        """Those of floats, and behind others the first floats that they are computed of, as indices are by ranks."""
+        floats = [operand for operand in operands if self._views.type_of(operand).startswith(_FLOAT)]
+        yield from floats
+        stack, seen = [operand for operand in operands if operand not in floats], set(floats)
+        while stack:
+            operand = stack.pop()
+            kind, name = operand
+            if operand in seen or kind != "p" or self._views.constant.get(int(name), False):
+                continue
+            seen.add(operand)
+            part = self._views.parts[int(name)]
+            if len(part.types) == 1 and self._views.type_of(operand).startswith(_FLOAT):
+                yield operand
+            else:
+                stack += arguments.operands(part.args)
+
     def _is_float(self, key: Key) -> bool:
-        return self._views.type_of(self._states[key].operand).startswith(("f", "bf"))
+        return self._views.type_of(self._states[key].operand).startswith(_FLOAT)
 
     def _holding_plans(
         self, node: int, result: int, said: Sequence[Operand], cone: Cone, draw: Draw, bound: int
@@ -233,14 +280,16 @@ class Matcher:
         Raises:
             UnevaluatedError: no value could be compared.
         """
-        source = self._source(cone, TRIALS[0], draw, bound)
+        plain = self._source(cone, TRIALS[0], draw, bound)
         problem = ""
         compared = False
         tried = 0
         for operand in said:
+            if self._unwritten(node, result, operand, cone, plain):
+                compared = True
+                continue
             try:
-                want = source.tensor(operand)
-                wanted = want.at(_positions(want.size))
+                source, want, wanted = self._wanted(operand, plain, cone, draw, bound)
             except RandomError:
                 raise
             except UnevaluatedError as error:
@@ -263,7 +312,7 @@ class Matcher:
                         yield _Plan(operand, layout, constants, numbers.size, bool((numbers == np.rint(numbers)).all()))
         if problem and not compared:
             raise UnevaluatedError(problem)
-        if draw != "all":
+        if draw != "all" or self._unwritten(node, result, said[0], cone, plain):
             return
         for trial in TRIALS[:2]:  # on positive numbers more functions give each of them another value
             source = self._source(cone, trial, draw, bound)
@@ -272,6 +321,29 @@ class Matcher:
                 got = self._result(node, result, cone, source, constants)
                 for layout in gathered(want, got):
                     yield _Plan(said[0], layout, constants, got.size, whole=False)
+
+    def _unwritten(self, node: int, result: int, operand: Operand, cone: Cone, source: SourceValues) -> bool:
+        """Whether some of a result is not written yet: it is no value, and those of the source take long to compute."""
+        with suppress(UnevaluatedError):  # which is told where values are compared
+            for constants in islice(self._assignments(operand, cone, source), 1):
+                got = self._result(node, result, cone, source, constants)
+                return bool(is_undefined(got.at(_positions(got.size))).any())
+        return False
+
+    def _wanted(
+        self, operand: Operand, plain: SourceValues, cone: Cone, draw: Draw, bound: int
+    ) -> tuple[SourceValues, Tensor, Array]:
+        """What a value is on operands on which it has numbers, with those operands; where it has none on such of both
+        signs, as with variances below zero, they are positive ones: all that is no number agrees."""
+        want = plain.tensor(operand)
+        wanted = want.at(_positions(want.size))
+        if wanted.dtype.kind == "f" and not np.isfinite(wanted).any():
+            positive = self._source(cone, TRIALS[1], draw, bound)
+            other = positive.tensor(operand)
+            numbers = other.at(_positions(other.size))
+            if np.isfinite(numbers).any():
+                return positive, other, numbers
+        return plain, want, wanted
 
     @staticmethod
     def _similar(got: Tensor, want: Tensor, flat: Array) -> bool:

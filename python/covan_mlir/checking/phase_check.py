@@ -165,7 +165,8 @@ class PhaseCheck:
         return known and identities is not None and identities.kept(part) is None
 
     def _unread(self, program: ProgramSystem) -> None:
-        """A share of the work on a part that others do as well is read by somebody."""
+        """A share of the work on a part that others do as well is read by somebody. A view is no work: what is written
+        over it, whatever it was, asks for its sizes alone."""
         nodes = self.graph.nodes
         if program.open or any(isinstance(v, Unknown) for node in nodes for v in node.inputs):
             return
@@ -174,7 +175,8 @@ class PhaseCheck:
         read = {value.node for value in map(program.reading.stored, values) if isinstance(value, NodeResult)}
         done = {part for node in read for part in nodes[node].evidence} - self._with_unread_results()
         for index, node in enumerate(nodes):
-            shares = sorted(part for part in done.intersection(node.evidence) if part in self.source.needed)
+            worked = {part for part in done.intersection(node.evidence) if not self.source.parts[part].view}
+            shares = sorted(worked & self.source.needed)
             aside = index in program.reading.data or node.op == _NUMBER  # who is given a number is no dispatch
             if index not in read and node.outputs and shares and not aside:
                 why = f"nobody reads what it computes for {self.words.parts(shares)}"

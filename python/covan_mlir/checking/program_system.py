@@ -24,6 +24,7 @@ from covan_mlir.provenance.program_graph import Argument, Global, NodeResult, Un
 
 # Made of several operations, of which it has one's name; the others may still be there, for somebody else.
 _COMPOSED = frozenset({"linalg.softmax"})
+_MISSING = frozenset({"lost", "late", "assumed"})
 
 
 @dataclass(frozen=True)
@@ -233,7 +234,7 @@ class ProgramSystem:
 
         def read(operand: Operand) -> State:
             where = {n: self._find(n, part, operand) for n in sharers}
-            there = [n for n in sharers if where[n] not in ("lost", "late", "assumed")]
+            there = [n for n in sharers if where[n] not in _MISSING]
             assumed = [n for n in sharers if where[n] == "assumed"]
             return self._read((there or assumed or [node])[0], part, operand)
 
@@ -244,8 +245,16 @@ class ProgramSystem:
         # What a share of the work reads, or an operand that changes nothing, leads nowhere, but is read all the same.
         for sharer in sharers if part in self.source.identity else sharers[1:]:
             for operand in self.source.call(part).operands:
-                if self._find(sharer, part, operand) not in ("lost", "late", "assumed"):
+                if self._find(sharer, part, operand) not in _MISSING and not self._is_apart(sharer, operand):
                     self._read(sharer, part, operand)
+
+    def _is_apart(self, node: int, operand: Operand) -> bool:
+        """Whether data has nothing to do with a constant operand: indices are not the numbers that are put there."""
+        name = operand[1]
+        if operand[0] != "p" or node not in self.reading.data or not self.source.constant[int(name)]:
+            return False
+        values = {self.source.twin(int(part)) for kind, part in (operand, *self.source.needs(int(name))) if kind == "p"}
+        return name not in self._position(node) and not any(map(self.given(node).givers, values))
 
     def _is_share(self, node: int, part: int) -> bool:
         """Whether a node does only some of the work on a part that others are known to do as well."""
@@ -259,13 +268,11 @@ class ProgramSystem:
         while stack:
             for value in self.given(stack.pop()).givers(self.source.twin(part)):
                 giver = value.node
-                if giver not in sharers and giver != node and self._works_on(giver, part):
+                works = self.reading.evidence(giver) if self._says_nothing(giver) else self._position(giver)
+                if giver not in sharers and giver != node and part in works:
                     sharers[giver] = None
                     stack.append(giver)
         return list(sharers)
-
-    def _works_on(self, node: int, part: int) -> bool:
-        return part in (self.reading.evidence(node) if self._says_nothing(node) else self._position(node))
 
     def _find(self, node: int, part: int, operand: Operand) -> str:
         """Where ``part``, performed by ``node``, finds an operand: ``leaf``, ``given`` or ``inside``; ``late`` if the

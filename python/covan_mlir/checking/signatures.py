@@ -96,7 +96,8 @@ class Signature:
         match operand:
             case NodeResult(giver, result) if (giver, result) in self._known:
                 value, layout = self._known[giver, result]
-                return ("known", self._leaf(value), None if layout is None else layout.key)
+                self._source(value, self._given)
+                return ("known", self._numbers[self._twin(value)], None if layout is None else layout.key)
             case NodeResult(giver, result):
                 self._program(giver)
                 return ("node", self._nodes[giver], result)

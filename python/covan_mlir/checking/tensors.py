@@ -19,8 +19,11 @@ from covan_mlir.checking.field import PAIR, constant
 from covan_mlir.fred.scalars import DTYPES, FLOATS, Array
 
 _DENSE = 1 << 16
-"""Elements of a tensor whose values are kept in the place of each; of larger ones, of those that were asked for."""
+"""Elements of a tensor whose values are kept in the place of each; of larger ones, of those that were asked for, until
+as many are asked for at once as there are."""
 _AT_ONCE = 1 << 19
+_UNDEFINED = np.uint64(0x7FF8_0000_0BAD_0BAD).view(np.float64)
+"""Not a number, and none that arithmetic gives of numbers."""
 
 
 class UnevaluatedError(Exception):
@@ -132,7 +135,8 @@ class Tensor:
         outside = (asked < 0) | (asked >= self.size)
         if not outside.any():
             return self._inside(asked).reshape(flat.shape)
-        values = np.full(asked.shape, poison(self.dtype), self.dtype)
+        nowhere = np.nan if self.dtype.kind == "f" else poison(self.dtype)
+        values = np.full(asked.shape, nowhere, self.dtype)
         values[~outside] = self._inside(asked[~outside])
         return values.reshape(flat.shape)
 
@@ -153,14 +157,21 @@ class Tensor:
         return self.at(np.arange(self.size)).reshape(self.shape)
 
     def _inside(self, flat: Array) -> Array:
-        return self._inside_small(flat) if self.size <= _DENSE else self._inside_large(flat)
+        if self._known is None and max(_DENSE, flat.size) < self.size:
+            return self._inside_large(flat)
+        return self._inside_small(flat)
 
     def _inside_small(self, flat: Array) -> Array:
         if self._known is None:
+            places, values = self._places, self._values
             self._values, self._known = np.zeros(self.size, self.dtype), np.zeros(self.size, np.bool_)
+            self._values[places], self._known[places] = values, True
+            self._places = np.zeros(0, np.int64)
         todo = flat[~self._known[flat]]
         if todo.size:
-            todo = np.unique(todo)
+            asked = np.zeros(self.size, np.bool_)
+            asked[todo] = True
+            todo = np.flatnonzero(asked)
             self._values[todo] = self._computed(todo)
             self._known[todo] = True
         return np.asarray(self._values[flat])
@@ -263,10 +274,17 @@ def undefined(shape: Sequence[int], dtype: np.dtype[Any]) -> Tensor:
 def poison(dtype: np.dtype[Any]) -> Any:
     """What stands where no value is defined."""
     if dtype.kind in "fc":
-        return np.nan
+        return _UNDEFINED
     if dtype == PAIR:
         return np.array((np.nan, -1), PAIR)
     return False if dtype.kind == "b" else dtype.type(0x5A)
+
+
+def is_undefined(values: Array) -> Array:
+    """Where floats are memory that nothing was written to, or computed of such alone."""
+    if values.dtype != np.float64:
+        return np.zeros(values.shape, np.bool_)
+    return np.asarray(np.ascontiguousarray(values).view(np.uint64) == _UNDEFINED.view(np.uint64))
 
 
 def sliced(source: Tensor, offsets: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> Tensor:

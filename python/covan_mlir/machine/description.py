@@ -63,6 +63,7 @@ class Machine:
         team: seconds that it takes to start the caller's threads, which are awake for a while after their last work.
         stack: bytes that a workgroup may keep in its stack frame.
         architecture: as Python's `platform.machine` spells it; empty: unknown.
+        bf16_pairs: an instruction multiplies bfloat16 two by two, and adds both products to a sum of float32.
         speeds: where FLOP/s, bytes/s and elements/s come from: a processor of the kind, the processor's clock, a
             measurement, or whoever set them.
     """
@@ -87,6 +88,7 @@ class Machine:
     team: Seconds = 2.5e-6
     stack: Count = 112 * 1024
     architecture: str = ""
+    bf16_pairs: bool = False
     speeds: Literal["preset", "read", "measured", "given"] = "given"
 
     def lanes(self, dtype: str) -> int:

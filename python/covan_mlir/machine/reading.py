@@ -63,6 +63,7 @@ def read(workers: int) -> Machine:
         flops=peak,
         flops_alone=peak,
         architecture=platform.machine(),
+        bf16_pairs="avx512_bf16" in processor().get("flags", "").split(),
         speeds=speeds,
     )
 

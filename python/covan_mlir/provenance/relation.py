@@ -191,7 +191,7 @@ class _Builder:
             part
             for result in range(len(self.node.outputs))
             for part in self.node.states(result)
-            if part in self.source.parts
+            if part in self.source.parts and not self._is_given_whole(part)
         ]
         if self.node.hands_on_pieces:
             self._walk(sorted(self.evidence))
@@ -216,6 +216,11 @@ class _Builder:
         region.viewed -= region.performed
         region.folded -= region.performed
         return region
+
+    def _is_given_whole(self, part: int) -> bool:
+        """Whether a part is others' work that the node is given to write into, and none of its own."""
+        others = self.source.twin(part) in self.given and part not in self.evidence
+        return others and not self.data and not self.source.parts[part].view and not self.identity(part)
 
     def _stands(self, part: int) -> bool:
         """Whether the node has a part's value under another part's name."""

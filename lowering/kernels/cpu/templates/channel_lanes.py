@@ -26,14 +26,13 @@ from covan_mlir.lowering.kernels.cpu.channel_lanes import (
     columns_read,
 )
 from covan_mlir.lowering.kernels.cpu.convolution_roles import (
-    Convolution,
     check_one_channel,
     check_taps,
-    convolution_of,
     rows_are_one,
 )
-from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
+from covan_mlir.lowering.kernels.cpu.dense import Writer
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.cpu.widened_filter import WindowMatch, convolution_with_filter
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template
@@ -50,11 +49,8 @@ TRANSPOSED = 8.0
 
 
 @dataclass(frozen=True)
-class ChannelLanesMatch(DenseMatch[ChannelLanesSchedule]):
+class ChannelLanesMatch(WindowMatch[ChannelLanesSchedule]):
     """A chain that combines a window's elements within one channel."""
-
-    task: Convolution
-    target: CpuTarget
 
     @property
     def _lanes(self) -> int:
@@ -116,17 +112,17 @@ class ChannelLanesTemplate(Template[CpuTarget, ChannelLanesSchedule]):
 
     def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> ChannelLanesMatch | Refusal:
         """See `Template`."""
-        convolution = convolution_of(chain)
+        convolution, widened = convolution_with_filter(chain)
         check_one_channel(convolution)
         if not target.machine.masked:
             return Refusal("the machine reads what is at the edges element by element")
         taps = tuple(slides.tap for slides in convolution.slides if slides.tap is not None)
         if isinstance(convolution.scalars, Read):
-            axes = chain.values[convolution.scalars.name].axes
+            axes = convolution.chain.values[convolution.scalars.name].axes
             if axes[len(axes) - len(taps) :] != taps or not {*axes[: len(axes) - len(taps)]} <= {*convolution.outer}:
                 return Refusal("its filter does not have the window's positions last")
         if not rows_are_one(convolution):
             return Refusal("what is done to its sums tells rows apart")
         check_taps(convolution)
-        match = ChannelLanesMatch(convolution, target)
+        match = ChannelLanesMatch(convolution, target, widened)
         return match if match.ranked else Refusal("registers do not hold a row of its results")

@@ -23,15 +23,14 @@ from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.convolution import ConvolutionSchedule, ConvolutionWriter, Footprint
 from covan_mlir.lowering.kernels.cpu.convolution_roles import (
-    Convolution,
     check_taps,
-    convolution_of,
     rows_are_one,
 )
-from covan_mlir.lowering.kernels.cpu.dense import DIRECT, DenseMatch, Writer
+from covan_mlir.lowering.kernels.cpu.dense import DIRECT, Writer
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.product import FARTHER, LONGEST_SUM, STAYS, WRITTEN
+from covan_mlir.lowering.kernels.cpu.widened_filter import WindowMatch, convolution_with_filter
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template
@@ -67,11 +66,8 @@ LEAST_SAVED = 0.02
 
 
 @dataclass(frozen=True)
-class ConvolutionMatch(DenseMatch[ConvolutionSchedule]):
+class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
     """A chain that is a convolution."""
-
-    task: Convolution
-    target: CpuTarget
 
     def legal(self) -> Iterator[ConvolutionSchedule]:
         """See `DenseMatch`."""
@@ -171,7 +167,7 @@ class ConvolutionTemplate(Template[CpuTarget, ConvolutionSchedule]):
 
     def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> ConvolutionMatch | Refusal:
         """See `Template`."""
-        convolution = convolution_of(chain)
+        convolution, widened = convolution_with_filter(chain)
         check_taps(convolution)
-        match = ConvolutionMatch(convolution, target)
+        match = ConvolutionMatch(convolution, target, widened)
         return match if match.ranked else Refusal("no planes of it fit into a stack frame")

@@ -19,14 +19,13 @@ from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.convolution_roles import (
-    Convolution,
     check_one_channel,
     check_taps,
-    convolution_of,
 )
-from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
+from covan_mlir.lowering.kernels.cpu.dense import Writer
 from covan_mlir.lowering.kernels.cpu.depthwise import DepthwiseSchedule, DepthwiseWriter, RowSpan, row_spans
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.cpu.widened_filter import WindowMatch, convolution_with_filter
 from covan_mlir.lowering.kernels.cpu.window_columns import MOST_SHUFFLED, leader
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.registry import register
@@ -44,11 +43,8 @@ LEAST_UNITS = 8
 
 
 @dataclass(frozen=True)
-class DepthwiseMatch(DenseMatch[DepthwiseSchedule]):
+class DepthwiseMatch(WindowMatch[DepthwiseSchedule]):
     """A chain that combines a window's elements within one channel."""
-
-    task: Convolution
-    target: CpuTarget
 
     def legal(self) -> Iterator[DepthwiseSchedule]:
         """See `DenseMatch`."""
@@ -146,10 +142,10 @@ class DepthwiseTemplate(Template[CpuTarget, DepthwiseSchedule]):
 
     def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> DepthwiseMatch | Refusal:
         """See `Template`."""
-        convolution = convolution_of(chain)
+        convolution, widened = convolution_with_filter(chain)
         check_one_channel(convolution)
         if not target.machine.masked:
             return Refusal("the machine reads what is at the edges element by element")
         check_taps(convolution)
-        match = DepthwiseMatch(convolution, target)
+        match = DepthwiseMatch(convolution, target, widened)
         return match if match.ranked else Refusal("its tiles are too long to be written out")

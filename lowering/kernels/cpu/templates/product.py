@@ -20,10 +20,12 @@ from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
+from covan_mlir.lowering.kernels.cpu import pairs
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.column_tail import tail_of
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.packed_panel import PADDING, Packing
+from covan_mlir.lowering.kernels.cpu.pairs import PAIR, Pairs
 from covan_mlir.lowering.kernels.cpu.panel import transposed_axis
 from covan_mlir.lowering.kernels.cpu.product import ProductWriter, scratch
 from covan_mlir.lowering.kernels.cpu.product_roles import Product, product_of
@@ -104,18 +106,20 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             depths += [(longest, True) for longest in (*DEPTHS, LONGEST_SUM)]  # no scratch holds these
         tail = tail_of(product, lanes) if rows > FEW_ROWS else 0
         tails = (0, tail) if tail else (0,)
-        for (height, vectors), (longest, packed), largest in combinations(TILES, depths, GROUPS):
+        paired = (False, True) if machine.bf16_pairs and pairs.lanes(lanes) and Pairs.of(product) else (False,)
+        for (height, vectors), (longest, packed), largest, pair in combinations(TILES, depths, GROUPS, paired):
             if (height + 1) * vectors + 1 > machine.registers:
                 continue
             # Blocks of equal lengths, and groups of equal numbers of tiles.
             blocks = -(-depth // min(longest, most))
             each = -(-depth // blocks)
-            even = -(-each // lanes) * lanes if blocks > 1 else depth
+            block = lanes * PAIR if pair else lanes
+            even = -(-each // block) * block if blocks > 1 else depth
             tiles = -(-rows // height)
             groups = -(-rows // largest)
             group = -(-tiles // groups) * height
-            for last in (0,) if packed else tails:
-                schedule = ProductSchedule(lanes, height, vectors, group, even, packed, last)
+            for last in (0,) if packed or pair else tails:
+                schedule = ProductSchedule(lanes, height, vectors, group, even, packed, pair, last)
                 if (packing := Packing.of(product, schedule)) is not None and packing.padding > PADDING:
                     continue
                 if scratch(product, schedule) * element // 8 <= machine.stack:
@@ -137,17 +141,19 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         machine, product = self.target.machine, self.task
         rows, columns = product.count(product.rows), product.sizes[product.lane]
         outer, depth = product.count(product.outer), product.count(product.contracted)
+        depth = depth // PAIR if schedule.pairs else depth
         tall = -(-rows // schedule.rows) * schedule.rows
         wide = -(-(columns - schedule.tail) // schedule.lanes)
         panels = -(-wide // schedule.vectors)
         # Vector instructions: per position one for each product, and loads beside them, two at a time. What the first
         # cache does not hold of a panel comes from the second for each tile.
         held = schedule.depth * product.count(product.contracted[1:]) * schedule.vectors * machine.vector_bits // 8
+        held = held // PAIR if schedule.pairs else held
         loads = schedule.rows + schedule.vectors * (1.0 if held <= STAYS * machine.l1 else FARTHER)
         each = max(1.0, loads / (schedule.rows * schedule.vectors), IN_FLIGHT / (schedule.rows * schedule.vectors))
         products = tall * wide * depth * each
         groups = -(-rows // schedule.group)
-        each_staged = 6.0 + cost(product.vectors)
+        each_staged = 6.0 + (0.0 if schedule.pairs else cost(product.vectors))
         staged = 0.0 if schedule.packed else groups * panels * schedule.vectors * depth * each_staged
         blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
         sums = 4.0 * tall * wide * (blocks if blocks > 1 else 0)

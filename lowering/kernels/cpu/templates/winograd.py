@@ -22,14 +22,15 @@ from covan_mlir.fred.chain import Chain, Input
 from covan_mlir.fred.expression import Read
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
-from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, convolution_of
+from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, convolution_of, stored, weight_of
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
+from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.executable import joined
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.product import EXPOSED, LONGEST_SUM
 from covan_mlir.lowering.kernels.cpu.winograd import TransformWriter, WinogradWriter, parts_name
 from covan_mlir.lowering.kernels.cpu.winograd_algebra import SIZES, TAPS, Algorithm
-from covan_mlir.lowering.kernels.cpu.winograd_filter import TransformedFilter, weight_of
+from covan_mlir.lowering.kernels.cpu.winograd_filter import TransformedFilter
 from covan_mlir.lowering.kernels.cpu.winograd_layout import WinogradLayout, WinogradSchedule
 from covan_mlir.lowering.kernels.kernel import Dispatch, Executable, Operand, Preparation, Refusal, with_prepared
 from covan_mlir.lowering.kernels.reductions.operands import operands
@@ -224,11 +225,12 @@ def _unsuited(convolution: Convolution) -> str | None:
         return f"its window is not {TAPS} x {TAPS}"
     if any(slides.stride != 1 or slides.dilation != 1 for slides in (height, width)):
         return "its window strides or is dilated"
-    own = convolution.chain.values[convolution.scalars.name].axes if isinstance(convolution.scalars, Read) else ()
+    filters = stored(convolution.scalars) if convolution.scalars is not None else None
+    own = convolution.chain.values[filters.name].axes if isinstance(filters, Read) else ()
     if len(convolution.rows) != 1 or len(convolution.contracted) != 1 or set(convolution.outer) & set(own):
         return "it has groups"
-    if convolution.step.dtype != "f32" or convolution.window.dtype != "f32":
-        return "it is not in single precision"
+    if any(computed(dtype) != "f32" for dtype in (convolution.step.dtype, convolution.window.dtype)):
+        return "it is not computed in single precision"
     if convolution.window.outside.value != 0:
         return "what is outside of its input is not 0"
     if any(position.axis is None for position in convolution.window.at[:-2]):

@@ -60,3 +60,23 @@ func.func @outside(%a: tensor<8x8xf32>, %w: tensor<8x8xf32> {covan.weight = "w"}
   %p = linalg.matmul ins(%a, %w : tensor<8x8xf32>, tensor<8x8xf32>) outs(%f : tensor<8x8xf32>) -> tensor<8x8xf32>
   return %p : tensor<8x8xf32>
 }
+
+// A weight of halves, which products widen, is one as well.
+
+// CHECK-LABEL: func.func @halves(
+// CHECK: arith.extf
+// CHECK: arith.mulf
+// CHECK: }) {axes = ["i", "j", "k"], {{.*}}sizes = [8, 8, 8], weights = ["x{{[01]}}"]}
+func.func @halves(%a: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %w = arith.constant dense_resource<w> : tensor<8x8xbf16>
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %x = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%w : tensor<8x8xbf16>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%in: bf16, %out: f32):
+    %y = arith.extf %in : bf16 to f32
+    linalg.yield %y : f32
+  } -> tensor<8x8xf32>
+  %p = linalg.matmul ins(%a, %x : tensor<8x8xf32>, tensor<8x8xf32>) outs(%f : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %p : tensor<8x8xf32>
+}

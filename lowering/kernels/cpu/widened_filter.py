@@ -1,0 +1,114 @@
+"""Filters of halves in single precision, ahead of time: convolutions read them as scalars, in place, and to widen an
+element at each use takes longer than its product.
+
+::
+
+    widened[...] = f[...]                # float32
+
+It takes twice the memory of the filter that it replaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from covan_mlir.fred.chain import Chain, Input, Step
+from covan_mlir.fred.expression import Expr, Read, substitute
+from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, convolution_of, weight_of
+from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, DenseSchedule
+from covan_mlir.lowering.kernels.cpu.elements import computed
+from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.kernel import Operand, Preparation
+
+S = TypeVar("S", bound=DenseSchedule)
+
+
+@dataclass(frozen=True)
+class WidenedFilter:
+    """A filter that is widened ahead of time.
+
+    Attributes:
+        given: the chain as it was given.
+        weight: the filter.
+    """
+
+    given: Chain
+    weight: Input
+
+    @property
+    def operand(self) -> Operand:
+        """What the kernel reads."""
+        sizes = tuple(self.given.known_sizes[axis] for axis in self.weight.axes)
+        return Operand(f"{self.weight.name}.widened", sizes, computed(self.weight.dtype))
+
+    @property
+    def preparation(self) -> Preparation:
+        """What widens it."""
+        sizes = "x".join(str(self.given.known_sizes[axis]) for axis in self.weight.axes)
+        narrow, wide = self.weight.dtype, computed(self.weight.dtype)
+        given, result, axes = f"tensor<{sizes}x{narrow}>", self.operand.tensor, len(self.weight.axes)
+        domain = ", ".join(f"d{n}" for n in range(axes))
+        same, kinds = f"affine_map<({domain}) -> ({domain})>", ", ".join(['"parallel"'] * axes)
+        text = f"""func.func private @widened(%w: {given}) -> {result} {{
+  %empty = tensor.empty() : {result}
+  %wide = linalg.generic {{indexing_maps = [{same}, {same}], iterator_types = [{kinds}]}}
+      ins(%w : {given}) outs(%empty : {result}) {{
+  ^bb0(%element: {narrow}, %old: {wide}):
+    %one = arith.extf %element : {narrow} to {wide}
+    linalg.yield %one : {wide}
+  }} -> {result}
+  return %wide : {result}
+}}
+"""
+        return Preparation(self.operand, (self.weight.name,), text)
+
+    @property
+    def chain(self) -> Chain:
+        """The chain, of the widened filter."""
+        wide = replace(self.weight, name=self.operand.name, dtype=self.operand.dtype)
+        names: dict[str, Expr] = {self.weight.name: Read(wide.name, wide.dtype)}
+        inputs = tuple(wide if value == self.weight else value for value in self.given.inputs)
+        return replace(self.given, inputs=inputs, steps=tuple(_reading(step, names) for step in self.given.steps))
+
+
+def _reading(step: Step, names: Mapping[str, Expr]) -> Step:
+    return replace(step, expr=substitute(step.expr, dict(names)))
+
+
+def convolution_with_filter(chain: Chain) -> tuple[Convolution, WidenedFilter | None]:
+    """The roles of a chain's axes, and how its filter is widened ahead of time, where it is a weight of halves.
+
+    Raises:
+        UnsupportedError: it is no such chain.
+    """
+    convolution = convolution_of(chain)
+    weight = weight_of(convolution)
+    if weight is None or computed(weight.dtype) == weight.dtype:
+        return convolution, None
+    widened = WidenedFilter(chain, weight)
+    wide = convolution_of(widened.chain)
+    return replace(wide, scalars=Read(widened.operand.name, widened.operand.dtype)), widened
+
+
+@dataclass(frozen=True)
+class WindowMatch(DenseMatch[S]):
+    """A convolution, or pooling, that a template takes.
+
+    Attributes:
+        widened: its filter, where that is widened ahead of time.
+    """
+
+    task: Convolution
+    target: CpuTarget
+    widened: WidenedFilter | None = None
+
+    @property
+    def given(self) -> Chain:
+        """See `DenseMatch`."""
+        return self.task.chain if self.widened is None else self.widened.given
+
+    def prepared(self, schedule: S) -> tuple[Preparation, ...]:
+        """See `DenseMatch`."""
+        return () if self.widened is None else (self.widened.preparation,)
