@@ -14,6 +14,7 @@ from typing import IO
 from covan_mlir.runtime.isolation import worker
 from covan_mlir.support.processes.child import Child
 from covan_mlir.support.processes.frames import Pipe
+from covan_mlir.support.processes.leash import Leash
 
 
 class _Fork:
@@ -49,6 +50,7 @@ class ForkedWorker(Child):
         assert module == worker.__name__
         self.log = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the process
         self.owner = os.getpid()
+        self._leash = Leash()
         requests, stdin = os.pipe()
         stdout, answers = os.pipe()
         pid = os.fork()
@@ -65,6 +67,7 @@ class ForkedWorker(Child):
                 code = 0
             finally:
                 os._exit(code)
+        self._leash.hold(pid)
         os.close(requests)
         os.close(answers)
         self.process = _Fork(pid, os.fdopen(stdin, "wb", buffering=0), os.fdopen(stdout, "rb", buffering=0))
