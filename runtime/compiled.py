@@ -138,7 +138,7 @@ class CompiledModel:
             ]
         self._plain = None
         if isinstance(self._program, Program) and not self._remote and PlainCall.fits(self.signature):
-            self._plain = PlainCall(self.signature, self._program, self._bound, self._expected)
+            self._plain = PlainCall(self.signature, self._program, self._bound, self._expected, self._checks)
 
     def _load_again(self) -> None:
         """In a forked process: its parent's program waits for threads that are not here."""

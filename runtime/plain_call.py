@@ -14,6 +14,7 @@ from typing import Any
 from covan_mlir.artifacts import pytree
 from covan_mlir.artifacts.signature import Leaf, Signature
 from covan_mlir.runtime import contract, values
+from covan_mlir.runtime.checks import ArgumentChecks
 from covan_mlir.runtime.program import Program
 
 
@@ -25,12 +26,18 @@ class PlainCall:
         program: of this process, on a device that shares its memory.
         bound: what the program takes behind its arguments.
         expected: what its results must be.
+        checks: of indices and divisors among its arguments.
     """
 
     def __init__(
-        self, signature: Signature, program: Program, bound: Sequence[Any], expected: contract.Results
+        self,
+        signature: Signature,
+        program: Program,
+        bound: Sequence[Any],
+        expected: contract.Results,
+        checks: ArgumentChecks,
     ) -> None:
-        self._program, self._bound, self._expected = program, bound, expected
+        self._program, self._bound, self._expected, self._checks = program, bound, expected, checks
         self._readers = [_reader(program.device, leaf) for leaf in signature.inputs]
         self._constants: list[Any] = [leaf.value for leaf in signature.outputs]
         self._results = [
@@ -41,7 +48,7 @@ class PlainCall:
 
     @staticmethod
     def fits(signature: Signature) -> bool:
-        """Whether a program has calls of the usual kind: nothing is mutated, checked or open in it."""
+        """Whether a program has calls of the usual kind: nothing is mutated or open in it, and it tells no faults."""
         positional, named = signature.in_tree.children
         return (
             values.torch_module() is not None
@@ -49,7 +56,6 @@ class PlainCall:
             and all(child.kind == "leaf" for child in positional.children)
             and all(_is_plain(leaf) for leaf in signature.inputs)
             and not signature.states
-            and not signature.checks
             and all(kind == "output" and _is_plain(signature.outputs[target]) for kind, target in signature.results)
         )
 
@@ -57,7 +63,7 @@ class PlainCall:
         """The model's results; `NotImplemented`, with nothing done, if an argument is not of the usual kind.
 
         Raises:
-            DeviceError, CovanError: as for a call.
+            OutOfRangeError, DivisionError, DeviceError, CovanError: as for a call.
         """
         if len(args) != len(self._readers):
             return NotImplemented
@@ -67,6 +73,7 @@ class PlainCall:
             if view is None:
                 return NotImplemented
             arguments.append(view)
+        self._checks(args, {})
         out = self._program.invoke([*arguments, *self._bound], len(self._results))
         self._expected.count(out)
         returned = self._constants.copy()

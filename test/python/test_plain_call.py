@@ -98,6 +98,16 @@ def test_what_does_not_fit_is_refused_as_ever(
         exe(*arguments)
 
 
+def test_indices_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, places = torch.randn(10, 4), torch.tensor([1, 9, 0])
+    exe = covan_mlir.compile_module(lambda t, i: t[i], (table, places))
+    calls = general_calls(exe, monkeypatch)
+    assert exe(table, places).equal(table[places])
+    with pytest.raises(covan_mlir.OutOfRangeError, match="10"):
+        exe(table, torch.tensor([1, 10, 0]))
+    assert not calls
+
+
 def test_a_result_lives_as_long_as_it_is_held(exe: covan_mlir.Executable) -> None:
     """Results are memory of their own, not that of the next call's."""
     x, scale = torch.randn(8, 24), torch.randn(8, 1)
