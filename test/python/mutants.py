@@ -170,7 +170,7 @@ def _numbers(node: Node, target: Any) -> Iterator[tuple[int, float]]:
         if isinstance(argument.type, torch.OptionalType):
             asked = isinstance(argument.type.getElementType(), torch.NumberType)
         if number and asked and not (name in _ARITHMETIC and value in (0, 1)):
-            yield index, value  # type: ignore[misc]
+            yield index, value  # type: ignore[misc]  # a number
 
 
 def _other(number: float) -> float:

@@ -119,7 +119,7 @@ class Oracle:
             imported = importer.import_program(captured, provenance=True, external_weight_bytes=1 << 40)
         watcher = _Watcher()
         own = job.instrument
-        job.instrument = lambda steps, observers: own(steps, [*observers, watcher])  # type: ignore[assignment]
+        job.instrument = lambda steps, observers: own(steps, [*observers, watcher])  # type: ignore[assignment]  # in its place
         try:
             flags = targets.parse("cpu").compiler_flags(False)
             asked = Job("linalg", flags, fuse=self._fuse)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from covan_mlir.fred.chain import Chain, Input, Map, Reduce
-from covan_mlir.fred.expression import Affine, Apply, Expr, Index, Read, Window, reads, walk
+from covan_mlir.fred.chain import Chain, Map, Reduce
+from covan_mlir.fred.expression import Affine, Apply, Expr, Index, Window, walk
 from covan_mlir.lowering.kernels.cpu.scalar_rows import in_place
-from covan_mlir.lowering.kernels.dense.chain import DenseChain, check_sum, only_reduction
+from covan_mlir.lowering.kernels.dense.chain import DenseChain, check_sum, only_reduction, stored
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
 
@@ -191,25 +191,6 @@ def _factors(chain: Chain, step: Reduce) -> tuple[Window, Expr | None]:
     if len(sliding) != 1 or any(isinstance(node, Window) for node in walk(filters[0])):
         raise UnsupportedError("not exactly one factor is an input that is read through a window")
     return sliding[0], filters[0]
-
-
-def weight_of(convolution: Convolution) -> Input | None:
-    """The filter, where it can be held in another form: a weight that nothing else of the chain reads."""
-    read = stored(convolution.scalars) if convolution.scalars is not None else None
-    if not isinstance(read, Read):
-        return None
-    chain: Chain = convolution.chain
-    weight = chain.values[read.name]
-    if not isinstance(weight, Input) or not weight.weight:
-        return None
-    scope = Scope(chain, {})
-    results = (scope.inlined(Read(name, chain.values[name].dtype)) for name in chain.outputs)
-    return None if any(weight.name in reads(result) for result in results) else weight
-
-
-def stored(expr: Expr) -> Expr:
-    """What an expression only widens: halves are computed in more bits wherever they are read."""
-    return expr.args[0] if isinstance(expr, Apply) and expr.op == "arith.extf" else expr
 
 
 def _position(window: Window, axis: str) -> Affine:

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import iree.compiler.ir as ir
 from iree.compiler.dialects import vector
 
-from covan_mlir.fred.chain import Chain, Input
-from covan_mlir.fred.expression import Apply, Expr, Read
+from covan_mlir.fred.chain import Input
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, address
@@ -44,26 +43,20 @@ class Pairs:
     @staticmethod
     def of(product: Product) -> Pairs | None:
         """None: they cannot."""
-        scalars, vectors = _stored(product.chain, product.scalars), _stored(product.chain, product.vectors)
+        scalars, vectors = product.input_of(product.scalars), product.input_of(product.vectors)
         last = product.contracted[-1]
         size = product.chain.sizes[last]
         if scalars is None or vectors is None or computed(product.step.dtype) != "f32" or size is None or size % PAIR:
+            return None
+        if any(value.dtype != "bf16" or value.name in product.chain.windowed for value in (scalars, vectors)):
             return None
         beside = scalars.axes[-1] == last and vectors.axes[-1] in (last, product.lane)
         return Pairs(scalars, vectors) if beside else None
 
 
-def _stored(chain: Chain, expr: Expr) -> Input | None:
-    """The bfloat16 input whose elements an expression is."""
-    if isinstance(expr, Apply) and expr.op == "arith.extf":
-        (expr,) = expr.args
-    value = chain.values[expr.name] if isinstance(expr, Read) else None
-    return value if isinstance(value, Input) and value.dtype == "bf16" and value.name not in chain.windowed else None
-
-
-def lanes(machine_lanes: int) -> bool:
-    """Whether there is an instruction for vectors of so many float32s."""
-    return machine_lanes in _INTRINSICS
+def has_instruction(lanes: int) -> bool:
+    """Whether there is one for vectors of so many float32s."""
+    return lanes in _INTRINSICS
 
 
 def load(code: KernelBuilder, memory: Value, at: Value, valid: Value | None = None) -> Value:

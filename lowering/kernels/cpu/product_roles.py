@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from covan_mlir.fred.chain import Chain, Input
-from covan_mlir.fred.expression import Apply, Expr, Read, reads
+from covan_mlir.fred.expression import Expr
 from covan_mlir.lowering.kernels.dense.chain import DenseChain
 from covan_mlir.lowering.kernels.dense.matrix_product import matrix_product_of
-from covan_mlir.lowering.kernels.reductions.hoist import Scope
 
 
 @dataclass(frozen=True)
@@ -38,19 +37,10 @@ class Product(DenseChain):
     def weight(self) -> Input | None:
         """The weight that is read as vectors, where it can be packed: nothing else of the chain reads it, and its
         elements are multiplied as they are."""
-        expr = self.vectors
-        if isinstance(expr, Apply) and expr.op == "arith.extf":
-            (expr,) = expr.args
-        if not isinstance(expr, Read):
-            return None
-        weight = self.chain.values[expr.name]
-        if not isinstance(weight, Input) or not weight.weight:
-            return None
-        if any(self.chain.sizes[axis] is None for axis in weight.axes):
-            return None
-        scope = Scope(self.chain, {})
-        results = [scope.inlined(Read(name, self.chain.values[name].dtype)) for name in self.chain.outputs]
-        return None if any(weight.name in reads(other) for other in (self.scalars, *results)) else weight
+        weight = self.weight_of(self.vectors, self.scalars)
+        return (
+            weight if weight is not None and all(self.chain.sizes[axis] is not None for axis in weight.axes) else None
+        )
 
 
 def product_of(chain: Chain) -> Product:

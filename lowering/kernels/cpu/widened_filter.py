@@ -12,17 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from covan_mlir.fred.chain import Chain, Input, Step
 from covan_mlir.fred.expression import Expr, Read, substitute
-from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, convolution_of, weight_of
-from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, DenseSchedule
+from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, convolution_of
 from covan_mlir.lowering.kernels.cpu.elements import computed
-from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Operand, Preparation
-
-S = TypeVar("S", bound=DenseSchedule)
 
 
 @dataclass(frozen=True)
@@ -84,31 +79,9 @@ def convolution_with_filter(chain: Chain) -> tuple[Convolution, WidenedFilter | 
         UnsupportedError: it is no such chain.
     """
     convolution = convolution_of(chain)
-    weight = weight_of(convolution)
+    weight = convolution.weight_of(convolution.scalars)
     if weight is None or computed(weight.dtype) == weight.dtype:
         return convolution, None
     widened = WidenedFilter(chain, weight)
     wide = convolution_of(widened.chain)
     return replace(wide, scalars=Read(widened.operand.name, widened.operand.dtype)), widened
-
-
-@dataclass(frozen=True)
-class WindowMatch(DenseMatch[S]):
-    """A convolution, or pooling, that a template takes.
-
-    Attributes:
-        widened: its filter, where that is widened ahead of time.
-    """
-
-    task: Convolution
-    target: CpuTarget
-    widened: WidenedFilter | None = None
-
-    @property
-    def given(self) -> Chain:
-        """See `DenseMatch`."""
-        return self.task.chain if self.widened is None else self.widened.given
-
-    def prepared(self, schedule: S) -> tuple[Preparation, ...]:
-        """See `DenseMatch`."""
-        return () if self.widened is None else (self.widened.preparation,)

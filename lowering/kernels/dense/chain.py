@@ -8,7 +8,9 @@ from functools import cached_property
 from math import prod
 
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce
+from covan_mlir.fred.expression import Apply, Expr, Read, reads
 from covan_mlir.lowering.kernels.errors import UnsupportedError
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
 from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
 from covan_mlir.lowering.kernels.reductions.sweeps import cost
 from covan_mlir.lowering.kernels.template import Cost
@@ -49,9 +51,29 @@ class DenseChain:
         """Positions on some axes."""
         return prod(self.sizes[axis] for axis in axes)
 
+    def input_of(self, factor: Expr | None) -> Input | None:
+        """The input whose elements a factor is, as they are in memory or widened."""
+        read = stored(factor) if factor is not None else None
+        value = self.chain.values[read.name] if isinstance(read, Read) else None
+        return value if isinstance(value, Input) else None
+
+    def weight_of(self, factor: Expr | None, *others: Expr) -> Input | None:
+        """The weight that a factor is, where it can be held in another form: neither results nor others read it."""
+        weight = self.input_of(factor)
+        if weight is None or not weight.weight:
+            return None
+        scope = Scope(self.chain, {})
+        results = [scope.inlined(Read(name, self.chain.values[name].dtype)) for name in self.chain.outputs]
+        return None if any(weight.name in reads(expr) for expr in (*others, *results)) else weight
+
     def cost(self, seconds: float) -> Cost:
         """What a kernel costs that takes this long."""
         return Cost(seconds, self.flops, self.traffic, elements(self.chain))
+
+
+def stored(expr: Expr) -> Expr:
+    """What an expression only widens: halves are computed in more bits wherever they are read."""
+    return expr.args[0] if isinstance(expr, Apply) and expr.op == "arith.extf" else expr
 
 
 def only_reduction(chain: Chain) -> Reduce:

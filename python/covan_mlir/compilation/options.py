@@ -130,8 +130,8 @@ class CompileOptions:
 def _stored() -> type[msgspec.Struct]:
     """What `CompileOptions.to_json` writes."""
     hints = get_type_hints(CompileOptions)
-    stored = [(option.name, hints[option.name], option.default) for option in fields(CompileOptions)
-              if option.name not in _NOT_STORED]  # fmt: skip
+    options = [option for option in fields(CompileOptions) if option.name not in _NOT_STORED]
+    stored = [(option.name, hints[option.name], option.default) for option in options]
     return msgspec.defstruct("StoredOptions", stored, forbid_unknown_fields=True)
 
 

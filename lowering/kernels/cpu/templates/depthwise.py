@@ -25,8 +25,9 @@ from covan_mlir.lowering.kernels.cpu.convolution_roles import (
 from covan_mlir.lowering.kernels.cpu.dense import Writer
 from covan_mlir.lowering.kernels.cpu.depthwise import DepthwiseSchedule, DepthwiseWriter, RowSpan, row_spans
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.widened_filter import WindowMatch, convolution_with_filter
+from covan_mlir.lowering.kernels.cpu.widened_filter import convolution_with_filter
 from covan_mlir.lowering.kernels.cpu.window_columns import MOST_SHUFFLED, leader
+from covan_mlir.lowering.kernels.cpu.window_match import WindowMatch
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template

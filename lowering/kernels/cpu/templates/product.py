@@ -106,7 +106,9 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             depths += [(longest, True) for longest in (*DEPTHS, LONGEST_SUM)]  # no scratch holds these
         tail = tail_of(product, lanes) if rows > FEW_ROWS else 0
         tails = (0, tail) if tail else (0,)
-        paired = (False, True) if machine.bf16_pairs and pairs.lanes(lanes) and Pairs.of(product) else (False,)
+        paired = (
+            (False, True) if machine.bf16_pairs and pairs.has_instruction(lanes) and Pairs.of(product) else (False,)
+        )
         for (height, vectors), (longest, packed), largest, pair in combinations(TILES, depths, GROUPS, paired):
             if (height + 1) * vectors + 1 > machine.registers:
                 continue

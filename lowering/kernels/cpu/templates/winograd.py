@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain, Input
-from covan_mlir.fred.expression import Read
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
-from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, convolution_of, stored, weight_of
+from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, convolution_of
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.executable import joined
@@ -205,7 +204,7 @@ class WinogradTemplate(Template[CpuTarget, WinogradSchedule]):
         convolution = convolution_of(chain)
         if (reason := _unsuited(convolution)) is not None:
             return Refusal(reason, suits=False)
-        if (weight := weight_of(convolution)) is None:
+        if (weight := convolution.weight_of(convolution.scalars)) is None:
             return Refusal("its filter is no weight, and would be transformed at every call", suits=False)
         sizes = tuple(size for size in SIZES if Algorithm(size).error <= target.winograd)
         if not sizes:
@@ -225,8 +224,8 @@ def _unsuited(convolution: Convolution) -> str | None:
         return f"its window is not {TAPS} x {TAPS}"
     if any(slides.stride != 1 or slides.dilation != 1 for slides in (height, width)):
         return "its window strides or is dilated"
-    filters = stored(convolution.scalars) if convolution.scalars is not None else None
-    own = convolution.chain.values[filters.name].axes if isinstance(filters, Read) else ()
+    filters = convolution.input_of(convolution.scalars)
+    own = filters.axes if filters is not None else ()
     if len(convolution.rows) != 1 or len(convolution.contracted) != 1 or set(convolution.outer) & set(own):
         return "it has groups"
     if any(computed(dtype) != "f32" for dtype in (convolution.step.dtype, convolution.window.dtype)):

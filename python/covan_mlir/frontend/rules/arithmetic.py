@@ -340,7 +340,7 @@ def nextafter(a: Tensor, b: Tensor) -> Any:
     dtype = torch.result_type(a, b)
     if dtype not in _BITS:
         return NotImplemented
-    a, b = torch.broadcast_tensors(a.to(dtype), b.to(dtype))  # type: ignore[no-untyped-call]
+    a, b = torch.broadcast_tensors(a.to(dtype), b.to(dtype))  # type: ignore[no-untyped-call]  # torch's
     x, y = a.reshape(-1), b.reshape(-1)  # a view without axes as another type crashes IREE's torch input
     bits = x.view(_BITS[dtype])
     away = (y > x) == (x > 0)

@@ -107,7 +107,7 @@ def take(x: Tensor, index: Tensor) -> Any:
 
 @rule(aten.masked_scatter.default)
 def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Any:
-    shape = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]
+    shape = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]  # torch's
     if x.shape == shape:
         return NotImplemented
     return torch.masked_scatter(x.expand(shape), mask, source)
@@ -250,7 +250,7 @@ def index(x: Tensor, indices: list[Tensor | None]) -> Any:
 
 @rule(aten.masked_select.default)
 def masked_select(x: Tensor, mask: Tensor) -> Any:
-    values, taken = torch.broadcast_tensors(x, mask)  # type: ignore[no-untyped-call]
+    values, taken = torch.broadcast_tensors(x, mask)  # type: ignore[no-untyped-call]  # torch's
     if values.shape != x.shape:  # torch.export takes the elements of x for all there can be, and calls check that
         return NotImplemented
     places = torch.nonzero(taken.reshape(-1)).squeeze(1)

@@ -52,7 +52,7 @@ def cholesky_old(a: Tensor, upper: bool = False) -> Any:
 
 def _batch(a: Tensor, b: Tensor) -> torch.Size:
     """The leading dimensions of both, as torch joins them."""
-    shape: torch.Size = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])  # type: ignore[no-untyped-call]
+    shape: torch.Size = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])  # type: ignore[no-untyped-call]  # torch's
     return shape
 
 

@@ -32,7 +32,7 @@ def elementwise(
 ) -> Tensor:
     """A function of two rows of type ``within``, for tensors of any shapes and types; the result has ``dtype``."""
     # Before they are ``within``: it fills no tensors with a number of 64 bits that it does not know.
-    first, second = torch.broadcast_tensors(first, second)  # type: ignore[no-untyped-call]
+    first, second = torch.broadcast_tensors(first, second)  # type: ignore[no-untyped-call]  # torch's
     if not first.numel():
         return first.to(dtype)
     rows = (side.to(within).reshape(-1) for side in (first, second))
