@@ -33,6 +33,7 @@ def allocated(device: Any, call: Callable[[], object]) -> float:
     takes in all is what lives at its peak, but for results.
     """
     call()
+    device.allocator.trim()  # what it keeps for the next call
     before = device.allocator.statistics["device_bytes_allocated"]
     call()
     return float((device.allocator.statistics["device_bytes_allocated"] - before) / MIB)
