@@ -221,6 +221,13 @@ PROGRAMS = {
     "interpolate one row": Program(
         lambda: lambda x: F.interpolate(x.sin(), size=(4, 4), mode="bilinear").cos(), lambda: (torch.randn(1, 3, 1, 2),)
     ),
+    "a concatenation of what is empty": Program(
+        lambda: lambda x, y, z: (torch.cat([x, y.sin(), x]) * 2, torch.cat([x, z, z]).exp()),
+        lambda: (torch.randn(0, 4), torch.randn(3, 4), torch.randint(0, 3, (2, 4))),
+    ),
+    "occurrences counted": Program(
+        lambda: lambda x: torch.bincount(x, minlength=5).clamp(min=1), lambda: (torch.randint(0, 5, (9,)),)
+    ),
     "ranks of two": Program(
         lambda: lambda x, y: (x.sort()[1], y.sort()[1]), lambda: (torch.randn(16), torch.randn(16))
     ),
