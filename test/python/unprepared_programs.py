@@ -228,6 +228,13 @@ PROGRAMS = {
     "occurrences counted": Program(
         lambda: lambda x: torch.bincount(x, minlength=5).clamp(min=1), lambda: (torch.randint(0, 5, (9,)),)
     ),
+    "divided by as many occurrences": Program(
+        lambda: lambda x, y: y / torch.bincount(x, minlength=5).clamp(min=1),
+        lambda: (torch.randint(0, 5, (9,)), torch.randn(5)),
+    ),
+    "means of half floats": Program(
+        lambda: lambda x: (F.avg_pool2d(x, 2), x.mean((2, 3))), lambda: (torch.randn(1, 3, 8, 8).half(),)
+    ),
     "ranks of two": Program(
         lambda: lambda x, y: (x.sort()[1], y.sort()[1]), lambda: (torch.randn(16), torch.randn(16))
     ),

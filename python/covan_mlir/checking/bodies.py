@@ -20,7 +20,7 @@ from covan_mlir.checking.cones import Key
 from covan_mlir.checking.layouts import spread
 from covan_mlir.checking.matching import WORK, Matcher, State, agree
 from covan_mlir.checking.sizes import has_symbols
-from covan_mlir.checking.source_values import RandomError, SourceValues, is_believed
+from covan_mlir.checking.source_values import RandomError, SourceValues, is_believed, is_sized_by_values
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import UnevaluatedError, limited
 from covan_mlir.errors import CovanError
@@ -157,9 +157,10 @@ class BodyCheck:
 
     def _sizes(self, node: int, part: int) -> bool:
         """Whether a node gives the size of a part that is as large as its operands' values say: nobody reads it as a
-        tensor."""
+        tensor. What the size is may have been told, by an assertion or by who reads the part."""
         returned = any(isinstance(value, NodeResult) and value.node == node for value in self.graph.results)
-        return node not in self._readers and not returned and has_symbols(self._views.type_of(("p", part)))
+        sized = has_symbols(self._views.type_of(("p", part))) or is_sized_by_values(self._parts[part].op)
+        return node not in self._readers and not returned and sized
 
     def _shared(self, node: int, part: int) -> set[int]:
         """Nodes that work on a part and read, directly or through others that do or that only move it, a result."""
