@@ -108,6 +108,14 @@ def _masked(scores: Tensor) -> Tensor:
     return scores.masked_fill(~mask.bool(), 0.0).exp()
 
 
+def _centres(x: Tensor, centres: Tensor) -> Tensor:
+    """What is joined for the distances stands in memory that is written piece by piece, again in each turn."""
+    for _ in range(2):
+        nearest = F.one_hot(torch.cdist(x, centres).argmin(1), 4).float()
+        centres = nearest.T @ x / nearest.sum(0).clamp(min=1)[:, None]
+    return centres
+
+
 def _shifted(x: Tensor) -> Tensor:
     shifted = x.clone()
     shifted[1:, 1:] += x[:-1, :-1]
@@ -234,6 +242,14 @@ PROGRAMS = {
     ),
     "means of half floats": Program(
         lambda: lambda x: (F.avg_pool2d(x, 2), x.mean((2, 3))), lambda: (torch.randn(1, 3, 8, 8).half(),)
+    ),
+    "centres of what is near": Program(lambda: _centres, lambda: (torch.randn(64, 2), torch.randn(4, 2))),
+    "windows of integers": Program(
+        lambda: lambda x, w: F.conv2d(x.to(torch.int32), w.to(torch.int32)),
+        lambda: (
+            torch.randint(0, 5, (1, 2, 9, 8), dtype=torch.int8),
+            torch.randint(0, 5, (4, 2, 3, 3), dtype=torch.int8),
+        ),
     ),
     "ranks of two": Program(
         lambda: lambda x, y: (x.sort()[1], y.sort()[1]), lambda: (torch.randn(16), torch.randn(16))

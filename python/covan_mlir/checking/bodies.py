@@ -14,6 +14,7 @@ that is no part's value (a share of one, memory, a layout) is computed in place 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from covan_mlir.checking.cones import Key
@@ -142,11 +143,20 @@ class BodyCheck:
         known = {node for node, _ in self.states}
         for (node, result), said in shares.items():
             if not any(
-                worker in known or self._sizes(worker, part)
+                worker in known or self._sizes(worker, part) or self._gives(worker, part)
                 for part in said
                 for worker in (self._shared(node, part) | ({node} - known))
             ):
                 self._refuse(node, result, said)
+
+    def _gives(self, node: int, part: int) -> bool:
+        """Whether a node that finishes a share gives the part, though its result lost the name: that of what is written
+        into memory for several."""
+        for result in range(len(self.graph.nodes[node].outputs)):
+            with suppress(*ERRORS):  # what is not known does not speak for it
+                if self._matcher.state(node, result, (part,)) is not None:
+                    return True
+        return False
 
     def _refuse(self, node: int, result: int, said: tuple[int, ...]) -> None:
         """A result is none of the values that it is said to be; or that is not known, if they depend on each other."""
