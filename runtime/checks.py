@@ -79,6 +79,8 @@ def _check(check: Check, name: str, array: np.ndarray[Any, Any], low: int, high:
         if (part == low).any():
             raise DivisionError(f"{_place(check)}: a division by zero: argument {name} holds {low}")
         return
+    if _inside(part, low, high):
+        return
     wrong = (part < low) | (part >= high)
     if check.ignored is not None:
         wrong &= part != check.ignored

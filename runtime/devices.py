@@ -71,12 +71,22 @@ def instance() -> Any:
     return rt.VmInstance()
 
 
+KEPT = 256 << 20
+"""Bytes of freed memory that a device on the host keeps for its next results and intermediate values, of which
+programs that run again need the same sizes. The C library gives back what is large: the system then clears its pages
+anew at each call, which takes longer than most kernels that write them."""
+KEPT_PIECES = 1024
+
+_ALLOCATORS = [f"caching:*={KEPT};{KEPT};{KEPT_PIECES}"]
+
+
 @functools.cache
 def _device(driver: str) -> Any:
     if _forks and not driver.startswith("local"):
         raise RuntimeError(f"{driver} devices do not survive a fork: start processes with the method 'spawn'")
     # The runtime's own cache has the parent's, and its threads.
-    device = (create_hal_driver if _forks else rt.get_driver)(driver).create_default_device()
+    devices = (create_hal_driver if _forks else rt.get_driver)(driver)
+    device = devices.create_default_device(allocators=_ALLOCATORS if driver.startswith("local") else None)
     # Results share the device's memory, and may be the last thing that Python frees at exit: the device must not go
     # before them. It lives as long as the process anyway.
     keep_for_ever(device)

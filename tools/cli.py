@@ -287,6 +287,8 @@ def verify(
         str | None, typer.Option("--model", "-m", metavar="FILE.py:FACTORY|FILE.pt2", help="What it was compiled from.")
     ] = None,
     inputs: Inputs = None,
+    attach: Attach = None,
+    iree_flag: IreeFlags = None,
     seed: Seed = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/cli.md).")] = False,
     target: OneTarget = None,
@@ -309,7 +311,8 @@ def verify(
         verdict = check(lineage, operators=operators)
         if values:
             tell("comparing values")
-            verdict = cli_compare.with_values(context, verdict, file, str(model), inputs or (), seed)
+            given = cli_compare.with_model(file, str(model), inputs or (), seed)
+            verdict = cli_compare.with_values(context, verdict, given, attach or (), iree_flag or ())
     if as_json:
         print(json.dumps({"outcome": verdict.outcome, **asdict(verdict)}, indent=1))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +15,11 @@ from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, IreeFl
 
 if TYPE_CHECKING:
     from covan_mlir.checking.verdict import Verification
+    from covan_mlir.comparing.compare import CompareOptions
     from covan_mlir.executable import Executable
     from covan_mlir.tools import cli_models
+
+    Given = tuple[Executable, cli_models.Example, tuple[Any, ...], dict[str, Any]]
 
 _MIB = 1 << 20
 
@@ -53,26 +57,19 @@ def compare(
     """
     require_model(file, model)
     with Progress("importing torch") as progress:
-        from covan_mlir.comparing.compare import CompareOptions
         from covan_mlir.comparing.measure import Tolerance
-        from covan_mlir.compilation.options import CompileOptions
-        from covan_mlir.tools import cli_models
 
         tolerance = Tolerance()
         if rtol is not None or atol is not None:
             tolerance = Tolerance(eager=0, ulps=0, rtol=rtol or 0, atol=atol or 0)
         progress(f"loading {Path(file).name}")
         executable, example, args, kwargs = with_model(file, str(model), inputs or (), seed)
+        options = replace(again(attach or (), iree_flag or ()), tolerance=tolerance, memory=memory and memory * _MIB)
         with torch_is_quiet(context.ensure_object(Session).debug):
             comparison = executable.compare(
                 *args,
                 model=example.model,
-                options=CompareOptions(
-                    tolerance=tolerance,
-                    memory=memory and memory * _MIB,
-                    attach=cli_models.attached(attach or ()),
-                    compiled_with=CompileOptions(iree_flags=tuple(iree_flag or ())),
-                ),
+                options=options,
                 progress=progress,
                 **kwargs,
             )
@@ -94,22 +91,31 @@ def require_model(file: str, model: str | None) -> None:
 
 
 def with_values(
-    context: typer.Context, verdict: Verification, file: str, model: str, inputs: Sequence[str], seed: int
+    context: typer.Context, verdict: Verification, given: Given, attach: Sequence[str], iree_flag: Sequence[str]
 ) -> Verification:
     """A verification and the check of values."""
     from covan_mlir.checking.verdict import Verification
     from covan_mlir.comparing.values import check_values
 
-    executable, example, args, kwargs = with_model(file, model, inputs, seed)
+    executable, example, args, kwargs = given
     leaves = executable.checked(args, kwargs).leaves
+    options = again(attach, iree_flag)
     with torch_is_quiet(context.ensure_object(Session).debug):
-        check = check_values(executable, None, leaves, example.model, (args, kwargs))
+        check = check_values(executable, None, leaves, example.model, (args, kwargs), options)
     return Verification((*verdict.checks, check))
 
 
-def with_model(
-    file: str, model: str, inputs: Sequence[str], seed: int
-) -> tuple[Executable, cli_models.Example, tuple[Any, ...], dict[str, Any]]:
+def again(attach: Sequence[str], iree_flag: Sequence[str]) -> CompareOptions:
+    """With what an artifact was compiled that runs code: it is said once more, and not taken from the file."""
+    from covan_mlir.comparing.compare import CompareOptions
+    from covan_mlir.compilation.options import CompileOptions
+    from covan_mlir.tools import cli_models
+
+    compiled_with = CompileOptions(iree_flags=tuple(iree_flag))
+    return CompareOptions(attach=cli_models.attached(attach), compiled_with=compiled_with)
+
+
+def with_model(file: str, model: str, inputs: Sequence[str], seed: int) -> Given:
     """An artifact, the model that it was compiled from, and arguments: the factory's own, or as ``inputs`` say."""
     import numpy as np
 

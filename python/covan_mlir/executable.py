@@ -50,6 +50,7 @@ class Executable(CompiledModel):
         model: Any = None,
         *,
         operators: bool = True,
+        options: CompareOptions | None = None,
     ) -> Verification:
         """Check that the lineage is true: the source model against every observed phase and the final program.
 
@@ -62,9 +63,11 @@ class Executable(CompiledModel):
             model: with ``values``, what the program was compiled from; needed for an executable from a file.
             operators: whether what each site's own code computes is evaluated beside the operators that it is said to
                 perform, at random positions of its results: up to some seconds of large programs.
+            options: with ``values``, how they are compared, and what a file does not say of the compilation.
 
         Raises:
-            InputError: the values do not fit, eager PyTorch fails on them, or the model is another or missing.
+            InputError: the values do not fit, eager PyTorch fails on them, or the model is another or missing; or a
+                file says that it was compiled with options that run code, and ``options.compiled_with`` does not.
         """
         from covan_mlir.checking.verdict import Verification
         from covan_mlir.checking.verify import verify
@@ -76,7 +79,7 @@ class Executable(CompiledModel):
 
         arguments = (values, dict(named or {}))
         leaves = self.checked(*arguments).leaves
-        return Verification((*verdict.checks, check_values(self, self.origin, leaves, model, arguments)))
+        return Verification((*verdict.checks, check_values(self, self.origin, leaves, model, arguments, options)))
 
     def compare(
         self,

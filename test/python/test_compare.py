@@ -396,4 +396,21 @@ def test_options_that_run_code_are_given_again(tmp_path: Path) -> None:
             covan_mlir.InputError, match=r"says that it was compiled with .iree_flags=.*data-tiling=false"
         ):
             exe.compare(x, model=model, options=CompareOptions(compiled_with=others))
+        with pytest.raises(covan_mlir.InputError, match="data-tiling=false"):
+            exe.verify((x,), model=model, options=CompareOptions(compiled_with=others))
     assert exe.compare(x, model=model, options=CompareOptions(compiled_with=options))
+    assert exe.verify((x,), model=model, options=CompareOptions(compiled_with=options))
+
+
+def test_flags_are_given_again_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("line.py").write_text("import torch\n\ndef make():\n    return torch.nn.Linear(4, 4), (torch.ones(2, 4),)\n")
+    flag = "--iree-flag=--iree-opt-data-tiling=false"
+    assert cli.main(["compile", "line.py:make", "-o", "m.covan", flag]) == 0
+    for command in (("compare",), ("verify", "--values")):
+        assert cli.main([*command, "m.covan", "--model", "line.py:make"]) == 1
+        assert "compiled with \"iree_flags=('--iree-opt-data-tiling=false',)\"" in capsys.readouterr().err
+        assert cli.main([*command, "m.covan", "--model", "line.py:make", flag]) == 0

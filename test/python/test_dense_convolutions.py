@@ -75,6 +75,25 @@ def test_depthwise_convolutions(template: str) -> None:
         near(got, interpret(chain, arrays, "f64")["y"], 100, "f32")
 
 
+LARGE = {
+    "even": convolution(3, 3, (31, 31), (28, 28), groups=3, pad=15),
+    "ragged": convolution(2, 2, (17, 9), (23, 50), groups=2, pad=4),
+    "valid": convolution(4, 4, (11, 13), (11, 30), groups=4, pad=0),
+    "strided": convolution(2, 2, (11, 11), (30, 21), groups=2, stride=2, pad=5),
+    "dilated": convolution(2, 2, (9, 9), (33, 20), groups=2, dilation=2, pad=8),
+    "batched": convolution(2, 2, (65, 3), (70, 18), groups=2, pad=1, batch=2),
+}
+
+
+def test_depthwise_convolutions_of_many_taps() -> None:
+    """Rows of the input that all rows of a tile take are read in a loop, whichever of them there are."""
+    alone = Standalone([written_by("depthwise", chain, f"l{n}") for n, chain in enumerate(LARGE.values())])
+    for n, chain in enumerate(LARGE.values()):
+        arrays = arrays_of(chain, 7)
+        got = np.asarray(alone[f"l{n}"](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
+        near(got, interpret(chain, arrays, "f64")["y"], 1000, "f32")
+
+
 NARROW = {
     **{name: DEPTHWISE[name] for name in ("one", "strided", "narrow", "batched", "flat", "point")},
     "row": convolution(19, 19, (5,), (11,), groups=19, pad=2),

@@ -55,7 +55,11 @@ def test_honest_programs_hold(name: str) -> None:
     assert verdict, str(verdict)
 
 
-@pytest.mark.parametrize("name", part(PROGRAMS, kept=list(PROGRAMS)[::4]))
+# Those of large products take a minute each.
+SMALL = [name for name in list(PROGRAMS)[::4] if "far behind" not in name]
+
+
+@pytest.mark.parametrize("name", part(PROGRAMS, kept=SMALL))
 def test_traces_that_are_dropped_or_exchanged_are_rejected(name: str) -> None:
     lineage = compiled(name)[0].lineage
     placed = [site for site in lineage.sites if site.node is not None and site.parts]

@@ -19,8 +19,10 @@ import covan_mlir
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import Apply, Read
 from covan_mlir.fred.interpret import interpret
+from covan_mlir.lowering.kernels.cpu.convolution_roles import convolution_of
+from covan_mlir.lowering.kernels.cpu.minimal_filtering import Matrix
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.winograd_algebra import SIZES, TAPS, Algorithm, Matrix
+from covan_mlir.lowering.kernels.cpu.winograd_algebra import SIZES, STRIDES, TAPS, Algorithm
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.select import Choices, Selection, choices, select
 from covan_mlir.lowering.kernels.standalone import Standalone
@@ -48,10 +50,11 @@ def listed(chain: Chain, target: CpuTarget = TARGET) -> Choices:
     return offered
 
 
-def kernels(chain: Chain, prefix: str, kinds: int) -> dict[str, tuple[Executable, int]]:
+def kernels(chain: Chain, prefix: str, kinds: int) -> dict[str, tuple[Executable, Algorithm]]:
     """Kernels of different sizes of tiles and numbers of dispatches, the best of each kind, and one with ragged
-    register tiles. -> (kernel, size of a tile) by name"""
-    chosen: dict[tuple[int, bool, bool], tuple[Executable, int]] = {}
+    register tiles. -> (kernel, its algorithm) by name"""
+    chosen: dict[tuple[int, bool, bool], tuple[Executable, Algorithm]] = {}
+    stride = convolution_of(chain).width.stride
     for candidate, schedule in listed(chain).schedules():
         fields = schedule.to_json()
         if candidate.template.name != "winograd":
@@ -61,9 +64,9 @@ def kernels(chain: Chain, prefix: str, kinds: int) -> dict[str, tuple[Executable
         if key not in chosen and len(chosen) < kinds:
             written = candidate.write(schedule, f"{prefix}_{len(chosen)}")
             assert isinstance(written, Selection), written
-            chosen[key] = (written.executable, fields["size"])
+            chosen[key] = (written.executable, Algorithm(fields["size"], stride))
     assert chosen
-    return {executable.name: (executable, size) for executable, size in chosen.values()}
+    return {executable.name: (executable, algorithm) for executable, algorithm in chosen.values()}
 
 
 def results(alone: Standalone, name: str, chain: Chain, arrays: Arrays) -> np.ndarray:
@@ -79,9 +82,9 @@ def check(chains: dict[str, Chain], kinds: int = 6) -> None:
         want = interpret(chain, arrays, "f64")["y"]
         largest = float(np.abs(arrays["x"]).max()) * float(np.abs(arrays["f"]).max())
         gate = float(np.abs(arrays["gate"]).max()) if "gate" in arrays else 1.0
-        for kernel, (_, size) in written[name].items():
+        for kernel, (_, algorithm) in written[name].items():
             got = results(alone, kernel, chain, arrays)
-            bound = Algorithm(size).bound(chain.known_sizes["c"]) * largest * gate
+            bound = algorithm.bound(chain.known_sizes["c"]) * largest * gate
             assert got.shape == want.shape
             unit = float(ml_dtypes.finfo(got.dtype).eps)  # the result is rounded once more where it is stored
             np.testing.assert_allclose(got.astype(np.float64), want, rtol=max(1e-6, unit), atol=bound, err_msg=kernel)
@@ -91,21 +94,25 @@ def times(matrix: Matrix, vector: list[Fraction]) -> list[Fraction]:
     return [sum((c * v for c, v in zip(row, vector, strict=True)), start=Fraction(0)) for row in matrix]
 
 
+@pytest.mark.parametrize("stride", STRIDES)
 @pytest.mark.parametrize("size", SIZES)
-def test_the_algebra_is_exact(size: int) -> None:
+def test_the_algebra_is_exact(size: int, stride: int) -> None:
     chance = random.Random(size)
-    algorithm = Algorithm(size)
+    algorithm = Algorithm(size, stride)
+    assert algorithm.span == stride * (size - 1) + TAPS
     for _ in range(20):
         d = [Fraction(chance.randint(-9, 9)) for _ in range(algorithm.span)]
         g = [Fraction(chance.randint(-9, 9)) for _ in range(TAPS)]
         products = [a * b for a, b in zip(times(algorithm.filters, g), times(algorithm.inputs, d), strict=True)]
-        assert times(algorithm.results, products) == [sum(d[i + r] * g[r] for r in range(TAPS)) for i in range(size)]
+        want = [sum(d[stride * i + r] * g[r] for r in range(TAPS)) for i in range(size)]
+        assert times(algorithm.results, products) == want
 
 
+@pytest.mark.parametrize("stride", STRIDES)
 @pytest.mark.parametrize("size", SIZES)
-def test_constants_are_exact(size: int) -> None:
+def test_constants_are_exact(size: int, stride: int) -> None:
     """Those that are multiplied by at run time are numbers of single precision."""
-    algorithm = Algorithm(size)
+    algorithm = Algorithm(size, stride)
     for row in (*algorithm.inputs, *algorithm.results):
         assert all(Fraction(float(np.float32(float(c)))) == c for c in row)
 
@@ -127,6 +134,21 @@ def test_sizes_around_tiles_and_vectors(kinds: int) -> None:
     )
 
 
+@pytest.mark.parametrize("kinds", part((2, 6), kept=(2,)))
+def test_strides(kinds: int) -> None:
+    check(
+        {
+            "even": weights(convolution(16, 32, (3, 3), (16, 32), stride=2)),
+            "odd": weights(convolution(5, 7, (3, 3), (13, 27), stride=2)),
+            "least": weights(convolution(1, 2, (3, 3), (3, 3), stride=2, pad=0)),
+            "valid": weights(convolution(17, 20, (3, 3), (12, 41), stride=2, pad=0)),
+            "full": weights(convolution(9, 50, (3, 3), (18, 35), stride=2, pad=2)),
+            "batched": with_residual(weights(convolution(20, 18, (3, 3), (20, 14), stride=2, batch=3))),
+        },
+        kinds,
+    )
+
+
 @pytest.mark.parametrize("seed", part((7, 8), kept=(7,)))
 def test_random_sizes(seed: int) -> None:
     chance = random.Random(seed)
@@ -138,6 +160,7 @@ def test_random_sizes(seed: int) -> None:
             chance.randint(1, 70),
             (3, 3),
             image,
+            stride=chance.choice(STRIDES),
             pad=chance.randint(0, 2),
             batch=chance.choice((0, 1, 2)),
         )
@@ -180,26 +203,27 @@ def test_a_batch_known_at_run_time_only() -> None:
             np.testing.assert_allclose(results(alone, name, chain, arrays), want, rtol=1e-5, atol=1e-4)
 
 
-def test_errors_are_as_predicted() -> None:
+@pytest.mark.parametrize("stride", STRIDES)
+def test_errors_are_as_predicted(stride: int) -> None:
     """Of random numbers, on average over a tile's results at most the predicted multiple of what a direct sum in single
     precision has; with all signs alike and magnitudes apart, within the bound."""
-    chain = weights(convolution(96, 32, (3, 3), (24, 24)))
+    chain = weights(convolution(96, 32, (3, 3), (24, 24), stride=stride))
     written = kernels(chain, "k", 6)
     alone = Standalone([executable for executable, _ in written.values()])
     arrays = arrays_of(chain, 3)
     arrays["bias"][:] = 100.0  # nothing is cut off
     want = interpret(chain, arrays, "f64")["y"]
     x, f = (torch.from_numpy(arrays[name]) for name in "xf")
-    patches = torch.nn.functional.unfold(x[None], 3, padding=1)[0]
-    direct = torch.zeros(32, 24 * 24)
+    patches = torch.nn.functional.unfold(x[None], 3, padding=1, stride=stride)[0]
+    direct = torch.zeros(32, (24 // stride) ** 2)
     for k in range(len(patches)):  # one product after the other
         direct += f.reshape(32, -1)[:, k : k + 1] * patches[k]
-    exact = torch.nn.functional.conv2d(x[None].double(), f.double(), padding=1)[0].numpy()
+    exact = torch.nn.functional.conv2d(x[None].double(), f.double(), padding=1, stride=stride)[0].numpy()
     error = np.sqrt(np.mean((direct.numpy().reshape(exact.shape) - exact) ** 2))
     stored = float(np.spacing(np.float32(100.0))) / 12**0.5
-    for name, (_, size) in written.items():
+    for name, (_, algorithm) in written.items():
         own = np.sqrt(np.mean((results(alone, name, chain, arrays) - want) ** 2))
-        assert own <= 1.1 * Algorithm(size).error * error + stored
+        assert own <= 1.1 * algorithm.error * error + stored
     rng = np.random.default_rng(1)
     arrays["bias"][:] = 0.0
     for image, taps in (
@@ -209,8 +233,8 @@ def test_errors_are_as_predicted() -> None:
         arrays = {**arrays, "x": image, "f": taps}
         want = interpret(chain, arrays, "f64")["y"]
         largest = float(np.abs(arrays["x"]).max() * np.abs(arrays["f"]).max())
-        for name, (_, size) in written.items():
-            assert np.abs(results(alone, name, chain, arrays) - want).max() <= Algorithm(size).bound(96) * largest
+        for name, (_, algorithm) in written.items():
+            assert np.abs(results(alone, name, chain, arrays) - want).max() <= algorithm.bound(96) * largest
 
 
 def test_who_is_offered_it() -> None:
@@ -222,9 +246,10 @@ def test_who_is_offered_it() -> None:
     plain = convolution(32, 32, (3, 3), (14, 14))
     assert templates(weights(plain)) == {"winograd", "convolution"}
     assert templates(weights(convolution(32, 32, (3, 3), (14, 14), dtype="bf16"))) == {"winograd", "convolution"}
+    assert templates(weights(convolution(32, 32, (3, 3), (14, 14), stride=2))) == {"winograd", "convolution"}
     assert templates(plain) == {"convolution"}
     others = (
-        convolution(32, 32, (3, 3), (14, 14), stride=2),
+        convolution(32, 32, (3, 3), (14, 14), stride=3),
         convolution(32, 32, (3, 3), (14, 14), dilation=2),
         convolution(32, 32, (3, 3), (14, 14), groups=4),
         convolution(32, 32, (3, 3), (14, 14), groups=32),
@@ -237,9 +262,11 @@ def test_who_is_offered_it() -> None:
         assert "winograd" not in templates(weights(other))
 
 
-def test_the_limit_decides_which_tiles() -> None:
-    chain = weights(convolution(64, 64, (3, 3), (28, 28)))
-    for limit, sizes in ((0, set()), (1, {2}), (2, {2}), (3, {2, 4}), (4, {2, 4})):
+@pytest.mark.parametrize(("stride", "both"), [(1, 3), (2, 2)])
+def test_the_limit_decides_which_tiles(stride: int, both: int) -> None:
+    chain = weights(convolution(64, 64, (3, 3), (28, 28), stride=stride))
+    for limit in range(5):
+        sizes = {2, 4} if limit >= both else {2} if limit else set()
         offered = {
             schedule.to_json()["size"]
             for candidate, schedule in listed(chain, CpuTarget(MACHINE, limit)).schedules()

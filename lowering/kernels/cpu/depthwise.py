@@ -13,7 +13,9 @@ For ``y[c, h, w] = f(sum over r, s of x[c, h + r - 1, w + s - 1] * f[c, r, s])``
                         tile[h', vectors] += f[c, r, s] * read[vectors]
                 y[c, h, w] = f(tile)
 
-Nothing is staged: every element is loaded once for each column of the window and all rows of the tile.
+Nothing is staged: every element is loaded once for each column of the window and all rows of the tile. Of windows of
+many taps, what is written out is one row of the input that all rows of the tile take, in a loop, and those before and
+behind them that some take.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from itertools import product as combinations
 
 from covan_mlir.lowering.kernels.cpu.accumulators import combining
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
-from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, Sliding
+from covan_mlir.lowering.kernels.cpu.convolution_roles import MOST_TAPS, Convolution, Sliding
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT, DenseSchedule
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, inputs
@@ -54,6 +56,10 @@ class DepthwiseSchedule(DenseSchedule):
 Uses = Sequence[tuple[int, int]]
 """Of a row of the input: rows of a tile, and the row of the window that each is multiplied by."""
 
+FactorOf = Callable[[int, int, int], Value | None]
+"""What a row of a tile is multiplied by, for a row and a column of the window; None: what the window shows counts as it
+is."""
+
 
 @dataclass(frozen=True)
 class RowSpan:
@@ -65,6 +71,8 @@ class RowSpan:
         reads: for each row of the input that is read, counted from where the tile's window begins: which rows of the
             results it is multiplied for, by which rows of the window.
         partial: those of them that some of the tiles read and others leave out, for they are outside of the input.
+        looped: rows of the window by which the first row of the results is multiplied in a loop, with the one before by
+            the second row, and so on; the rows of the input for them are none of ``reads``.
     """
 
     start: int
@@ -72,6 +80,23 @@ class RowSpan:
     rows: int
     reads: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
     partial: frozenset[int] = frozenset()
+    looped: range = range(0)
+
+    @property
+    def rows_read(self) -> int:
+        """Of the input."""
+        return len(self.reads) + len(self.looped)
+
+    @property
+    def uses(self) -> int:
+        """Of all of them, rows of the results that they are multiplied for."""
+        return sum(len(uses) for _, uses in self.reads) + self.rows * len(self.looped)
+
+    @property
+    def written(self) -> tuple[int, int]:
+        """Rows of the input that are written out, and their uses."""
+        once = 1 if self.looped else 0
+        return len(self.reads) + once, sum(len(uses) for _, uses in self.reads) + once * self.rows
 
 
 def row_spans(convolution: Convolution, height: int) -> list[RowSpan]:
@@ -80,17 +105,24 @@ def row_spans(convolution: Convolution, height: int) -> list[RowSpan]:
     if slides is None:
         return [RowSpan(0, 1, 1, ((0, ((0, 0),)),))]
     even, rest = divmod(slides.outside, height)
-    spans = [_row_span(slides, 0, even, height)] if even else []
+    many = convolution.taps > MOST_TAPS
+    spans = [_row_span(slides, 0, even, height, 0, many)] if even else []
     if rest:
-        spans.append(_row_span(slides, even, even + 1, rest, height * even))
+        spans.append(_row_span(slides, even, even + 1, rest, height * even, many))
     return spans
 
 
-def _row_span(slides: Sliding, start: int, stop: int, rows: int, top: int = 0) -> RowSpan:
+def loops(slides: Sliding, rows: int) -> bool:
+    """Whether one row of a window after the other is what neighbouring rows of a tile are multiplied by."""
+    return rows == 1 or (slides.stride, slides.dilation) == (1, 1)
+
+
+def _row_span(slides: Sliding, start: int, stop: int, rows: int, top: int, many: bool) -> RowSpan:
     """Tiles of some rows.
 
     Args:
         top: the first row of the first tile.
+        many: whether rows of the input that all rows of the tile take are read in a loop.
     """
     uses: dict[int, list[tuple[int, int]]] = {}
     for row, tap in combinations(range(rows), range(slides.taps)):
@@ -98,7 +130,12 @@ def _row_span(slides: Sliding, start: int, stop: int, rows: int, top: int = 0) -
     begins = [slides.stride * (top + rows * tile) + slides.offset for tile in range(stop - start)]
     inside = {at: sum(0 <= begin + at < slides.inside for begin in begins) for at in uses}
     reads = tuple((at, tuple(uses[at])) for at in sorted(uses) if inside[at])
-    return RowSpan(start, stop, rows, reads, frozenset(at for at, count in inside.items() if 0 < count < len(begins)))
+    partial = frozenset(at for at, count in inside.items() if 0 < count < len(begins))
+    if not many:
+        return RowSpan(start, stop, rows, reads, partial)
+    shared = [taken[0][1] for _, taken in reads if len(taken) == rows]
+    looped = range(shared[0], shared[-1] + 1) if shared else range(0)
+    return RowSpan(start, stop, rows, tuple(read for read in reads if len(read[1]) < rows), partial, looped)
 
 
 @dataclass(frozen=True)
@@ -228,40 +265,75 @@ class DepthwiseWriter:
         return code.mul(offset, self.sizes[last])
 
     def _tile(self, block: Block, span: RowSpan, number: Value, known: Known) -> None:
-        code, convolution, slides = self.code, self.convolution, self.convolution.height
+        code, convolution = self.code, self.convolution
         vectors = range(len(block.valid))
         zero = code.splat(convolution.step.initial.value, self.dtype)
         tile = [[zero for _ in vectors] for _ in range(span.rows)]
         top = code.mul(number, self.schedule.rows)
         factors: dict[tuple[int, int], Value | None] = {}
         for at, uses in span.reads:
-            row = None
-            if slides is not None:
-                row = code.add(code.mul(top, slides.stride), at + slides.offset)
+            row = self._row(top, at)
             for r, s in combinations({r: None for _, r in uses}, range(convolution.width.taps)):
                 if (r, s) not in factors:
                     factors[r, s] = self._factor(block.outer, r, s)
-            if at not in span.partial:
-                self._read_row(block, row, uses, factors, tile)
-                continue
-            assert slides is not None
-            assert row is not None
-            touched = sorted({i for i, _ in uses})
 
-            def rows_touched(row: Value = row, uses: Uses = uses, touched: Sequence[int] = touched) -> list[Value]:
-                changed = [list(sums) for sums in tile]
-                self._read_row(block, row, uses, factors, changed)
-                return [value for i in touched for value in changed[i]]
+            def factor(i: int, r: int, s: int) -> Value | None:
+                return factors[r, s]
 
-            before = [value for i in touched for value in tile[i]]
-            after = iter(code.replaced(code.within(row, slides.inside), before, rows_touched))
-            for i in touched:
-                tile[i] = [next(after) for _ in vectors]
+            if at in span.partial:
+                assert row is not None
+                self._read_if_inside(block, row, uses, factor, tile)
+            else:
+                self._read_row(block, row, uses, factor, tile)
+        if span.looped:
+            self._read_looped(block, span, top, tile)
         self._write(block, top, tile, known)
 
-    def _read_row(
-        self, block: Block, row: Value | None, uses: Uses, factors: Mapping[tuple[int, int], Value | None], tile: Tile
-    ) -> None:
+    def _row(self, top: Value, at: Size) -> Value | None:
+        """Of the input."""
+        slides, code = self.convolution.height, self.code
+        return code.add(code.mul(top, slides.stride), at, slides.offset) if slides is not None else None
+
+    def _read_looped(self, block: Block, span: RowSpan, top: Value, tile: Tile) -> None:
+        """Takes the rows of the input that all rows of a tile take into its sums."""
+        code, slides = self.code, self.convolution.height
+        assert slides is not None
+        uses = [(i, 0) for i in range(span.rows)]
+        width = len(block.valid)
+
+        def one(tap: Value, sums: list[Value]) -> list[Value]:
+            row = self._row(top, code.mul(tap, slides.dilation))
+            assert row is not None
+            changed = [sums[i * width : (i + 1) * width] for i in range(span.rows)]
+
+            def factor(i: int, r: int, s: int) -> Value | None:
+                return self._factor(block.outer, code.add(tap, -i), s)
+
+            self._read_if_inside(block, row, uses, factor, changed)
+            return [value for sums in changed for value in sums]
+
+        initial = [value for sums in tile for value in sums]
+        last = iter(code.loop(span.looped.start, span.looped.stop, 1, initial, one))
+        for sums in tile:
+            sums[:] = [next(last) for _ in sums]
+
+    def _read_if_inside(self, block: Block, row: Value, uses: Uses, factor: FactorOf, tile: Tile) -> None:
+        """Takes a row into the sums of a tile if the input has it."""
+        code, slides = self.code, self.convolution.height
+        assert slides is not None
+        touched = sorted({i for i, _ in uses})
+
+        def rows_touched() -> list[Value]:
+            changed = [list(sums) for sums in tile]
+            self._read_row(block, row, uses, factor, changed)
+            return [value for i in touched for value in changed[i]]
+
+        before = [value for i in touched for value in tile[i]]
+        after = iter(code.replaced(code.within(row, slides.inside), before, rows_touched))
+        for i in touched:
+            tile[i] = [next(after) for _ in block.valid]
+
+    def _read_row(self, block: Block, row: Value | None, uses: Uses, factor_of: FactorOf, tile: Tile) -> None:
         """Takes a row of the input into the sums of a tile."""
         code, vectors = self.code, range(len(block.valid))
         combine = combining(self.convolution.step)[0]
@@ -275,19 +347,19 @@ class DepthwiseWriter:
             shift = width.dilation * (s - first)
             read = [self.columns.shown(loaded[u], block.masks[s][u][-1], shift) for u in vectors]
             for i, r in uses:
-                factor = factors[r, s]
+                factor = factor_of(i, r, s)
                 for u in vectors:
                     term = read[u] if factor is None else code.op("mulf", factor, read[u])
                     tile[i][u] = code.op(combine, tile[i][u], term)
 
-    def _factor(self, outer: Mapping[str, Value], r: int, s: int) -> Value | None:
+    def _factor(self, outer: Mapping[str, Value], r: Size, s: int) -> Value | None:
         convolution = self.convolution
         if convolution.scalars is None:
             return None
         index = dict(outer)
         for slides, tap in ((convolution.height, r), (convolution.width, s)):
             if slides is not None and slides.tap is not None:
-                index[slides.tap] = self.code.index(tap)
+                index[slides.tap] = self.code.size(tap)
         return self.code.broadcast(self.evaluator.scalar(convolution.scalars, Position(index, None)))
 
     def _write(self, block: Block, top: Value, tile: Tile, known: Known) -> None:

@@ -1,14 +1,12 @@
-"""Winograd's minimal filtering (Lavin and Gray 2015, https://arxiv.org/abs/1509.09308), as Toom and Cook derive it: the
-filter and what it slides over are polynomials, evaluated at some points, multiplied there, and interpolated.
+"""Winograd's minimal filtering in two dimensions (Lavin and Gray 2015, https://arxiv.org/abs/1509.09308): of tiles of
+``size * size`` results of a filter of `TAPS` taps in each, that steps by ``stride``.
 
-``y = A^T ((G g) * (B^T d))`` gives ``size`` results of a filter ``g`` of `TAPS` taps over ``d`` with
-``size + TAPS - 1`` multiplications; in two dimensions, each of the three is applied to columns, then to rows.
+``y = A^T ((G g G^T) * (B^T d B)) A``: each of the three is applied to columns, then to rows.
+
+With a stride of 2, results are made of the even elements by the even taps and of the odd elements by the odd ones
+(polyphase components): each is a filtering of stride 1, of two taps and of one.
 
 Errors are analysed by Barabasz, Anderson, Soodhalter and Gregg 2020, https://arxiv.org/abs/1803.10986.
-
-The points are 0, infinity and pairs ``p, -p``, whose rows differ in the signs of odd powers only, so that they share
-their halves. Which ones they are decides the error: 3/4 and 3/2 keep the powers of all of them near 1, and are exact
-(Alam, Anderson, Barabasz and Gregg 2022, https://arxiv.org/abs/2201.10369, on the choice of points).
 """
 
 from __future__ import annotations
@@ -17,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import prod
 
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
+from covan_mlir.lowering.kernels.cpu.minimal_filtering import Filtering, Matrix, Row
 
 TAPS = 3
 """Of the filter, in each dimension."""
@@ -27,55 +25,55 @@ TAPS = 3
 ROUNDINGS = 20
 """Roundings besides those of a sum over channels: of two passes each of both transforms, and of the filter's."""
 
-Matrix = tuple[tuple[Fraction, ...], ...]
-
-_PAIRS = {2: (Fraction(1),), 4: (Fraction(3, 4), Fraction(3, 2))}
-"""The points p of the pairs, by the number of results."""
-
-SIZES = tuple(_PAIRS)
+SIZES = (2, 4)
 """Results of a tile in each dimension that there are points for."""
+
+STRIDES = (1, 2)
+"""Of filters that there are points for."""
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """F(size x size, 3 x 3).
+    """F(size x size, 3 x 3) with a stride.
 
     Attributes:
         size: results of a tile, in each dimension.
+        stride: elements from what one result is made of to what the next one is, in each dimension.
     """
 
     size: int
+    stride: int = 1
+
+    @cached_property
+    def phases(self) -> tuple[Filtering, ...]:
+        """Of every ``stride``-th element and tap, from each of the first ones on."""
+        return tuple(Filtering(self.size, len(range(phase, TAPS, self.stride))) for phase in range(self.stride))
 
     @property
     def span(self) -> int:
         """Elements that a tile's results are made of, in each dimension; so many products there are, too."""
-        return self.size + TAPS - 1
-
-    @cached_property
-    def points(self) -> tuple[Fraction, ...]:
-        """All but infinity: 0, then pairs ``p, -p``."""
-        return (Fraction(0), *(point for p in _PAIRS[self.size] for point in (p, -p)))
+        return sum(phase.span for phase in self.phases)
 
     @cached_property
     def inputs(self) -> Matrix:
-        """``B^T``: the values of Lagrange's polynomials' numerators."""
-        rows = [_expanded([q for q in self.points if q != p], self.span) for p in self.points]
-        return (*rows, _expanded(self.points, self.span))
+        """``B^T``."""
+        rows = []
+        for n, phase in enumerate(self.phases):
+            rows += [_spread(row, n, self.stride, self.span) for row in phase.inputs]
+        return tuple(rows)
 
     @cached_property
     def filters(self) -> Matrix:
-        """``G``: the values of a filter, divided by the polynomials' denominators."""
+        """``G``."""
         rows = []
-        for p in self.points:
-            under = prod((p - q for q in self.points if q != p), start=Fraction(1))
-            rows.append(tuple(p**n / under for n in range(TAPS)))
-        return (*rows, (Fraction(0), Fraction(0), Fraction(1)))
+        for n, phase in enumerate(self.phases):
+            rows += [_spread(row, n, self.stride, TAPS) for row in phase.filters]
+        return tuple(rows)
 
     @cached_property
     def results(self) -> Matrix:
-        """``A^T``: powers of the points."""
-        last = self.size - 1
-        return tuple((*(p**n for p in self.points), Fraction(1 if n == last else 0)) for n in range(self.size))
+        """``A^T``."""
+        return tuple(tuple(c for phase in self.phases for c in phase.results[n]) for n in range(self.size))
 
     @cached_property
     def error(self) -> float:
@@ -108,48 +106,29 @@ class Algorithm:
         unit = 2.0**-24
         return (channels + ROUNDINGS) * unit * self.amplification**2 * TAPS**2 * channels
 
+    @property
+    def operations(self) -> int:
+        """Additions that `transform` takes, about."""
+        return sum(phase.operations for phase in self.phases)
+
     def transform(self, code: KernelBuilder, values: Sequence[Value]) -> list[Value]:
         """``B^T`` times a column of vectors."""
-        transformed = [_combined(code, self.inputs[0], values)]
-        for n, p in enumerate(_PAIRS[self.size]):
-            row = self.inputs[1 + 2 * n]
-            even = _combined(code, [c if k % 2 == 0 else Fraction(0) for k, c in enumerate(row)], values)
-            odd = _combined(code, [c / p if k % 2 else Fraction(0) for k, c in enumerate(row)], values)
-            transformed += [_combined(code, (Fraction(1), sign * p), (even, odd)) for sign in (1, -1)]
-        return [*transformed, _combined(code, self.inputs[-1], values)]
+        phases = enumerate(self.phases)
+        return [value for n, phase in phases for value in phase.transform(code, values[n :: self.stride])]
 
     def interpolate(self, code: KernelBuilder, values: Sequence[Value]) -> list[Value]:
         """``A^T`` times a column of vectors."""
-        pairs = [(values[1 + 2 * n], values[2 + 2 * n]) for n in range(len(_PAIRS[self.size]))]
-        halves = [[code.op(op, a, b) for a, b in pairs] for op in ("addf", "subf")]
-        results = []
-        for n in range(self.size):
-            terms = [(p**n, half) for p, half in zip(_PAIRS[self.size], halves[n % 2], strict=True)]
-            terms += [(Fraction(1), values[0])] if n == 0 else []
-            terms += [(Fraction(1), values[-1])] if n == self.size - 1 else []
-            results.append(_combined(code, *zip(*terms, strict=True)))
-        return results
+        begin, sums = 0, list[Value]()
+        for phase in self.phases:
+            results = phase.interpolate(code, values[begin : begin + phase.span])
+            sums = [code.op("addf", *pair) for pair in zip(sums, results, strict=True)] if sums else results
+            begin += phase.span
+        return sums
 
 
-def _expanded(roots: Sequence[Fraction], length: int) -> tuple[Fraction, ...]:
-    """The coefficients of the product of all ``x - root``, the lowest power first."""
-    coefficients = [Fraction(1)]
-    for root in roots:
-        shifted = [Fraction(0), *coefficients]
-        coefficients = [a - root * b for a, b in zip(shifted, [*coefficients, Fraction(0)], strict=True)]
-    return tuple(coefficients) + (Fraction(0),) * (length - len(coefficients))
-
-
-def _combined(code: KernelBuilder, coefficients: Sequence[Fraction], values: Sequence[Value]) -> Value:
-    """A sum of multiples; one with the coefficient 1 is what the others are added to."""
-    terms = [(c, v) for c, v in zip(coefficients, values, strict=True) if c]
-    terms.sort(key=lambda term: (term[0] != 1, abs(term[0]) != 1))
-    total: Value | None = None
-    for coefficient, value in terms:
-        if total is not None and abs(coefficient) == 1:
-            total = code.op("addf" if coefficient > 0 else "subf", total, value)
-            continue
-        term = value if coefficient == 1 else code.op("mulf", value, code.like(float(coefficient), value))
-        total = term if total is None else code.op("addf", total, term)
-    assert total is not None
-    return total
+def _spread(row: Row, first: int, step: int, length: int) -> Row:
+    """Coefficients of every ``step``-th of so many elements, as those of all."""
+    spread = [Fraction(0)] * length
+    for n, coefficient in enumerate(row):
+        spread[first + n * step] = coefficient
+    return tuple(spread)

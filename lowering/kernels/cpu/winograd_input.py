@@ -43,9 +43,11 @@ class BlockInput:
             line: number of the vector.
             base: where the block's parts begin.
         """
-        first = self.code.mul(line, self.code.lanes)
-        self._stage(outer, self.code.add(top, self.layout.height.offset), left, first)
-        self._transform(self.code.add(base, first))
+        code, layout = self.code, self.layout
+        first = code.mul(line, code.lanes)
+        above, before = (code.mul(position, layout.stride) for position in (top, left))
+        self._stage(outer, code.add(above, layout.height.offset), before, first)
+        self._transform(code.add(base, first))
 
     def _stage(self, outer: Mapping[str, Value], top: Value, left: Value, first: Value) -> None:
         code, layout = self.code, self.layout
@@ -114,10 +116,10 @@ class BlockInput:
     def _transform(self, base: Value) -> None:
         code, layout, schedule = self.code, self.layout, self.layout.schedule
         algorithm, columns = layout.algorithm, layout.image[1]
-        span, size = algorithm.span, schedule.size
+        span, step = algorithm.span, schedule.size * layout.stride
 
         def tile(i: Value, j: Value) -> None:
-            corner = code.mul(code.add(code.mul(i, size * columns), code.mul(j, size)), code.lanes)
+            corner = code.mul(code.add(code.mul(i, step * columns), code.mul(j, step)), code.lanes)
             to = code.add(base, code.mul(code.add(code.mul(i, schedule.across), j), layout.pitch))
             down = [
                 algorithm.transform(

@@ -47,7 +47,12 @@ class WinogradLayout:
     @cached_property
     def algorithm(self) -> Algorithm:
         """Of the tiles."""
-        return Algorithm(self.schedule.size)
+        return Algorithm(self.schedule.size, self.stride)
+
+    @property
+    def stride(self) -> int:
+        """Of the filter, in both dimensions."""
+        return self.width.stride
 
     @cached_property
     def points(self) -> int:
@@ -120,7 +125,8 @@ class WinogradLayout:
     def image(self) -> tuple[int, int]:
         """Rows and columns of the input that a block is made of."""
         size, schedule = self.schedule.size, self.schedule
-        return size * schedule.down + TAPS - 1, size * schedule.across + TAPS - 1
+        down, across = ((size * tiles - 1) * self.stride + TAPS for tiles in (schedule.down, schedule.across))
+        return down, across
 
     @cached_property
     def parts_of_point(self) -> int:

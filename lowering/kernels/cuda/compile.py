@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import subprocess
 import tempfile
 import threading
 from pathlib import Path
@@ -17,6 +16,7 @@ from covan_mlir.lowering.kernels.cuda.lines import flattened
 from covan_mlir.lowering.kernels.cuda.run import function
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.targets.cuda import PTX
+from covan_mlir.support.processes import leash
 
 _TYPES = {
     "f16": "*fp16", "bf16": "*bf16", "f32": "*fp32", "f64": "*fp64", "i64": "*i64", "i32": "*i32", "i16": "*i16",
@@ -151,7 +151,7 @@ def assembled(text: str, architecture: str) -> str:
         path = Path(folder) / "kernel.ptx"
         path.write_text(text)
         command = [tool, "-v", "-lineinfo", f"-arch={architecture}", "-o", str(path.with_suffix(".cubin")), str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = leash.run(command, None)
     if done.returncode:
         raise RuntimeError(done.stderr)
     return done.stderr

@@ -82,6 +82,6 @@ def _of_file(compiled: CompiledModel, given: CompileOptions) -> CompileOptions:
         raise InputError(
             f"the artifact says that it was compiled with {short(running) if running else 'no flags of IREE'}: a "
             "file's word is not enough to run code, or to pass flags to a compiler. If that is so, say the same: "
-            "CompareOptions(compiled_with=CompileOptions(...)), or 'covan compare --iree-flag FLAG'"
+            "CompareOptions(compiled_with=CompileOptions(...)), or --iree-flag FLAG on the command line"
         )
     return stored

@@ -18,12 +18,9 @@ from typing import ClassVar
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
-from covan_mlir.lowering.kernels.cpu.convolution_roles import (
-    check_one_channel,
-    check_taps,
-)
+from covan_mlir.lowering.kernels.cpu.convolution_roles import MOST_TAPS, check_one_channel, check_taps
 from covan_mlir.lowering.kernels.cpu.dense import Writer
-from covan_mlir.lowering.kernels.cpu.depthwise import DepthwiseSchedule, DepthwiseWriter, RowSpan, row_spans
+from covan_mlir.lowering.kernels.cpu.depthwise import DepthwiseSchedule, DepthwiseWriter, RowSpan, loops, row_spans
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.widened_filter import convolution_with_filter
 from covan_mlir.lowering.kernels.cpu.window_columns import MOST_SHUFFLED, leader
@@ -59,6 +56,8 @@ class DepthwiseMatch(WindowMatch[DepthwiseSchedule]):
         for rows, vectors in combinations(heights, sorted({min(n, wide) for n in VECTORS})):
             if rows * vectors + 2 * vectors + 8 > machine.registers and rows * vectors > 1:
                 continue
+            if convolution.taps > MOST_TAPS and convolution.height and not loops(convolution.height, rows):
+                continue
             spans = row_spans(convolution, rows)
             if self._written(spans, vectors, wide) > MOST_WRITTEN and rows * vectors > 1:
                 continue
@@ -74,8 +73,8 @@ class DepthwiseMatch(WindowMatch[DepthwiseSchedule]):
     def _written(self, spans: list[RowSpan], vectors: int, wide: int) -> int:
         """Instructions of all tiles that are written out."""
         width = self.task.width
-        uses = sum(len(uses) for span in spans for _, uses in span.reads)
-        reads = sum(len(span.reads) for span in spans)
+        reads = sum(span.written[0] for span in spans)
+        uses = sum(span.written[1] for span in spans)
         bodies = 1 if wide % vectors == 0 else 2
         shuffles = min(width.stride, MOST_SHUFFLED) - 1
         return bodies * vectors * (width.taps * (uses + reads * shuffles) + reads * self._loads * (shuffles + 1))
@@ -102,8 +101,8 @@ class DepthwiseMatch(WindowMatch[DepthwiseSchedule]):
         )
         slots = 20.0
         for span in row_spans(convolution, schedule.rows):
-            uses = sum(len(uses) for _, uses in span.reads) * width.taps
-            reads = len(span.reads) * width.taps
+            uses = span.uses * width.taps
+            reads = span.rows_read * width.taps
             blocks = -(-wide // schedule.vectors)
             loads = reads * wide * read + uses * blocks
             products = uses * wide * max(1.0, 6 / (span.rows * schedule.vectors))
@@ -147,6 +146,7 @@ class DepthwiseTemplate(Template[CpuTarget, DepthwiseSchedule]):
         check_one_channel(convolution)
         if not target.machine.masked:
             return Refusal("the machine reads what is at the edges element by element")
-        check_taps(convolution)
+        if convolution.height is None or convolution.width.taps > MOST_TAPS:
+            check_taps(convolution)
         match = DepthwiseMatch(convolution, target, widened)
         return match if match.ranked else Refusal("its tiles are too long to be written out")

@@ -1,5 +1,5 @@
-"""Dense 3 x 3 convolutions of weights by Winograd's minimal filtering, F(2x2, 3x3) and F(4x4, 3x3), with what is done
-to their elements.
+"""Dense 3 x 3 convolutions of weights, with strides of 1 or 2, by Winograd's minimal filtering, F(2x2, 3x3) and
+F(4x4, 3x3), with what is done to their elements.
 
 ::
 
@@ -28,7 +28,7 @@ from covan_mlir.lowering.kernels.cpu.executable import joined
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.product import EXPOSED, LONGEST_SUM
 from covan_mlir.lowering.kernels.cpu.winograd import TransformWriter, WinogradWriter, parts_name
-from covan_mlir.lowering.kernels.cpu.winograd_algebra import SIZES, TAPS, Algorithm
+from covan_mlir.lowering.kernels.cpu.winograd_algebra import SIZES, STRIDES, TAPS, Algorithm
 from covan_mlir.lowering.kernels.cpu.winograd_filter import TransformedFilter
 from covan_mlir.lowering.kernels.cpu.winograd_layout import WinogradLayout, WinogradSchedule
 from covan_mlir.lowering.kernels.kernel import Dispatch, Executable, Operand, Preparation, Refusal, with_prepared
@@ -95,8 +95,8 @@ class WinogradMatch(DenseMatch[WinogradSchedule]):
         span, size, points = layout.algorithm.span, schedule.size, layout.points
         blocks = convolution.count(convolution.outer) * layout.blocks[0] * layout.blocks[1]
         vectors = -(-layout.filters // lanes)
-        # A transform of a column takes two operations for each of its elements.
-        part = 2.0 * span * span * 2 + 3.0 * points
+        operations = layout.algorithm.operations
+        part = 2.0 * span * operations + 3.0 * points
         turn = 8.0 * lanes
         staged = layout.lines * (layout.image[0] * -(-layout.image[1] // lanes) * turn + layout.tiles * part)
         rows, rest = schedule.rows, layout.tiles % schedule.rows
@@ -206,9 +206,10 @@ class WinogradTemplate(Template[CpuTarget, WinogradSchedule]):
             return Refusal(reason, suits=False)
         if (weight := convolution.weight_of(convolution.scalars)) is None:
             return Refusal("its filter is no weight, and would be transformed at every call", suits=False)
-        sizes = tuple(size for size in SIZES if Algorithm(size).error <= target.winograd)
+        errors = {size: Algorithm(size, convolution.width.stride).error for size in SIZES}
+        sizes = tuple(size for size, error in errors.items() if error <= target.winograd)
         if not sizes:
-            least = min(Algorithm(size).error for size in SIZES)
+            least = min(errors.values())
             return Refusal(
                 f"its error may be {target.winograd:g} times that of the direct sum, and is {least:.1f} times that",
                 suits=False,
@@ -222,8 +223,10 @@ def _unsuited(convolution: Convolution) -> str | None:
     height, width = convolution.height, convolution.width
     if height is None or (height.taps, width.taps) != (TAPS, TAPS):
         return f"its window is not {TAPS} x {TAPS}"
-    if any(slides.stride != 1 or slides.dilation != 1 for slides in (height, width)):
-        return "its window strides or is dilated"
+    if height.stride != width.stride or width.stride not in STRIDES:
+        return f"its window has strides of {height.stride} and {width.stride}"
+    if any(slides.dilation != 1 for slides in (height, width)):
+        return "its window is dilated"
     filters = convolution.input_of(convolution.scalars)
     own = filters.axes if filters is not None else ()
     if len(convolution.rows) != 1 or len(convolution.contracted) != 1 or set(convolution.outer) & set(own):
