@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from covan_mlir.dialects.prov_control import ControlReader
-from covan_mlir.dialects.prov_locations import TraceReader, fused_of
+from covan_mlir.dialects.prov_locations import UNTOLD, TraceReader, fused_of
 from covan_mlir.provenance.program_graph import (
     Argument,
     Constant,
@@ -77,7 +77,6 @@ _TRANSPARENT_DIALECTS = (
 _PIECES = frozenset({"tensor.extract_slice", "flow.tensor.slice"})
 _RETURNS = frozenset({"func.return", "util.return"})
 _FUNCTIONS = frozenset({"func.func", "util.func"})
-_UNTOLD = frozenset({"arith.constant", "linalg.index", "linalg.yield"})
 # Of a chain of reductions, in place of its operations.
 _CALLS = frozenset({"func.call", "flow.dispatch"})
 
@@ -191,7 +190,8 @@ class TraceGraph:
             self._values[result] = [NodeResult(len(self._nodes), number)]
         kind: NodeKind = "transfer" if name in _PIECES else "dispatch"
         inside = _payload(op, name) if self._payloads else ""
-        self._nodes.append(ProgramNode(kind, "call", tuple(inputs), tuple(outputs), ids, f"{name}{inside}"))
+        done = tuple(sorted(self._read.work(op))) if name == "linalg.generic" else ids
+        self._nodes.append(ProgramNode(kind, "call", tuple(inputs), tuple(outputs), done, f"{name}{inside}"))
         self.operations.append(op)
 
     def _captured(self, op: Any) -> list[Any]:
@@ -235,7 +235,7 @@ def _payload(op: Any, name: str) -> str:
     """What an operation does that its name does not say: ``(math.exp)``; empty if the name says it."""
     if name == "linalg.generic":
         names = [inner.operation.name for inner in op.regions[0].blocks[0]]
-        names = [inner for inner in names if inner not in _UNTOLD]
+        names = [inner for inner in names if inner not in UNTOLD]
     elif name in _CALLS:
         names = [str(op.attributes["callee" if name == "func.call" else "entry_points"])]
     else:

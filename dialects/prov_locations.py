@@ -20,6 +20,8 @@ Location = Any
 Operation = Any
 
 TRACE = "prov.trace"
+# In bodies of linalg.generic: merged freely, or nothing that is computed.
+UNTOLD = frozenset({"arith.constant", "linalg.index", "linalg.yield"})
 _KEY = re.compile(r"prov:([0-9]+):")
 
 
@@ -145,6 +147,16 @@ class TraceReader:
         if ids is None:
             ids = self._ids[attribute] = self._read(location)
         return ids
+
+    def work(self, op: Operation) -> frozenset[int]:
+        """The ids of what ``op`` does: of its location, and with a ``linalg.generic`` that has some, of its body's
+        operations. A compiler that moves work on what is read into one leaves its location as it was.
+        """
+        own = self.ids(op.location)
+        if op.name != "linalg.generic" or not own:
+            return own
+        inner = (view.operation for view in op.regions[0].blocks[0])
+        return own.union(*(self.ids(each.location) for each in inner if each.name not in UNTOLD))
 
     def _read(self, location: Location) -> frozenset[int]:
         match type(location).__name__:

@@ -72,12 +72,12 @@ def count(root: Any, read: TraceReader) -> dict[int, dict[str, int]]:
     walk = bindings(root).WalkResult
     order = bindings(root).WalkOrder.PRE_ORDER
     counts: dict[int, Counter[str]] = {}
-    ids = read.ids
+    work = read.work
 
     def visit(op: Any) -> Any:
         name = op.name
         if name not in _SILENT and not name.startswith(_SILENT_DIALECTS):
-            for i in ids(op.location):
+            for i in work(op):
                 counts.setdefault(i, Counter())[name] += 1
         return walk.SKIP if name.startswith(_WHOLE) else walk.ADVANCE
 

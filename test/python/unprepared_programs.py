@@ -108,6 +108,14 @@ def _masked(scores: Tensor) -> Tensor:
     return scores.masked_fill(~mask.bool(), 0.0).exp()
 
 
+def _centres(x: Tensor, centres: Tensor) -> Tensor:
+    """What is joined for the distances stands in memory that is written piece by piece, again in each turn."""
+    for _ in range(2):
+        nearest = F.one_hot(torch.cdist(x, centres).argmin(1), 4).float()
+        centres = nearest.T @ x / nearest.sum(0).clamp(min=1)[:, None]
+    return centres
+
+
 def _shifted(x: Tensor) -> Tensor:
     shifted = x.clone()
     shifted[1:, 1:] += x[:-1, :-1]
@@ -220,6 +228,28 @@ PROGRAMS = {
     "interpolate bilinear": Program(lambda: lambda x: F.interpolate(x, size=(12, 12), mode="bilinear"), image),
     "interpolate one row": Program(
         lambda: lambda x: F.interpolate(x.sin(), size=(4, 4), mode="bilinear").cos(), lambda: (torch.randn(1, 3, 1, 2),)
+    ),
+    "a concatenation of what is empty": Program(
+        lambda: lambda x, y, z: (torch.cat([x, y.sin(), x]) * 2, torch.cat([x, z, z]).exp()),
+        lambda: (torch.randn(0, 4), torch.randn(3, 4), torch.randint(0, 3, (2, 4))),
+    ),
+    "occurrences counted": Program(
+        lambda: lambda x: torch.bincount(x, minlength=5).clamp(min=1), lambda: (torch.randint(0, 5, (9,)),)
+    ),
+    "divided by as many occurrences": Program(
+        lambda: lambda x, y: y / torch.bincount(x, minlength=5).clamp(min=1),
+        lambda: (torch.randint(0, 5, (9,)), torch.randn(5)),
+    ),
+    "means of half floats": Program(
+        lambda: lambda x: (F.avg_pool2d(x, 2), x.mean((2, 3))), lambda: (torch.randn(1, 3, 8, 8).half(),)
+    ),
+    "centres of what is near": Program(lambda: _centres, lambda: (torch.randn(64, 2), torch.randn(4, 2))),
+    "windows of integers": Program(
+        lambda: lambda x, w: F.conv2d(x.to(torch.int32), w.to(torch.int32)),
+        lambda: (
+            torch.randint(0, 5, (1, 2, 9, 8), dtype=torch.int8),
+            torch.randint(0, 5, (4, 2, 3, 3), dtype=torch.int8),
+        ),
     ),
     "ranks of two": Program(
         lambda: lambda x, y: (x.sort()[1], y.sort()[1]), lambda: (torch.randn(16), torch.randn(16))

@@ -14,13 +14,14 @@ that is no part's value (a share of one, memory, a layout) is computed in place 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from covan_mlir.checking.cones import Key
 from covan_mlir.checking.layouts import spread
 from covan_mlir.checking.matching import WORK, Matcher, State, agree
 from covan_mlir.checking.sizes import has_symbols
-from covan_mlir.checking.source_values import RandomError, SourceValues, is_believed
+from covan_mlir.checking.source_values import RandomError, SourceValues, is_believed, is_sized_by_values
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import UnevaluatedError, limited
 from covan_mlir.errors import CovanError
@@ -142,11 +143,20 @@ class BodyCheck:
         known = {node for node, _ in self.states}
         for (node, result), said in shares.items():
             if not any(
-                worker in known or self._sizes(worker, part)
+                worker in known or self._sizes(worker, part) or self._gives(worker, part)
                 for part in said
                 for worker in (self._shared(node, part) | ({node} - known))
             ):
                 self._refuse(node, result, said)
+
+    def _gives(self, node: int, part: int) -> bool:
+        """Whether a node that finishes a share gives the part, though its result lost the name: that of what is written
+        into memory for several."""
+        for result in range(len(self.graph.nodes[node].outputs)):
+            with suppress(*ERRORS):  # what is not known does not speak for it
+                if self._matcher.state(node, result, (part,)) is not None:
+                    return True
+        return False
 
     def _refuse(self, node: int, result: int, said: tuple[int, ...]) -> None:
         """A result is none of the values that it is said to be; or that is not known, if they depend on each other."""
@@ -157,9 +167,10 @@ class BodyCheck:
 
     def _sizes(self, node: int, part: int) -> bool:
         """Whether a node gives the size of a part that is as large as its operands' values say: nobody reads it as a
-        tensor."""
+        tensor. What the size is may have been told, by an assertion or by who reads the part."""
         returned = any(isinstance(value, NodeResult) and value.node == node for value in self.graph.results)
-        return node not in self._readers and not returned and has_symbols(self._views.type_of(("p", part)))
+        sized = has_symbols(self._views.type_of(("p", part))) or is_sized_by_values(self._parts[part].op)
+        return node not in self._readers and not returned and sized
 
     def _shared(self, node: int, part: int) -> set[int]:
         """Nodes that work on a part and read, directly or through others that do or that only move it, a result."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 from math import prod
 
 import numpy as np
@@ -14,6 +15,8 @@ from covan_mlir.fred.scalars import Array
 
 _GATHERED = 1 << 20
 """Elements of what is looked through one by one."""
+_TOLD_APART = 8
+"""Draws by which integers are."""
 _DIMENSIONS = 5
 """More than these are not permuted."""
 _COMPARED = 2048
@@ -116,23 +119,49 @@ def placements(source: Sequence[int], target: Sequence[int]) -> Iterator[Order]:
         yield Order(prod(target), at)
 
 
-def gathered(source: Tensor, target: Tensor) -> Iterator[Order]:
+def gathered(draws: Iterable[tuple[Tensor, Tensor]]) -> Iterator[Order]:
     """How the elements of a tensor, all of which are computed, are such of a value, some of them several times:
-    the columns of a convolution."""
-    if max(source.size, target.size) > _GATHERED or source.dtype.kind != "f" or target.dtype.kind != "f":
+    the columns of a convolution.
+
+    Args:
+        draws: the value and the tensor, on the same operands each. No two floats are the same, so that one draw of
+            them tells all; integers are told apart by what they are in several.
+    """
+    remaining = iter(draws)
+    first = next(remaining, None)
+    if first is None:
         return
-    values = source.all().reshape(-1)
-    if not values.size:
+    source, target = first
+    kinds = {source.dtype.kind, target.dtype.kind}
+    whole = kinds <= {"i", "u"}
+    most = _GATHERED // _TOLD_APART if whole else _GATHERED
+    if max(source.size, target.size) > most or not source.size or not (whole or kinds == {"f"}):
         return
+    if whole:
+        pairs = [first, *islice(remaining, _TOLD_APART - 1)]
+        values = _mixed([one.all() for one, _ in pairs])
+        taken = _places(values, _mixed([other.all() for _, other in pairs]))
+    else:
+        values = source.all().reshape(-1)
+        some = _places(values, target.at(spread(target.size, _COMPARED)))
+        taken = None if some is None else _places(values, target.all().reshape(-1))
+    if taken is not None:
+        places = taken
+        distinct = np.unique(values).size == values.size
+        yield Order(places.size, lambda flat: np.asarray(places[flat]), sure=distinct)
+
+
+def _mixed(draws: Sequence[Array]) -> Array:
+    """One number for each element, of what it is in several draws: modulo 2**64, by factors that are drawn."""
+    factors = np.random.default_rng(0).integers(1, 1 << 63, len(draws), dtype=np.uint64)
+    terms = [
+        draw.reshape(-1).astype(np.int64).view(np.uint64) * factor for draw, factor in zip(draws, factors, strict=True)
+    ]
+    return np.asarray(np.sum(terms, axis=0, dtype=np.uint64))
+
+
+def _places(values: Array, elements: Array) -> Array | None:
+    """Where some elements are among values, if all of them are."""
     order = np.argsort(values)
-    inner = values[order]
-
-    def places(elements: Array) -> Array | None:
-        positions = order[np.searchsorted(inner, elements).clip(0, values.size - 1)]
-        return positions if np.array_equal(values[positions], elements) else None
-
-    some = places(target.at(spread(target.size, _COMPARED)))
-    whole = None if some is None else places(target.all().reshape(-1))
-    if whole is not None:
-        taken = whole
-        yield Order(taken.size, lambda flat: np.asarray(taken[flat]), sure=bool((inner[1:] != inner[:-1]).all()))
+    positions = np.asarray(order[np.searchsorted(values[order], elements).clip(0, values.size - 1)])
+    return positions if np.array_equal(values[positions], elements) else None

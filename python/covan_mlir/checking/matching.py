@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
+from itertools import count, islice
 from math import prod
 from typing import Literal
 
@@ -185,8 +185,8 @@ class Matcher:
                 return State(*self._views.based(("p", part), layout), exactly=finding)
         return None
 
-    def _source(self, cone: Cone, trial: Trial, draw: Draw, bound: int) -> SourceValues:
-        source = self._views.drawn(trial, TRIALS.index(trial), bound)
+    def _source(self, cone: Cone, trial: Trial, draw: Draw, bound: int, again: int = 0) -> SourceValues:
+        source = self._views.drawn(trial, TRIALS.index(trial) + again * len(TRIALS), bound)
         states = self._pieces(cone) if draw != "arguments" else []
         for operand in states if draw == "all" else self._floats_behind(states):
             source.draw(operand, self._views.type_of(operand))
@@ -316,11 +316,11 @@ class Matcher:
             return
         for trial in TRIALS[:2]:  # on positive numbers more functions give each of them another value
             source = self._source(cone, trial, draw, bound)
-            want = source.tensor(said[0])
             for constants in islice(self._assignments(said[0], cone, source), 1):
-                got = self._result(node, result, cone, source, constants)
-                for layout in gathered(want, got):
-                    yield _Plan(said[0], layout, constants, got.size, whole=False)
+                drawn = (self._source(cone, trial, draw, bound, again) for again in count())
+                pairs = ((one.tensor(said[0]), self._result(node, result, cone, one, constants)) for one in drawn)
+                for layout in gathered(pairs):
+                    yield _Plan(said[0], layout, constants, layout.size, whole=False)
 
     def _unwritten(self, node: int, result: int, operand: Operand, cone: Cone, source: SourceValues) -> bool:
         """Whether some of a result is not written yet: it is no value, and those of the source take long to compute."""

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from covan_mlir.provenance.model import Site
     from covan_mlir.provenance.phases import Phase
 
-_NUMBER = "flow.tensor.load"
+_NUMBERS = ("flow.tensor.load", "tensor.extract", "arith.")
+"""What gives a number to the program, and what computes with such. Sizes are numbers that no node reads."""
 _NO_TORCH = "parts that are said to give back their input were not run: torch is not installed"
 
 
@@ -177,7 +178,7 @@ class PhaseCheck:
         for index, node in enumerate(nodes):
             worked = {part for part in done.intersection(node.evidence) if not self.source.parts[part].view}
             shares = sorted(worked & self.source.needed)
-            aside = index in program.reading.data or node.op == _NUMBER  # who is given a number is no dispatch
+            aside = index in program.reading.data or node.op.startswith(_NUMBERS)
             if index not in read and node.outputs and shares and not aside:
                 why = f"nobody reads what it computes for {self.words.parts(shares)}"
                 self._wrong(self._site(index), shares, why, index)

@@ -326,6 +326,12 @@ def is_pointwise(name: str) -> bool:
     return isinstance(function, torch._ops.OpOverload) and torch.Tag.pointwise in function.tags
 
 
+def is_sized_by_values(name: str) -> bool:
+    """Whether the sizes of an operator's result depend on what its operands hold."""
+    function = function_of(name)
+    return isinstance(function, torch._ops.OpOverload) and torch.Tag.dynamic_output_shape in function.tags
+
+
 def is_view(name: str) -> bool:
     """Whether an operator's result is memory of its operand, by its schema."""
     function = function_of(name)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import operator
+from functools import reduce
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 from torch.utils import _pytree as pytree
+
+from covan_mlir.frontend.graph_passes.casts import convert
 
 aten = torch.ops.aten
 
@@ -26,6 +29,8 @@ def fold_empty(graph: Graph) -> None:
                 fill(node, 0)
             elif _from_nothing(node):
                 _fill_with(node, _evaluate(node))
+            elif node.target is aten.cat.default:
+                _drop_empty_pieces(graph, node)
         elif isinstance(value, tuple | list) and _from_nothing(node):
             results = _evaluate(node)
             for user in list(node.users):
@@ -47,6 +52,19 @@ def _from_nothing(node: Node) -> bool:
     return (
         bool(inputs) and all(_is_empty(v) for v in inputs) and torch.Tag.nondeterministic_seeded not in node.target.tags
     )
+
+
+def _drop_empty_pieces(graph: Graph, node: Node) -> None:
+    """Have a concatenation read what it holds elements of. Those without any may still decide of which type it is."""
+    pieces: Any = node.args[0]
+    kept = [piece for piece in pieces if not _is_empty(piece.meta["val"])]
+    if len(kept) == len(pieces):
+        return
+    dtype = node.meta["val"].dtype
+    with graph.inserting_before(node):
+        if reduce(torch.promote_types, (piece.meta["val"].dtype for piece in kept)) is not dtype:
+            kept = [convert(graph, piece, dtype, node) for piece in kept]
+    node.args = (kept, *node.args[1:])
 
 
 def _evaluate(node: Node) -> Any:

@@ -13,12 +13,13 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from covan_mlir.frontend.graph_passes.casts import convert
+
 _BYTES = (torch.int8, torch.uint8)
 _aten = torch.ops.aten
 _ORDER = {_aten.sort, _aten.topk, _aten.argmax, _aten.argmin, _aten.kthvalue, _aten.median}
 _REDUCTIONS = {_aten.max, _aten.min, _aten.amax, _aten.amin, _aten.prod, _aten.sum, _aten.cumsum, _aten.cumprod}
 _PRODUCTS = {_aten.mm, _aten.bmm, _aten.addmm, _aten.baddbmm, _aten.convolution, _aten.mv, _aten.dot}
-_cast = torch.ops.prims.convert_element_type.default
 
 
 def widen_bytes(graph: Graph) -> None:
@@ -52,7 +53,7 @@ def _widen(graph: Graph, node: Node, narrow: tuple[torch.dtype, ...]) -> None:
     with graph.inserting_before(node):
         for operand in node.all_input_nodes:
             if _dtype(operand) in narrow:
-                wide[operand] = _convert(graph, operand, torch.int32, node)
+                wide[operand] = convert(graph, operand, torch.int32, node)
     for operand, replacement in wide.items():
         node.replace_input_with(operand, replacement)
     value = node.meta["val"]
@@ -74,17 +75,9 @@ def _narrow_again(graph: Graph, node: Node, narrow: tuple[torch.dtype, ...]) -> 
     _forget_metadata(node)
     users = list(node.users)
     with graph.inserting_after(node):
-        back = _convert(graph, node, dtype, node)
+        back = convert(graph, node, dtype, node)
     for user in users:
         user.replace_input_with(node, back)
-
-
-def _convert(graph: Graph, node: Node, dtype: torch.dtype, of: Node) -> Node:
-    """A cast that belongs to the action of ``of``."""
-    cast = graph.call_function(_cast, (node, dtype))
-    cast.meta = {key: of.meta[key] for key in ("from_node", "nn_module_stack", "stack_trace") if key in of.meta}
-    cast.meta["val"] = node.meta["val"].to(dtype)
-    return cast
 
 
 def _wider(value: Any, narrow: tuple[torch.dtype, ...]) -> Any:
