@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from math import prod
 
 import numpy as np
 
-from covan_mlir.checking.tensors import Tensor
+from covan_mlir.checking.tensors import Tensor, UnevaluatedError
 from covan_mlir.fred.scalars import Array
 
 _GATHERED = 1 << 20
@@ -138,7 +139,12 @@ def gathered(draws: Iterable[tuple[Tensor, Tensor]]) -> Iterator[Order]:
     if max(source.size, target.size) > most or not source.size or not (whole or kinds == {"f"}):
         return
     if whole:
-        pairs = [first, *islice(remaining, _TOLD_APART - 1)]
+        pairs = [first]
+        with suppress(UnevaluatedError):  # what was drawn then tells nothing, as an index out of range
+            pairs += islice(remaining, _TOLD_APART - 1)
+        sizes = {(one.size, other.size) for one, other in pairs}
+        if len(pairs) < _TOLD_APART or len(sizes) > 1:  # values may decide how many there are
+            return
         values = _mixed([one.all() for one, _ in pairs])
         taken = _places(values, _mixed([other.all() for _, other in pairs]))
     else:
