@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from limits import part
+from limits import part, some
 from lineages import edited, performing
 from oracle import assert_same
 from torch import Tensor, nn
@@ -57,18 +57,20 @@ def test_honest_programs_hold(name: str) -> None:
 
 # Those of large products take a minute each.
 SMALL = [name for name in list(PROGRAMS)[::4] if "far behind" not in name]
+# Each lie is a whole verification: of programs with many sites a seeded part is told.
+LIES = 6
 
 
 @pytest.mark.parametrize("name", part(PROGRAMS, kept=SMALL))
 def test_traces_that_are_dropped_or_exchanged_are_rejected(name: str) -> None:
     lineage = compiled(name)[0].lineage
     placed = [site for site in lineage.sites if site.node is not None and site.parts]
-    for site in placed:
+    different = [(first, second) for first, second in pairwise(placed) if first.parts != second.parts]
+    for site in some(placed, LIES):
         assert verify(edited(lineage, performing(lineage, site, ()))).outcome == "no", site
-    for first, second in pairwise(placed):
-        if first.parts != second.parts:
-            swapped = performing(lineage, first, second.parts), performing(lineage, second, first.parts)
-            assert verify(edited(lineage, *swapped)).outcome == "no", (first, second)
+    for first, second in some(different, LIES):
+        swapped = performing(lineage, first, second.parts), performing(lineage, second, first.parts)
+        assert verify(edited(lineage, *swapped)).outcome == "no", (first, second)
 
 
 def test_pieces_have_sizes_that_the_program_computes() -> None:
