@@ -59,7 +59,9 @@ class GatedMatch(DenseMatch[ProductSchedule]):
         moved = traffic(self.task.chain) + sum(
             load.moved - traffic(one.task.chain) for load, one in zip(loads, products, strict=True)
         )
-        return seconds([Load(sum(load.computing for load in loads), loads[0].units, moved)], self.target.machine)
+        # Workgroups of all of them are alike: one computes a tile of each.
+        units = ((sum(each for each, _ in alike), alike[0][1]) for alike in zip(*(load.units for load in loads)))
+        return seconds([Load(tuple(units), moved)], self.target.machine)
 
     def prepared(self, schedule: ProductSchedule) -> tuple[Preparation, ...]:
         """See `DenseMatch`."""

@@ -12,7 +12,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product as combinations
@@ -60,6 +61,8 @@ FARTHER = 2.4
 """Loads from the first cache that take as long as one from the second."""
 WRITTEN = 8.0
 """Instructions that write a vector of results, besides those that compute it."""
+BESIDE = 0.1
+"""Of the time of a load that is done beside products, what is not hidden by them."""
 LONGEST_SUM = 1024
 """Products that are summed one after the other; longer sums are sums of blocks."""
 
@@ -69,20 +72,33 @@ class Load:
     """What there is to do.
 
     Attributes:
-        computing: seconds of one core.
-        units: workgroups.
+        units: seconds of one core that a workgroup takes, and how many take as long.
         moved: bytes, more of them where they do not come in order.
     """
 
-    computing: float
-    units: int
+    units: tuple[tuple[float, int], ...]
     moved: float
+
+
+def makespan(units: Iterable[tuple[float, int]], cores: int) -> float:
+    """When the last of some workgroups ends, the longest of which are taken first (Graham 1969): of few, or of unlike
+    ones, some cores have less to do than others.
+
+    Args:
+        units: seconds, and how many take as long.
+    """
+    ends = [0.0] * cores
+    for each, count in sorted(units, reverse=True):
+        rounds, rest = divmod(count, cores)
+        ends = [end + rounds * each for end in ends]  # a heap still
+        for _ in range(rest):
+            heapq.heapreplace(ends, ends[0] + each)
+    return max(ends)
 
 
 def seconds(loads: Sequence[Load], machine: Machine) -> float:
     """How long a machine takes for all of it, side by side."""
-    units = sum(load.units for load in loads)
-    computed = sum(load.computing for load in loads) * -(-units // machine.cores) / units
+    computed = makespan([unit for load in loads for unit in load.units], machine.cores)
     moved = sum(load.moved for load in loads) / (machine.bandwidth * machine.cores)
     return max(computed, moved) + EXPOSED * min(computed, moved)
 
@@ -144,33 +160,46 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         rows, columns = product.count(product.rows), product.sizes[product.lane]
         outer, depth = product.count(product.outer), product.count(product.contracted)
         depth = depth // PAIR if schedule.pairs else depth
-        tall = -(-rows // schedule.rows) * schedule.rows
         wide = -(-(columns - schedule.tail) // schedule.lanes)
-        panels = -(-wide // schedule.vectors)
         # Vector instructions: per position one for each product, and loads beside them, two at a time. What the first
         # cache does not hold of a panel comes from the second for each tile.
         held = schedule.depth * product.count(product.contracted[1:]) * schedule.vectors * machine.vector_bits // 8
         held = held // PAIR if schedule.pairs else held
+        tile = schedule.rows * schedule.vectors
         loads = schedule.rows + schedule.vectors * (1.0 if held <= STAYS * machine.l1 else FARTHER)
-        each = max(1.0, loads / (schedule.rows * schedule.vectors), IN_FLIGHT / (schedule.rows * schedule.vectors))
-        products = tall * wide * depth * each
-        groups = -(-rows // schedule.group)
+        each = max(1.0, loads / tile, IN_FLIGHT / tile)
+        if not schedule.packed:  # of packed panels, the next one is asked for in time
+            each += BESIDE * loads / tile
         each_staged = 6.0 + (0.0 if schedule.pairs else cost(product.vectors))
-        staged = 0.0 if schedule.packed else groups * panels * schedule.vectors * depth * each_staged
         blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
-        sums = 4.0 * tall * wide * (blocks if blocks > 1 else 0)
-        written = rows * wide * (WRITTEN + product.work)
-        if schedule.tail:
-            # Of each product its own vector is loaded, and of each row a vector is summed, and results are made.
-            products += rows * schedule.tail * depth / schedule.lanes * (1 + 1 / schedule.tail)
-            sums += rows * (SUMMED * schedule.tail + 12.0 + product.work)
-            staged += groups * schedule.tail * depth * 2.0
-        rate = machine.flops / (2 * schedule.lanes)
+        groups, panels = -(-rows // schedule.group), -(-wide // schedule.vectors)
+
+        def unit(group: int, vectors: int, tail: int) -> float:
+            """Of a workgroup with so many rows, vectors of a panel, and columns of the tail."""
+            tall = -(-group // schedule.rows) * schedule.rows
+            products = tall * vectors * depth * each
+            staged = 0.0 if schedule.packed else (vectors if panels == 1 else schedule.vectors) * depth * each_staged
+            sums = 4.0 * tall * vectors * (blocks if blocks > 1 else 0)
+            written = group * vectors * (WRITTEN + product.work)
+            if tail:
+                # Of each product its own vector is loaded, and of each row a vector is summed, and results are made.
+                products += group * tail * depth / schedule.lanes * (1 + 1 / tail)
+                sums += group * (SUMMED * tail + 12.0 + product.work)
+                staged += tail * depth * 2.0
+            return (products + staged + sums + written) * 2 * schedule.lanes / machine.flops
+
+        last_rows, last_vectors = rows - (groups - 1) * schedule.group, wide - (panels - 1) * schedule.vectors
+        units = [
+            (unit(tall, vectors, tail), outer * bands * count)
+            for tall, bands in ((schedule.group, groups - 1), (last_rows, 1))
+            for vectors, tail, count in ((schedule.vectors, 0, panels - 1), (last_vectors, schedule.tail, 1))
+            if bands and count
+        ]
         scattered = not schedule.packed and self._transposed
         moved = product.traffic * (SCATTERED[schedule.lanes] if scattered else 1.0)
         if (packing := Packing.of(product, schedule)) is not None:
             moved += (groups - 1) * packing.operand.bytes  # each group reads all of the weight
-        return Load(outer * (products + staged + sums + written) / rate, outer * panels * groups, moved)
+        return Load(tuple(units), moved)
 
     def prepared(self, schedule: ProductSchedule) -> tuple[Preparation, ...]:
         """See `DenseMatch`."""
