@@ -140,13 +140,20 @@ class Planes:
 
     def load(self, at: Value, place: Place, tap: int) -> Value:
         """What a tap multiplies for a vector of the run."""
+        return self.code.load(self.memory, self._position(at, place, tap))
+
+    def scalar(self, at: Value, place: Place, tap: int) -> Value:
+        """What a tap multiplies for a position of the run."""
+        return self.code.scalar(self.memory, self._position(at, place, tap))
+
+    def _position(self, at: Value, place: Place, tap: int) -> Value:
         code, layout, slides = self.code, self.layout, self._convolution.height
         begin = code.add(self._channel(place), at, layout.tap(tap))
         if layout.rolled is not None and slides is not None:
             shift, phase = code.divmod(code.mul(place[layout.rolled], slides.dilation), slides.stride)
             planes = code.mul(phase, len(layout.across) * layout.rows * layout.pitch)
             begin = code.add(begin, planes, code.mul(shift, layout.pitch))
-        return code.load(self.memory, begin)
+        return begin
 
     @property
     def _rows(self) -> PlaneRows:

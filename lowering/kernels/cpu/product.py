@@ -26,13 +26,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import prod
 
-from covan_mlir.lowering.kernels.cpu import column_tail, pairs
+from covan_mlir.lowering.kernels.cpu import column_tail, pairs, plane_scalars
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, inputs
 from covan_mlir.lowering.kernels.cpu.packed_panel import PackedPanel, Packing
 from covan_mlir.lowering.kernels.cpu.panel import Panel
+from covan_mlir.lowering.kernels.cpu.plane_scalars import PlaneScalars
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, Tile, outer_products
@@ -84,7 +85,7 @@ class ProductWriter:
         self.rows = RowTiles(code, product.rows, schedule.rows, schedule.group)
         fixed = frozenset((*product.outer, *product.rows))
         self.outputs = RowOutputs(code, product.chain, product.step, self.evaluator, sizes, fixed)
-        self.split, self.inner = product.contracted[0], product.contracted[1:]
+        self.split = product.contracted[0]
         self.held = rows_held(product, schedule)
         self.paired = pairs.Pairs.of(product) if schedule.pairs else None
 
@@ -96,9 +97,11 @@ class ProductWriter:
         return Panel.make(self.code, self.product, self.evaluator, self.sizes, self.schedule)
 
     @cached_property
-    def scalars(self) -> ScalarRows | None:
+    def scalars(self) -> ScalarRows | PlaneScalars | None:
         """What is read as scalars, where it is staged."""
         product, code = self.product, self.code
+        if product.slid is not None:
+            return PlaneScalars.make(code, product.slid, self.sizes, self.schedule.depth)
         if self.paired is not None or in_place(product.chain, product.scalars):
             return None
         pitch = row_length(product.sizes, product.contracted, self.schedule.depth, code.lanes)
@@ -248,7 +251,7 @@ class ProductWriter:
 
         def scalar(i: int, place: Place, tap: int) -> Value:
             if self.scalars is not None:
-                return self.scalars.load(code.add(number, i), place)
+                return self.scalars.load(code.add(number, i), place, tap)
             index = {**indices[i], **place, self.split: code.add(start, place[self.split])}
             if self.paired is not None:
                 return pairs.scalar(code, self.paired.scalars, self.sizes, index)
@@ -260,6 +263,7 @@ class ProductWriter:
         idle = rows * vectors - rows - vectors  # loads, two of which go with two products
 
         def asking(u: int, place: Place, tap: int) -> Value:
+            place = {**place, **self._written(tap)}
             if not u and idle > 0:
                 ask(place)
             if not u and idle > 1 and weight is not None:
@@ -268,12 +272,31 @@ class ProductWriter:
                 ask_next(code, weight, self.sizes, there, product.rows[0], rows, turn, near=True)
             return vector(u, place, tap)
 
-        ranges = [(self.split, 0, count), *((axis, 0, self.sizes[axis]) for axis in self.inner)]
+        ranges = [(axis, 0, self.sizes[axis] if n else count) for n, axis in enumerate(product.looped)]
+        taps = 1
+        if product.slid is not None:
+            layout = plane_scalars.layout_of(product.slid)
+            taps = len(layout.taps)
+            if layout.rolled is not None:
+                ranges.append((layout.rolled, 0, self.sizes[layout.rolled]))
         tile = [[code.splat(0.0, self.dtype)] * vectors for _ in range(rows)]
-        factors = Factors(scalar, asking)
+        factors = Factors(scalar, asking, taps)
         if self.paired is not None:
             factors = replace(factors, step=pairs.PAIR, multiply_add=partial(pairs.added, code))
         return outer_products(code, ranges, tile, factors)
+
+    def _written(self, tap: int) -> Place:
+        """The position of a tap that is written out."""
+        slid = self.product.slid
+        if slid is None:
+            return {}
+        layout = plane_scalars.layout_of(slid)
+        axes = [one.tap if one is not None else None for one in (slid.height, slid.width)]
+        return {
+            axis: self.code.index(at)
+            for axis, at in zip(axes, layout.taps[tap], strict=True)
+            if axis is not None and axis != layout.rolled
+        }
 
     def _offset(self, row: Value, u: int) -> Value:
         return self.code.add(self.code.mul(row, self.width), u * self.code.lanes)
@@ -324,8 +347,10 @@ class ProductWriter:
 
 
 def rows_held(product: Product, schedule: ProductSchedule) -> int:
-    """Rows whose sums are held in scratch: those of a group where these are sums of blocks, those of a tile where much
-    is made of them, else none."""
+    """Rows whose sums are held in scratch: those of a group where these are sums of blocks, or have another order than
+    the results; those of a tile where much is made of them; else none."""
+    if product.lane != product.chain.values[product.chain.outputs[0]].axes[-1]:
+        return schedule.group
     if product.sizes[product.contracted[0]] > schedule.depth or product.chain.sizes[product.contracted[0]] is None:
         return schedule.group
     return schedule.rows if product.work > DIRECT else 0
@@ -338,6 +363,8 @@ def scratch(product: Product, schedule: ProductSchedule) -> int:
     panel = 0 if schedule.packed else (schedule.depth * inner + schedule.lanes) * width
     if schedule.pairs:
         panel = 0 if schedule.packed else (schedule.depth * inner // pairs.PAIR + schedule.lanes) * width
+    elif product.slid is not None:
+        panel += plane_scalars.scratch(product.slid, schedule.depth, schedule.lanes)
     elif not in_place(product.chain, product.scalars):
         panel += schedule.group * row_length(product.sizes, product.contracted, schedule.depth, schedule.lanes)
     tail = column_tail.scratch(product, schedule.tail, schedule.lanes)

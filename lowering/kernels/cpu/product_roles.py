@@ -7,8 +7,10 @@ from functools import cached_property
 
 from covan_mlir.fred.chain import Chain, Input
 from covan_mlir.fred.expression import Expr
+from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, convolution_of, rows_are_one
 from covan_mlir.lowering.kernels.dense.chain import DenseChain
 from covan_mlir.lowering.kernels.dense.matrix_product import matrix_product_of
+from covan_mlir.lowering.kernels.errors import UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,9 @@ class Product(DenseChain):
         vectors: the other one.
         outer: axes that are neither of the others, in the order of the result.
         rows: axes that ``scalars`` has and ``vectors`` has not, in the order of the result.
-        lane: the last axis of the results; ``scalars`` has it not.
+        lane: the axis that vectors run along; ``scalars`` has it not.
         contracted: the axes that are summed over; the last one is the one that lies closest together in memory.
+        slid: the convolution that this is, where ``scalars`` is read through a window.
     """
 
     scalars: Expr
@@ -32,6 +35,12 @@ class Product(DenseChain):
     rows: tuple[str, ...]
     lane: str
     contracted: tuple[str, ...]
+    slid: Convolution | None = None
+
+    @cached_property
+    def looped(self) -> tuple[str, ...]:
+        """Contracted axes that are looped over; of a convolution the others are written out, tap by tap."""
+        return self.contracted if self.slid is None else self.slid.contracted
 
     @cached_property
     def weight(self) -> Input | None:
@@ -44,7 +53,7 @@ class Product(DenseChain):
 
 
 def product_of(chain: Chain) -> Product:
-    """The roles of a chain's axes.
+    """The roles of a chain's axes; lanes run along the last axis of the results.
 
     Raises:
         UnsupportedError: it is no such chain, or no axis can be that of the lanes.
@@ -52,3 +61,44 @@ def product_of(chain: Chain) -> Product:
     roles = matrix_product_of(chain)
     outer = tuple(axis for axis in roles.step.axes if axis not in roles.rows and axis != roles.last)
     return Product(chain, roles.step, roles.left, roles.right, outer, roles.rows, roles.last, roles.contracted)
+
+
+def output_lanes_of(chain: Chain) -> Product:
+    """The roles of a chain's axes where lanes run along an axis of the weight that is not the last one of the results:
+    along the output channels of a convolution.
+
+    Raises:
+        UnsupportedError: it is no such chain.
+    """
+    if chain.windowed:
+        product = _convolved(convolution_of(chain))
+    else:
+        roles = matrix_product_of(chain)
+        if len(roles.rows) != 1:
+            raise UnsupportedError("its weight has not one axis of its own")
+        (lane,) = roles.rows
+        product = Product(
+            chain, roles.step, roles.right, roles.left, roles.batch, roles.columns, lane, roles.contracted
+        )
+    if product.weight is None:
+        raise UnsupportedError("what has output channels is no weight that can be packed")
+    return product
+
+
+def _convolved(convolution: Convolution) -> Product:
+    if convolution.scalars is None or len(convolution.rows) != 1 or not convolution.contracted:
+        raise UnsupportedError("it is no convolution that sums over channels, of one axis of output channels")
+    if not rows_are_one(convolution):
+        raise UnsupportedError("what is done to its sums tells rows apart")
+    slides = [one for one in (convolution.height, convolution.width) if one is not None]
+    return Product(
+        convolution.chain,
+        convolution.step,
+        convolution.window,
+        convolution.scalars,
+        convolution.outer,
+        tuple(one.axis for one in slides),
+        convolution.rows[0],
+        (*convolution.contracted, *(one.tap for one in slides if one.tap is not None)),
+        convolution,
+    )

@@ -91,7 +91,7 @@ class ScalarRows:
             flat = code.add(code.mul(flat, self.sizes[axis] if n else 1), place[axis])
         return code.add(code.mul(row, self.pitch), flat)
 
-    def load(self, row: Value, place: Place) -> Value:
+    def load(self, row: Value, place: Place, tap: int = 0) -> Value:
         """A scalar; rows count from the group's first, positions on the first contracted axis from the block's."""
         return self.code.scalar(self.memory, self._offset(row, place))
 

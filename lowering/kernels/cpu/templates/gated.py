@@ -60,7 +60,9 @@ class GatedMatch(DenseMatch[ProductSchedule]):
             load.moved - traffic(one.task.chain) for load, one in zip(loads, products, strict=True)
         )
         # Workgroups of all of them are alike: one computes a tile of each.
-        units = ((sum(each for each, _ in alike), alike[0][1]) for alike in zip(*(load.units for load in loads)))
+        units = (
+            (sum(each for each, _ in alike), alike[0][1]) for alike in zip(*(load.units for load in loads), strict=True)
+        )
         return seconds([Load(tuple(units), moved)], self.target.machine)
 
     def prepared(self, schedule: ProductSchedule) -> tuple[Preparation, ...]:

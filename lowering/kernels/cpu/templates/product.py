@@ -40,7 +40,22 @@ from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.description import Machine
 from covan_mlir.machine.elements import bits
 
-TILES = ((8, 3), (6, 4), (12, 2), (4, 4), (4, 6), (8, 2), (8, 1), (4, 2), (4, 1), (2, 4), (2, 2), (1, 4), (1, 1))
+TILES = (
+    (8, 3),
+    (6, 4),
+    (7, 3),
+    (12, 2),
+    (4, 4),
+    (4, 6),
+    (8, 2),
+    (8, 1),
+    (4, 2),
+    (4, 1),
+    (2, 4),
+    (2, 2),
+    (1, 4),
+    (1, 1),
+)
 """Rows and vectors of register tiles, those that are read least often per product first."""
 DEPTHS = (64, 128, 256, 512)
 GROUPS = (64, 128, 256)
@@ -153,6 +168,15 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         """See `Match`."""
         return seconds([self.load(schedule)], self.target.machine)
 
+    @property
+    def turned(self) -> float:
+        """Instructions that bring a vector of sums into the order of the results."""
+        return 0.0
+
+    def staged(self, schedule: ProductSchedule) -> float:
+        """Instructions that stage what is read as scalars, of a workgroup."""
+        return 0.0
+
     def load(self, schedule: ProductSchedule) -> Load:
         """Products at the rate at which a tile is multiplied, panels at that of copies, results at that of their
         operations, or what memory gives."""
@@ -168,19 +192,20 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         tile = schedule.rows * schedule.vectors
         loads = schedule.rows + schedule.vectors * (1.0 if held <= STAYS * machine.l1 else FARTHER)
         each = max(1.0, loads / tile, IN_FLIGHT / tile)
-        if not schedule.packed:  # of packed panels, the next one is asked for in time
-            each += BESIDE * loads / tile
+        each += BESIDE * loads / tile
         each_staged = 6.0 + (0.0 if schedule.pairs else cost(product.vectors))
         blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
         groups, panels = -(-rows // schedule.group), -(-wide // schedule.vectors)
+        each_written, around = WRITTEN + product.work + self.turned, self.staged(schedule)
 
         def unit(group: int, vectors: int, tail: int) -> float:
             """Of a workgroup with so many rows, vectors of a panel, and columns of the tail."""
             tall = -(-group // schedule.rows) * schedule.rows
             products = tall * vectors * depth * each
             staged = 0.0 if schedule.packed else (vectors if panels == 1 else schedule.vectors) * depth * each_staged
+            staged += around
             sums = 4.0 * tall * vectors * (blocks if blocks > 1 else 0)
-            written = group * vectors * (WRITTEN + product.work)
+            written = group * vectors * each_written
             if tail:
                 # Of each product its own vector is loaded, and of each row a vector is summed, and results are made.
                 products += group * tail * depth / schedule.lanes * (1 + 1 / tail)

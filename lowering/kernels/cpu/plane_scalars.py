@@ -1,0 +1,65 @@
+"""What a window slides over, read as scalars: where lanes run along output channels, each scalar is multiplied with a
+vector of the filter.
+
+::
+
+    tile[p, k] += planes[c, p + r * pitch + s] * f[c, r, s, k]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
+from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution
+from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout, Planes
+from covan_mlir.lowering.kernels.cpu.register_tile import Place
+
+
+@dataclass(frozen=True)
+class PlaneScalars:
+    """The planes of a block of channels, of all positions of the results: those are the rows of the product."""
+
+    code: KernelBuilder
+    convolution: Convolution
+    planes: Planes
+
+    @staticmethod
+    def make(code: KernelBuilder, convolution: Convolution, sizes: Mapping[str, Size], depth: int) -> PlaneScalars:
+        """In the stack frame.
+
+        Args:
+            depth: positions of the first contracted axis in a block.
+        """
+        planes = Planes.make(code, layout_of(convolution), sizes, depth * convolution.beside, 0)
+        return PlaneScalars(code, convolution, planes)
+
+    def fill(self, outer: Mapping[str, Value], first: Value, start: Value, count: Size) -> None:
+        """Stages a block.
+
+        Args:
+            first: row of the group, which is that of all rows.
+            start, count: of the first contracted axis.
+        """
+        corner = self.code.index(0)
+        self.planes.fill(outer, corner, corner, start, count)
+
+    def load(self, row: Value, place: Place, tap: int) -> Value:
+        """What a tap multiplies for a position of the results; positions on the first contracted axis count from the
+        block's first."""
+        width = self.convolution.width.outside
+        down, across = self.code.divmod(row, width)
+        at = self.code.add(self.code.mul(down, self.planes.layout.pitch), across)
+        return self.planes.scalar(at, place, tap)
+
+
+def layout_of(convolution: Convolution) -> PlaneLayout:
+    """That of planes which hold all of an image."""
+    height = convolution.height
+    return PlaneLayout(convolution, height.outside if height is not None else 1, convolution.width.outside)
+
+
+def scratch(convolution: Convolution, depth: int, lanes: int) -> int:
+    """Elements of the scratch that a workgroup has for a block."""
+    return depth * convolution.beside * layout_of(convolution).channel + lanes
