@@ -37,6 +37,8 @@ from covan_mlir.machine.elements import bits
 DEPTHS = (64, 128, 256, 512, LONGEST_SUM)
 MOST_POSITIONS = 256
 """Of an image; along those of larger ones, vectors are filled."""
+PUSHED_OUT = 0.45
+"""Instructions for each vector of a panel: next to each other lie the scalars of a tile, not those of a position."""
 TURNED = 10.0
 """Instructions for each vector of sums that is transposed, with its load and its store."""
 
@@ -68,6 +70,11 @@ class OutputLanesMatch(ProductMatch):
     def turned(self) -> float:
         """See `ProductMatch`."""
         return TURNED
+
+    @property
+    def pushed_out(self) -> float:
+        """See `ProductMatch`."""
+        return PUSHED_OUT
 
     def staged(self, schedule: ProductSchedule) -> float:
         """See `ProductMatch`."""

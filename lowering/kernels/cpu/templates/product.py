@@ -173,6 +173,11 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         """Instructions that bring a vector of sums into the order of the results."""
         return 0.0
 
+    @property
+    def pushed_out(self) -> float:
+        """Instructions for each vector of a panel that pushes scalars out of the first cache while it passes."""
+        return 0.0
+
     def staged(self, schedule: ProductSchedule) -> float:
         """Instructions that stage what is read as scalars, of a workgroup."""
         return 0.0
@@ -192,7 +197,8 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         tile = schedule.rows * schedule.vectors
         loads = schedule.rows + schedule.vectors * (1.0 if held <= STAYS * machine.l1 else FARTHER)
         each = max(1.0, loads / tile, IN_FLIGHT / tile)
-        each += BESIDE * loads / tile
+        each += (0.0 if schedule.packed else BESIDE * loads) / tile  # of packed panels, the next one is asked for
+        each += self.pushed_out * schedule.vectors / tile
         each_staged = 6.0 + (0.0 if schedule.pairs else cost(product.vectors))
         blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
         groups, panels = -(-rows // schedule.group), -(-wide // schedule.vectors)
