@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -132,15 +133,22 @@ def check_one_channel(convolution: Convolution) -> None:
 
 
 def rows_are_one(convolution: Convolution) -> bool:
-    """Whether all rows of the results can be taken for one: what is done to sums does not tell positions, and whatever
-    it reads that has an axis of them has both, last."""
-    chain = convolution.chain
-    slid = tuple(slides.axis for slides in convolution.slides)
+    """Whether all rows of the results can be taken for one."""
+    return are_one(convolution.chain, tuple(slides.axis for slides in convolution.slides), {convolution.window.name})
+
+
+def are_one(chain: Chain, axes: tuple[str, ...], factors: Collection[str]) -> bool:
+    """Whether positions on some axes can be counted through where results are made: what is done to sums does not tell
+    them apart, and whatever it reads that has one of the axes has all of them, last.
+
+    Args:
+        factors: inputs that are multiplied only.
+    """
     for value in chain.values.values():
-        if value.name != convolution.window.name and {*slid} & {*value.axes} and value.axes[-len(slid) :] != slid:
+        if value.name not in factors and {*axes} & {*value.axes} and value.axes[-len(axes) :] != axes:
             return False
     maps = [step.expr for step in chain.steps if isinstance(step, Map)]
-    return not any(isinstance(node, Index) and node.axis in slid for expr in maps for node in walk(expr))
+    return not any(isinstance(node, Index) and node.axis in axes for expr in maps for node in walk(expr))
 
 
 def convolution_of(chain: Chain) -> Convolution:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from covan_mlir.fred.chain import Chain, Input
-from covan_mlir.fred.expression import Expr
-from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, convolution_of, rows_are_one
+from covan_mlir.fred.expression import Expr, reads
+from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, are_one, convolution_of, rows_are_one
 from covan_mlir.lowering.kernels.dense.chain import DenseChain
 from covan_mlir.lowering.kernels.dense.matrix_product import matrix_product_of
 from covan_mlir.lowering.kernels.errors import UnsupportedError
@@ -76,10 +76,13 @@ def output_lanes_of(chain: Chain) -> Product:
         roles = matrix_product_of(chain)
         if len(roles.rows) != 1:
             raise UnsupportedError("its weight has not one axis of its own")
-        (lane,) = roles.rows
-        product = Product(
-            chain, roles.step, roles.right, roles.left, roles.batch, roles.columns, lane, roles.contracted
+        rows = next(
+            roles.columns[n:]
+            for n in range(len(roles.columns))
+            if n == len(roles.columns) - 1 or are_one(chain, roles.columns[n:], reads(roles.right))
         )
+        outer = tuple(axis for axis in roles.step.axes if axis not in (*roles.rows, *rows))
+        product = Product(chain, roles.step, roles.right, roles.left, outer, rows, roles.rows[0], roles.contracted)
     if product.weight is None:
         raise UnsupportedError("what has output channels is no weight that can be packed")
     return product
