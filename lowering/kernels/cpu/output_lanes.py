@@ -112,6 +112,7 @@ class OutputLanesWriter(ProductWriter):
             # The last vector ends where the results do.
             at = code.min(code.mul(number, lanes), max(positions - lanes, 0))
             value = code.load(self.turned, code.add(begin, at))
+            self.outputs.ask({**index, product.lane: code.add(channel, 1), along: at}, along)
             return lambda _: self.outputs.write(value, {**index, along: at}, along, mask, known)
 
         rows_in_turns(code, -(-positions // lanes), 1, block)

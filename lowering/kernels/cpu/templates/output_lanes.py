@@ -39,8 +39,10 @@ MOST_POSITIONS = 256
 """Of an image; along those of larger ones, vectors are filled."""
 PUSHED_OUT = 0.45
 """Instructions for each vector of a panel: next to each other lie the scalars of a tile, not those of a position."""
-TURNED = 10.0
-"""Instructions for each vector of sums that is transposed, with its load and its store."""
+TURNED = 12.0
+"""Instructions for each vector of a block that is transposed, with its load and its store."""
+BEGUN = 30.0
+"""Instructions that begin with a channel's results."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,11 @@ class OutputLanesMatch(ProductMatch):
             if packing.padding <= PADDING and scratch(product, schedule) * element // 8 <= machine.stack:
                 yield schedule
 
-    @property
-    def turned(self) -> float:
-        """See `ProductMatch`."""
-        return TURNED
+    def written(self, schedule: ProductSchedule) -> float:
+        """See `ProductMatch`: blocks of as many positions as there are lanes are transposed, then written."""
+        rows, lanes = self.task.count(self.task.rows), schedule.lanes
+        each = TURNED + super().written(schedule)
+        return lanes * (-(-rows // lanes) * each + BEGUN) / rows
 
     @property
     def pushed_out(self) -> float:

@@ -168,10 +168,9 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         """See `Match`."""
         return seconds([self.load(schedule)], self.target.machine)
 
-    @property
-    def turned(self) -> float:
-        """Instructions that bring a vector of sums into the order of the results."""
-        return 0.0
+    def written(self, schedule: ProductSchedule) -> float:
+        """Instructions that make results of a vector of sums."""
+        return WRITTEN + self.task.work
 
     @property
     def pushed_out(self) -> float:
@@ -202,7 +201,7 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         each_staged = 6.0 + (0.0 if schedule.pairs else cost(product.vectors))
         blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
         groups, panels = -(-rows // schedule.group), -(-wide // schedule.vectors)
-        each_written, around = WRITTEN + product.work + self.turned, self.staged(schedule)
+        each_written, around = self.written(schedule), self.staged(schedule)
 
         def unit(group: int, vectors: int, tail: int) -> float:
             """Of a workgroup with so many rows, vectors of a panel, and columns of the tail."""
