@@ -55,6 +55,10 @@ class State:
     exactly: Finding | None = None
 
 
+def _seed(trial: Trial, again: int) -> int:
+    return TRIALS.index(trial) + again * len(TRIALS)
+
+
 class Sources:
     """Values of the source on operands that were drawn, for all results that are compared on the same ones: on the
     program's arguments, those are all."""
@@ -62,12 +66,13 @@ class Sources:
     def __init__(self, views: SourceViews) -> None:
         self._views = views
         self._kept: dict[Hashable, SourceValues] = {}
+        self._following: dict[tuple[Operand, ...], frozenset[Operand]] = {}
         self._computed = 0
 
     def of(self, trial: Trial, bound: int, again: int, drawn: tuple[Operand, ...]) -> SourceValues:
         """Those of one draw; of what is computed already, no more is."""
         key = trial, bound, again, drawn
-        source = self._kept.pop(key, None) or self.fresh(trial, bound, again, drawn)
+        source = self._kept.pop(key, None) or self._new(trial, bound, again, drawn)
         self._kept[key] = source  # the last one: what was not asked for longest goes first
         if len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
@@ -75,7 +80,18 @@ class Sources:
 
     def fresh(self, trial: Trial, bound: int, again: int, drawn: tuple[Operand, ...]) -> SourceValues:
         """The same, with nothing computed."""
-        source = self._views.drawn(trial, TRIALS.index(trial) + again * len(TRIALS), bound)
+        return self._draw(self._views.drawn(trial, _seed(trial, again), bound), drawn)
+
+    def _new(self, trial: Trial, bound: int, again: int, drawn: tuple[Operand, ...]) -> SourceValues:
+        """The same; what depends on nothing that is drawn is computed once for all."""
+        if not drawn:
+            return self.fresh(trial, bound, again, drawn)
+        if drawn not in self._following:
+            self._following = {drawn: self._views.following(drawn)}  # most are asked for one after the other
+        undrawn = self.of(trial, bound, again, ()), self._following[drawn]
+        return self._draw(self._views.drawn(trial, _seed(trial, again), bound, undrawn), drawn)
+
+    def _draw(self, source: SourceValues, drawn: tuple[Operand, ...]) -> SourceValues:
         for operand in drawn:
             source.draw(operand, self._views.type_of(operand))
         return source
