@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from math import prod
 
 import numpy as np
 
+from covan_mlir.checking.generic import FOLDS
 from covan_mlir.checking.payload import Scope, Value, run
 from covan_mlir.checking.tensors import Tensor, UnevaluatedError
 from covan_mlir.fred.scalars import Array
@@ -42,10 +43,25 @@ def _combined(op: Operation, first: int, values: dict[int, Value], one: Array, o
     return np.asarray(result)
 
 
+def _folded(op: Operation, first: int, *values: Array) -> np.ufunc | None:
+    """The function that combines two numbers where the block does nothing else, on numbers that it takes."""
+    numbers = first, first + 1
+    match op.blocks[0].operations:
+        case (combine, last) if last.operands == (first + 2,) and sorted(combine.operands) == sorted(numbers):
+            kinds = {value.dtype for value in values}
+            return FOLDS.get(combine.name) if len(kinds) == 1 and kinds.pop().kind in "iuf" else None
+    return None
+
+
 def _scan(op: Operation, operands: Sequence[Value], first: int, values: dict[int, Value]) -> list[Array]:
     source, _, start = (operand.all() for operand in operands)
     dim = op.attributes["dimension"]
     rows = np.moveaxis(source, dim, 0)
+    if len(rows) and (function := _folded(op, first, source, start)) is not None:
+        with np.errstate(all="ignore"):
+            totals = function.accumulate(np.concatenate([start[None], rows]), axis=0, dtype=rows.dtype)
+        result = totals[1:] if op.attributes["inclusive"] else totals[:-1]
+        return [np.moveaxis(result, 0, dim), totals[-1]]
     total = start
     scanned = []
     for row in rows:
@@ -62,23 +78,36 @@ def _scatter(op: Operation, operands: Sequence[Value], first: int, values: dict[
     if len(places) == 1 and (indices.ndim == 0 or indices.shape[-1] != 1 or indices.ndim > updates.ndim):
         indices = indices[..., None]
     batch = indices.shape[:-1]
-    result = target.copy()
     slices = updates.ndim - len(batch)
-    for where in np.ndindex(*batch):
-        start: list[Any] = [0] * target.ndim
-        for dim, place in zip(places, indices[where], strict=True):
-            start[dim] = int(place)
-        piece = updates[where]
-        index: list[Any] = [slice(place, place + 1) for place in start]
-        for k, size in enumerate(piece.shape):
-            dim = target.ndim - slices + k
-            index[dim] = slice(start[dim], start[dim] + size)
-        here = tuple(index)
-        if any(part.start < 0 or part.stop > size for part, size in zip(here, target.shape, strict=True)):
-            continue
+    pieces = updates.reshape(prod(batch), *updates.shape[len(batch) :])
+    starts = np.zeros((prod(batch), target.ndim), np.int64)
+    starts[:, list(places)] = indices.reshape(prod(batch), -1)
+    sizes = np.array([1] * (target.ndim - slices) + list(pieces.shape[1:]), np.int64)
+    inside = ((starts >= 0) & (starts + sizes <= np.array(target.shape, np.int64))).all(1)
+    result = target.copy()
+    function = _folded(op, first, updates, target)
+    taken = [last.operands for last in op.blocks[0].operations] == [(first,)]
+    if (function is not None or taken) and target.dtype == updates.dtype:
+        index = _places(starts[inside], sizes)
+        written = pieces[inside].reshape(-1, *sizes)
+        if function is None:
+            result[index] = written  # where places are repeated, the last one stays
+        else:
+            with np.errstate(all="ignore"):
+                function.at(result, index, written)
+        return [result]
+    for start, piece in zip(starts[inside], pieces[inside], strict=True):
+        here = tuple(slice(low, low + size) for low, size in zip(start, sizes, strict=True))
         before = result[here]
         result[here] = _combined(op, first, values, piece.reshape(before.shape), before)
     return [result]
+
+
+def _places(starts: Array, sizes: Array) -> tuple[Array, ...]:
+    """For each dimension, the positions of some boxes of one size: a row for each box."""
+    inner = np.indices(tuple(sizes))
+    ones = (1,) * len(sizes)
+    return tuple(starts[:, dim].reshape(-1, *ones) + inner[dim] for dim in range(len(sizes)))
 
 
 def _sort(op: Operation, operands: Sequence[Value], first: int, values: dict[int, Value]) -> list[Array]:

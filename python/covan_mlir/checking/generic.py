@@ -23,7 +23,7 @@ _PER_ELEMENT = 32
 """Multiplications of a product in the time in which an element is computed elsewhere."""
 _ROUNDS = 1 << 14
 """Steps of a reduction that has to go one by one."""
-_FOLDS: Mapping[str, np.ufunc] = {
+FOLDS: Mapping[str, np.ufunc] = {
     "arith.addf": np.add,
     "arith.addi": np.add,
     "arith.mulf": np.multiply,
@@ -38,6 +38,7 @@ _FOLDS: Mapping[str, np.ufunc] = {
     "arith.ori": np.bitwise_or,
     "arith.xori": np.bitwise_xor,
 }
+"""Functions of two numbers whose order does not matter."""
 
 
 def generic(op: Operation, operands: Sequence[Value], first: int, values: Mapping[int, Value]) -> list[Tensor]:
@@ -136,13 +137,13 @@ class _Loop:
             made.update(dict.fromkeys(results, operation))
             number += len(operation.types)
         combine = made.get(last.operands[which])
-        if combine is None or combine.name not in _FOLDS or len(combine.operands) != 2:
+        if combine is None or combine.name not in FOLDS or len(combine.operands) != 2:
             return None
         mine = self.first + len(self.inputs) + which
         others = [operand for operand in combine.operands if operand != mine]
         if len(others) != 1 or others[0] in depends:
             return None
-        return _FOLDS[combine.name], others[0]
+        return FOLDS[combine.name], others[0]
 
     def _fold(
         self, which: int, combine: np.ufunc, number: int, position: Sequence[Array], start: Array, shape: Sequence[int]

@@ -8,63 +8,34 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import count, islice
 from math import prod
-from typing import Literal
 
 import numpy as np
 
 from covan_mlir.checking.choices import combinations
 from covan_mlir.checking.cones import Cone, Cones, Key
+from covan_mlir.checking.draws import DRAWS, FLOAT, TRIALS, Constants, Draw, Draws, Sources, State
 from covan_mlir.checking.layouts import Order, gathered, layouts, placements, spread
 from covan_mlir.checking.modular import SAMPLED, Finding, compared
-from covan_mlir.checking.node_values import NodeValues
 from covan_mlir.checking.signatures import Signature
-from covan_mlir.checking.source_values import RandomError, SourceValues, Trial
+from covan_mlir.checking.source_values import RandomError, SourceValues
 from covan_mlir.checking.source_views import SourceViews
-from covan_mlir.checking.tensors import Tensor, UnevaluatedError, is_undefined, limited, spend
+from covan_mlir.checking.tensors import Tensor, UnevaluatedError, is_undefined, limited
 from covan_mlir.fred.scalars import Array
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Bodies, Opaque, shape_of
 
-TRIALS: tuple[Trial, ...] = ("normal", "positive", "small", "whole")
 _SAMPLED = 64
 _TOLERANCE = 2e-5
 """Relative; constants of the program are rounded to its element types."""
 WORK = 1 << 26
 """Elements that are computed to tell what one result is."""
-_EVALUATION = 1 << 15
-"""Elements that are computed in the time that it takes to evaluate any body."""
 _GLANCED = 4
 """Elements by which most ways are ruled out."""
 _PLANS = 400
 _ALIKE = 8
 """Ways that are told apart from the first one that holds."""
-_DRAWS: tuple[tuple[Draw, int], ...] = (
-    *(("all", bound) for bound in (1000, 17, 5, 2, 1)),
-    *(("floats", bound) for bound in (17, 2)),
-    *(("arguments", bound) for bound in (17, 2)),
-)
-"""What is drawn of what a node is given, and below which bound integers are: how far indices may go is not
-known. What is not drawn is computed from what is: as operands that depend on each other must be."""
-_FLOAT = ("f", "bf")
-_CAT = "aten.cat.default"
-Draw = Literal["all", "floats", "arguments"]
 _KINDS: tuple[Draw, ...] = ("all", "floats", "arguments")
-
-
-@dataclass(frozen=True, eq=False)
-class State:
-    """What a result of a node is: a value of the source, and for each element its position in it (None: its own).
-
-    Attributes:
-        assumed: it is not: this is what it is said to be.
-        exactly: what exact arithmetic says of that, beside float64.
-    """
-
-    operand: Operand
-    layout: Order | None = None
-    assumed: bool = False
-    exactly: Finding | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +49,7 @@ class _Plan:
 
     operand: Operand
     layout: Order | None
-    constants: Mapping[Key, tuple[Operand, Order | None]]
+    constants: Constants
     numbers: int
     whole: bool
 
@@ -97,6 +68,7 @@ class Matcher:
         self._views = source
         self._bodies = program
         self._states = states
+        self._sources = Sources(source)
         self._cones = Cones(source, program, states)
         self.undecided: dict[Key, str] = {}
         self._holding: dict[Hashable, tuple[Order | None, Finding]] = {}
@@ -108,28 +80,32 @@ class Matcher:
         Raises:
             UnevaluatedError: that cannot be told.
         """
-        with limited(WORK):
-            return self._state(node, result, said)
+        with limited(WORK) as budget:
+            try:
+                return self._state(node, result, said)
+            finally:
+                self._sources.computed(WORK - budget.left)
 
     def _state(self, node: int, result: int, said: tuple[int, ...]) -> State | None:
         cone = self._cones.of(node, result)
-        if (seen := self._seen(node, result, said, cone)) is not None:
+        draws = Draws(self._views, self._sources, self._bodies, self._states, node, result, cone)
+        if (seen := self._seen(draws, said)) is not None:
             return seen
-        assumed = any(self._states[key].assumed for key in cone.states)
+        assumed = any(state.assumed for state in draws.states.values())
         problem = ""  # as text: an error holds the frames that it went through, and they what was computed
         candidates = list(self._views.alike(said))
         refuted: set[Draw] = set()
-        floats = all(map(self._is_float, cone.states))
-        for draw, bound in _DRAWS:
+        floats = all(self._is_float(state) for state in draws.states.values())
+        for draw, bound in DRAWS:
             if draw in refuted or (draw == "floats" and floats):
                 continue
             try:
-                for plan in self._holding_plans(node, result, candidates, cone, draw, bound):
-                    finding = self._exactly(node, result, plan, cone, draw, bound)
+                for plan in self._holding_plans(draws, candidates, draw, bound):
+                    finding = self._exactly(draws, plan, draw, bound)
                     if finding.outcome == "different":
                         continue
                     if draw == "all":
-                        key = self._signature(node, result, plan.operand, cone)
+                        key = self._signature(draws, plan.operand)
                         self._holding[key] = plan.layout, finding
                     return State(*self._views.based(plan.operand, plan.layout), exactly=finding)
             except RandomError:
@@ -138,7 +114,7 @@ class Matcher:
                 problem = problem or str(error)
                 continue
             refuted.add(draw)
-            if draw == "all" and (self._general(cone, candidates) or self._partial(node, result, candidates[0], cone)):
+            if draw == "all" and (self._general(draws, candidates) or self._partial(draws, candidates[0])):
                 break
         else:
             if problem and "arguments" not in refuted:
@@ -149,35 +125,35 @@ class Matcher:
             raise UnevaluatedError("what it reads is not what it is said to be, or not known")
         return None
 
-    def _general(self, cone: Cone, candidates: Sequence[Operand]) -> bool:
+    def _general(self, draws: Draws, candidates: Sequence[Operand]) -> bool:
         """Whether what is drawn of all that is read may be anything: it is one value, and what the result may be is
         computed of nothing else."""
-        states = [self._states[key] for key in cone.states]
+        states = list(draws.states.values())
         operands = {state.operand for state in states}
         sure = all(state.layout is None or state.layout.sure for state in states)
-        given = operands | {("a", position) for position in cone.given}
-        return sure and len(operands) + len(cone.given) <= 1 and self._views.determined(candidates, given)
+        given = operands | {("a", position) for position in draws.cone.given}
+        return sure and len(operands) + len(draws.cone.given) <= 1 and self._views.determined(candidates, given)
 
-    def _partial(self, node: int, result: int, operand: Operand, cone: Cone) -> bool:
+    def _partial(self, draws: Draws, operand: Operand) -> bool:
         """Whether a result is not wholly written, whatever is drawn: no number that it reads is an index."""
-        read = [*(self._states[key].operand for key in cone.states), *(("a", position) for position in cone.given)]
-        if not all(self._views.type_of(value).startswith(_FLOAT) for value in read):
+        read = [state.operand for state in draws.states.values()]
+        read += [("a", position) for position in draws.cone.given]
+        if not all(self._views.type_of(value).startswith(FLOAT) for value in read):
             return False
-        return self._unwritten(node, result, operand, cone, self._source(cone, TRIALS[0], "all", _DRAWS[0][1]))
+        return self._unwritten(draws, operand, draws.source(TRIALS[0], "all", DRAWS[0][1]))
 
-    def _signature(self, node: int, result: int, operand: Operand, cone: Cone) -> Hashable:
-        known = {key: (self._states[key].operand, self._states[key].layout) for key in cone.states}
+    def _signature(self, draws: Draws, operand: Operand) -> Hashable:
         twin = self._views.drawn(TRIALS[0], 0).twin
-        given = frozenset(map(twin, self._pieces(cone)))
-        return Signature(self._views, self._bodies, known).of(node, result, operand, given)
+        given = frozenset(map(twin, draws.pieces))
+        return Signature(self._views, self._bodies, draws.known).of(draws.node, draws.result, operand, given)
 
-    def _seen(self, node: int, result: int, said: Sequence[int], cone: Cone) -> State | None:
+    def _seen(self, draws: Draws, said: Sequence[int]) -> State | None:
         """What a result is, where one like it was compared before."""
         if not self._holding:
             return None
         for part in said:
             try:
-                signature = self._signature(node, result, ("p", part), cone)
+                signature = self._signature(draws, ("p", part))
             except UnevaluatedError:
                 continue
             if signature in self._holding:
@@ -185,58 +161,17 @@ class Matcher:
                 return State(*self._views.based(("p", part), layout), exactly=finding)
         return None
 
-    def _source(self, cone: Cone, trial: Trial, draw: Draw, bound: int, again: int = 0) -> SourceValues:
-        source = self._views.drawn(trial, TRIALS.index(trial) + again * len(TRIALS), bound)
-        states = self._pieces(cone) if draw != "arguments" else []
-        for operand in states if draw == "all" else self._floats_behind(states):
-            source.draw(operand, self._views.type_of(operand))
-        return source
+    def _is_float(self, state: State) -> bool:
+        return self._views.type_of(state.operand).startswith(FLOAT)
 
-    def _pieces(self, cone: Cone) -> list[Operand]:
-        """The values that a cone reads; of concatenations the pieces, which others may have as well: they grow by one
-        from layer to layer."""
-        pieces: dict[Operand, None] = {}
-        stack = [self._states[key].operand for key in sorted(cone.states, reverse=True)]
-        while stack:
-            operand = stack.pop()
-            part = self._views.parts[int(operand[1])] if operand[0] == "p" else None
-            if part is not None and part.op == _CAT and operand not in pieces:
-                inner = arguments.operands(part.args)
-                stack += [(k, o) for k, o in reversed(inner) if k != "p" or not self._views.constant[int(o)]]
-            else:
-                pieces[operand] = None
-        return list(pieces)
-
-    def _floats_behind(self, operands: Sequence[Operand]) -> Iterator[Operand]:
-        """Those of floats, and behind others the first floats that they are computed of, as indices are by ranks."""
-        floats = [operand for operand in operands if self._views.type_of(operand).startswith(_FLOAT)]
-        yield from floats
-        stack, seen = [operand for operand in operands if operand not in floats], set(floats)
-        while stack:
-            operand = stack.pop()
-            kind, name = operand
-            if operand in seen or kind != "p" or self._views.constant.get(int(name), False):
-                continue
-            seen.add(operand)
-            part = self._views.parts[int(name)]
-            if len(part.types) == 1 and self._views.type_of(operand).startswith(_FLOAT):
-                yield operand
-            else:
-                stack += arguments.operands(part.args)
-
-    def _is_float(self, key: Key) -> bool:
-        return self._views.type_of(self._states[key].operand).startswith(_FLOAT)
-
-    def _holding_plans(
-        self, node: int, result: int, said: Sequence[Operand], cone: Cone, draw: Draw, bound: int
-    ) -> Iterator[_Plan]:
+    def _holding_plans(self, draws: Draws, said: Sequence[Operand], draw: Draw, bound: int) -> Iterator[_Plan]:
         """Ways in which a result agrees with a value on all kinds of operands.
 
         Whole numbers may do so by chance, as counts do that are all zero: they have to agree whatever integers are
         drawn below, and of several ways those come first that agree where most is drawn.
         """
-        plans = self._plans(node, result, said, cone, draw, bound)
-        holding = (plan for plan in plans if self._holds(node, result, plan, cone, draw, bound))
+        plans = self._plans(draws, said, draw, bound)
+        holding = (plan for plan in plans if self._holds(draws, plan, draw, bound))
         for plan in holding:
             if not plan.whole:
                 yield plan
@@ -245,25 +180,25 @@ class Matcher:
             with suppress(UnevaluatedError):  # of what does not hold for sure
                 for other in islice(holding, _ALIKE):
                     different.setdefault(self._key(other), other)
-            ranks = {other: self._rank(node, result, other, cone) for other in different.values()}
+            ranks = {other: self._rank(draws, other) for other in different.values()}
             yield from sorted((other for other, rank in ranks.items() if rank < len(_KINDS)), key=ranks.__getitem__)
             return
 
-    def _rank(self, node: int, result: int, plan: _Plan, cone: Cone) -> int:
+    def _rank(self, draws: Draws, plan: _Plan) -> int:
         """The first kind of draws none of which refutes a plan; the number of kinds if there is none."""
         for rank, kind in enumerate(_KINDS):
             agreed: set[bool] = set()
-            for draw, bound in _DRAWS:
+            for draw, bound in DRAWS:
                 if draw == kind and False not in agreed:
                     with suppress(UnevaluatedError):  # this one tells nothing
-                        source = self._source(cone, TRIALS[0], draw, bound)
-                        agreed.add(self._agrees(node, result, plan, cone, source))
+                        source = draws.source(TRIALS[0], draw, bound)
+                        agreed.add(self._agrees(draws, plan, source))
             if agreed == {True}:
                 return rank
         return len(_KINDS)
 
-    def _agrees(self, node: int, result: int, plan: _Plan, cone: Cone, source: SourceValues) -> bool:
-        want, got = source.tensor(plan.operand), self._result(node, result, cone, source, plan.constants)
+    def _agrees(self, draws: Draws, plan: _Plan, source: SourceValues) -> bool:
+        want, got = source.tensor(plan.operand), draws.value(source, plan.constants)
         flat = _positions(got.size)
         return agree(got.at(flat), want.at(flat if plan.layout is None else plan.layout.at(flat)))
 
@@ -272,34 +207,32 @@ class Matcher:
         operand, layout = self._views.based(plan.operand, plan.layout)
         return self._views.drawn(TRIALS[0], 0).twin(operand), None if layout is None else layout.key
 
-    def _plans(
-        self, node: int, result: int, said: Sequence[Operand], cone: Cone, draw: Draw, bound: int
-    ) -> Iterator[_Plan]:
+    def _plans(self, draws: Draws, said: Sequence[Operand], draw: Draw, bound: int) -> Iterator[_Plan]:
         """Ways in which a result agrees with a value, on random operands.
 
         Raises:
             UnevaluatedError: no value could be compared.
         """
-        plain = self._source(cone, TRIALS[0], draw, bound)
+        plain = draws.source(TRIALS[0], draw, bound)
         problem = ""
         compared = False
         tried = 0
         for operand in said:
-            if self._unwritten(node, result, operand, cone, plain):
+            if self._unwritten(draws, operand, plain):
                 compared = True
                 continue
             try:
-                source, want, wanted = self._wanted(operand, plain, cone, draw, bound)
+                source, want, wanted = self._wanted(draws, operand, plain, draw, bound)
             except RandomError:
                 raise
             except UnevaluatedError as error:
                 problem = problem or str(error)
                 continue
-            for constants in self._assignments(operand, cone, source):
+            for constants in self._assignments(draws.cone, operand, source):
                 tried += 1
                 if tried > _PLANS:
                     raise UnevaluatedError("too many constants that it may read")
-                got = self._result(node, result, cone, source, constants)
+                got = draws.value(source, constants)
                 flat = _positions(got.size)
                 if got.size == want.size and not self._similar(got, want, flat[:: max(1, flat.size // _GLANCED)]):
                     compared = True
@@ -312,33 +245,33 @@ class Matcher:
                         yield _Plan(operand, layout, constants, numbers.size, bool((numbers == np.rint(numbers)).all()))
         if problem and not compared:
             raise UnevaluatedError(problem)
-        if draw != "all" or self._unwritten(node, result, said[0], cone, plain):
+        if draw != "all" or self._unwritten(draws, said[0], plain):
             return
         for trial in TRIALS[:2]:  # on positive numbers more functions give each of them another value
-            source = self._source(cone, trial, draw, bound)
-            for constants in islice(self._assignments(said[0], cone, source), 1):
-                drawn = (self._source(cone, trial, draw, bound, again) for again in count())
-                pairs = ((one.tensor(said[0]), self._result(node, result, cone, one, constants)) for one in drawn)
+            source = draws.source(trial, draw, bound)
+            for constants in islice(self._assignments(draws.cone, said[0], source), 1):
+                drawn = (draws.source(trial, draw, bound, again) for again in count())
+                pairs = ((one.tensor(said[0]), draws.value(one, constants)) for one in drawn)
                 for layout in gathered(pairs):
                     yield _Plan(said[0], layout, constants, layout.size, whole=False)
 
-    def _unwritten(self, node: int, result: int, operand: Operand, cone: Cone, source: SourceValues) -> bool:
+    def _unwritten(self, draws: Draws, operand: Operand, source: SourceValues) -> bool:
         """Whether some of a result is not written yet: it is no value, and those of the source take long to compute."""
         with suppress(UnevaluatedError):  # which is told where values are compared
-            for constants in islice(self._assignments(operand, cone, source), 1):
-                got = self._result(node, result, cone, source, constants)
+            for constants in islice(self._assignments(draws.cone, operand, source), 1):
+                got = draws.value(source, constants)
                 return bool(is_undefined(got.at(_positions(got.size))).any())
         return False
 
     def _wanted(
-        self, operand: Operand, plain: SourceValues, cone: Cone, draw: Draw, bound: int
+        self, draws: Draws, operand: Operand, plain: SourceValues, draw: Draw, bound: int
     ) -> tuple[SourceValues, Tensor, Array]:
         """What a value is on operands on which it has numbers, with those operands; where it has none on such of both
         signs, as with variances below zero, they are positive ones: all that is no number agrees."""
         want = plain.tensor(operand)
         wanted = want.at(_positions(want.size))
         if wanted.dtype.kind == "f" and not np.isfinite(wanted).any():
-            positive = self._source(cone, TRIALS[1], draw, bound)
+            positive = draws.source(TRIALS[1], draw, bound)
             other = positive.tensor(operand)
             numbers = other.at(_positions(other.size))
             if np.isfinite(numbers).any():
@@ -352,7 +285,7 @@ class Matcher:
         orders = layouts(want.shape, got.shape)
         return any(agree(values, want.at(flat if order is None else order.at(flat))) for order in orders)
 
-    def _holds(self, node: int, result: int, plan: _Plan, cone: Cone, draw: Draw, bound: int) -> bool:
+    def _holds(self, draws: Draws, plan: _Plan, draw: Draw, bound: int) -> bool:
         """Whether they agree on all kinds of operands.
 
         Raises:
@@ -363,9 +296,9 @@ class Matcher:
             if trial == "positive" and numbers * 2 > _SAMPLED:
                 continue  # these are for functions that are defined there only
             try:
-                source = self._source(cone, trial, draw, bound)
+                source = draws.source(trial, draw, bound)
                 want = source.tensor(plan.operand)
-                got = self._result(node, result, cone, source, plan.constants)
+                got = draws.value(source, plan.constants)
                 flat = _positions(got.size, seed=TRIALS.index(trial))
                 values = got.at(flat)
                 numbers += int(np.isfinite(values).sum())
@@ -378,27 +311,25 @@ class Matcher:
             raise UnevaluatedError("on random operands there is no number in the result")
         return True
 
-    def _exactly(self, node: int, result: int, plan: _Plan, cone: Cone, draw: Draw, bound: int) -> Finding:
+    def _exactly(self, draws: Draws, plan: _Plan, draw: Draw, bound: int) -> Finding:
         """What exact arithmetic says of a way in which they agree in float64."""
 
-        plain = self._source(cone, TRIALS[0], draw, bound)
-        flat = _few(self._result(node, result, cone, plain, plan.constants).size)
+        plain = draws.source(TRIALS[0], draw, bound)
+        flat = _few(draws.value(plain, plan.constants).size)
 
         def want() -> Array:
             return drawn().tensor(plan.operand).at(flat if plan.layout is None else plan.layout.at(flat))
 
         def got() -> Array:
-            return self._result(node, result, cone, drawn(), plan.constants).at(flat)
+            return draws.evaluated(drawn(), plan.constants).at(flat)
 
         @cache
         def drawn() -> SourceValues:
-            return self._source(cone, TRIALS[0], draw, bound)
+            return draws.fresh(TRIALS[0], draw, bound)
 
         return compared(want, got, folding=lambda: self._views.folds(plan.operand, drawn().given))
 
-    def _assignments(
-        self, operand: Operand, cone: Cone, source: SourceValues
-    ) -> Iterator[Mapping[Key, tuple[Operand, Order | None]]]:
+    def _assignments(self, cone: Cone, operand: Operand, source: SourceValues) -> Iterator[Constants]:
         """Which constants of the source the program's may be: such as the value is computed from."""
         if not cone.constants:
             yield {}
@@ -459,18 +390,6 @@ class Matcher:
             if kind == "p":
                 stack += [(read, constant) for read in arguments.operands(self._views.parts[int(name)].args)]
         return outer, inner
-
-    def _result(
-        self,
-        node: int,
-        result: int,
-        cone: Cone,
-        source: SourceValues,
-        constants: Mapping[Key, tuple[Operand, Order | None]],
-    ) -> Tensor:
-        spend(_EVALUATION, "too many ways in which it may be computed")
-        known = {key: (self._states[key].operand, self._states[key].layout) for key in cone.states}
-        return NodeValues(self._views, self._bodies, known, source, constants, cone.inputs).results(node)[result]
 
 
 def agree(got: Array, want: Array) -> bool:

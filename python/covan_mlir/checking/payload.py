@@ -43,7 +43,7 @@ _ALIKE = ("iree_tensor_ext.dispatch.workload.ordinal", "util.assume.int", "util.
 
 def inner_values(operation: Operation) -> int:
     """How many values an operation's blocks define."""
-    return sum(block_values(block) for block in operation.blocks)
+    return sum(map(block_values, operation.blocks)) if operation.blocks else 0
 
 
 def block_values(block: Block) -> int:

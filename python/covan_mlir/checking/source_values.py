@@ -96,6 +96,7 @@ class SourceValues:
         shapes: of results, as far as they are known (`covan_mlir.checking.applied`).
         iteration: the number of the iteration that loops over elements are in.
         ascending: operands that hold 0 and then ascending numbers, as the beginnings of bags do.
+        undrawn: values of the same draw with nothing given by `draw`, and which operands have others there.
 
     Attributes:
         values: as far as they are known.
@@ -114,9 +115,12 @@ class SourceValues:
         shapes: dict[Hashable, Any],
         iteration: int = 0,
         ascending: Set[Operand] = frozenset(),
+        undrawn: tuple[SourceValues, Set[Operand]] | None = None,
     ) -> None:
         self._parts = parts
         self._ascending = ascending
+        self._undrawn: SourceValues | None = undrawn[0] if undrawn else None
+        self._other: Set[Operand] = undrawn[1] if undrawn else frozenset()
         self._shapes = shapes
         self._types = types
         self._sizes = sizes
@@ -165,6 +169,10 @@ class SourceValues:
                 stack.pop()
                 continue
             kind, name = current
+            if self._undrawn is not None and current not in self._other:
+                self.values[current] = self._undrawn.value(current)
+                self._depths[current] = self._undrawn._depths.get(current, 0)
+                continue
             if kind != "p":
                 self.values[current] = self._outside(current)
                 continue

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator, Set
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -104,10 +105,36 @@ class SourceViews:
                 read = [self.parts[number].types[0] for number in part.inputs if self.parts[number].types]
                 yield [*read, *arguments.operand_types(part.args).values(), *part.types[:1]]
 
-    def drawn(self, trial: Trial, seed: int, bound: int = 2) -> SourceValues:
+    def drawn(
+        self,
+        trial: Trial,
+        seed: int,
+        bound: int = 2,
+        undrawn: tuple[SourceValues, Set[Operand]] | None = None,
+    ) -> SourceValues:
         """Its values, with nothing drawn yet."""
         known = self.parts, self._types, self._sizes, self._held
-        return SourceValues(*known, trial, seed, bound, self._shapes, self.iteration, self._ascending)
+        return SourceValues(*known, trial, seed, bound, self._shapes, self.iteration, self._ascending, undrawn)
+
+    def following(self, operands: Iterable[Operand]) -> frozenset[Operand]:
+        """Values that are computed of some, and those."""
+        twin = self.drawn("normal", 0).twin
+        stack, seen = [twin(operand) for operand in operands], set[Operand]()
+        while stack:
+            current = stack.pop()
+            if current not in seen:
+                seen.add(current)
+                stack += self._readers.get(current, ())
+        return frozenset(seen)
+
+    @cached_property
+    def _readers(self) -> dict[Operand, list[Operand]]:
+        twin = self.drawn("normal", 0).twin
+        readers: dict[Operand, list[Operand]] = {}
+        for part in self.parts.values():
+            for operand in arguments.operands(part.args):
+                readers.setdefault(twin(operand), []).extend((("p", part.id), ("p", part.twin)))
+        return readers
 
     def type_of(self, operand: Operand) -> str:
         """The type of an operand's first value.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from covan_mlir.checking.source_system import PartCall, SourceSystem
@@ -29,6 +30,13 @@ class Subject:
 
     def source(self, identity: Mapping[int, int] | None = None) -> SourceSystem:
         """The source as a system; ``identity``: positions of the operands that parts give back."""
+        return self._plain_source if identity is None else self._system(identity)
+
+    @cached_property
+    def _plain_source(self) -> SourceSystem:
+        return self._system(None)
+
+    def _system(self, identity: Mapping[int, int] | None) -> SourceSystem:
         label = self.identities.label if self.identities else _plain
         return SourceSystem(self.lineage.parts, self.lineage.results, identity, label, self._calls)
 

@@ -31,19 +31,22 @@ class UnevaluatedError(Exception):
 
 
 @dataclass
-class _Budget:
+class Budget:
+    """How many elements may still be computed."""
+
     left: int
 
 
-_BUDGET: ContextVar[_Budget | None] = ContextVar("budget", default=None)
+_BUDGET: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 
 @contextmanager
-def limited(elements: int) -> Iterator[None]:
+def limited(elements: int) -> Iterator[Budget]:
     """Within, no more than so many elements are computed: `spend` raises instead. Memory follows from that."""
-    token = _BUDGET.set(_Budget(elements))
+    budget = Budget(elements)
+    token = _BUDGET.set(budget)
     try:
-        yield
+        yield budget
     finally:
         _BUDGET.reset(token)
 

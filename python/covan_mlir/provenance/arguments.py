@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 Operand = tuple[str, int | str]
@@ -47,7 +48,12 @@ def extended(text: str, behind: Sequence[Any]) -> str:
 
 def operands(text: str) -> list[Operand]:
     """Values of the graph among the arguments, in order, repetitions included."""
-    return list(_operands(json.loads(text)))
+    return list(_read(text))
+
+
+@lru_cache(maxsize=1 << 16)
+def _read(text: str) -> tuple[Operand, ...]:
+    return tuple(_operands(json.loads(text)))
 
 
 def numbers(text: str) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -138,6 +139,7 @@ class Bodies(Struct, frozen=True, array_like=True):
     weights: dict[str, Held] = {}
 
 
+@lru_cache(maxsize=1 << 14)
 def shape_of(kind: str) -> tuple[str, tuple[int, ...] | None]:
     """-> (element type, sizes) of a type as text: None for a scalar; -1 for a size known at run time only."""
     element, bracket, rest = kind.partition("[")

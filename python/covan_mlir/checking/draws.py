@@ -1,0 +1,200 @@
+"""The operands that one result of a node is compared on, and what it is on them: each computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from covan_mlir.checking.cones import Cone, Key
+from covan_mlir.checking.layouts import Order
+from covan_mlir.checking.modular import Finding
+from covan_mlir.checking.node_values import NodeValues
+from covan_mlir.checking.source_values import SourceValues, Trial
+from covan_mlir.checking.source_views import SourceViews
+from covan_mlir.checking.tensors import Tensor, spend
+from covan_mlir.provenance import arguments
+from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.bodies import Bodies
+
+TRIALS: tuple[Trial, ...] = ("normal", "positive", "small", "whole")
+Draw = Literal["all", "floats", "arguments"]
+DRAWS: tuple[tuple[Draw, int], ...] = (
+    *(("all", bound) for bound in (1000, 17, 5, 2, 1)),
+    *(("floats", bound) for bound in (17, 2)),
+    *(("arguments", bound) for bound in (17, 2)),
+)
+"""What is drawn of what a node is given, and below which bound integers are: how far indices may go is not
+known. What is not drawn is computed from what is: as operands that depend on each other must be."""
+FLOAT = ("f", "bf")
+"""How types of floats begin."""
+_CAT = "aten.cat.default"
+_EVALUATION = 1 << 15
+"""Elements that are computed in the time that it takes to evaluate any body."""
+_KEPT = 64
+"""Draws, and results on them, that are kept; others are computed again."""
+_HELD = 1 << 26
+"""Elements computed on them after which all are dropped: memory follows from that."""
+Constants = Mapping[Key, tuple[Operand, Order | None]]
+"""Which constants of the source the program's are."""
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What a result of a node is: a value of the source, and for each element its position in it (None: its own).
+
+    Attributes:
+        assumed: it is not: this is what it is said to be.
+        exactly: what exact arithmetic says of that, beside float64.
+    """
+
+    operand: Operand
+    layout: Order | None = None
+    assumed: bool = False
+    exactly: Finding | None = None
+
+
+def _seed(trial: Trial, again: int) -> int:
+    return TRIALS.index(trial) + again * len(TRIALS)
+
+
+class Sources:
+    """Values of the source on operands that were drawn, for all results that are compared on the same ones: on the
+    program's arguments, those are all."""
+
+    def __init__(self, views: SourceViews) -> None:
+        self._views = views
+        self._kept: dict[Hashable, SourceValues] = {}
+        self._following: dict[tuple[Operand, ...], frozenset[Operand]] = {}
+        self._computed = 0
+
+    def of(self, trial: Trial, bound: int, again: int, drawn: tuple[Operand, ...]) -> SourceValues:
+        """Those of one draw; of what is computed already, no more is."""
+        key = trial, bound, again, drawn
+        source = self._kept.pop(key, None) or self._new(trial, bound, again, drawn)
+        self._kept[key] = source  # the last one: what was not asked for longest goes first
+        if len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
+        return source
+
+    def fresh(self, trial: Trial, bound: int, again: int, drawn: tuple[Operand, ...]) -> SourceValues:
+        """The same, with nothing computed."""
+        return self._draw(self._views.drawn(trial, _seed(trial, again), bound), drawn)
+
+    def _new(self, trial: Trial, bound: int, again: int, drawn: tuple[Operand, ...]) -> SourceValues:
+        """The same; what depends on nothing that is drawn is computed once for all."""
+        if not drawn:
+            return self.fresh(trial, bound, again, drawn)
+        if drawn not in self._following:
+            self._following = {drawn: self._views.following(drawn)}  # most are asked for one after the other
+        undrawn = self.of(trial, bound, again, ()), self._following[drawn]
+        return self._draw(self._views.drawn(trial, _seed(trial, again), bound, undrawn), drawn)
+
+    def _draw(self, source: SourceValues, drawn: tuple[Operand, ...]) -> SourceValues:
+        for operand in drawn:
+            source.draw(operand, self._views.type_of(operand))
+        return source
+
+    def computed(self, elements: int) -> None:
+        """Tells how many elements were computed."""
+        self._computed += elements
+        if self._computed > _HELD:
+            self._kept.clear()
+            self._computed = 0
+
+
+class Draws:
+    """Those of one result of a node.
+
+    Args:
+        states: what results of nodes are known to be; others are computed in place.
+        cone: what the result is computed from.
+    """
+
+    def __init__(
+        self,
+        views: SourceViews,
+        sources: Sources,
+        bodies: Bodies,
+        states: Mapping[Key, State],
+        node: int,
+        result: int,
+        cone: Cone,
+    ) -> None:
+        self.node = node
+        self.result = result
+        self.cone = cone
+        self.states = {key: states[key] for key in cone.states}
+        self._views = views
+        self._bodies = bodies
+        self._sources = sources
+        self._operands: dict[Draw, tuple[Operand, ...]] = {}
+        self._values: dict[Hashable, Tensor] = {}
+
+    @property
+    def known(self) -> dict[Key, tuple[Operand, Order | None]]:
+        """Of what is read, what it is."""
+        return {key: (state.operand, state.layout) for key, state in self.states.items()}
+
+    def source(self, trial: Trial, draw: Draw, bound: int, again: int = 0) -> SourceValues:
+        """Values of the source on operands that are drawn: those of one draw are the same ones."""
+        return self._sources.of(trial, bound, again, self._drawn(draw))
+
+    def fresh(self, trial: Trial, draw: Draw, bound: int) -> SourceValues:
+        """The same, of which nothing was computed yet: in exact arithmetic they are others."""
+        return self._sources.fresh(trial, bound, 0, self._drawn(draw))
+
+    def _drawn(self, draw: Draw) -> tuple[Operand, ...]:
+        if draw not in self._operands:
+            states = self.pieces if draw != "arguments" else []
+            self._operands[draw] = tuple(states if draw == "all" else self._floats_behind(states))
+        return self._operands[draw]
+
+    def value(self, source: SourceValues, constants: Constants) -> Tensor:
+        """The result, on operands that were drawn with `source`."""
+        key = source, tuple(constants.items())
+        if key not in self._values:
+            if len(self._values) >= _KEPT:
+                del self._values[next(iter(self._values))]
+            self._values[key] = self.evaluated(source, constants)
+        return self._values[key]
+
+    def evaluated(self, source: SourceValues, constants: Constants) -> Tensor:
+        """The same, computed anew."""
+        spend(_EVALUATION, "too many ways in which it may be computed")
+        values = NodeValues(self._views, self._bodies, self.known, source, constants, self.cone.inputs)
+        return values.results(self.node)[self.result]
+
+    @cached_property
+    def pieces(self) -> list[Operand]:
+        """The values that a cone reads; of concatenations the pieces, which others may have as well: they grow by one
+        from layer to layer."""
+        pieces: dict[Operand, None] = {}
+        stack = [self.states[key].operand for key in sorted(self.states, reverse=True)]
+        while stack:
+            operand = stack.pop()
+            part = self._views.parts[int(operand[1])] if operand[0] == "p" else None
+            if part is not None and part.op == _CAT and operand not in pieces:
+                inner = arguments.operands(part.args)
+                stack += [(k, o) for k, o in reversed(inner) if k != "p" or not self._views.constant[int(o)]]
+            else:
+                pieces[operand] = None
+        return list(pieces)
+
+    def _floats_behind(self, operands: Sequence[Operand]) -> Iterator[Operand]:
+        """Those of floats, and behind others the first floats that they are computed of, as indices are by ranks."""
+        floats = [operand for operand in operands if self._views.type_of(operand).startswith(FLOAT)]
+        yield from floats
+        stack, seen = [operand for operand in operands if operand not in floats], set(floats)
+        while stack:
+            operand = stack.pop()
+            kind, name = operand
+            if operand in seen or kind != "p" or self._views.constant.get(int(name), False):
+                continue
+            seen.add(operand)
+            part = self._views.parts[int(name)]
+            if len(part.types) == 1 and self._views.type_of(operand).startswith(FLOAT):
+                yield operand
+            else:
+                stack += arguments.operands(part.args)
