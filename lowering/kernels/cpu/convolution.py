@@ -317,12 +317,9 @@ class ConvolutionWriter:
         code, convolution, layout = self.code, self.convolution, self.footprint.layout
         indices = [{**outer, **self.rows.position(code.add(row, i), self.sizes)} for i in range(rows)]
         contracted = convolution.contracted
-        slides = (convolution.height, convolution.width)
-        taps = [one.tap if one is not None else None for one in slides]
 
         def scalar(i: int, place: Place, tap: int) -> Value:
-            written = {axis: code.index(n) for axis, n in zip(taps, layout.taps[tap], strict=True) if axis is not None}
-            there = {**written, **place}
+            there = {**place, **{axis: code.index(n) for axis, n in layout.written(tap).items()}}
             if self.scalars is not None:
                 return self.scalars.load(code.add(code.op("subi", row, first), i), there)
             index = {**indices[i], **there}

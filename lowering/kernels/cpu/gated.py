@@ -53,7 +53,7 @@ class GatedWriter(ProductWriter):
             def tile(row: Value, rows: int, vectors: int) -> None:
                 for part, vector in zip(self.parts, panels, strict=True):
                     sums = part._multiplied(unit, row, rows, vectors, code.index(0), total, vector)
-                    part._hold(sums)
+                    part._hold(sums, code.index(0))
                 self._write_rows(unit, row, rows, vectors)
 
             self._each_tile(unit, tile)

@@ -26,7 +26,6 @@ from covan_mlir.lowering.kernels.cpu.product import ProductWriter, Unit
 from covan_mlir.lowering.kernels.cpu.product import scratch as product_scratch
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
-from covan_mlir.lowering.kernels.cpu.row_outputs import RowOutputs
 from covan_mlir.lowering.kernels.cpu.tiles import padded, transpose
 from covan_mlir.lowering.kernels.cpu.turns import rows_in_turns
 
@@ -38,8 +37,6 @@ class OutputLanesWriter(ProductWriter):
         self, code: KernelBuilder, product: Product, sizes: Mapping[str, Size], schedule: ProductSchedule
     ) -> None:
         super().__init__(code, product, sizes, schedule)
-        fixed = frozenset((*product.outer, product.lane))
-        self.outputs = RowOutputs(code, product.chain, product.step, self.evaluator, sizes, fixed)
         self.positions = product.count(product.rows)
 
     @cached_property
@@ -56,10 +53,7 @@ class OutputLanesWriter(ProductWriter):
         vector = self._stage(unit, code.index(0), total)
 
         def tile(row: Value, rows: int, vectors: int) -> None:
-            sums = self._multiplied(unit, row, rows, vectors, code.index(0), total, vector)
-            for i, values in enumerate(sums):
-                for u, value in enumerate(values):
-                    code.store(value, self.sums, self._offset(code.add(row, i), u))
+            self._hold(self._multiplied(unit, row, rows, vectors, code.index(0), total, vector), row)
 
         self._each_tile(unit, tile)
         self._write_group(unit)

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
-from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout, Planes
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
 
@@ -22,18 +21,17 @@ class PlaneScalars:
     """The planes of a block of channels, of all positions of the results: those are the rows of the product."""
 
     code: KernelBuilder
-    convolution: Convolution
     planes: Planes
 
     @staticmethod
-    def make(code: KernelBuilder, convolution: Convolution, sizes: Mapping[str, Size], depth: int) -> PlaneScalars:
+    def make(code: KernelBuilder, layout: PlaneLayout, sizes: Mapping[str, Size], depth: int) -> PlaneScalars:
         """In the stack frame.
 
         Args:
+            layout: of all of an image.
             depth: positions of the first contracted axis in a block.
         """
-        planes = Planes.make(code, layout_of(convolution), sizes, depth * convolution.beside, 0)
-        return PlaneScalars(code, convolution, planes)
+        return PlaneScalars(code, Planes.make(code, layout, sizes, depth * layout.convolution.beside, 0))
 
     def fill(self, outer: Mapping[str, Value], first: Value, start: Value, count: Size) -> None:
         """Stages a block.
@@ -48,18 +46,11 @@ class PlaneScalars:
     def load(self, row: Value, place: Place, tap: int) -> Value:
         """What a tap multiplies for a position of the results; positions on the first contracted axis count from the
         block's first."""
-        width = self.convolution.width.outside
-        down, across = self.code.divmod(row, width)
-        at = self.code.add(self.code.mul(down, self.planes.layout.pitch), across)
-        return self.planes.scalar(at, place, tap)
+        code, layout = self.code, self.planes.layout
+        down, across = code.divmod(row, layout.width)
+        return self.planes.scalar(code.add(code.mul(down, layout.pitch), across), place, tap)
 
 
-def layout_of(convolution: Convolution) -> PlaneLayout:
-    """That of planes which hold all of an image."""
-    height = convolution.height
-    return PlaneLayout(convolution, height.outside if height is not None else 1, convolution.width.outside)
-
-
-def scratch(convolution: Convolution, depth: int, lanes: int) -> int:
+def scratch(layout: PlaneLayout, depth: int, lanes: int) -> int:
     """Elements of the scratch that a workgroup has for a block."""
-    return depth * convolution.beside * layout_of(convolution).channel + lanes
+    return depth * layout.convolution.beside * layout.channel + lanes

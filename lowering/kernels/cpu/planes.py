@@ -96,6 +96,13 @@ class PlaneLayout:
         rows = slides.taps if slides is not None and self.rolled is None else 1
         return tuple(combinations(range(rows), range(self.convolution.width.taps)))
 
+    def written(self, number: int) -> dict[str, int]:
+        """The position of a tap that is written out, by axis of the filter."""
+        slides = (self.convolution.height, self.convolution.width)
+        axes = [one.tap if one is not None else None for one in slides]
+        at = zip(axes, self.taps[number], strict=True)
+        return {axis: n for axis, n in at if axis is not None and axis != self.rolled}
+
     def tap(self, number: int) -> int:
         """Where what a tap multiplies begins, in a channel's planes; of a row of the filter that is looped over, beyond
         where that begins."""

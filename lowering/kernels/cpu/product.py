@@ -83,7 +83,7 @@ class ProductWriter:
         self.dtype = computed(product.step.dtype)
         self.width = schedule.vectors * code.lanes
         self.rows = RowTiles(code, product.rows, schedule.rows, schedule.group)
-        fixed = frozenset((*product.outer, *product.rows))
+        fixed = frozenset((*product.outer, *((product.lane,) if product.turned else product.rows)))
         self.outputs = RowOutputs(code, product.chain, product.step, self.evaluator, sizes, fixed)
         self.split = product.contracted[0]
         self.held = rows_held(product, schedule)
@@ -100,8 +100,8 @@ class ProductWriter:
     def scalars(self) -> ScalarRows | PlaneScalars | None:
         """What is read as scalars, where it is staged."""
         product, code = self.product, self.code
-        if product.slid is not None:
-            return PlaneScalars.make(code, product.slid, self.sizes, self.schedule.depth)
+        if product.planes is not None:
+            return PlaneScalars.make(code, product.planes, self.sizes, self.schedule.depth)
         if self.paired is not None or in_place(product.chain, product.scalars):
             return None
         pitch = row_length(product.sizes, product.contracted, self.schedule.depth, code.lanes)
@@ -221,15 +221,15 @@ class ProductWriter:
                 for u, value in enumerate(sums):
                     write(u, value)
             return
-        self._hold(tile)
+        self._hold(tile, code.index(0))
         self._write_rows(unit, row, rows, vectors)
 
-    def _hold(self, tile: Tile) -> None:
-        """Puts the sums of a tile into scratch."""
+    def _hold(self, tile: Tile, first: Value) -> None:
+        """Puts the sums of a tile into scratch, from a row that is held on."""
         code = self.code
         for i, sums in enumerate(tile):
             for u, value in enumerate(sums):
-                code.store(value, self.sums, code.index(i * self.width + u * code.lanes))
+                code.store(value, self.sums, self._offset(code.add(first, i), u))
 
     def _add(
         self, unit: Unit, row: Value, rows: int, vectors: int, start: Value, count: Size, vector: VectorAt
@@ -263,7 +263,8 @@ class ProductWriter:
         idle = rows * vectors - rows - vectors  # loads, two of which go with two products
 
         def asking(u: int, place: Place, tap: int) -> Value:
-            place = {**place, **self._written(tap)}
+            if product.planes is not None:
+                place = {**place, **{axis: code.index(n) for axis, n in product.planes.written(tap).items()}}
             if not u and idle > 0:
                 ask(place)
             if not u and idle > 1 and weight is not None:
@@ -273,30 +274,13 @@ class ProductWriter:
             return vector(u, place, tap)
 
         ranges = [(axis, 0, self.sizes[axis] if n else count) for n, axis in enumerate(product.looped)]
-        taps = 1
-        if product.slid is not None:
-            layout = plane_scalars.layout_of(product.slid)
-            taps = len(layout.taps)
-            if layout.rolled is not None:
-                ranges.append((layout.rolled, 0, self.sizes[layout.rolled]))
+        if product.planes is not None and (rolled := product.planes.rolled) is not None:
+            ranges.append((rolled, 0, self.sizes[rolled]))
         tile = [[code.splat(0.0, self.dtype)] * vectors for _ in range(rows)]
-        factors = Factors(scalar, asking, taps)
+        factors = Factors(scalar, asking, 1 if product.planes is None else len(product.planes.taps))
         if self.paired is not None:
             factors = replace(factors, step=pairs.PAIR, multiply_add=partial(pairs.added, code))
         return outer_products(code, ranges, tile, factors)
-
-    def _written(self, tap: int) -> Place:
-        """The position of a tap that is written out."""
-        slid = self.product.slid
-        if slid is None:
-            return {}
-        layout = plane_scalars.layout_of(slid)
-        axes = [one.tap if one is not None else None for one in (slid.height, slid.width)]
-        return {
-            axis: self.code.index(at)
-            for axis, at in zip(axes, layout.taps[tap], strict=True)
-            if axis is not None and axis != layout.rolled
-        }
 
     def _offset(self, row: Value, u: int) -> Value:
         return self.code.add(self.code.mul(row, self.width), u * self.code.lanes)
@@ -349,7 +333,7 @@ class ProductWriter:
 def rows_held(product: Product, schedule: ProductSchedule) -> int:
     """Rows whose sums are held in scratch: those of a group where these are sums of blocks, or have another order than
     the results; those of a tile where much is made of them; else none."""
-    if product.lane != product.chain.values[product.chain.outputs[0]].axes[-1]:
+    if product.turned:
         return schedule.group
     if product.sizes[product.contracted[0]] > schedule.depth or product.chain.sizes[product.contracted[0]] is None:
         return schedule.group
@@ -363,8 +347,8 @@ def scratch(product: Product, schedule: ProductSchedule) -> int:
     panel = 0 if schedule.packed else (schedule.depth * inner + schedule.lanes) * width
     if schedule.pairs:
         panel = 0 if schedule.packed else (schedule.depth * inner // pairs.PAIR + schedule.lanes) * width
-    elif product.slid is not None:
-        panel += plane_scalars.scratch(product.slid, schedule.depth, schedule.lanes)
+    elif product.planes is not None:
+        panel += plane_scalars.scratch(product.planes, schedule.depth, schedule.lanes)
     elif not in_place(product.chain, product.scalars):
         panel += schedule.group * row_length(product.sizes, product.contracted, schedule.depth, schedule.lanes)
     tail = column_tail.scratch(product, schedule.tail, schedule.lanes)

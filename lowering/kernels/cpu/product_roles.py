@@ -8,6 +8,7 @@ from functools import cached_property
 from covan_mlir.fred.chain import Chain, Input
 from covan_mlir.fred.expression import Expr, reads
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, are_one, convolution_of, rows_are_one
+from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout
 from covan_mlir.lowering.kernels.dense.chain import DenseChain
 from covan_mlir.lowering.kernels.dense.matrix_product import matrix_product_of
 from covan_mlir.lowering.kernels.errors import UnsupportedError
@@ -36,6 +37,19 @@ class Product(DenseChain):
     lane: str
     contracted: tuple[str, ...]
     slid: Convolution | None = None
+
+    @cached_property
+    def planes(self) -> PlaneLayout | None:
+        """Of all of an image, where ``scalars`` is read through a window."""
+        if self.slid is None:
+            return None
+        height = self.slid.height
+        return PlaneLayout(self.slid, height.outside if height is not None else 1, self.slid.width.outside)
+
+    @cached_property
+    def turned(self) -> bool:
+        """Whether lanes run along another axis than the last one of the results."""
+        return self.chain.values[self.chain.outputs[0]].axes[-1] != self.lane
 
     @cached_property
     def looped(self) -> tuple[str, ...]:

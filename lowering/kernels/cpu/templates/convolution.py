@@ -66,6 +66,14 @@ LEAST_SAVED = 0.02
 """Of the positions of a row, that are otherwise computed for nothing."""
 
 
+def staging(layout: PlaneLayout, lanes: int) -> float:
+    """Instructions that stage the planes of a channel."""
+    width = layout.convolution.width
+    # Of a part of a row it is not known beforehand where it leaves the input.
+    each_vector = 3.0 * width.stride + (4.0 if layout.width < width.outside else 0.0)
+    return len(layout.phases) * layout.rows * (4.0 + each_vector * -(-layout.pitch // lanes))
+
+
 @dataclass(frozen=True)
 class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
     """A chain that is a convolution."""
@@ -140,9 +148,7 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
             products += tall * (span.stop - span.start) * channels * taps * each
         products *= 1.0 if len(footprint.spans) == 1 else MIXED
         vectors = -(-schedule.width // schedule.lanes)
-        # Of a part of a row it is not known beforehand where it leaves the input.
-        each_vector = 3.0 * convolution.width.stride + (4.0 if schedule.width < convolution.width.outside else 0.0)
-        staged = channels * len(layout.phases) * layout.rows * (4.0 + each_vector * -(-layout.pitch // schedule.lanes))
+        staged = channels * staging(layout, schedule.lanes)
         sums = 0.0 if footprint.direct else 4.0 * tall * footprint.spans[-1].stop * footprint.blocks
         lines = schedule.height * vectors if not footprint.direct else footprint.spans[-1].stop
         written = (WRITTEN + convolution.work) * min(rows, schedule.group) * lines

@@ -24,10 +24,10 @@ from covan_mlir.lowering.kernels.cpu.convolution_roles import check_taps
 from covan_mlir.lowering.kernels.cpu.dense import Writer
 from covan_mlir.lowering.kernels.cpu.output_lanes import OutputLanesWriter, scratch
 from covan_mlir.lowering.kernels.cpu.packed_panel import PADDING, Packing
-from covan_mlir.lowering.kernels.cpu.plane_scalars import layout_of
 from covan_mlir.lowering.kernels.cpu.product_roles import output_lanes_of
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.cpu.templates.convolution import staging
 from covan_mlir.lowering.kernels.cpu.templates.product import LONGEST_SUM, TILES, ProductMatch
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.registry import register
@@ -81,12 +81,8 @@ class OutputLanesMatch(ProductMatch):
 
     def staged(self, schedule: ProductSchedule) -> float:
         """See `ProductMatch`."""
-        slid = self.task.slid
-        if slid is None:
-            return 0.0
-        layout = layout_of(slid)
-        each = 4.0 + 3.0 * slid.width.stride * -(-layout.pitch // schedule.lanes)
-        return slid.channels * len(layout.phases) * layout.rows * each
+        planes = self.task.planes
+        return planes.convolution.channels * staging(planes, schedule.lanes) if planes is not None else 0.0
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ProductSchedule) -> Writer:
         """See `DenseMatch`."""
