@@ -15,6 +15,8 @@ iree:embed            calls to dispatches of executables without their code   wh
 iree:input ...        IREE's phases (`iree_phases.PHASES`)                      always
 iree:data-tiling      hints which products are to be laid out anew; after       on CPUs
                       iree:global-optimization
+iree:slices           what is copied into a slice of new memory is written      on CPUs
+                      there; after iree:dispatch-creation
 iree:decided-loops    loops decide at the end of an iteration; after iree:flow  always
 iree:kept-arguments   what is written into an argument is written into a copy   on CPUs
                       of it; after that
@@ -48,6 +50,7 @@ from covan_mlir.lowering import (
     iree_phases,
     kept_arguments,
     parameters,
+    slices_in_place,
     stages,
     uneven_products,
 )
@@ -140,7 +143,9 @@ SEQUENCE: tuple[Entry, ...] = (
     Entry("iree:embed", lambda setting: setting.border.embed, _fused),
     *_phases("input", "global-optimization"),
     Entry("iree:data-tiling", lambda setting: data_tiling.hint, _on_cpu),
-    *_phases("dispatch-creation", "flow"),
+    _phase("dispatch-creation"),
+    Entry("iree:slices", lambda setting: slices_in_place.write, _on_cpu),
+    _phase("flow"),
     Entry("iree:decided-loops", lambda setting: decided_loops.rotate),
     Entry("iree:kept-arguments", lambda setting: kept_arguments.keep(setting.job.changed), _on_cpu),
     Entry("iree:uneven-products", lambda setting: uneven_products.hide, _on_cpu),

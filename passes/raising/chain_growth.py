@@ -314,8 +314,11 @@ class Growth:
         again = True
         while again:
             again = False
-            for _, (value, _) in list(self.cluster.reads.items()):
-                again = self._absorb_above(value) or again
+            # A view that two of them share gets the axes of who takes it in first, and the other may need others: a
+            # product of a matrix with its own transposition. So the longest way is first, of which a part will do.
+            above = [self._above(value) for value, _ in self.cluster.reads.values()]
+            for nodes in sorted(above, key=len, reverse=True):
+                again = self._absorb_above(nodes) or again
             for value in list(self.cluster.dims):
                 again = self._absorb_below(value) or again
 
@@ -332,9 +335,8 @@ class Growth:
             value = node.result
         return False
 
-    def _absorb_above(self, value: int) -> bool:
-        """Takes in the views and broadcasts that lead to an input. One that takes an axis apart is better done before
-        the chain, unless a broadcast is behind it, which then need not be done at all."""
+    def _above(self, value: int) -> list[LinalgNode]:
+        """The views and broadcasts that lead to an input, the nearest first."""
         above: list[LinalgNode] = []
         while value in self.graph.definition:
             node = self.graph.nodes[self.graph.definition[value]]
@@ -342,6 +344,13 @@ class Growth:
                 break
             above.append(node)
             value = sources(node)[0]
+        return above
+
+    def _absorb_above(self, above: list[LinalgNode]) -> bool:
+        """Takes in what leads to an input, or the nearest part of it. A view that takes an axis apart is better done
+        before the chain, unless a broadcast is behind it, which then need not be done at all."""
+        if any(node.index in self.cluster.members for node in above):
+            return False  # another one has taken them in since; what is left is looked at again
         return any(self._absorb(above[:count]) for count in range(len(above), 0, -1))
 
     def _repeatable(self, node: LinalgNode) -> bool:

@@ -116,3 +116,40 @@ def test_what_cannot_lie_there_is_copied(case: str) -> None:
 def test_pieces_that_are_no_runs_of_bytes_stay_copies() -> None:
     exe, _ = _compiled(Ghost(), batch=2)
     assert len(exe.lineage.sites) > 3
+
+
+def _looked_up(indices: Tensor, tables: Tensor, more: Tensor) -> Tensor:
+    return torch.stack([more, *(table[indices[:, at]] for at, table in enumerate(tables))], 1)
+
+
+def _written_over(x: Tensor) -> Tensor:
+    joined = x.exp()
+    joined[:, 1:3] = x[:, :2].relu()
+    return joined
+
+
+STRIDED: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...], int]] = {
+    "look-ups": (_looked_up, (torch.arange(12).reshape(4, 3), torch.randn(3, 12, 8), torch.randn(4, 8)), 1),
+    "transposed": (lambda x, y: torch.cat([x.mT * 2, y.mT.exp()], 1), (torch.randn(5, 4), torch.randn(3, 4)), 0),
+    "the program gives a piece": (lambda x: torch.cat([x.mT, (y := x.mT.exp())], 1) * y.sum(), (torch.randn(5, 4),), 1),
+    "a piece is a sum": (
+        lambda x, y: torch.cat([x.sum(2), y.mT.exp()], 1),
+        (torch.randn(4, 5, 6), torch.randn(3, 4)),
+        1,
+    ),
+    "there were elements before": (_written_over, (torch.randn(4, 4),), 1),
+}
+
+
+@pytest.mark.parametrize("case", STRIDED)
+def test_pieces_in_columns_are_written_where_they_belong(case: str) -> None:
+    function, args, copies = STRIDED[case]
+
+    class Model(nn.Module):
+        def forward(self, *args: Tensor) -> Tensor:
+            return function(*args)
+
+    exe = compile_module(Model(), args)
+    torch.testing.assert_close(exe(*args), function(*args))
+    assert exe.verify()
+    assert sum("memcpy" in site.kernel for site in exe.lineage.sites) == copies

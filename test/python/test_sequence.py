@@ -35,13 +35,15 @@ IREE = [
 TILED = [
     *IREE[:4],
     "iree:data-tiling",
-    *IREE[4:7],
+    IREE[4],
+    "iree:slices",
+    *IREE[5:7],
     "iree:kept-arguments",
     "iree:uneven-products",
     "iree:concatenations",
     *IREE[7:],
 ]
-TEAM = [*TILED[:12], "iree:kernel-code", TILED[12], "iree:team", *TILED[13:]]
+TEAM = [*TILED[:13], "iree:kernel-code", TILED[13], "iree:team", *TILED[14:]]
 
 
 def setting(job: Job, frontend: Literal["linalg", "torch"]) -> Setting:

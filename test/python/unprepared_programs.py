@@ -180,6 +180,12 @@ class Program:
     args: Callable[[], tuple[Tensor, ...]]
 
 
+def _joined_twice(x: Tensor, one: Tensor, other: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """What compilers merge, piece by piece and as a whole."""
+    first, second = (torch.cat([one[x[:, 0]], other[x[:, 1]].relu()], dim) for _ in range(2))
+    return first.sum(1), second
+
+
 def _padded(x: Tensor, mode: str) -> Tensor:
     return F.pad(x, (1, 2, 2, 1), mode=mode).relu()
 
@@ -229,6 +235,12 @@ PROGRAMS = {
     "interpolate one row": Program(
         lambda: lambda x: F.interpolate(x.sin(), size=(4, 4), mode="bilinear").cos(), lambda: (torch.randn(1, 3, 1, 2),)
     ),
+    **{
+        f"the same concatenated twice along {dim}": Program(
+            partial(partial, _joined_twice, dim=dim), lambda: (torch.randint(0, 9, (6, 2)), *torch.randn(2, 9, 4))
+        )
+        for dim in (0, 1)
+    },
     "a concatenation of what is empty": Program(
         lambda: lambda x, y, z: (torch.cat([x, y.sin(), x]) * 2, torch.cat([x, z, z]).exp()),
         lambda: (torch.randn(0, 4), torch.randn(3, 4), torch.randint(0, 3, (2, 4))),

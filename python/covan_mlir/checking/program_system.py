@@ -16,11 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from covan_mlir.checking.given import Given
 from covan_mlir.checking.reading import Reading
 from covan_mlir.checking.source_system import END, START, Aside, SourceSystem, State, Transition, numbered
 from covan_mlir.prov import TAU, Coalgebra
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.program_graph import Argument, Global, NodeResult, Unknown, Value
+from covan_mlir.provenance.program_graph import NodeResult
 
 # Made of several operations, of which it has one's name; the others may still be there, for somebody else.
 _COMPOSED = frozenset({"linalg.softmax"})
@@ -81,7 +82,7 @@ class ProgramSystem:
     open: set[int] = field(default_factory=set)
     aside: list[Aside] = field(default_factory=list)
     unclaimed: set[tuple[int, int]] = field(default_factory=set)
-    _given: dict[int, _Given] = field(default_factory=dict)
+    _given: dict[int, Given] = field(default_factory=dict)
     _order: dict[int, dict[int, int]] = field(default_factory=dict)
     _performed: dict[int, frozenset[int]] = field(default_factory=dict)
     _moments: set[tuple[int, int]] = field(default_factory=set)
@@ -103,9 +104,9 @@ class ProgramSystem:
         for index, result in enumerate(self.source.results):
             value = self.reading.graph.results[index] if index < len(self.reading.graph.results) else None
             node = -1 - index
-            self._given[node] = _Given()
+            self._given[node] = Given(self.reading, self.source)
             if value is not None:
-                self._given[node].add(self, value)
+                self._given[node].add(value)
                 if self._given[node].open:
                     self.open.add(node)
             self._transitions.append((START, ("result", index), self._read(node, -1, result)))
@@ -206,12 +207,12 @@ class ProgramSystem:
             used |= {self.source.twin(int(name)) for kind, name in self.source.call(part).operands if kind == "p"}
         return used
 
-    def given(self, node: int) -> _Given:
+    def given(self, node: int) -> Given:
         """What a node is given."""
         if node not in self._given:
-            given = self._given[node] = _Given()
+            given = self._given[node] = Given(self.reading, self.source)
             for value in self.reading.nodes[node].inputs:
-                given.add(self, value)
+                given.add(value)
             if given.open:
                 self.open.add(node)
         return self._given[node]
@@ -268,11 +269,16 @@ class ProgramSystem:
         while stack:
             for value in self.given(stack.pop()).givers(self.source.twin(part)):
                 giver = value.node
-                works = self.reading.evidence(giver) if self._says_nothing(giver) else self._position(giver)
-                if giver not in sharers and giver != node and part in works:
+                if giver not in sharers and giver != node and self._works_on(giver, part):
                     sharers[giver] = None
                     stack.append(giver)
         return list(sharers)
+
+    def _works_on(self, node: int, part: int) -> bool:
+        """Whether a node is claimed to do work on a part or, if nothing is claimed of it, names it or a twin."""
+        if not self._says_nothing(node):
+            return part in self._position(node)
+        return self.source.twin(part) in map(self.source.twin, self.reading.evidence(node))
 
     def _find(self, node: int, part: int, operand: Operand) -> str:
         """Where ``part``, performed by ``node``, finds an operand: ``leaf``, ``given`` or ``inside``; ``late`` if the
@@ -406,7 +412,15 @@ class ProgramSystem:
         twin = self.source.twin(part)
         alike = sorted(p for p in evidence | self.reading.states(value) if self.source.twin(p) == twin)
         handed_on = self.reading.nodes[value.node].hands_on(value.result)
-        return next((p for p in alike if p in evidence or not handed_on), None)
+        named = next((p for p in alike if p in evidence or not handed_on), None)
+        # Of merged values the location names one, and what the others read is read of their givers all the same.
+        return part if named is not None and self._finds_all(value.node, part) else named
+
+    def _finds_all(self, node: int, part: int) -> bool:
+        """Whether a node, or who did some of the work before it, has all that a part reads."""
+        sharers = [node, *self._sharers(node, part)]
+        operands = self.source.call(part).operands
+        return all(any(self._find(n, part, operand) not in _MISSING for n in sharers) for operand in operands)
 
     def _enter(self, node: int, part: int) -> State:
         if (node, part) not in self._moments:
@@ -457,43 +471,3 @@ class ProgramSystem:
             case ("a" | "w", _):
                 return source.operand_name(state)
         return str(state[0])
-
-
-@dataclass
-class _Given:
-    """The values that a node is given: which source states they may stand for."""
-
-    states: dict[int, list[NodeResult]] = field(default_factory=dict)
-    arguments: set[int] = field(default_factory=set)
-    open: bool = False
-    _seen: set[NodeResult] = field(default_factory=set)
-
-    def givers(self, twin: int) -> list[NodeResult]:
-        """The values that may be this state."""
-        return self.states.get(twin, [])
-
-    def add(self, system: ProgramSystem, value: Value) -> None:
-        stack = [value]
-        while stack:
-            match stack.pop():
-                case NodeResult() as given:
-                    self._add_node(system, given, stack)
-                case Argument(position):
-                    self.arguments.add(position)
-                case Global(name):
-                    if name in system.reading.graph.globals:
-                        stack.append(system.reading.graph.globals[name])
-                case Unknown():
-                    self.open = True
-
-    def _add_node(self, system: ProgramSystem, value: NodeResult, stack: list[Value]) -> None:
-        if value in self._seen:
-            return
-        self._seen.add(value)
-        node = system.reading.nodes[value.node]
-        meant = system.reading.states(value)
-        if node.hands_on(value.result):
-            meant |= frozenset() if node.hands_on_pieces else system.reading.evidence(value.node)
-            stack += node.inputs
-        for part in sorted(meant):
-            self.states.setdefault(system.source.twin(part), []).append(value)

@@ -48,6 +48,24 @@ func.func @transposed(%a: tensor<4x8xf32>, %b: tensor<16x8xf32>) -> tensor<4x16x
   return %p : tensor<4x16xf32>
 }
 
+// So is a product of a matrix with its own transposition, when its axes were one.
+// CHECK-LABEL: func.func @squared(
+// CHECK: %[[E:.*]] = tensor.expand_shape %arg0
+// CHECK-NOT: linalg
+// CHECK: %[[R:.*]] = "fred.chain"(%[[E]], %[[E]]) ({
+// CHECK: inputs = {{\[}}["i", "j", "k"], ["i", "l", "k"]]
+// CHECK: return %[[R]]
+func.func @squared(%a: tensor<4x40xf32>) -> tensor<4x5x5xf32> {
+  %zero = arith.constant 0.0 : f32
+  %x = tensor.expand_shape %a [[0], [1, 2]] output_shape [4, 5, 8] : tensor<4x40xf32> into tensor<4x5x8xf32>
+  %t = tensor.empty() : tensor<4x8x5xf32>
+  %w = linalg.transpose ins(%x : tensor<4x5x8xf32>) outs(%t : tensor<4x8x5xf32>) permutation = [0, 2, 1]
+  %e = tensor.empty() : tensor<4x5x5xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4x5x5xf32>) -> tensor<4x5x5xf32>
+  %p = linalg.batch_matmul ins(%x, %w : tensor<4x5x8xf32>, tensor<4x8x5xf32>) outs(%f : tensor<4x5x5xf32>) -> tensor<4x5x5xf32>
+  return %p : tensor<4x5x5xf32>
+}
+
 // Two products with a product of their elements, as gates have it, are one chain.
 // CHECK-LABEL: func.func @gate(
 // CHECK: "fred.chain"(%arg0, %arg1, %arg2) ({
