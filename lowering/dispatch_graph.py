@@ -72,6 +72,7 @@ EMPTY = frozenset({"tensor.empty", "flow.tensor.empty", "flow.tensor.alloca"})
 # A piece of the elements, moved and not changed.
 _PIECES = frozenset({"flow.tensor.slice", "tensor.extract_slice"})
 _DISPATCH = "flow.dispatch.workgroups"
+_LOAD = "iree_tensor_ext.dispatch.tensor.load"
 _STORE = "iree_tensor_ext.dispatch.tensor.store"
 
 
@@ -268,7 +269,8 @@ class _Reader:
                 stored[target] = stored.get(target, ()) + self._definitions(value)
                 if f":{value.type}>" not in str(whole.type):  # dispatch.tensor<readwrite:tensor<...>>
                     # An insertion that moved into a region lost its name: the store has that of what is stored.
-                    same = () if isinstance(value.owner, ir.Block) else self._ids(value.owner.operation)
+                    given = isinstance(value.owner, ir.Block) or value.owner.operation.name == _LOAD
+                    same = () if given else self._ids(value.owner.operation)
                     own = tuple(part for part in self._ids(view.operation) if part not in same)
                     partly[target] = partly.get(target, ()) + own
         fresh = (i for i, argument in enumerate(block.arguments) if "<writeonly:" in str(argument.type))
