@@ -71,14 +71,15 @@ def check_indices(exported: Graph, decomposed: Graph, checks: Checks) -> None:
             if checked and index in given and checks.of_argument(check, given[index]):
                 continue
             limits = (check.low, check.high)
-            if (operand.index, *limits) not in clamps:
-                clamps[operand.index, *limits] = _clamped(operand, operand.index, from_end and before is None)
-            operand.replace(clamps[operand.index, *limits])
+            # Each call has its own, which compilers merge: what a call does reads nothing of another that it does not read.
+            if (origin, operand.index, *limits) not in clamps:
+                clamps[origin, operand.index, *limits] = _clamped(operand, operand.index, from_end and before is None)
+            operand.replace(clamps[origin, operand.index, *limits])
             if not checked or checks.is_told((index, *limits)):
                 continue
-            if (index, *limits) not in clamps:
-                clamps[index, *limits] = _clamped(operand, index, from_end)
-            checks.tell((index, *limits), check, _differ(operand, index, clamps[index, *limits]))
+            if (origin, index, *limits) not in clamps:
+                clamps[origin, index, *limits] = _clamped(operand, index, from_end)
+            checks.tell((index, *limits), check, _differ(operand, index, clamps[origin, index, *limits]))
 
 
 class _Proved:

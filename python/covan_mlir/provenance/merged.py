@@ -218,7 +218,9 @@ class _Search:
         return work and source.twin(part) not in self.named and not source.constant[part]
 
     def _known(self, value: NodeResult) -> set[int]:
-        return self.nodes[value.node].states(value.result)
+        node = self.nodes[value.node]
+        states = node.states(value.result)
+        return states or set(node.evidence) if node.hands_on_pieces else states  # a piece is what its location names
 
     def _unused(self, node: int) -> Iterator[NodeResult]:
         """Values that a node reads and that nothing in its region can use under their known names."""

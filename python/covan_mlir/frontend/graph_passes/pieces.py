@@ -1,26 +1,88 @@
-"""Slices of concatenations, as slices of what was concatenated.
+"""Slices of what was put together, as slices of its pieces.
 
-``cat([a, b])[:n]`` is a piece of ``a``: class tokens are put in front of a sequence and taken off again. The compilers
-know, and read ``a``. A graph that says so has the program read what its source does.
+``cat([a, b])[:n]`` is a piece of ``a``: class tokens are put in front of a sequence and taken off again. What is read of
+``x[1:-1] = y`` between its borders is ``y``, and what is read beside them is ``x``: a stencil is applied again and again.
+The compilers know, and read the piece. A graph that says so has the program read what its source does.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
+from covan_mlir.frontend.graph_passes.written_back import uncopied
+
 _aten = torch.ops.aten
 
 
 def slice_pieces(graph: Graph) -> None:
-    """Have slices along the axis of a concatenation that lie within one of its operands read that operand."""
+    """Have slices along the axis of a concatenation that lie within one of its operands read that operand; those along
+    the axis of a slice that was written, what is written there or what was there before; and have slices that are written
+    over others be written into what was there before these."""
     for node in graph.nodes:
-        if node.target is _aten.slice.Tensor and not node.kwargs:
-            cat: Any = node.args[0]
-            if isinstance(cat, Node) and cat.target is _aten.cat.default:
-                _read_piece(node, cat)
+        if node.target is _aten.slice_scatter.default and not node.kwargs:
+            _write_once(node)
+        if node.target is not _aten.slice.Tensor or node.kwargs:
+            continue
+        whole = uncopied(node.args[0])
+        while whole.target is _aten.slice_scatter.default and not whole.kwargs and _read_written(node, whole):
+            whole = uncopied(node.args[0])
+        if whole.target is _aten.cat.default:
+            _read_piece(node, whole)
+
+
+def _place(args: Any, axes: int) -> list[Any]:
+    """Axis, start, stop and step of a slice, by its arguments behind the tensors."""
+    axis, *bounds = [*args, *(0, None, None, 1)[len(args) :]]
+    return [axis % axes, *bounds]
+
+
+def _read_written(node: Node, scatter: Node) -> bool:
+    """Has a slice of a tensor of which a slice was written read what is there; whether it is one or the other."""
+    base, written, *at = scatter.args
+    whole = scatter.meta["val"]
+    axis, *bounds = _place(node.args[1:], whole.dim())
+    along, *limits = _place(at, whole.dim())
+    size = whole.shape[axis]
+    if axis != along or not all(isinstance(bound, int | None) for bound in (*bounds, *limits, size)):
+        return False
+    read, there = (range(size)[slice(*each)] for each in (bounds, limits))
+    if not read or not there:
+        return False
+    if there.step == 1 and there[0] <= read[0] and read[-1] <= there[-1] and _fits(written, whole, axis, len(there)):
+        node.args = (written, axis, read[0] - there[0], read[-1] + 1 - there[0], read.step)
+        if len(read) == len(there):
+            node.args = (written, 0, 0, sys.maxsize, 1)
+    elif read[-1] < there[0] or there[-1] < read[0]:
+        node.args = (base, axis, *bounds)
+    else:
+        return False
+    return True
+
+
+def _write_once(node: Node) -> None:
+    """Has a slice that is written all over another one be written into what that was written into."""
+    shape = node.meta["val"].shape
+    axis, *bounds = _place(node.args[2:], len(shape))
+    while (base := uncopied(node.args[0])).target is _aten.slice_scatter.default and not base.kwargs:
+        along, *limits = _place(base.args[2:], len(shape))
+        size = shape[axis]
+        if axis != along or not all(isinstance(bound, int | None) for bound in (*bounds, *limits, size)):
+            return
+        over, under = (range(size)[slice(*each)] for each in (bounds, limits))
+        if not (over and under and over.step == 1 and over[0] <= under[0] and under[-1] <= over[-1]):
+            return
+        node.args = (base.args[0], *node.args[1:])
+
+
+def _fits(written: Any, whole: Any, axis: int, size: int) -> bool:
+    """Whether what is written has the shape of its place, and its type."""
+    value = written.meta["val"]
+    shape = (*whole.shape[:axis], size, *whole.shape[axis + 1 :])
+    return tuple(value.shape) == shape and value.dtype is whole.dtype
 
 
 def _read_piece(node: Node, cat: Node) -> None:

@@ -22,12 +22,12 @@ def drop_written_back(graph: Graph) -> None:
         if node.target is not _aten.slice_scatter.default:
             continue
         base, written, *place = node.args
-        read = _uncopied(written)
+        read = uncopied(written)
         if read.target is _aten.slice.Tensor and _same((base, *place), read.args):
             node.target, node.args = _aten.slice.Tensor, (base, 0, 0, sys.maxsize, 1)
 
 
-def _uncopied(value: Any) -> Any:
+def uncopied(value: Any) -> Any:
     """What has the elements of a value: a copy into a tensor of the same type and shape has those of what is copied,
     and a whole slice those of its base."""
     while isinstance(value, Node):
@@ -49,7 +49,7 @@ def _same(one: Any, other: Any) -> bool:
     """Whether values are one, or the same views of one."""
     if isinstance(one, tuple | list) and isinstance(other, tuple | list):
         return len(one) == len(other) and all(map(_same, one, other))
-    one, other = _uncopied(one), _uncopied(other)
+    one, other = uncopied(one), uncopied(other)
     if not isinstance(one, Node) or not isinstance(other, Node):
         return type(one) is type(other) and bool(one == other)
     if one is other:

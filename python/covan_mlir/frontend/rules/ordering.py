@@ -244,6 +244,16 @@ def searchsorted_scalar(boundaries: Tensor, x: Any, **named: Any) -> Tensor:
     return searchsorted(boundaries, torch.full((), x, dtype=torch.result_type(boundaries, x)), **named)
 
 
+@rule(aten.bucketize.Tensor)
+def bucketize(x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    return searchsorted(boundaries, x, out_int32=out_int32, right=right)
+
+
+@rule(aten.bucketize.Scalar)
+def bucketize_scalar(x: Any, boundaries: Tensor, **named: Any) -> Tensor:
+    return searchsorted_scalar(boundaries, x, **named)
+
+
 @rule(aten.histc.default)
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # torch's names
     """Each number against each bin; without limits, those of the data."""
