@@ -29,6 +29,7 @@ _SILENT_DIALECTS = (
     *("torch.constant", "torch.prim.", "iree_tensor_ext.dispatch.", "iree_tensor_ext.compute_barrier.", "hal."),
     *("flow.return", "builtin.", "cf."),
 )
+_AT_LOAD = "util.initializer"
 # One operation to the reader, whatever is in its regions.
 _WHOLE = ("linalg.", "tensor.generate", "tensor.pad", "fred.chain")
 
@@ -68,18 +69,26 @@ def bindings(op: Any) -> Any:
 
 
 def count(root: Any, read: TraceReader) -> dict[int, dict[str, int]]:
-    """By part id, the operations in ``root`` that carry it, by name."""
+    """By part id, the operations in ``root`` that carry it, by name. What is computed when the program is loaded counts
+    for parts that nothing else carries: others read indices and masks there that are theirs."""
     walk = bindings(root).WalkResult
     order = bindings(root).WalkOrder.PRE_ORDER
     counts: dict[int, Counter[str]] = {}
+    at_load: dict[int, Counter[str]] = {}
+    initializers: list[Any] = []
     work = read.work
 
-    def visit(op: Any) -> Any:
+    def visit(op: Any, into: dict[int, Counter[str]]) -> Any:
         name = op.name
+        if name == _AT_LOAD and into is counts:
+            initializers.append(op)
+            return walk.SKIP
         if name not in _SILENT and not name.startswith(_SILENT_DIALECTS):
             for i in work(op):
-                counts.setdefault(i, Counter())[name] += 1
+                into.setdefault(i, Counter())[name] += 1
         return walk.SKIP if name.startswith(_WHOLE) else walk.ADVANCE
 
-    root.walk(visit, order)
-    return {i: dict(names) for i, names in counts.items()}
+    root.walk(lambda op: visit(op, counts), order)
+    for initializer in initializers:
+        initializer.walk(lambda op: visit(op, at_load), order)
+    return {i: dict(names) for i, names in {**at_load, **counts}.items()}

@@ -180,6 +180,27 @@ class Program:
     args: Callable[[], tuple[Tensor, ...]]
 
 
+def _stencil(x: Tensor) -> Tensor:
+    """Two turns of a stencil, and borders."""
+    x = x.clone()
+    for _ in range(2):
+        x[1:-1, 1:-1] += 0.1 * (x[2:, 1:-1] + x[:-2, 1:-1] - 2 * x[1:-1, 1:-1])
+    x[0], x[:, -1] = 0, 1
+    return x
+
+
+def _assigned(x: Tensor) -> Tensor:
+    y = x.exp()
+    y[:, 1:3] = x[:, :2].relu()
+    return y
+
+
+def _ordered(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Two calls with the same indices."""
+    order = x.argsort(-1)
+    return torch.zeros_like(x).scatter(-1, order, x), x.gather(-1, order)
+
+
 def _joined_twice(x: Tensor, one: Tensor, other: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """What compilers merge, piece by piece and as a whole."""
     first, second = (torch.cat([one[x[:, 0]], other[x[:, 1]].relu()], dim) for _ in range(2))
@@ -241,6 +262,17 @@ PROGRAMS = {
         )
         for dim in (0, 1)
     },
+    "a stencil, twice, and borders": Program(lambda: _stencil, lambda: (torch.randn(8, 8),)),
+    "a slice of what was computed is assigned": Program(lambda: _assigned, lambda: (torch.randn(4, 4),)),
+    "written and read by one order": Program(lambda: _ordered, lambda: (torch.randn(4, 7),)),
+    "buckets": Program(lambda: lambda x, bounds: torch.bucketize(x, bounds), lambda: (torch.rand(8), torch.rand(3))),
+    "windows taken apart and summed": Program(
+        lambda: lambda x: F.fold(F.unfold(x, 3, padding=1), 8, 3, padding=1), lambda: (torch.randn(2, 3, 8, 8),)
+    ),
+    "elements stacked": Program(lambda: lambda x: torch.stack([x[0, 0], x[0, 1], x[1, 2]]), _rows),
+    "sums, and products of sums": Program(
+        lambda: lambda x: (x.cumsum(0), x.cumsum(1).cumprod(0)), lambda: (torch.randn(5, 9),)
+    ),
     "a concatenation of what is empty": Program(
         lambda: lambda x, y, z: (torch.cat([x, y.sin(), x]) * 2, torch.cat([x, z, z]).exp()),
         lambda: (torch.randn(0, 4), torch.randn(3, 4), torch.randint(0, 3, (2, 4))),

@@ -73,17 +73,22 @@ class Successors:
 
     def _given(self, graph: ProgramGraph) -> list[set[Value]]:
         """What each node reads, but for weights and what is computed of them alone, which may be prepared: arguments at
-        first, later values of the program's own, and constants without a name."""
+        first, later values of the program's own, and constants without a name. A piece of a piece is one of the whole."""
         prepared: set[int] = set()
         read: list[set[Value]] = []
         for index, node in enumerate(graph.nodes):
             varying: set[Value] = set()
             for value in node.inputs:
+                while node.hands_on_pieces and isinstance(value, NodeResult):
+                    giver = graph.nodes[value.node]
+                    if not giver.hands_on_pieces or len(giver.inputs) != 1:
+                        break
+                    (value,) = giver.inputs
                 match value:
                     case Argument(position):
                         known = position in self._positions
-                    case NodeResult(giver):
-                        known = giver not in prepared
+                    case NodeResult(source):
+                        known = source not in prepared
                     case _:
                         known = value != Constant()
                 if known:

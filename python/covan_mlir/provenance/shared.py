@@ -11,7 +11,7 @@ Where that one is done elsewhere, and nobody reads of the node what it would be 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.data_nodes import data_nodes, stored
@@ -32,6 +32,11 @@ def apportion(source: Source, graph: ProgramGraph, results: Sequence[Operand], r
     data = data_nodes(graph)
     vague = _vaguely_read(graph, regions)
     before = [(set(region.performed), set(region.viewed)) for region in regions]
+    folding: dict[int, set[int]] = {}
+    """By twin, the nodes that read its constant."""
+    for index, region in enumerate(regions):
+        for part in region.folded:
+            folding.setdefault(source.twin(part), set()).add(index)
     wanted: list[set[int]] = [set() for _ in graph.nodes]
     """By node, the parts that are read of it by others."""
     for (kind, name), value in zip(results, graph.results, strict=False):
@@ -42,12 +47,13 @@ def apportion(source: Source, graph: ProgramGraph, results: Sequence[Operand], r
         node, region = graph.nodes[index], regions[index]
         if index in data:  # its location is whose it is; also those are here whose value it is read as
             mine = region.performed | region.viewed
-            _settle(source, twins, region, mine | wanted[index])
+            _settle(source, twins, region, mine | wanted[index], lambda part: False)
             region.folded -= region.performed - mine
         else:
             alone = [part for part in region.performed | region.viewed if len(twins[source.twin(part)]) == 1]
             read_of_it = wanted[index]
-            _settle(source, twins, region, read_of_it.union(alone) if index in vague or not read_of_it else read_of_it)
+            mine = read_of_it.union(alone) if index in vague or not read_of_it else read_of_it
+            _settle(source, twins, region, mine, lambda part, here=index: bool(folding.get(part, set()) - {here}))
         read = _read(source, graph, index, region)
         read |= region.performed | region.viewed  # begun by the giver, and finished here
         for given in node.inputs:
@@ -92,8 +98,15 @@ def _vaguely_read(graph: ProgramGraph, regions: Sequence[Region]) -> set[int]:
     return vague
 
 
-def _settle(source: Source, twins: dict[int, set[int]], region: Region, wanted: Iterable[int]) -> None:
-    """One region, with those twins that are wanted of it or that it reads itself."""
+def _settle(
+    source: Source,
+    twins: dict[int, set[int]],
+    region: Region,
+    wanted: Iterable[int],
+    elsewhere: Callable[[int], bool],
+) -> None:
+    """One region, with those twins that are wanted of it or that it reads itself; ``elsewhere``: whether others read
+    the constant of one."""
     performed = set(map(source.twin, region.performed))
     viewed = set(map(source.twin, region.viewed)) - performed
     kept: set[int] = set()
@@ -103,7 +116,7 @@ def _settle(source: Source, twins: dict[int, set[int]], region: Region, wanted: 
     while stack or unwanted:
         if not stack:  # nobody asks for any of the twins: it stays what its location names
             part = unwanted.pop()
-            if kept.isdisjoint(twins[source.twin(part)]):
+            if kept.isdisjoint(twins[source.twin(part)]) and not elsewhere(source.twin(part)):
                 stack.append(part)
             continue
         part = stack.pop()
@@ -127,8 +140,8 @@ def _meant(source: Source, part: int) -> int:
 
 
 def _restore(regions: Sequence[Region], before: Sequence[tuple[set[int], set[int]]]) -> None:
-    """A part that nobody is known to want stays where its location is."""
-    seen = set[int]().union(*(region.performed | region.viewed for region in regions))
+    """A part that nobody is known to want stays where its location is. What is read as a constant is wanted there."""
+    seen = set[int]().union(*(region.performed | region.viewed | region.folded for region in regions))
     for region, (performed, viewed) in zip(regions, before, strict=True):
         region.performed |= performed - seen
         region.viewed |= viewed - seen
