@@ -73,7 +73,8 @@ class Successors:
 
     def _given(self, graph: ProgramGraph) -> list[set[Value]]:
         """What each node reads, but for weights and what is computed of them alone, which may be prepared: arguments at
-        first, later values of the program's own, and constants without a name. A piece of a piece is one of the whole."""
+        first, later values of the program's own, and constants without a name. A piece of a piece is one of the
+        whole."""
         prepared: set[int] = set()
         read: list[set[Value]] = []
         for index, node in enumerate(graph.nodes):

@@ -71,7 +71,7 @@ def check_indices(exported: Graph, decomposed: Graph, checks: Checks) -> None:
             if checked and index in given and checks.of_argument(check, given[index]):
                 continue
             limits = (check.low, check.high)
-            # Each call has its own, which compilers merge: what a call does reads nothing of another that it does not read.
+            # Each call has its own, which compilers merge: no call reads what is another's.
             if (origin, operand.index, *limits) not in clamps:
                 clamps[origin, operand.index, *limits] = _clamped(operand, operand.index, from_end and before is None)
             operand.replace(clamps[origin, operand.index, *limits])

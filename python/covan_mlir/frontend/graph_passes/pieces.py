@@ -1,8 +1,8 @@
 """Slices of what was put together, as slices of its pieces.
 
-``cat([a, b])[:n]`` is a piece of ``a``: class tokens are put in front of a sequence and taken off again. What is read of
-``x[1:-1] = y`` between its borders is ``y``, and what is read beside them is ``x``: a stencil is applied again and again.
-The compilers know, and read the piece. A graph that says so has the program read what its source does.
+``cat([a, b])[:n]`` is a piece of ``a``: class tokens are put in front of a sequence and taken off again. What is read
+of ``x[1:-1] = y`` between its borders is ``y``, and what is read beside them is ``x``: a stencil is applied again and
+again. The compilers know, and read the piece. A graph that says so has the program read what its source does.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _aten = torch.ops.aten
 
 def slice_pieces(graph: Graph) -> None:
     """Have slices along the axis of a concatenation that lie within one of its operands read that operand; those along
-    the axis of a slice that was written, what is written there or what was there before; and have slices that are written
-    over others be written into what was there before these."""
+    the axis of a slice that was written, what is written there or what was there before; and have slices that are
+    written over others be written into what was there before these."""
     for node in graph.nodes:
         if node.target is _aten.slice_scatter.default and not node.kwargs:
             _write_once(node)
