@@ -109,21 +109,34 @@ def _settle(
     the constant of one."""
     performed = set(map(source.twin, region.performed))
     viewed = set(map(source.twin, region.viewed)) - performed
+    folded = set(map(source.twin, region.folded))
     kept: set[int] = set()
-    constants = (i for part in region.folded for i in source.parts[part].inputs)  # data is read by what it is part of
-    stack = [part for part in (*wanted, *constants) if source.twin(part) in performed | viewed]
+    constants: set[int] = set()
+    stack = [part for part in wanted if source.twin(part) in performed | viewed]
     unwanted = sorted(part for part in region.performed | region.viewed if len(twins[source.twin(part)]) > 1)
-    while stack or unwanted:
+    unread = sorted(region.folded)
+    while stack or unread or unwanted:
+        if not stack and unread:  # data is read by what it is part of; no twin of it is read here
+            part = unread.pop()
+            if constants.isdisjoint(twins[source.twin(part)]):
+                stack.append(part)
+            continue
         if not stack:  # nobody asks for any of the twins: it stays what its location names
             part = unwanted.pop()
             if kept.isdisjoint(twins[source.twin(part)]) and not elsewhere(source.twin(part)):
                 stack.append(part)
             continue
         part = stack.pop()
-        if part in kept:
+        if part in kept or part in constants:
             continue
-        kept.add(part)
-        stack += [i for i in source.parts[part].inputs if _meant(source, i) in performed | viewed]
+        here = source.twin(part) in performed | viewed
+        if here:
+            kept.add(part)
+        if source.twin(part) in folded:
+            constants.add(part)
+        read = source.parts[part].inputs
+        stack += [i for i in read if _meant(source, i) in performed | viewed or source.twin(i) in folded]
+    region.folded = constants
     region.performed = {part for part in kept if source.twin(part) in performed}
     region.viewed = {
         part
