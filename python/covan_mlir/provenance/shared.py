@@ -129,13 +129,12 @@ def _settle(
         part = stack.pop()
         if part in kept or part in constants:
             continue
-        here = source.twin(part) in performed | viewed
-        if here:
+        if _meant(source, part) in performed | viewed:
             kept.add(part)
         if source.twin(part) in folded:
             constants.add(part)
-        read = source.parts[part].inputs
-        stack += [i for i in read if _meant(source, i) in performed | viewed or source.twin(i) in folded]
+        inputs = source.parts[part].inputs
+        stack += [i for i in inputs if _meant(source, i) in performed | viewed or source.twin(i) in folded]
     region.folded = constants
     region.performed = {part for part in kept if source.twin(part) in performed}
     region.viewed = {
