@@ -7,7 +7,7 @@ changed, and is as good as another one as far as the source tells, is found at t
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Set
 from typing import TYPE_CHECKING
 
 from covan_mlir.checking.reading import Reading
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from covan_mlir.checking.source_system import SourceSystem
     from covan_mlir.checking.subject import Subject
     from covan_mlir.checking.verdict import Counterexample
+
+_DISPATCH = "flow.dispatch"
 
 Term = int
 Names = dict[Term, list[tuple[int, frozenset[int]]]]
@@ -71,32 +73,41 @@ class Successors:
             wrong.append(self.subject.example(step, f"the program returns other values than after {last}"))
         return wrong
 
-    def _given(self, graph: ProgramGraph) -> list[set[Value]]:
+    def _given(self, graph: ProgramGraph) -> list[Set[Hashable]]:
         """What each node reads, but for weights and what is computed of them alone, which may be prepared: arguments at
-        first, later values of the program's own, and constants without a name. A piece of a piece is one of the
-        whole."""
+        first, later values of the program's own, and constants without a name.
+
+        A piece is told by who asked for it and by what it is of: the graph does not tell which it is, and compilers
+        order pieces anew. A piece of a piece is one of the whole. Sizes, which dispatches are given as they are
+        formed, are left out."""
         prepared: set[int] = set()
-        read: list[set[Value]] = []
+        pieces: dict[int, tuple[Hashable, Set[Hashable]]] = {}
+        read: list[Set[Hashable]] = []
         for index, node in enumerate(graph.nodes):
-            varying: set[Value] = set()
+            varying: set[Hashable] = set()
             for value in node.inputs:
-                while node.hands_on_pieces and isinstance(value, NodeResult):
-                    giver = graph.nodes[value.node]
-                    if not giver.hands_on_pieces or len(giver.inputs) != 1:
-                        break
-                    (value,) = giver.inputs
                 match value:
                     case Argument(position):
                         known = position in self._positions
                     case NodeResult(source):
-                        known = source not in prepared
+                        sizes = node.op.startswith(_DISPATCH) and _is_number(graph.nodes[source].op)
+                        known = source not in prepared and not sizes
                     case _:
                         known = value != Constant()
-                if known:
+                if not known:
+                    continue
+                piece = pieces.get(value.node) if isinstance(value, NodeResult) else None
+                if piece is None:
                     varying.add(value)
+                elif node.hands_on_pieces:
+                    varying |= piece[1]
+                else:
+                    varying.add(piece)
             if not varying:
                 prepared.add(index)
-            read.append(varying)
+            if node.hands_on_pieces:
+                pieces[index] = node.evidence, frozenset(varying)
+            read.append(frozenset(varying))
         return read
 
     def _names(self, graph: ProgramGraph, source: SourceSystem) -> Names:
@@ -123,3 +134,8 @@ class Successors:
 
     def _number(self, key: Hashable) -> Term:
         return self._terms.setdefault(key, len(self._terms))
+
+
+def _is_number(op: str) -> bool:
+    """Whether an operation gives a number, no tensor."""
+    return op.startswith("arith.") or op == "tensor.extract"
