@@ -69,7 +69,10 @@ BACKEND = PassStage(
 
 LINALG = PassStage(
     "torch-to-linalg",
-    ("torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}",),
+    (
+        "torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}",
+        "func.func(linalg-name-scatters)",
+    ),
     watched=True,
 )
 """The backend contract to linalg on tensors, by torch-mlir's own pipeline."""

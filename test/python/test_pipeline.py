@@ -154,6 +154,7 @@ def test_command_prints_it(tmp_path: Path) -> None:
         "func.func(torch-match-quantized-custom-ops)",
         "torchdynamo-export-to-torch-backend-pipeline",
         "torch-backend-to-linalg-on-tensors-backend-pipeline",
+        "func.func(linalg-name-scatters)",
         "prov-baseline",
         "func.func(fred-raise",
         "prov-check",

@@ -180,6 +180,15 @@ class Program:
     args: Callable[[], tuple[Tensor, ...]]
 
 
+def _masked_layers(keys: Tensor, queries: Tensor) -> Tensor:
+    """Products of which a part is masked: each layer has masks of its own, which are the same."""
+    for _ in range(2):
+        below, strictly = (torch.triu(torch.ones(16, 16, dtype=torch.bool), diagonal) for diagonal in (0, 1))
+        one = (keys @ queries.mT).masked_fill(below, 0) @ keys
+        keys = (one + (queries @ keys.mT).masked_fill(strictly, 0) @ queries).tanh()
+    return keys
+
+
 def _stencil(x: Tensor) -> Tensor:
     """Two turns of a stencil, and borders."""
     x = x.clone()
@@ -262,6 +271,13 @@ PROGRAMS = {
         )
         for dim in (0, 1)
     },
+    "two routers": Program(
+        lambda: lambda x, y: tuple(torch.zeros(8, 4).scatter(1, t.topk(2)[1], 1.0).long().sum(0) for t in (x, y)),
+        lambda: (torch.randn(8, 4), torch.randn(8, 4)),
+    ),
+    "masks that two layers share": Program(
+        lambda: _masked_layers, lambda: (torch.randn(2, 16, 32), torch.randn(2, 16, 32))
+    ),
     "a stencil, twice, and borders": Program(lambda: _stencil, lambda: (torch.randn(8, 8),)),
     "a slice of what was computed is assigned": Program(lambda: _assigned, lambda: (torch.randn(4, 4),)),
     "written and read by one order": Program(lambda: _ordered, lambda: (torch.randn(4, 7),)),

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from itertools import count, islice
+from itertools import chain, count, islice
 from math import prod
 
 import numpy as np
@@ -252,7 +252,10 @@ class Matcher:
             for constants in islice(self._assignments(draws.cone, said[0], source), 1):
                 drawn = (draws.source(trial, draw, bound, again) for again in count())
                 pairs = ((one.tensor(said[0]), draws.value(one, constants)) for one in drawn)
-                for layout in gathered(pairs):
+                first = list(islice(pairs, 2))
+                if _constant([got for _, got in first]):  # elements of a value that varies are no constant
+                    continue
+                for layout in gathered(chain(first, pairs)):
                     yield _Plan(said[0], layout, constants, layout.size, whole=False)
 
     def _unwritten(self, draws: Draws, operand: Operand, source: SourceValues) -> bool:
@@ -416,3 +419,9 @@ def _few(size: int) -> Array:
 
 def _positions(size: int, seed: int = 0) -> Array:
     return spread(size, _SAMPLED, seed)
+
+
+def _constant(values: Sequence[Tensor]) -> bool:
+    """Whether one tensor, drawn again and again, is the same number throughout."""
+    numbers = np.concatenate([value.at(_positions(value.size)).reshape(-1) for value in values])
+    return numbers.size > len(values) and bool((numbers == numbers[0]).all())
