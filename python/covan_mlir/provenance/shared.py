@@ -11,7 +11,8 @@ Where that one is done elsewhere, and nobody reads of the node what it would be 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.data_nodes import data_nodes, stored
@@ -53,7 +54,7 @@ def apportion(source: Source, graph: ProgramGraph, results: Sequence[Operand], r
             alone = [part for part in region.performed | region.viewed if len(twins[source.twin(part)]) == 1]
             read_of_it = wanted[index]
             mine = read_of_it.union(alone) if index in vague or not read_of_it else read_of_it
-            _settle(source, twins, region, mine, lambda part, here=index: bool(folding.get(part, set()) - {here}))
+            _settle(source, twins, region, mine, partial(_read_elsewhere, folding, index))
         read = _read(source, graph, index, region)
         read |= region.performed | region.viewed  # begun by the giver, and finished here
         for given in node.inputs:
@@ -142,6 +143,11 @@ def _settle(
         for part in kept.union(region.viewed)
         if source.twin(part) in viewed and (part in kept or len(twins[source.twin(part)]) == 1)
     } | {part for part in kept if source.parts[part].alias and source.twin(part) not in performed}
+
+
+def _read_elsewhere(folding: Mapping[int, set[int]], node: int, twin: int) -> bool:
+    """Whether other nodes read the constant that a part is."""
+    return bool(folding.get(twin, set()) - {node})
 
 
 def _meant(source: Source, part: int) -> int:

@@ -36,7 +36,8 @@ def slice_pieces(graph: Graph) -> None:
 
 def _place(args: Any, axes: int) -> list[Any]:
     """Axis, start, stop and step of a slice, by its arguments behind the tensors."""
-    axis, *bounds = [*args, *(0, None, None, 1)[len(args) :]]
+    given: list[Any] = [*args]
+    axis, *bounds = [*given, *(0, None, None, 1)[len(given) :]]
     return [axis % axes, *bounds]
 
 
