@@ -36,9 +36,9 @@ def slice_pieces(graph: Graph) -> None:
 
 def _place(args: Any, axes: int) -> list[Any]:
     """Axis, start, stop and step of a slice, by its arguments behind the tensors."""
-    given: list[Any] = [*args]
-    axis, *bounds = [*given, *(0, None, None, 1)[len(given) :]]
-    return [axis % axes, *bounds]
+    usual: list[Any] = [0, None, None, 1]
+    given = [*args, *usual[len(args) :]]
+    return [given[0] % axes, *given[1:]]
 
 
 def _read_written(node: Node, scatter: Node) -> bool:
