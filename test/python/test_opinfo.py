@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 from dataclasses import replace
@@ -157,3 +158,21 @@ def test_the_page_counts_what_was_recorded() -> None:
     assert "| f32 | 3 | 3 | 2 (66.7 %) | 12 | 10 | 8 | 1 | 1 | 0 |" in text
     assert "| first | f32 i64 | 4 | yes | yes |  |" in text
     assert "| second | f32 | 4 | 3 of 4 | 2 of 4 | because (1); differs: because (1) |" in text
+
+
+@pytest.mark.parametrize(
+    ("exact", "eager", "given", "near"),
+    [
+        ([1e6, 1.0], [1e6 + 1, 1.0], [1e6 + 2, 1.0], True),
+        ([1e6, 1.0], [1e6 + 1, 1.0], [1e6, 2.5], False),  # far off where eager is not
+        ([8.0, 9.0], [8.5, 9.0], [8.0, 9.9], True),  # as eager is at a number of this size
+        ([math.inf, 1.0], [math.inf, 1.0], [-math.inf, 1.0], False),
+        ([math.nan, 1.0], [3.0, 1.0], [7e9, 1.0], False),
+        ([math.nan, 1.0], [3.0, 1.0], [3.0, 1.0], True),
+        ([5.0, 1.0], [math.inf, 1.0], [5.0, 1.0], True),  # eager overflowed on its way
+        ([5.0, 1.0], [5.0, 1.0], [math.nan, 1.0], False),
+    ],
+)
+def test_elements_are_judged_one_by_one(exact: list[float], eager: list[float], given: list[float], near: bool) -> None:
+    judged = opinfo_samples._near(torch.tensor(exact, dtype=torch.float64), torch.tensor(eager), torch.tensor(given))
+    assert bool(judged.all()) == near
