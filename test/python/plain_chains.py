@@ -269,6 +269,16 @@ def group_norm() -> Chain:
     return w.chain("y")
 
 
+def pooled_group_norm() -> Chain:
+    """The sums of a group norm's results over one of its two axes."""
+    w = Writer(i=5, c=3, j=8)
+    x = w.input("x", "icj")
+    mean = w.map("mean", "i", div(w.reduce("s", "i", "add", "cj", x), w.number(24.0)))
+    m2 = w.reduce("m2", "i", "add", "cj", square(sub(x, mean)))
+    w.reduce("p", "ic", "add", "j", f("tanh", mul(sub(x, mean), f("rsqrt", m2))))
+    return w.chain("p")
+
+
 def mean_pooling(n: int | None = 40) -> Chain:
     """Mean over the rows of a softmax: a reduction over another axis."""
     w = Writer(i=7, j=n)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from subprocess import run
+from textwrap import dedent
 
 import numpy as np
 import plain_chains as chains
@@ -199,3 +204,18 @@ def test_traces_are_kept() -> None:
     fusion = fuse(Chain(chain.axes, chain.inputs, steps, chain.outputs))
     performed = set().union(*(step.trace for step in fusion.chain.steps))
     assert performed == set(range(len(steps)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_reasons_do_not_depend_on_the_process(seed: int) -> None:
+    """What a compilation tells is derived again, in another process."""
+    told = f"""
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        from covan_mlir.fred.fuse import fuse
+        from plain_chains import pooled_group_norm
+        print(fuse(pooled_group_norm()).stages[1].why)
+    """
+    environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
+    result = run([sys.executable, "-c", dedent(told)], env=environment, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "p needs s, a reduction over c, j"

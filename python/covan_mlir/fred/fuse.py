@@ -138,7 +138,7 @@ class _Planner:
     def _add_reduction(self, step: Reduce) -> None:
         sources = self._sources(step)
         at, why = 0, ""
-        for name in sources:
+        for name in (before.name for before in self.chain.steps if before.name in sources):  # what is told is in order
             source = self.chain.values[name]
             assert isinstance(source, Reduce)
             fits = set(source.over) == set(step.over)
