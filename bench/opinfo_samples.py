@@ -385,7 +385,7 @@ def _near(best: Tensor, left: Tensor, right: Tensor) -> Tensor:
     near = torch.where(best.isfinite() & ~left.isfinite(), close, close | same)  # else eager overflowed on its way
     own, other = (best - left.double()).abs(), (best - right.double()).abs()
     magnitude = best.abs().clamp(min=float(torch.finfo(torch.float64).tiny)).log2().div(_CLASS).floor()
-    for each in magnitude[finite & ~near].unique().tolist():
+    for each in {*magnitude[finite & ~near].tolist()}:
         alike = finite & (magnitude == each)
         near |= alike & (other <= 2 * own[alike].max())
     return near
