@@ -44,12 +44,21 @@ ALIKE = 4
 
 
 def recorded(folder: Path) -> Iterator[Record]:
-    """What sweeps have found, operators in alphabetical order."""
-    lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_bytes().splitlines()]
-    records = {
-        (record.op, record.dtype): record for line in lines for record in [msgspec.json.decode(line, type=Record)]
-    }
+    """What sweeps have found, operators in alphabetical order; of an operator and dtype, the last of the largest."""
+    records: dict[tuple[str, str], Record] = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            record = msgspec.json.decode(line, type=Record)
+            known = records.get((record.op, record.dtype))
+            if known is None or record.samples >= known.samples:
+                records[record.op, record.dtype] = record
     yield from (records[key] for key in sorted(records))
+
+
+def swept(record: Record, most: int) -> bool:
+    """Whether a record is of as many samples as a sweep would judge, of those that torch has today."""
+    of = len(samples(record.op, record.dtype))
+    return record.of == of and record.samples >= min(most, of)
 
 
 class Process:
@@ -211,7 +220,11 @@ def main() -> None:
         DOCS.write_text(page(list(recorded(options.folder)), ALIKE))
         return
     options.folder.mkdir(parents=True, exist_ok=True)
-    known = {(record.op, record.dtype) for record in recorded(options.folder)} if options.resume else set()
+    known = {
+        (record.op, record.dtype)
+        for record in (recorded(options.folder) if options.resume else ())
+        if record.dtype in options.dtypes and swept(record, options.samples)
+    }
     sweep = Sweep(options.folder, time.monotonic() + 60 * options.minutes, options.samples)
     work = chunks(options.ops or sorted(operators()), options.dtypes, known, options.samples)
     threads = [threading.Thread(target=sweep.run, args=(work,)) for _ in range(options.jobs)]

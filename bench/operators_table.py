@@ -25,9 +25,9 @@ WIDTH = 140
 HEAD = """# Operators
 
 What covan compiles of PyTorch's operators, by all of torch's own samples (`OpInfo`, which torch tests its operators
-with). Made by `python bench/operators.py --write-docs` with torch {torch}. A row is of the last sweep that its operator
-and dtype were in: most that agreed were not swept again on later changes. Dtypes without
-a row in the first table, and operators without one in the second, were not swept.
+with). Made by `python bench/operators.py --write-docs` with torch {torch}. A row is of the last sweep of most samples
+that its operator and dtype were in: most that agreed were not swept again on later changes. Dtypes without a row in
+the first table, and operators without one in the second, were not swept.
 
 A sample *agrees* if its results are eager's, within `torch.testing`'s tolerances for the dtype or those that torch's
 own tests grant the operator, or as near to eager in f64 as eager is, within twice its error. A sample that does not
@@ -36,8 +36,8 @@ compile is refused with a `CompileError` or `ExportError` that gives the reason.
 for which eager raises an error. Where {alike} samples of an operator that lie far apart are refused for one reason, the
 others count as refused for it.
 
-Of some dtypes a few samples of each operator were judged, far apart: *samples* says how many, `2 of 11`. Nothing is
-said of the others.
+Of operators with many samples some were judged, far apart: *samples* says how many, `12 of 90`. Nothing is said of the
+others.
 
 | dtype | operators | exported | of these, all judged agree | samples | exported | agree | refused | differ | fail |
 |---|---|---|---|---|---|---|---|---|---|

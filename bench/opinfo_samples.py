@@ -115,10 +115,12 @@ class Sample:
     leaves: tuple[Any, ...]
     tensors: tuple[Tensor, ...]
 
-    def call(self, tensors: Sequence[Tensor]) -> Any:
-        """The operator on other tensors."""
+    def call(self, tensors: Sequence[Tensor], dtype: torch.dtype | None = None) -> Any:
+        """The operator on other tensors; where an argument is a type of floating point, with another one."""
         rest = iter(tensors)
         filled = [next(rest) if leaf is None else leaf.value for leaf in self.leaves]
+        if dtype is not None:
+            filled = [dtype if isinstance(x, torch.dtype) and x.is_floating_point else x for x in filled]
         args, kwargs = pytree.tree_unflatten(filled, self.structure)
         return self.function(*args, **kwargs)
 
@@ -338,17 +340,23 @@ def _as_high(op: str, sample: Sample, expected: Any, given: Any) -> bool:
 
 
 def _as_singular(op: str, expected: Any, given: Any) -> bool:
-    """Whether results differ only in the singular vectors: PyTorch promises neither their signs nor, where values are
-    equal or vectors are added to make a basis, which ones."""
-    if op not in ("svd", "linalg.svd"):
+    """Whether results differ only in the singular vectors, or those of eigenvalues: PyTorch promises neither their
+    signs nor, where values are equal or vectors are added to make a basis, which ones."""
+    if op == "linalg.eigh":
+        values, u = given
+        wanted_values, wanted_u = expected
+        v, wanted_v = u.mH, wanted_u.mH
+    elif op in ("svd", "linalg.svd"):
+        (u, values, v), (wanted_u, wanted_values, wanted_v) = given, expected
+        if op == "svd":
+            v, wanted_v = v.mH, wanted_v.mH
+    else:
         return False
-    (u, values, v), (wanted_u, _, wanted_v) = given, expected
-    if differences(op, expected[1], values) or u.shape != wanted_u.shape or v.shape != wanted_v.shape:
+    if differences(op, wanted_values, values) or u.shape != wanted_u.shape or v.shape != wanted_v.shape:
         return False
     count = values.shape[-1]
 
     def whole(left: Tensor, right: Tensor) -> Tensor:
-        right = right if op == "linalg.svd" else right.mH
         matrix: Tensor = left[..., :count] * values.unsqueeze(-2) @ right[..., :count, :]
         return matrix
 
@@ -395,9 +403,9 @@ def _as_near(sample: Sample, expected: Any, given: Any) -> bool:
     """Whether a result is as near to eager's in f64 as eager's own is, within twice its error: sums of many terms and
     matrices near singular ones have more rounding than the tolerances grant."""
     try:
-        exact = pytree.tree_leaves(sample.call(sample.copies(torch.float64)))
+        exact = pytree.tree_leaves(sample.call(sample.copies(torch.float64), torch.float64))
     except Exception:
-        return False  # eager has no f64 for it, or the dtype is an argument
+        return False  # eager has no f64 for it
     wanted, leaves = pytree.tree_leaves(expected), pytree.tree_leaves(given)
     if not len(exact) == len(wanted) == len(leaves):
         return False
