@@ -187,7 +187,7 @@ class _Builder:
             assert isinstance(part.expr, Read)
             number, result = int(part.expr.name[1:]), part.value
             value = node.operands[number].value
-        if value in self.graph.constants or value in self.graph.closed:
+        if result in self.graph.constants or result in self.graph.closed:
             return  # its readers have the expression
         self.origins[result] = self._origin(node, number, value)
 

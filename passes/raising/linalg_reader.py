@@ -340,8 +340,8 @@ class _BlockReader:
                 graph.weights.add(node.result)
             if node.source in graph.parameters:
                 graph.parameters.add(node.result)
-            if node.source in graph.closed:
-                self._closed_view(node)
+            if node.source in graph.closed and not self._closed_view(node):
+                graph.weights.add(node.result)
         elif node.kind == "compute":
             tensors = [o.value for o in node.operands if o.value not in graph.constants and o.value not in graph.closed]
             if (tensors and all(value in graph.weights for value in tensors)) or (
@@ -351,18 +351,20 @@ class _BlockReader:
                 if any(value in graph.parameters for value in tensors):
                     graph.parameters.update(part.value for part in node.parts if part is not None)
 
-    def _closed_view(self, node: LinalgNode) -> None:
+    def _closed_view(self, node: LinalgNode) -> bool:
+        """Whether a view of a closed value is one: not where dimensions are taken apart or joined."""
         graph = self.graph
         moves: dict[int, int | None] = {}
         for sources, results in node.groups:
             wide = [i for i in sources if graph.shapes[node.source][i] != 1]
             onto = [i for i in results if graph.shapes[node.result][i] != 1]
             if len(wide) > 1 or len(wide) != len(onto):
-                return
+                return False
             moves.update(dict.fromkeys(sources))
             moves.update(zip(wide, onto, strict=True))
         graph.closed[node.result] = place(graph.closed[node.source], [moves[i] for i in range(len(moves))])
         graph.sources[node.result] = graph.sources[node.source] | {node.index}
+        return True
 
     def _closed_compute(self, node: LinalgNode) -> bool:
         graph = self.graph
