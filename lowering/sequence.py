@@ -15,9 +15,12 @@ iree:embed            calls to dispatches of executables without their code   wh
 iree:input ...        IREE's phases (`iree_phases.PHASES`)                      always
 iree:data-tiling      hints which products are to be laid out anew; after       on CPUs
                       iree:global-optimization
+iree:filled-memory    constants of one number that are written into are memory  always
+                      that is filled; after that
 iree:slices           what is copied into a slice of new memory is written      on CPUs
                       there; after iree:dispatch-creation
-iree:decided-loops    loops decide at the end of an iteration; after iree:flow  always
+iree:uneven-loops     loops that hand on other values than they begin with     always
+                      are branches; after iree:flow
 iree:kept-arguments   what is written into an argument is written into a copy   on CPUs
                       of it; after that
 iree:uneven-products  sums of products are kept from IREE's vectorizer that     on CPUs
@@ -44,14 +47,15 @@ from typing import Literal
 from covan_mlir.lowering import (
     concatenations,
     data_tiling,
-    decided_loops,
     extra_steps,
+    filled_memory,
     inlined,
     iree_phases,
     kept_arguments,
     parameters,
     slices_in_place,
     stages,
+    uneven_loops,
     uneven_products,
 )
 from covan_mlir.lowering.kernels.cpu import team
@@ -143,10 +147,11 @@ SEQUENCE: tuple[Entry, ...] = (
     Entry("iree:embed", lambda setting: setting.border.embed, _fused),
     *_phases("input", "global-optimization"),
     Entry("iree:data-tiling", lambda setting: data_tiling.hint, _on_cpu),
+    Entry("iree:filled-memory", lambda setting: filled_memory.fill),
     _phase("dispatch-creation"),
     Entry("iree:slices", lambda setting: slices_in_place.write, _on_cpu),
     _phase("flow"),
-    Entry("iree:decided-loops", lambda setting: decided_loops.rotate),
+    Entry("iree:uneven-loops", lambda setting: uneven_loops.branch),
     Entry("iree:kept-arguments", lambda setting: kept_arguments.keep(setting.job.changed), _on_cpu),
     Entry("iree:uneven-products", lambda setting: uneven_products.hide, _on_cpu),
     Entry("iree:concatenations", lambda setting: concatenations.in_place, _on_cpu),

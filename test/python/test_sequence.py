@@ -21,9 +21,10 @@ IREE = [
     "iree:abi",
     "iree:preprocessing",
     "iree:global-optimization",
+    "iree:filled-memory",
     "iree:dispatch-creation",
     "iree:flow",
-    "iree:decided-loops",
+    "iree:uneven-loops",
     "iree:stream",
     "iree:executable-sources",
     "iree:executable-configurations",
@@ -35,15 +36,15 @@ IREE = [
 TILED = [
     *IREE[:4],
     "iree:data-tiling",
-    IREE[4],
+    *IREE[4:6],
     "iree:slices",
-    *IREE[5:7],
+    *IREE[6:8],
     "iree:kept-arguments",
     "iree:uneven-products",
     "iree:concatenations",
-    *IREE[7:],
+    *IREE[8:],
 ]
-TEAM = [*TILED[:13], "iree:kernel-code", TILED[13], "iree:team", *TILED[14:]]
+TEAM = [*TILED[:14], "iree:kernel-code", TILED[14], "iree:team", *TILED[15:]]
 
 
 def setting(job: Job, frontend: Literal["linalg", "torch"]) -> Setting:
@@ -82,9 +83,9 @@ KINDS: dict[str, tuple[Setting, list[str]]] = {
             "fred-kernels",
             "iree:import",
             "iree:embed",
-            *IREE[:8],
+            *IREE[:9],
             "iree:kernel-code",
-            *IREE[8:],
+            *IREE[9:],
         ],
     ),
     "all": (
