@@ -171,6 +171,14 @@ GROUPS["indexing"] = {
         lambda x, i, v: (x.scatter_add(0, i, v), x.index_add(0, i[0], v), x.index_put((i[0],), v, accumulate=True)),
         (b(4, 5) & b(4, 5), n(5, 5, low=0, high=4), b(5, 5)),
     ),
+    "scatter_reduce_bool": (
+        lambda x, i, v: tuple(x.scatter_reduce(0, i, v, how) for how in ("sum", "prod", "amax", "amin")),
+        (b(3, 5), n(4, 5, low=0, high=3), b(4, 5)),
+    ),
+    "scatter_add_bool": (
+        lambda x, i, v: x.scatter(0, i, v, reduce="add"),
+        (b(3, 5), n(4, 5, low=0, high=3), b(4, 5)),
+    ),
     "scatter_reduce_sum": (
         lambda x, i, v: x.scatter_reduce(0, i, v, "sum"),
         (r(3, 5), n(4, 5, low=0, high=3), r(4, 5)),
@@ -243,6 +251,13 @@ GROUPS["shapes"] = {
 
 GROUPS["makers_types"] = {
     "arange": (lambda x: (x + torch.arange(4), torch.arange(1, 9, 2) + x, torch.arange(0, 1, 0.25) + x), (r(4),)),
+    "linspace_integers": (
+        lambda x: (
+            torch.linspace(4.3, 0, 50, dtype=torch.int64) + x,
+            torch.linspace(x[0] * 0 + 4.3, -2.7, 50, dtype=torch.int64),
+        ),
+        (r(1),),
+    ),
     "linspace": (lambda x: (torch.linspace(-1, 1, 5) + x, torch.logspace(0, 1, 5) + x), (r(5),)),
     "full_like": (lambda x: (torch.full_like(x, 3), x.new_zeros(2), torch.ones_like(x), torch.zeros(2) + x), (r(2),)),
     "eye": (lambda x: x * torch.eye(3) + torch.eye(3, 4)[:, :3], (r(3, 3),)),

@@ -29,6 +29,14 @@ def test_lu(shape: tuple[int, ...]) -> None:
     _same(linear_algebra.lu(a), torch.linalg.lu(a))
 
 
+@pytest.mark.parametrize("shape", SQUARE)
+def test_determinants(shape: tuple[int, ...]) -> None:
+    a = _matrix(*shape)
+    for matrix in (a, a.mT, torch.zeros_like(a)):
+        _same(linear_algebra.determinant(matrix), torch.ops.aten._linalg_det(matrix))
+        _same(linear_algebra.log_determinant(matrix), torch.ops.aten._linalg_slogdet(matrix))
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_qr(shape: tuple[int, ...]) -> None:
     a = _matrix(*shape)

@@ -351,6 +351,30 @@ def nextafter(a: Tensor, b: Tensor) -> Any:
     return torch.where(torch.isnan(x) | torch.isnan(y), math.nan, moved).reshape(a.shape)
 
 
+@rule(
+    aten.linspace.default,
+    aten.linspace.Tensor_Tensor,
+    aten.linspace.Tensor_Scalar,
+    aten.linspace.Scalar_Tensor,
+)
+def linspace(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
+    """From both ends to the middle, as in eager, which takes the fractions off the ends where integers are asked for.
+    Torch's own decomposition computes halves in their own precision, and integers in float32."""
+    if dtype in (None, torch.float32, torch.float64) or dtype.is_complex or dtype is torch.bool or steps < 2:
+        return NotImplemented
+    precision = torch.float32 if dtype.is_floating_point else torch.float64
+
+    def bound(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return (value if dtype.is_floating_point else value.to(dtype)).to(precision)
+        return value if dtype.is_floating_point else int(value)
+
+    first, last = bound(start), bound(end)
+    step = (last - first) / (steps - 1)
+    place = torch.arange(steps).to(precision)
+    return torch.where(place < steps // 2, first + step * place, last - step * (steps - 1 - place)).to(dtype)
+
+
 @rule(aten.arange.start_step, aten.arange.start, aten.arange.default)
 def arange(*bounds: Number, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
     """Fractions are computed from their places in float64, as in eager; torch-mlir adds steps up."""

@@ -126,7 +126,10 @@ def index_reduce(
 
 @rule(aten.scatter_reduce.two)
 def scatter_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Any:
-    """Means of whole numbers are rounded down, as in eager."""
+    """Means of whole numbers are rounded down, as in eager; booleans are 0 and 1, as bits they would wrap around."""
+    if x.dtype is torch.bool and reduce != "mean":
+        low, given = x.to(torch.int32), src.to(torch.int32)
+        return torch.scatter_reduce(low, dim, index, given, reduce, include_self=include_self) != 0
     if reduce != "mean" or x.dtype.is_floating_point or x.dtype.is_complex:
         return NotImplemented
     total = torch.scatter_reduce(x, dim, index, src, "sum", include_self=include_self)
@@ -262,9 +265,9 @@ def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type
     """Rows that are read and longer than the limit, at its length."""
     rows = torch.arange(weight.shape[0])
     read = (indices.reshape(-1, 1) == rows).any(0)
-    norm = torch.linalg.vector_norm(weight, norm_type, 1)
+    norm = torch.linalg.vector_norm(wide(weight), norm_type, 1)
     scale = torch.where(read & (norm > max_norm), max_norm / (norm + 1e-7), 1.0)
-    return weight * scale.to(weight.dtype).unsqueeze(1)
+    return (wide(weight) * scale.unsqueeze(1)).to(weight.dtype)
 
 
 @rule(aten.embedding_bag.padding_idx)
@@ -301,10 +304,11 @@ def embedding_bag_padded(
         pooled = torch.scatter_reduce(low, 0, places, torch.where(here, rows, -torch.inf), "amax")
         pooled = torch.where(counts.unsqueeze(1) > 0, pooled, 0.0)
     else:
+        rows = wide(rows)
         if per_sample_weights is not None:
-            rows = rows * per_sample_weights.unsqueeze(1)
+            rows = rows * wide(per_sample_weights).unsqueeze(1)
         total = torch.zeros((bags, width), dtype=wide(weight).dtype)
-        pooled = total.index_add(0, bag, wide(torch.where(here, rows, 0.0)))
+        pooled = total.index_add(0, bag, torch.where(here, rows, 0.0))
         if mode == 1:
             pooled = pooled / counts.clamp(min=1).unsqueeze(1)
         pooled = pooled.to(weight.dtype)

@@ -215,6 +215,41 @@ def lu_factor_unchecked(a: Tensor, *, pivot: bool = True) -> Any:
     return factored if factored is NotImplemented else factored[:2]
 
 
+def _diagonal(a: Tensor) -> Any:
+    """-> (of a triangular factor, the sign of its permutation, [...], what `lu_factor` gives of which matrix)."""
+    used = a.mT if a.is_contiguous() else a  # eager factors by columns; determinants are those of either
+    factored = lu_factor(used)
+    if factored is NotImplemented:
+        return NotImplemented
+    lu, pivots, _ = factored
+    swaps = torch.where(pivots == torch.arange(1, pivots.shape[-1] + 1), 1.0, -1.0).to(a.dtype)
+    return torch.diagonal(lu, dim1=-2, dim2=-1), swaps.prod(-1), lu, pivots
+
+
+@rule(aten._linalg_det.default)
+def determinant(a: Tensor) -> Any:
+    parts = _diagonal(a)
+    if parts is NotImplemented:
+        return NotImplemented
+    diagonal, sign, lu, pivots = parts
+    return diagonal.prod(-1) * sign, lu, pivots
+
+
+@rule(aten._linalg_slogdet.default)
+def log_determinant(a: Tensor) -> Any:
+    parts = _diagonal(a)
+    if parts is NotImplemented:
+        return NotImplemented
+    diagonal, sign, lu, pivots = parts
+    return diagonal.sign().prod(-1) * sign, diagonal.abs().log().sum(-1), lu, pivots
+
+
+@rule(aten.linalg_slogdet.default)
+def log_determinant_alone(a: Tensor) -> Any:
+    parts = log_determinant(a)
+    return parts if parts is NotImplemented else parts[:2]
+
+
 @rule(aten.lu_unpack.default)
 def lu_unpack(lu: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     rows, columns = lu.shape[-2:]
