@@ -1,11 +1,13 @@
-"""What weights hold that compilers take apart: those of one number become scalars, short ones of integers literals."""
+"""What weights hold that compilers take apart: those of one number become scalars, short ones of integers literals, and
+short ones that single numbers are computed of become these."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping, Set
 
 import torch
+from torch import fx
 
 from covan_mlir.provenance.bodies import Held
 
@@ -13,17 +15,36 @@ _SHORT = 4096
 _FIRST = 64
 
 
-def held_by(weights: Iterable[tuple[str, torch.Tensor]]) -> dict[str, Held]:
-    """By name, the number that all elements of a weight are, or all elements of a short one of integers."""
+def held_by(graph: fx.Graph, weights: Mapping[fx.Node, tuple[str, torch.Tensor]]) -> dict[str, Held]:
+    """By name, the number that all elements of a weight are, or all elements of a short one: of integers, or of which a
+    number is computed.
+
+    Args:
+        weights: names and values of placeholders that are the same at every call.
+    """
     known: dict[str, Held] = {}
-    for name, weight in weights:
-        value = _held(weight)
+    behind = _behind_numbers(graph, weights.keys())
+    for node, (name, weight) in weights.items():
+        value = _held(weight, short=node in behind or not weight.is_floating_point())
         if value is not None:
             known[name] = value
     return known
 
 
-def _held(weight: torch.Tensor) -> Held | None:
+def _behind_numbers(graph: fx.Graph, weights: Set[fx.Node]) -> set[fx.Node]:
+    """Those that tensors of one element, of nothing else, are computed of."""
+    constant: dict[fx.Node, frozenset[fx.Node]] = {node: frozenset([node]) for node in weights}
+    behind: set[fx.Node] = set()
+    for node in graph.nodes:
+        if node.op == "call_function" and all(read in constant for read in node.all_input_nodes):
+            constant[node] = frozenset().union(*(constant[read] for read in node.all_input_nodes))
+            value = node.meta.get("val")
+            if isinstance(value, torch.Tensor) and value.numel() == 1:
+                behind |= constant[node]
+    return behind
+
+
+def _held(weight: torch.Tensor, *, short: bool) -> Held | None:
     if weight.numel() == 0 or weight.is_complex() or weight.is_quantized or weight.is_meta:
         return None
     flat = weight.detach().reshape(-1)
@@ -31,7 +52,7 @@ def _held(weight: torch.Tensor) -> Held | None:
     if bool((flat[:_FIRST] == first).all()) and bool((flat == first).all()):
         number: int | float | bool = first.item()
         return str(number) if isinstance(number, float) and not math.isfinite(number) else number
-    if not weight.is_floating_point() and weight.numel() <= _SHORT:
-        elements: list[int | bool] = flat.tolist()
-        return elements
+    if short and weight.numel() <= _SHORT:
+        elements: list[int | float | bool] = flat.tolist()
+        return elements if all(map(math.isfinite, elements)) else None
     return None

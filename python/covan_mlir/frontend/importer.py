@@ -18,7 +18,6 @@ from torch.fx import Node
 from torch_mlir import ir
 from torch_mlir.dialects import func
 from torch_mlir.extras import fx_importer as fx
-from torch_mlir.extras.fx_as_strided import rewrite_as_strided
 
 from covan_mlir import dialects
 from covan_mlir.artifacts.signature import Signature
@@ -41,7 +40,7 @@ from covan_mlir.frontend.index_checks import check_indices
 from covan_mlir.frontend.parts import ledger
 from covan_mlir.frontend.refusals import plainly, refuse_random, refused
 from covan_mlir.frontend.regions import RegionImporter
-from covan_mlir.frontend.strided import view_whole
+from covan_mlir.frontend.strided import index_strided
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Held, resource_name
 from covan_mlir.provenance.model import Action, Part
@@ -101,8 +100,7 @@ def import_program(
         ExportError: an operation or type has no counterpart in the torch dialect; names the user's line.
     """
     decomposed = decompose(captured.program)
-    view_whole(decomposed.graph)
-    rewrite_as_strided(decomposed.graph)  # needs the fake tensors' storage, so before anything else
+    index_strided(decomposed.graph)  # needs the storage of fake tensors, so before anything else
     if not random_numbers:
         refuse_random(decomposed.graph)
     description = describe(captured, decomposed)
@@ -147,7 +145,7 @@ def import_program(
             ("p", parts[node].id) if node in parts else _outside(node, description) for node in description.results
         ),
         identity=Identities({part.id: part for part in parts.values()}),
-        held=held_by(description.weights.values()) if provenance else {},
+        held=held_by(decomposed.graph, description.weights) if provenance else {},
         flops=flops,
         elements=elements,
     )

@@ -1,16 +1,44 @@
-"""Strided reads that read everything in order: a view says that, and keeps the axes that an index list would hide."""
+"""Reads by strides, as the views that they are, or by indices into what is in memory."""
 
 from __future__ import annotations
 
 from math import prod
+from typing import cast
 
 import torch
 from torch import fx
 from torch._prims_common import make_contiguous_strides_for
+from torch_mlir.extras.fx_as_strided import rewrite_as_strided
 
 
-def view_whole(graph: fx.Graph) -> None:
-    """``as_strided`` of a contiguous tensor, of all its elements in their order, becomes ``view``.
+def index_strided(graph: fx.Graph) -> None:
+    """Has a graph read by views and indices what it reads by strides. It needs the storage of the example tensors.
+
+    Raises:
+        ValueError: a size or stride is known at run time only.
+    """
+    _view_whole(graph)
+    before = set(graph.nodes)
+    rewrite_as_strided(graph)
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.index.Tensor):
+        if node not in before:
+            _unite_equal(node)
+
+
+def _unite_equal(node: fx.Node) -> None:
+    """Has an index read one constant in place of equal ones: compilers merge them, and what is computed of either."""
+    source, indices = cast("tuple[fx.Node, list[fx.Node]]", node.args)
+    first: list[fx.Node] = []
+    for index in indices:
+        first.append(next((other for other in first if torch.equal(other.meta["val"], index.meta["val"])), index))
+    node.args = (source, first)
+    for index in set(indices).difference(first):
+        node.graph.erase_node(index)
+
+
+def _view_whole(graph: fx.Graph) -> None:
+    """``as_strided`` of a contiguous tensor, of all its elements in their order, becomes ``view``, which keeps the axes
+    that indices would hide.
 
     torch's decomposition of ``group_norm`` writes the reshape of its factors so.
     """
