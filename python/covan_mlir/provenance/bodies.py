@@ -122,7 +122,7 @@ class NodeBody(Struct, frozen=True, array_like=True):
     missing: str = ""
 
 
-Held = int | float | bool | str | list[int | bool]
+Held = int | float | bool | str | list[int | float | bool]
 """What a weight holds: the number that all its elements are, or all elements, in row-major order."""
 
 
@@ -131,7 +131,7 @@ class Bodies(Struct, frozen=True, array_like=True):
 
     Attributes:
         weights: by name, what those weights of the model hold that compilers take apart: all of whose elements are one
-            number, and short ones of integers.
+            number, and short ones: of integers, and such that numbers are computed of.
     """
 
     bodies: tuple[Body, ...] = ()
@@ -146,6 +146,22 @@ def shape_of(kind: str) -> tuple[str, tuple[int, ...] | None]:
     if not bracket:
         return element, None
     return element, tuple(-1 if size == "?" else int(size) for size in rest.rstrip("]").split(", ") if size)
+
+
+def result_types(body: Body) -> list[str]:
+    """The types of what a body gives."""
+    types = [*body.inputs]
+    _collect(body.operations, types)
+    return [types[number] for number in body.results]
+
+
+def _collect(operations: Iterable[Operation], types: list[str]) -> None:
+    """The types of the values of some operations, by their numbers."""
+    for operation in operations:
+        for block in operation.blocks:
+            types += block.arguments
+            _collect(block.operations, types)
+        types += operation.types
 
 
 def malformed(bodies: Bodies, nodes: int) -> str:

@@ -15,8 +15,16 @@ from msgspec.structs import replace
 
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.control import JOINS
-from covan_mlir.provenance.data_nodes import data_nodes, readers, renamed
-from covan_mlir.provenance.program_graph import Argument, Constant, Definition, Definitions, NodeResult, ProgramGraph
+from covan_mlir.provenance.data_nodes import data_nodes, readers, renamed, stored
+from covan_mlir.provenance.program_graph import (
+    Argument,
+    Constant,
+    Definition,
+    Definitions,
+    Global,
+    NodeResult,
+    ProgramGraph,
+)
 from covan_mlir.provenance.relation import Identity, Region, Source, relate
 from covan_mlir.provenance.shared import apportion
 
@@ -123,15 +131,15 @@ class _Search:
             return False
         arguments, reads = self._reads(part)
         for value in self.nodes[node].inputs:
-            match value:
-                case NodeResult():
+            match stored(self.graph, value):
+                case NodeResult() as value:
                     known = self._known(value)
                     if part in known or reads & {self.source.twin(p) for p in known}:
                         return False
                 case Argument(position):
                     if position in arguments:
                         return False
-                case Constant():
+                case Constant() | Global():
                     continue
                 case _:
                     return False
@@ -183,7 +191,10 @@ class _Search:
         stack = [last]
         while stack:
             for value in self.nodes[stack.pop()].inputs:
-                if isinstance(value, Constant) or (isinstance(value, Argument) and value.position in arguments):
+                value = stored(self.graph, value)
+                if isinstance(value, Constant | Global):  # of a global that no node fills: the compiler did
+                    continue
+                if isinstance(value, Argument) and value.position in arguments:
                     continue
                 if isinstance(value, NodeResult) and value.node in self.data:
                     continue

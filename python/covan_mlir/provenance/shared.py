@@ -54,7 +54,9 @@ def apportion(source: Source, graph: ProgramGraph, results: Sequence[Operand], r
             alone = [part for part in region.performed | region.viewed if len(twins[source.twin(part)]) == 1]
             read_of_it = wanted[index]
             mine = read_of_it.union(alone) if index in vague or not read_of_it else read_of_it
+            before_this = set(region.performed)
             _settle(source, twins, region, mine, partial(_read_elsewhere, folding, index))
+            _forget(source, region, before_this - region.performed)
         read = _read(source, graph, index, region)
         read |= region.performed | region.viewed  # begun by the giver, and finished here
         for given in node.inputs:
@@ -143,6 +145,18 @@ def _settle(
         for part in kept.union(region.viewed)
         if source.twin(part) in viewed and (part in kept or len(twins[source.twin(part)]) == 1)
     } | {part for part in kept if source.parts[part].alias and source.twin(part) not in performed}
+
+
+def _forget(source: Source, region: Region, gone: set[int]) -> None:
+    """Drops the views and constants that only parts read which are not performed here after all: what a kernel gives
+    besides, and nobody reads."""
+    while gone:
+        kept = region.performed | region.viewed | region.folded
+        read = {i for part in kept for i in source.parts[part].inputs}
+        asked = {i for part in gone for i in source.parts[part].inputs}
+        gone = (region.viewed | region.folded) & asked - read
+        region.viewed -= gone
+        region.folded -= gone
 
 
 def _read_elsewhere(folding: Mapping[int, set[int]], node: int, twin: int) -> bool:
