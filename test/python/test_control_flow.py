@@ -75,6 +75,11 @@ PROGRAMS: dict[str, tuple[Program, tuple[Tensor, ...], str]] = {
         "true_graph_0.sin",
     ),
     "cond, weights": (Branches().eval(), (X,), "false_graph_0.linear"),
+    "while, values that begin as none of theirs": (
+        lambda x: while_loop(lambda i, x, y: i < 3, lambda i, x, y: (i + 1, x * 2, x + 1), (torch.tensor(0), x, x + 2)),
+        (X,),
+        "while_loop_body_graph_0.mul",
+    ),
     "while": (
         lambda x: while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 1.5 + 1), (torch.tensor(0), x)),
         (X,),

@@ -174,6 +174,43 @@ def _places(x: Tensor, up: Tensor, down: Tensor, scores: Tensor) -> Tensor:
     return places
 
 
+class Tokens(nn.Module):
+    """Patches behind tokens of their own, which begin as zeros and ones."""
+
+    def __init__(self, count: int = 2) -> None:
+        super().__init__()
+        self.tokens = nn.ParameterList(nn.Parameter(torch.full((32,), float(at))) for at in range(count))
+        self.patches = nn.Conv2d(3, 32, 8, stride=8)
+        self.places = nn.Parameter(torch.randn(1, 16 + count, 32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        patches = self.patches(x).flatten(2).mT
+        return torch.cat([*(token.expand(len(x), 1, -1) for token in self.tokens), patches], 1) + self.places
+
+
+class Difference(nn.Module):
+    """Two halves of the heads, of which one is taken off the other: by a number that is learnt."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(nn.Parameter(torch.randn(8)) for _ in range(4))
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        one, other = torch.cat([x, y], -1).transpose(1, 2).chunk(2, 2)
+        a, b, c, d = self.weights
+        return one - ((a * b).sum(-1).exp() - (c * d).sum(-1).exp() + 0.8) * other
+
+
+def _turned(x: Tensor) -> Tensor:
+    one, other = x.chunk(2, -1)
+    return x * 0.5 + torch.cat([-other, one], -1) * 2
+
+
+def _edges_of(x: Tensor) -> Tensor:
+    across = torch.tensor([[1.0, 0, -1], [2, 0, -2], [1, 0, -1]])[None, None]
+    return F.conv2d(x, across, padding=1) ** 2 + F.conv2d(x, across.mT, padding=1) ** 2
+
+
 @dataclass(frozen=True)
 class Program:
     model: Callable[[], Callable[..., Any]]
@@ -393,4 +430,34 @@ PROGRAMS = {
     "written through a view": Program(lambda: _overwritten, lambda: (torch.randn(3, 4, 5),)),
     "written over rows of a view": Program(lambda: _spread, lambda: (torch.randn(8, 8),)),
     "copy into a slice": Program(lambda: _written, lambda: (*image(), torch.randn(1, 3, 9, 9))),
+    "products with what positions say": Program(
+        lambda: lambda x: torch.relu(x @ (w := torch.linspace(-1, 1, 64).view(8, 8))) @ w.T,
+        lambda: (torch.randn(2, 8),),
+    ),
+    "a filter and its transposition": Program(lambda: _edges_of, lambda: (torch.randn(1, 1, 20, 20),)),
+    "read by strides": Program(lambda: lambda x: x.as_strided((4, 4), (16, 5)) * 2, lambda: (torch.randn(4, 4, 4),)),
+    "last of sequences": Program(
+        lambda: lambda x, n: x.cumsum(1).gather(1, (n - 1)[:, None, None].expand(-1, 1, 5)),
+        lambda: (torch.randn(2, 6, 5), torch.tensor([3, 5])),
+    ),
+    "numbers by their bits": Program(
+        lambda: lambda x, y: (torch.nextafter(x, y) + y, (x.view(torch.int32) & 0x7FFFFFFF).view(torch.float32)),
+        lambda: (torch.randn(6, 6), torch.randn(6, 6)),
+    ),
+    "determinant": Program(lambda: torch.linalg.det, lambda: (torch.randn(4, 4),)),
+    "pieces of a view": Program(
+        lambda: lambda x: (x.mT[..., 0].abs(), x.mT[0:1].sum(), (x.mT * 2)[1:3].exp()), lambda: (torch.randn(4, 5),)
+    ),
+    "class tokens, of which one is zeros": Program(Tokens, lambda: (torch.randn(1, 3, 32, 32),)),
+    "a class token of zeros": Program(lambda: Tokens(1), lambda: (torch.randn(1, 3, 32, 32),)),
+    "a number computed of weights": Program(Difference, lambda: (torch.randn(1, 4, 8, 8), torch.randn(1, 4, 8, 8))),
+    "means of means beside what they are of": Program(
+        lambda: lambda x: F.gelu(x) * 2 + F.gelu(F.gelu(x).mean(2, keepdim=True).mean(3, keepdim=True)),
+        lambda: (torch.randn(1, 32, 4, 4),),
+    ),
+    "a mean times itself": Program(lambda: lambda x: (x.mean(1) * x.mean(1)).sum(), lambda: (torch.randn(4, 6),)),
+    "heads of as many columns as rows": Program(
+        lambda: lambda q, k: _turned(q) @ _turned(k).mT.repeat_interleave(2, 1),
+        lambda: (torch.randn(1, 4, 8, 8), torch.randn(1, 2, 8, 8)),
+    ),
 }

@@ -140,14 +140,16 @@ class BodyCheck:
 
     def _judge(self, shares: Mapping[Key, tuple[int, ...]]) -> None:
         """A result that is none of the values that it is said to be is a share of one: who reads it finishes that, and
-        gives a value that is known, or only its size."""
+        gives a value that is known, or only its size, or again a share."""
         known = {node for node, _ in self.states}
-        for (node, result), said in shares.items():
-            if not any(
+        for (node, result), said in sorted(shares.items(), reverse=True):
+            if any(
                 worker in known or self._sizes(worker, part) or self._gives(worker, part)
                 for part in said
                 for worker in (self._shared(node, part) | ({node} - known))
             ):
+                known.add(node)
+            else:
                 self._refuse(node, result, said)
 
     def _gives(self, node: int, part: int) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from covan_mlir.checking.begun import CAT
 from covan_mlir.checking.cones import Cone, Key
 from covan_mlir.checking.layouts import Order
 from covan_mlir.checking.modular import Finding
@@ -20,16 +21,16 @@ from covan_mlir.provenance.bodies import Bodies
 
 TRIALS: tuple[Trial, ...] = ("normal", "positive", "small", "whole")
 Draw = Literal["all", "floats", "arguments"]
-DRAWS: tuple[tuple[Draw, int], ...] = (
-    *(("all", bound) for bound in (1000, 17, 5, 2, 1)),
-    *(("floats", bound) for bound in (17, 2)),
-    *(("arguments", bound) for bound in (17, 2)),
+DRAWS: tuple[tuple[Draw, range], ...] = (
+    *(("all", range(end)) for end in (1000, 17, 5, 2, 1)),
+    ("all", range(1, 5)),
+    *(("floats", range(end)) for end in (17, 2)),
+    *(("arguments", range(end)) for end in (17, 2)),
 )
-"""What is drawn of what a node is given, and below which bound integers are: how far indices may go is not
-known. What is not drawn is computed from what is: as operands that depend on each other must be."""
+"""What is drawn of what a node is given, and which integers are: how far indices may go is not known, nor what lengths
+are at least. What is not drawn is computed from what is: as operands that depend on each other must be."""
 FLOAT = ("f", "bf")
 """How types of floats begin."""
-_CAT = "aten.cat.default"
 _EVALUATION = 1 << 15
 """Elements that are computed in the time that it takes to evaluate any body."""
 _KEPT = 64
@@ -69,27 +70,27 @@ class Sources:
         self._following: dict[tuple[Operand, ...], frozenset[Operand]] = {}
         self._computed = 0
 
-    def of(self, trial: Trial, bound: int, again: int, drawn: tuple[Operand, ...]) -> SourceValues:
+    def of(self, trial: Trial, integers: range, again: int, drawn: tuple[Operand, ...]) -> SourceValues:
         """Those of one draw; of what is computed already, no more is."""
-        key = trial, bound, again, drawn
-        source = self._kept.pop(key, None) or self._new(trial, bound, again, drawn)
+        key = trial, integers, again, drawn
+        source = self._kept.pop(key, None) or self._new(trial, integers, again, drawn)
         self._kept[key] = source  # the last one: what was not asked for longest goes first
         if len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
         return source
 
-    def fresh(self, trial: Trial, bound: int, again: int, drawn: tuple[Operand, ...]) -> SourceValues:
+    def fresh(self, trial: Trial, integers: range, again: int, drawn: tuple[Operand, ...]) -> SourceValues:
         """The same, with nothing computed."""
-        return self._draw(self._views.drawn(trial, _seed(trial, again), bound), drawn)
+        return self._draw(self._views.drawn(trial, _seed(trial, again), integers), drawn)
 
-    def _new(self, trial: Trial, bound: int, again: int, drawn: tuple[Operand, ...]) -> SourceValues:
+    def _new(self, trial: Trial, integers: range, again: int, drawn: tuple[Operand, ...]) -> SourceValues:
         """The same; what depends on nothing that is drawn is computed once for all."""
         if not drawn:
-            return self.fresh(trial, bound, again, drawn)
+            return self.fresh(trial, integers, again, drawn)
         if drawn not in self._following:
             self._following = {drawn: self._views.following(drawn)}  # most are asked for one after the other
-        undrawn = self.of(trial, bound, again, ()), self._following[drawn]
-        return self._draw(self._views.drawn(trial, _seed(trial, again), bound, undrawn), drawn)
+        undrawn = self.of(trial, integers, again, ()), self._following[drawn]
+        return self._draw(self._views.drawn(trial, _seed(trial, again), integers, undrawn), drawn)
 
     def _draw(self, source: SourceValues, drawn: tuple[Operand, ...]) -> SourceValues:
         for operand in drawn:
@@ -137,13 +138,13 @@ class Draws:
         """Of what is read, what it is."""
         return {key: (state.operand, state.layout) for key, state in self.states.items()}
 
-    def source(self, trial: Trial, draw: Draw, bound: int, again: int = 0) -> SourceValues:
+    def source(self, trial: Trial, draw: Draw, integers: range, again: int = 0) -> SourceValues:
         """Values of the source on operands that are drawn: those of one draw are the same ones."""
-        return self._sources.of(trial, bound, again, self._drawn(draw))
+        return self._sources.of(trial, integers, again, self._drawn(draw))
 
-    def fresh(self, trial: Trial, draw: Draw, bound: int) -> SourceValues:
+    def fresh(self, trial: Trial, draw: Draw, integers: range) -> SourceValues:
         """The same, of which nothing was computed yet: in exact arithmetic they are others."""
-        return self._sources.fresh(trial, bound, 0, self._drawn(draw))
+        return self._sources.fresh(trial, integers, 0, self._drawn(draw))
 
     def _drawn(self, draw: Draw) -> tuple[Operand, ...]:
         if draw not in self._operands:
@@ -175,7 +176,7 @@ class Draws:
         while stack:
             operand = stack.pop()
             part = self._views.parts[int(operand[1])] if operand[0] == "p" else None
-            if part is not None and part.op == _CAT and operand not in pieces:
+            if part is not None and part.op == CAT and operand not in pieces:
                 inner = arguments.operands(part.args)
                 stack += [(k, o) for k, o in reversed(inner) if k != "p" or not self._views.constant[int(o)]]
             else:

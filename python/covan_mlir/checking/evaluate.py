@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from covan_mlir.checking.bits import read_as
 from covan_mlir.checking.extensions import extension
 from covan_mlir.checking.field import PAIR, Exact, softmax
 from covan_mlir.checking.generic import generic
@@ -84,7 +85,7 @@ class _Evaluator:
         if name in _HANDLERS:
             return _HANDLERS[name](self, operation, operands, first)
         if name in _SAME:
-            return [_reshaped(operation, operands)]
+            return [read_as(_reshaped(operation, operands), operation.types[0])]
         if name.startswith(("arith.", "math.")):
             return [_elementwise(operation, operands)]
         results = extension(operation, operands, first, self.values)

@@ -22,7 +22,8 @@ _UNTOLD = ("torch.prim.",)
 _UNSEEN = frozenset(
     {
         "iree:data-tiling",
-        "iree:decided-loops",
+        "iree:filled-memory",
+        "iree:uneven-loops",
         "iree:kept-arguments",
         "iree:uneven-products",
         "iree:concatenations",

@@ -88,10 +88,18 @@ def layouts(source: Sequence[int], target: Sequence[int]) -> Iterator[Order | No
     if len(sizes) > _DIMENSIONS or not all(sizes):
         return
     strides = [prod(sizes[k + 1 :]) for k in range(len(sizes))]
+    split: list[Order] = []
     for order in itertools.islice(itertools.permutations(range(len(sizes))), 1, None):
         permuted = _cuts([sizes[k] for k in order])
+        cuts = sorted(permuted | wanted)
+        if any(larger % smaller for smaller, larger in itertools.pairwise(cuts)):
+            continue
+        moved = Order.strided([sizes[k] for k in order], [strides[k] for k in order])
         if permuted <= wanted or wanted <= permuted:
-            yield Order.strided([sizes[k] for k in order], [strides[k] for k in order])
+            yield moved
+        else:  # some dimensions were joined, others taken apart
+            split.append(moved)
+    yield from split
 
 
 def _cuts(sizes: Sequence[int]) -> set[int]:

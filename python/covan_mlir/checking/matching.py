@@ -11,6 +11,7 @@ from math import prod
 
 import numpy as np
 
+from covan_mlir.checking.begun import begun
 from covan_mlir.checking.choices import combinations
 from covan_mlir.checking.cones import Cone, Cones, Key
 from covan_mlir.checking.draws import DRAWS, FLOAT, TRIALS, Constants, Draw, Draws, Sources, State
@@ -28,6 +29,8 @@ from covan_mlir.provenance.bodies import Bodies, Opaque, shape_of
 _SAMPLED = 64
 _TOLERANCE = 2e-5
 """Relative; constants of the program are rounded to its element types."""
+_ROUNDED = 1e-7
+"""Of what most elements are: by so much one may be off that is a difference, where constants are rounded."""
 WORK = 1 << 26
 """Elements that are computed to tell what one result is."""
 _GLANCED = 4
@@ -96,12 +99,12 @@ class Matcher:
         candidates = list(self._views.alike(said))
         refuted: set[Draw] = set()
         floats = all(self._is_float(state) for state in draws.states.values())
-        for draw, bound in DRAWS:
+        for draw, integers in DRAWS:
             if draw in refuted or (draw == "floats" and floats):
                 continue
             try:
-                for plan in self._holding_plans(draws, candidates, draw, bound):
-                    finding = self._exactly(draws, plan, draw, bound)
+                for plan in self._holding_plans(draws, candidates, draw, integers):
+                    finding = self._exactly(draws, plan, draw, integers)
                     if finding.outcome == "different":
                         continue
                     if draw == "all":
@@ -164,14 +167,14 @@ class Matcher:
     def _is_float(self, state: State) -> bool:
         return self._views.type_of(state.operand).startswith(FLOAT)
 
-    def _holding_plans(self, draws: Draws, said: Sequence[Operand], draw: Draw, bound: int) -> Iterator[_Plan]:
+    def _holding_plans(self, draws: Draws, said: Sequence[Operand], draw: Draw, integers: range) -> Iterator[_Plan]:
         """Ways in which a result agrees with a value on all kinds of operands.
 
         Whole numbers may do so by chance, as counts do that are all zero: they have to agree whatever integers are
         drawn below, and of several ways those come first that agree where most is drawn.
         """
-        plans = self._plans(draws, said, draw, bound)
-        holding = (plan for plan in plans if self._holds(draws, plan, draw, bound))
+        plans = self._plans(draws, said, draw, integers)
+        holding = (plan for plan in plans if self._holds(draws, plan, draw, integers))
         for plan in holding:
             if not plan.whole:
                 yield plan
@@ -188,10 +191,10 @@ class Matcher:
         """The first kind of draws none of which refutes a plan; the number of kinds if there is none."""
         for rank, kind in enumerate(_KINDS):
             agreed: set[bool] = set()
-            for draw, bound in DRAWS:
+            for draw, integers in DRAWS:
                 if draw == kind and False not in agreed:
                     with suppress(UnevaluatedError):  # this one tells nothing
-                        source = draws.source(TRIALS[0], draw, bound)
+                        source = draws.source(TRIALS[0], draw, integers)
                         agreed.add(self._agrees(draws, plan, source))
             if agreed == {True}:
                 return rank
@@ -207,13 +210,13 @@ class Matcher:
         operand, layout = self._views.based(plan.operand, plan.layout)
         return self._views.drawn(TRIALS[0], 0).twin(operand), None if layout is None else layout.key
 
-    def _plans(self, draws: Draws, said: Sequence[Operand], draw: Draw, bound: int) -> Iterator[_Plan]:
+    def _plans(self, draws: Draws, said: Sequence[Operand], draw: Draw, integers: range) -> Iterator[_Plan]:
         """Ways in which a result agrees with a value, on random operands.
 
         Raises:
             UnevaluatedError: no value could be compared.
         """
-        plain = draws.source(TRIALS[0], draw, bound)
+        plain = draws.source(TRIALS[0], draw, integers)
         problem = ""
         compared = False
         tried = 0
@@ -222,7 +225,7 @@ class Matcher:
                 compared = True
                 continue
             try:
-                source, want, wanted = self._wanted(draws, operand, plain, draw, bound)
+                source, want, wanted = self._wanted(draws, operand, plain, draw, integers)
             except RandomError:
                 raise
             except UnevaluatedError as error:
@@ -248,9 +251,9 @@ class Matcher:
         if draw != "all" or self._unwritten(draws, said[0], plain):
             return
         for trial in TRIALS[:2]:  # on positive numbers more functions give each of them another value
-            source = draws.source(trial, draw, bound)
+            source = draws.source(trial, draw, integers)
             for constants in islice(self._assignments(draws.cone, said[0], source), 1):
-                drawn = (draws.source(trial, draw, bound, again) for again in count())
+                drawn = (draws.source(trial, draw, integers, again) for again in count())
                 pairs = ((one.tensor(said[0]), draws.value(one, constants)) for one in drawn)
                 first = list(islice(pairs, 2))
                 if _constant([got for _, got in first]):  # elements of a value that varies are no constant
@@ -267,14 +270,14 @@ class Matcher:
         return False
 
     def _wanted(
-        self, draws: Draws, operand: Operand, plain: SourceValues, draw: Draw, bound: int
+        self, draws: Draws, operand: Operand, plain: SourceValues, draw: Draw, integers: range
     ) -> tuple[SourceValues, Tensor, Array]:
         """What a value is on operands on which it has numbers, with those operands; where it has none on such of both
         signs, as with variances below zero, they are positive ones: all that is no number agrees."""
         want = plain.tensor(operand)
         wanted = want.at(_positions(want.size))
         if wanted.dtype.kind == "f" and not np.isfinite(wanted).any():
-            positive = draws.source(TRIALS[1], draw, bound)
+            positive = draws.source(TRIALS[1], draw, integers)
             other = positive.tensor(operand)
             numbers = other.at(_positions(other.size))
             if np.isfinite(numbers).any():
@@ -288,7 +291,7 @@ class Matcher:
         orders = layouts(want.shape, got.shape)
         return any(agree(values, want.at(flat if order is None else order.at(flat))) for order in orders)
 
-    def _holds(self, draws: Draws, plan: _Plan, draw: Draw, bound: int) -> bool:
+    def _holds(self, draws: Draws, plan: _Plan, draw: Draw, integers: range) -> bool:
         """Whether they agree on all kinds of operands.
 
         Raises:
@@ -299,7 +302,7 @@ class Matcher:
             if trial == "positive" and numbers * 2 > _SAMPLED:
                 continue  # these are for functions that are defined there only
             try:
-                source = draws.source(trial, draw, bound)
+                source = draws.source(trial, draw, integers)
                 want = source.tensor(plan.operand)
                 got = draws.value(source, plan.constants)
                 flat = _positions(got.size, seed=TRIALS.index(trial))
@@ -314,10 +317,10 @@ class Matcher:
             raise UnevaluatedError("on random operands there is no number in the result")
         return True
 
-    def _exactly(self, draws: Draws, plan: _Plan, draw: Draw, bound: int) -> Finding:
+    def _exactly(self, draws: Draws, plan: _Plan, draw: Draw, integers: range) -> Finding:
         """What exact arithmetic says of a way in which they agree in float64."""
 
-        plain = draws.source(TRIALS[0], draw, bound)
+        plain = draws.source(TRIALS[0], draw, integers)
         flat = _few(draws.value(plain, plan.constants).size)
 
         def want() -> Array:
@@ -328,7 +331,7 @@ class Matcher:
 
         @cache
         def drawn() -> SourceValues:
-            return draws.fresh(TRIALS[0], draw, bound)
+            return draws.fresh(TRIALS[0], draw, integers)
 
         return compared(want, got, folding=lambda: self._views.folds(plan.operand, drawn().given))
 
@@ -340,6 +343,7 @@ class Matcher:
         outer, inner = self._constants(operand, source)
         constants = list(dict.fromkeys(self._views.based(o, None)[0] for o in (*outer, *inner)))
         moved = self._moved((*outer, *inner))
+        whole = list(begun(self._views, operand, source))
         choices: list[list[tuple[Operand, Order | None]]] = []
         pure = [o for o in constants if o[0] == "p" and self._views.pure[int(o[1])]]
         for (node, number), kind in cone.constants.items():
@@ -358,6 +362,7 @@ class Matcher:
             ]
             ways[1:1] = [(o, None) for o in moved if source.tensor(o).size == prod(shape)]
             ways += [(o, layout) for o in constants for layout in placements(source.tensor(o).shape, shape)]
+            ways += [(cat, order) for cat, order in whole if order.size == prod(shape)]
             if not ways:
                 raise UnevaluatedError("a constant that was computed ahead of time and is no weight in another order")
             choices.append(ways)
@@ -407,7 +412,9 @@ def agree(got: Array, want: Array) -> bool:
         if (got == np.rint(got)).all() and (want == np.rint(want)).all():
             return bool((got == want).all())
         scale = np.maximum(np.abs(got), np.abs(want))
-        close = np.abs(got - want) <= _TOLERANCE * scale + 1e-12
+        usual = scale[np.isfinite(scale)]
+        least = 1e-12 + (_ROUNDED * np.median(usual) if usual.size else 0.0)
+        close = np.abs(got - want) <= _TOLERANCE * scale + least
     return bool((close | (got == want) | (np.isnan(got) & np.isnan(want))).all())
 
 

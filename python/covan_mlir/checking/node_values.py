@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from covan_mlir.checking.bits import crosses, read_as
 from covan_mlir.checking.cones import Key
 from covan_mlir.checking.evaluate import evaluate
 from covan_mlir.checking.inputs import everywhere, passed
@@ -15,7 +16,7 @@ from covan_mlir.checking.source_values import SourceValues
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import Direct, Tensor, poison, splat, wide
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.bodies import Bodies, Iteration, Memory, Number, Weight, shape_of
+from covan_mlir.provenance.bodies import Bodies, Iteration, Memory, Number, Weight, result_types, shape_of
 from covan_mlir.provenance.bodies import Operand as Given
 from covan_mlir.provenance.program_graph import Argument, NodeResult
 
@@ -39,7 +40,10 @@ class NodeValues:
             assert body.body is not None
             known = self.bodies.bodies[body.body]
             pairs = zip(body.operands, known.inputs, strict=True)
-            inputs = [passed(self._value(index, k, operand, kind), kind) for k, (operand, kind) in enumerate(pairs)]
+            values = [(self._value(index, k, operand, kind), kind) for k, (operand, kind) in enumerate(pairs)]
+            inputs = [
+                passed(read_as(value, shape_of(kind)[0]) if "[" in kind else value, kind) for value, kind in values
+            ]
             self._given[index] = evaluate(known, inputs)
         return self._given[index]
 
@@ -48,13 +52,17 @@ class NodeValues:
             return everywhere(poison(wide(shape_of(kind)[0])), kind)
         match operand:
             case NodeResult(giver, which):
-                if (giver, which) in self.known:
-                    return _held(self.source, *self.known[giver, which], kind)
-                return self.results(giver)[which]
+                if (giver, which) not in self.known:
+                    return self.results(giver)[which]
+                state, layout = self.known[giver, which]
+                value = self.source.tensor(state)
+                if "[" in kind and crosses(value.dtype, shape_of(kind)[0]):
+                    value = _held(value, None, self._type(giver, which) or kind)
+                return _held(read_as(value, kind), layout, kind)
             case Argument(position):
-                return _held(self.source, ("a", position), None, kind)
+                return _held(read_as(self.source.tensor(("a", position)), kind), None, kind)
             case Weight(name) if (weight := self.views.weight(name)) is not None:
-                return _held(self.source, weight, None, kind)
+                return _held(read_as(self.source.tensor(weight), kind), None, kind)
             case Number(number_):
                 held = float(number_) if isinstance(number_, str) else number_
                 return everywhere(held, kind)
@@ -63,11 +71,17 @@ class NodeValues:
             case Iteration():
                 return splat(self.views.iteration, (), np.dtype(np.int64))
             case _:
-                return _held(self.source, *self.constants[index, number], kind)
+                constant, layout = self.constants[index, number]
+                return _held(self.source.tensor(constant), layout, kind)
+
+    def _type(self, index: int, result: int) -> str:
+        """That of a result of a node, as its body says it: numbers of the source may have another one there."""
+        body = self.bodies.nodes[index].body
+        return "" if body is None else result_types(self.bodies.bodies[body])[result]
 
 
-def _held(source: SourceValues, operand: Operand, layout: Order | None, kind: str) -> Tensor:
-    value = source.tensor(operand)
+def _held(value: Tensor, layout: Order | None, kind: str) -> Tensor:
+    """A value in a type: of a constant, that its numbers are given in."""
     dtype = value.dtype if kind.startswith("!") else wide(shape_of(kind)[0])  # of a buffer view only sizes are read
     if layout is None and dtype == value.dtype:
         return value

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from covan_mlir.checking.affine import affine_map
+from covan_mlir.checking.bits import bits_of, crosses
 from covan_mlir.checking.field import PAIR
 from covan_mlir.checking.field_code import computed
 from covan_mlir.checking.tensors import Held, Tensor, UnevaluatedError, cast, poison, splat, wide
@@ -130,8 +131,8 @@ def arithmetic(operation: Operation, operands: Sequence[Value]) -> Array:
             raise UnevaluatedError(operation.name)
         return np.asarray(_COMPLEX[operation.name](*operands))
     kind = element(operation.types[0])
-    if operation.name == "arith.bitcast" and (kind == "f64" or operands[0].dtype.kind == "f"):
-        raise UnevaluatedError(operation.name)
+    if operation.name == "arith.bitcast" and crosses(operands[0].dtype, kind):
+        return bits_of(np.asarray(operands[0]), kind)
     args = tuple(np.asarray(operand) for operand in operands)
     if operation.name in _SIGNED and args[0].dtype == np.bool_:
         args = (-args[0].astype(np.int8),)

@@ -274,6 +274,13 @@ class ProgramSystem:
                     stack.append(giver)
         return list(sharers)
 
+    def _finished(self, givers: list[NodeResult], part: int) -> list[NodeResult]:
+        """Those that may give a part, first those that nobody of them goes on with."""
+        if len(givers) == 1:
+            return givers
+        begun = {sharer for giver in givers for sharer in self._sharers(giver.node, part)}
+        return sorted(givers, key=lambda giver: giver.node in begun)
+
     def _works_on(self, node: int, part: int) -> bool:
         """Whether a node is claimed to do work on a part or, if nothing is claimed of it, names it or a twin."""
         if not self._says_nothing(node):
@@ -302,11 +309,8 @@ class ProgramSystem:
         return "inside" if name in position or self._free(node, name) else missing
 
     def _computes(self, node: int, part: int) -> bool:
-        """Whether a node's locations name a part or, of constants, which compilers merge, one of its twins."""
-        evidence = self.reading.evidence(node)
-        if part in evidence or not self.source.constant[part]:
-            return part in evidence
-        return self.source.twin(part) in map(self.source.twin, evidence)
+        """Whether a node's locations name a part or one of its twins: of what compilers merge they name one."""
+        return self.source.twin(part) in map(self.source.twin, self.reading.evidence(node))
 
     def _read(self, node: int, part: int, operand: Operand) -> State:
         """The state in which ``part``, performed by ``node``, finds an operand."""
@@ -315,7 +319,7 @@ class ProgramSystem:
             case "leaf":
                 return self._leaf(operand)
             case "given":
-                first, *others = self.given(node).givers(self.source.twin(int(name)))
+                first, *others = self._finished(self.given(node).givers(self.source.twin(int(name))), int(name))
                 if len(self.source.parts[int(name)].types) > 1:
                     for giver in others:  # each may be another of its results
                         self._value(giver, int(name))

@@ -129,15 +129,18 @@ class _Sites:
         op = self.graph.nodes[index].op
         return site.kernel in _MOVES and ("memcpy" in op or op in others)
 
-    def _reads(self, index: int) -> set[int]:
-        """The sites whose results a node reads, through nodes that are no sites."""
+    def _reads(self, index: int, *, before: bool = True) -> set[int]:
+        """The sites whose results a node reads, through nodes that are no sites; ``before``: also what they gave in an
+        iteration before."""
         sites: set[int] = set()
         seen: set[int] = set()
         stack = [index]
         while stack:
-            for value in self.graph.nodes[stack.pop()].inputs:
-                # What a later node gives is what it gave at the call before: state.
-                if isinstance(value, NodeResult) and value.node < index and value.node not in seen:
+            reader = stack.pop()
+            for value in self.graph.nodes[reader].inputs:
+                # What a later node gives is what it gave at the call before, or in the iteration: state.
+                last = index if before else reader
+                if isinstance(value, NodeResult) and value.node < last and value.node not in seen:
                     seen.add(value.node)
                     sites.update(self.by_node.get(value.node, ()))
                     if value.node not in self.by_node:
@@ -167,7 +170,8 @@ class _Sites:
             if site is None:
                 running.clear()
             elif (known := self.lineage.sites[site]).kind == "dispatch":
-                if read := sorted(running.intersection(known.inputs)):
+                at_once = known.inputs if known.node is None else self._reads(known.node, before=False)
+                if read := sorted(running.intersection(known.inputs, at_once)):
                     yield self._wrong(known, f"said not to wait for {self.words.sites(read)}, which it reads")
                 running.add(site)
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from covan_mlir.checking.applied import Value, applied, array_of, dtype_of
+from covan_mlir.checking.bits import read_as
 from covan_mlir.checking.field import PAIR, drawn, mixed, paired
 from covan_mlir.checking.sizes import Sizes
 from covan_mlir.checking.tensors import Direct, Held, Tensor, UnevaluatedError, cast, splat, wide
@@ -34,6 +35,7 @@ integers, on which sums and products are exact."""
 
 _LIBRARIES = frozenset({"aten", "prims"})
 """Whose operators are run."""
+_BITS = "aten.view.dtype"
 _OWN = "covan."
 """Operators of the user's own that are code in MLIR."""
 _DEEP, _FEW = 16, 1 << 12
@@ -92,7 +94,7 @@ class SourceValues:
         types: of the program's arguments and weights.
         sizes: that are known at run time only.
         held: what some weights hold.
-        bound: integers that nothing is known of are drawn below it.
+        integers: of which those are drawn that nothing is known of.
         shapes: of results, as far as they are known (`covan_mlir.checking.applied`).
         iteration: the number of the iteration that loops over elements are in.
         ascending: operands that hold 0 and then ascending numbers, as the beginnings of bags do.
@@ -111,7 +113,7 @@ class SourceValues:
         held: Mapping[str, HeldNumbers],
         trial: Trial,
         seed: int,
-        bound: int,
+        integers: range,
         shapes: dict[Hashable, Any],
         iteration: int = 0,
         ascending: Set[Operand] = frozenset(),
@@ -126,7 +128,7 @@ class SourceValues:
         self._sizes = sizes
         self._held = held
         self._trial = trial
-        self._bound = bound
+        self._integers = integers
         self._seed = seed
         self._iteration = iteration
         self.values: dict[Operand, Value] = {}
@@ -224,7 +226,7 @@ class SourceValues:
         if element is torch.bool:
             return Direct(sizes, np.dtype(np.bool_), lambda flat: bits(flat) & np.uint64(1) == 1)
         if not element.is_floating_point:
-            bound = np.uint64(self._bound)
+            least, bound = np.uint64(self._integers.start), np.uint64(len(self._integers))
             if operand in self._ascending:
                 count = np.uint64(math.prod(sizes))
 
@@ -235,7 +237,7 @@ class SourceValues:
                     return np.where(flat == 0, np.uint64(0), number)
 
                 return Direct(sizes, dtype_of(element), steps)
-            return Direct(sizes, dtype_of(element), lambda flat: (bits(flat) >> np.uint64(8)) % bound)
+            return Direct(sizes, dtype_of(element), lambda flat: least + (bits(flat) >> np.uint64(8)) % bound)
         numbers = {"normal": _normal, "positive": _positive, "small": _small, "whole": _whole}[self._trial]
         if wide("f64") == PAIR:  # a point of the field that does not depend on the value
             return Direct(sizes, PAIR, lambda flat: paired(numbers(bits(flat)), drawn(bits(flat))))
@@ -246,8 +248,18 @@ class SourceValues:
         if function is None:
             raise RandomError(part.op) if is_believed(part.op) else UnevaluatedError(part.op)
         operands = arguments.operands(part.args)
+        if part.op == _BITS and len(operands) == 1:
+            return self._bits(operands[0], part.types[0])
         values = {operand: self.values[self.twin(operand)] for operand in operands}
         return applied(part, function, partial(_bound, part, self._sizes), values, self._shapes)
+
+    def _bits(self, operand: Operand, kind: str) -> Tensor:
+        """An operand as elements of another type of its width."""
+        value = self.tensor(operand)
+        _, sizes = self._parsed(kind)
+        if tuple(sizes) != value.shape:
+            raise UnevaluatedError(f"{_BITS} of another width")
+        return read_as(value, kind)
 
     def _parsed(self, kind: str) -> tuple[torch.dtype, list[int]]:
         return _parsed(kind, self._sizes)

@@ -109,12 +109,12 @@ class SourceViews:
         self,
         trial: Trial,
         seed: int,
-        bound: int = 2,
+        integers: range = range(2),
         undrawn: tuple[SourceValues, Set[Operand]] | None = None,
     ) -> SourceValues:
         """Its values, with nothing drawn yet."""
         known = self.parts, self._types, self._sizes, self._held
-        return SourceValues(*known, trial, seed, bound, self._shapes, self.iteration, self._ascending, undrawn)
+        return SourceValues(*known, trial, seed, integers, self._shapes, self.iteration, self._ascending, undrawn)
 
     def following(self, operands: Iterable[Operand]) -> frozenset[Operand]:
         """Values that are computed of some, and those."""

@@ -78,9 +78,11 @@ class Successors:
         first, later values of the program's own, and constants without a name.
 
         A piece is told by who asked for it and by what it is of: the graph does not tell which it is, and compilers
-        order pieces anew. A piece of a piece is one of the whole. Sizes, which dispatches are given as they are
-        formed, are left out."""
+        order pieces anew. A piece of a piece is one of the whole, and a piece of a view one of what that is of. Sizes,
+        which dispatches are given as they are formed, are left out."""
         prepared: set[int] = set()
+        parts = self.subject.lineage.parts
+        views: set[int] = set()
         pieces: dict[int, tuple[Hashable, Set[Hashable]]] = {}
         read: list[Set[Hashable]] = []
         for index, node in enumerate(graph.nodes):
@@ -106,7 +108,12 @@ class Successors:
             if not varying:
                 prepared.add(index)
             if node.hands_on_pieces:
+                viewed = {v.node for v in varying if isinstance(v, NodeResult) and v.node in views}
+                varying -= {NodeResult(view) for view in viewed}
+                varying = varying.union(*(read[view] for view in viewed))
                 pieces[index] = node.evidence, frozenset(varying)
+            elif (states := node.all_states) and all(number in parts and parts[number].view for number in states):
+                views.add(index)
             read.append(frozenset(varying))
         return read
 

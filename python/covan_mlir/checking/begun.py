@@ -1,0 +1,57 @@
+"""Concatenations that a compiler began ahead of time: their constant pieces are where they belong, the others are
+written when the program runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+import numpy as np
+
+from covan_mlir.checking.layouts import Order
+from covan_mlir.checking.source_values import SourceValues
+from covan_mlir.checking.source_views import SourceViews
+from covan_mlir.fred.scalars import Array
+from covan_mlir.provenance import arguments
+from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.bodies import shape_of
+
+CAT = "aten.cat.default"
+
+
+def begun(views: SourceViews, operand: Operand, source: SourceValues) -> Iterator[tuple[Operand, Order]]:
+    """Those behind a value, with the order in which the constant pieces are elements of the whole. What was drawn is
+    not looked behind."""
+    stack, seen = [operand], set[Operand]()
+    while stack:
+        current = stack.pop()
+        kind, name = current
+        if current in seen or kind != "p" or views.constant.get(int(name), False):
+            continue
+        seen.add(current)
+        if current != operand and source.twin(current) in source.given:
+            continue
+        part = views.parts[int(name)]
+        stack += arguments.operands(part.args)
+        if part.op == CAT and (order := _order(views, int(name))) is not None:
+            yield current, order
+
+
+def _order(views: SourceViews, part: int) -> Order | None:
+    """That of the constant pieces, -1 at the others; None if there are not both kinds, or sizes are not known."""
+    whole = shape_of(views.type_of(("p", part)))[1] or ()
+    operands = {operand: operand for operand in arguments.operands(views.parts[part].args)}
+    args, kwargs = arguments.decode(views.parts[part].args, operands)
+    pieces = args[0]
+    dim = (args[1] if len(args) > 1 else kwargs.get("dim", 0)) % max(1, len(whole))
+    constant = [kind == "w" or (kind == "p" and views.constant[int(name)]) for kind, name in pieces]
+    shapes = [shape_of(views.type_of(piece))[1] or () for piece in pieces]
+    if all(constant) or not any(constant) or any(len(shape) != len(whole) or -1 in shape for shape in (whole, *shapes)):
+        return None
+    there = np.repeat(constant, [shape[dim] for shape in shapes])
+    inner, length = prod(whole[dim + 1 :]), whole[dim]
+
+    def at(flat: Array) -> Array:
+        return np.where(there[flat // inner % length], flat, -1)
+
+    return Order(prod(whole), at)
