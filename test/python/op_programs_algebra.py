@@ -53,6 +53,7 @@ GROUPS["fourier"] = {
     "fft_abs": (lambda x: torch.fft.fft(x).abs(), (r(3, 8),)),
     "fft_odd": (lambda x: torch.fft.fft(x, norm="ortho").real, (r(3, 7),)),
     "rfft": (lambda x: torch.view_as_real(torch.fft.rfft(x)), (r(3, 10),)),
+    "rfft_angles": (lambda x: torch.fft.rfft(x).angle(), (r(3, 10),)),
     "irfft": (lambda x: torch.fft.irfft(torch.fft.rfft(x) * 2, n=8), (r(3, 8),)),
     "irfft_odd": (lambda x: torch.fft.irfft(torch.fft.rfft(x), n=9), (r(3, 9),)),
     "fft2": (lambda x: torch.view_as_real(torch.fft.fft2(x)), (r(4, 6),)),

@@ -72,7 +72,8 @@ def real_to_complex(x: Tensor, dim: list[int], normalization: int, onesided: boo
         return NotImplemented
     last, points = dim[-1], x.shape[dim[-1]]
     cos, sin = _waves(points, points // 2 + 1 if onesided else points, x.dtype)
-    real, imaginary = _transformed(_along(x, last, cos), -_along(x, last, sin), dim[:-1], True)
+    # No zero is negated: the angle of a negative number would be -pi.
+    real, imaginary = _transformed(_along(x, last, cos), _along(x, last, 0.0 - sin), dim[:-1], True)
     scale = _scale([x.shape[d] for d in dim], normalization)
     return torch.complex(real * scale, imaginary * scale)
 
