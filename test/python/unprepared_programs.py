@@ -460,4 +460,8 @@ PROGRAMS = {
         lambda: lambda q, k: _turned(q) @ _turned(k).mT.repeat_interleave(2, 1),
         lambda: (torch.randn(1, 4, 8, 8), torch.randn(1, 2, 8, 8)),
     ),
+    "a piece of what others read whole": Program(
+        lambda: lambda x, y: ((z := torch.cat([x[:, :1].exp(), y[:, 1:]], 1))[:, 0:1] * 2, z.sum(1), z[:, 1:] + 1),
+        lambda: (torch.randn(2, 3, 8), torch.randn(2, 5, 8)),
+    ),
 }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from covan_mlir.checking.source_system import SourceSystem
 from covan_mlir.checking.verdict import Counterexample
+from covan_mlir.provenance import arguments
 from covan_mlir.provenance.control import CARRIED, ELEMENT, PREFIX, following
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ _PHASE = "source"
 _GIVEN = frozenset({CARRIED, ELEMENT})
 _NUMBERS = frozenset(("int", "float", "bool"))
 _FILLED = "aten.full.default"
+_SLICES = frozenset({"aten.slice.Tensor", "aten.slice_scatter.default"})
+_PUT_TOGETHER = frozenset({"aten.cat.default", "aten.slice_scatter.default"})
 
 
 def check_source(subject: Subject) -> tuple[list[Counterexample], list[str]]:
@@ -158,8 +161,28 @@ def _reads(subject: Subject, action: Action, reach: int, sizes: AbstractSet[int]
         gives = {part.id for part in lineage.actions[given].parts}
         if folded and all(constant[part] for part in gives):  # what was computed of it ahead of time reads it no more
             continue
-        if gives - sizes and not read & _through_vanished(lineage.actions, given, sizes):
+        there = read & _through_vanished(lineage.actions, given, sizes) or _reads_piece(lineage, action, given)
+        if gives - sizes and not there:
             yield f"is said to read {words.action(given)}, but no part of it does"
+
+
+def _reads_piece(lineage: LineageData, action: Action, given: int) -> bool:
+    """Whether a slice of what an action put together, or wrote over, reads a piece of it in its place."""
+    if all(part.op not in _SLICES for part in action.parts):
+        return False
+    read = {operand for part in action.parts for operand in arguments.operands(part.args)}
+    stack, seen = [given], {given}
+    while stack:
+        for part in lineage.actions[stack.pop()].parts:
+            if part.op not in _PUT_TOGETHER and not part.view:
+                continue
+            pieces = arguments.operands(part.args)
+            if read.intersection(pieces):
+                return True
+            others = {lineage.parts[int(name)].action for kind, name in pieces if kind == "p"} - seen
+            seen |= others
+            stack += others
+    return False
 
 
 def _in_bodies(lineage: LineageData, action: Action) -> set[int]:
