@@ -464,4 +464,10 @@ PROGRAMS = {
         lambda: lambda x, y: ((z := torch.cat([x[:, :1].exp(), y[:, 1:]], 1))[:, 0:1] * 2, z.sum(1), z[:, 1:] + 1),
         lambda: (torch.randn(2, 3, 8), torch.randn(2, 5, 8)),
     ),
+    "a concatenation that is split where it was joined": Program(
+        lambda: (
+            lambda x, y: ((z := torch.cat([x, y], 1)).split([3, 5], 1)[1].sum(1), z.split([3, 5], 1)[0] * 2, z.mean(1))
+        ),
+        lambda: (torch.randn(2, 3, 8), torch.randn(2, 5, 8)),
+    ),
 }

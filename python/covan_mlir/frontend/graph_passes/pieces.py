@@ -7,6 +7,7 @@ again. The compilers know, and read the piece. A graph that says so has the prog
 
 from __future__ import annotations
 
+import operator
 import sys
 from typing import Any
 
@@ -23,6 +24,8 @@ def slice_pieces(graph: Graph) -> None:
     the axis of a slice that was written, what is written there or what was there before; and have slices that are
     written over others be written into what was there before these."""
     for node in graph.nodes:
+        if node.target is operator.getitem:
+            _read_split(node)
         if node.target is _aten.slice_scatter.default and not node.kwargs:
             _write_once(node)
         if node.target is not _aten.slice.Tensor or node.kwargs:
@@ -84,6 +87,28 @@ def _fits(written: Any, whole: Any, axis: int, size: int) -> bool:
     value = written.meta["val"]
     shape = (*whole.shape[:axis], size, *whole.shape[axis + 1 :])
     return tuple(value.shape) == shape and value.dtype is whole.dtype
+
+
+def _read_split(node: Node) -> None:
+    """Has a part of a concatenation that is split read the operand in which it lies, as a slice of that."""
+    split: Any = node.args[0]
+    if split.target is not _aten.split_with_sizes.default or split.kwargs:
+        return
+    source, sizes, *dim = split.args
+    whole = uncopied(source)
+    if whole.target is not _aten.cat.default or not all(isinstance(size, int) for size in sizes):
+        return
+    start = sum(sizes[: node.args[1]])
+    with node.graph.inserting_before(node):
+        part = node.graph.call_function(
+            _aten.slice.Tensor, (source, dim[0] if dim else 0, start, start + sizes[node.args[1]], 1)
+        )
+    part.meta = dict(node.meta)
+    _read_piece(part, whole)
+    if part.args[0] is source:
+        node.graph.erase_node(part)
+    else:
+        node.replace_all_uses_with(part)
 
 
 def _read_piece(node: Node, cat: Node) -> None:
