@@ -14,8 +14,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-# By its package, which makes fred-raise and fred-kernels known.
-import covan_mlir.lowering.kernels.passes  # noqa: F401
+import covan_mlir.lowering.kernels.passes  # noqa: F401  # makes fred-raise and fred-kernels known
 from covan_mlir.dialects import prov_locations
 from covan_mlir.dialects.arguments import ArgumentFacts, read_arguments, write_arguments
 from covan_mlir.dialects.prov_baseline import erase_baseline

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_mlir import ir
-
-# Importing it registers torch-mlir's passes.
-from torch_mlir._mlir_libs import _torchMlir  # noqa: F401
+from torch_mlir._mlir_libs import _torchMlir  # noqa: F401  # registers torch-mlir's passes
 from torch_mlir.passmanager import PassManager
 
 from covan_mlir.passes.framework import registry

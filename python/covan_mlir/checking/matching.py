@@ -171,7 +171,7 @@ class Matcher:
         """Ways in which a result agrees with a value on all kinds of operands.
 
         Whole numbers may do so by chance, as counts do that are all zero: they have to agree whatever integers are
-        drawn below, and of several ways those come first that agree where most is drawn.
+        drawn, and of several ways those come first that agree where most is drawn.
         """
         plans = self._plans(draws, said, draw, integers)
         holding = (plan for plan in plans if self._holds(draws, plan, draw, integers))

@@ -7,6 +7,7 @@ elements then, as PyTorch's own on GPUs may.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -215,33 +216,24 @@ def lu_factor_unchecked(a: Tensor, *, pivot: bool = True) -> Any:
     return factored if factored is NotImplemented else factored[:2]
 
 
-def _diagonal(a: Tensor) -> Any:
-    """-> (of a triangular factor, the sign of its permutation, [...], what `lu_factor` gives of which matrix)."""
-    used = a.mT if a.is_contiguous() else a  # eager factors by columns; determinants are those of either
-    factored = lu_factor(used)
+def _of_factors(a: Tensor, value: Callable[[Tensor, Tensor], tuple[Tensor, ...]]) -> Any:
+    """-> (what a triangular factor's diagonal and the sign of its permutation say, and the factors)."""
+    factored = lu_factor(a.mT if a.is_contiguous() else a)  # eager factors by columns; determinants are those of either
     if factored is NotImplemented:
         return NotImplemented
     lu, pivots, _ = factored
     swaps = torch.where(pivots == torch.arange(1, pivots.shape[-1] + 1), 1.0, -1.0).to(a.dtype)
-    return torch.diagonal(lu, dim1=-2, dim2=-1), swaps.prod(-1), lu, pivots
+    return *value(torch.diagonal(lu, dim1=-2, dim2=-1), swaps.prod(-1)), lu, pivots
 
 
 @rule(aten._linalg_det.default)
 def determinant(a: Tensor) -> Any:
-    parts = _diagonal(a)
-    if parts is NotImplemented:
-        return NotImplemented
-    diagonal, sign, lu, pivots = parts
-    return diagonal.prod(-1) * sign, lu, pivots
+    return _of_factors(a, lambda diagonal, sign: (diagonal.prod(-1) * sign,))
 
 
 @rule(aten._linalg_slogdet.default)
 def log_determinant(a: Tensor) -> Any:
-    parts = _diagonal(a)
-    if parts is NotImplemented:
-        return NotImplemented
-    diagonal, sign, lu, pivots = parts
-    return diagonal.sign().prod(-1) * sign, diagonal.abs().log().sum(-1), lu, pivots
+    return _of_factors(a, lambda diagonal, sign: (diagonal.sign().prod(-1) * sign, diagonal.abs().log().sum(-1)))
 
 
 @rule(aten.linalg_slogdet.default)
