@@ -177,7 +177,8 @@ class TraceGraph:
             for result in op.results:
                 self._values[result] = inputs
             return
-        definition = Definition("input") if name in _PIECES else Definition("compute", ids)
+        moves = name in _PIECES and not self._of(operands[1:])  # at computed places it is work, as a gather is
+        definition = Definition("input") if moves else Definition("compute", ids)
         outputs: list[Definitions] = [(definition,)] * len(op.results)
         if name == "linalg.generic" and len(ids) > 1:
             outputs = self._yielded(op, ids)
@@ -188,7 +189,7 @@ class TraceGraph:
             ids = tuple(fused.performed)
         for number, result in enumerate(op.results):
             self._values[result] = [NodeResult(len(self._nodes), number)]
-        kind: NodeKind = "transfer" if name in _PIECES else "dispatch"
+        kind: NodeKind = "transfer" if moves else "dispatch"
         inside = _payload(op, name) if self._payloads else ""
         done = tuple(sorted(self._read.work(op))) if name == "linalg.generic" else ids
         self._nodes.append(ProgramNode(kind, "call", tuple(inputs), tuple(outputs), done, f"{name}{inside}"))

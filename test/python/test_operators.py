@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +21,8 @@ import covan_mlir
 from covan_mlir import Lineage
 from covan_mlir.checking.affine import affine_map
 from covan_mlir.checking.evaluate import evaluate
-from covan_mlir.checking.matching import agree
+from covan_mlir.checking.layouts import layouts
+from covan_mlir.checking.samples import agree, telling
 from covan_mlir.checking.sizes import Sizes
 from covan_mlir.checking.source_values import function_of
 from covan_mlir.checking.tensors import Held, UnevaluatedError, inserted, sliced
@@ -234,6 +236,20 @@ def test_numbers_of_other_kinds_agree_where_they_are_equal() -> None:
     assert not agree(half, true)
     assert agree(one.astype(np.int8), true)
     assert agree(np.array([1.0]), one)
+
+
+def test_what_is_one_in_few_places_is_compared_there() -> None:
+    """A sample of it is all zeros, and says nothing of which rows they are in."""
+    one = np.zeros((16, 2, 10240), np.int64)
+    np.put_along_axis(one, np.arange(32).reshape(16, 2, 1), 1, axis=2)
+    other = Held(np.ascontiguousarray(one.transpose(1, 0, 2)).reshape(16, 2, 10240))
+    for got, want in itertools.permutations([Held(one), other, Held(np.zeros_like(one))], 2):
+        where = telling(got, want)
+        assert not agree(got.at(where), want.at(where))
+    transposed = next(order for order in layouts((16, 2, 10240), (2, 16, 10240)) if order is not None)
+    where = telling(other, Held(one), transposed)
+    assert other.at(where).any()
+    assert agree(other.at(where), Held(one).at(transposed.at(where)))
 
 
 def test_two_locations_exchanged() -> None:

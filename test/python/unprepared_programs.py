@@ -93,6 +93,47 @@ class Again(nn.Module):
         return (self.layer(x) + x).softmax(1)
 
 
+class Clipped(nn.Module):
+    """Layers that keep limits of their own, all of them infinite, which are one constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(16, 16, bias=False) for _ in range(4))
+        for layer in self.layers:
+            layer.register_buffer("low", torch.tensor(-torch.inf))
+            layer.register_buffer("high", torch.tensor(torch.inf))
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value, out = (
+            partial(lambda layer, x: layer(x.clamp(layer.low, layer.high)).clamp(layer.low, layer.high), layer)
+            for layer in self.layers
+        )
+        return x + out((query(x) @ key(x).mT / 4).softmax(-1) @ value(x))  # type: ignore[no-any-return]  # of layers
+
+
+class Standard(nn.Conv2d):
+    """A convolution whose weights are brought to mean zero and variance one: work done ahead of time."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = F.batch_norm(self.weight.reshape(1, self.out_channels, -1), None, None, training=True)
+        return F.conv2d(F.pad(x, (2, 3, 2, 3)), weight.reshape_as(self.weight), None, self.stride)
+
+
+class Places(nn.Module):
+    """Rows of two tables, taken by products with ones in few places: samples of these are zeros."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.tables = nn.Linear(48, 64, bias=False), nn.Parameter(torch.randn(2, 2048, 64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows, columns = torch.meshgrid(torch.arange(4), torch.arange(4), indexing="ij")
+        places = torch.stack([rows.flatten(), columns.flatten()], -1).unsqueeze(0).flip(-1)
+        ones = F.one_hot(places, 2048).permute(0, 2, 1, 3).to(self.tables)
+        result: Tensor = self.layer(x) + (ones @ self.tables).sum(1)
+        return result
+
+
 def _written(x: Tensor, y: Tensor) -> Tensor:
     whole = y.clone()
     whole[:, :, 2:6, 2:6].copy_(x.relu()[:, :, :4, :4])
@@ -286,6 +327,12 @@ _WINDOWS: tuple[tuple[str, Callable[..., nn.Module], dict[str, int]], ...] = (
 )
 
 PROGRAMS = {
+    "equal limits of layers": Program(Clipped, lambda: (torch.randn(2, 5, 16),)),
+    "convolution by standard weights, norm": Program(
+        lambda: nn.Sequential(Standard(3, 32, 7, 2, bias=False), nn.GroupNorm(16, 32), nn.ReLU()),
+        lambda: (torch.randn(1, 3, 32, 32),),
+    ),
+    "places by products": Program(Places, lambda: (torch.randn(1, 16, 48),)),
     **{
         f"pad {mode}": Program(partial(partial, _padded, mode=mode), image)
         for mode in ("reflect", "replicate", "circular")

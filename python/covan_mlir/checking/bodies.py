@@ -20,7 +20,8 @@ from typing import Any
 from covan_mlir.checking.cones import Key
 from covan_mlir.checking.draws import State
 from covan_mlir.checking.layouts import spread
-from covan_mlir.checking.matching import WORK, Matcher, agree
+from covan_mlir.checking.matching import WORK, Matcher
+from covan_mlir.checking.samples import agree
 from covan_mlir.checking.sizes import has_symbols
 from covan_mlir.checking.source_values import RandomError, SourceValues, is_believed, is_sized_by_values
 from covan_mlir.checking.source_views import SourceViews

@@ -15,8 +15,10 @@ from covan_mlir.checking.begun import begun
 from covan_mlir.checking.choices import combinations
 from covan_mlir.checking.cones import Cone, Cones, Key
 from covan_mlir.checking.draws import DRAWS, FLOAT, TRIALS, Constants, Draw, Draws, Sources, State
-from covan_mlir.checking.layouts import Order, gathered, layouts, placements, spread
-from covan_mlir.checking.modular import SAMPLED, Finding, compared
+from covan_mlir.checking.layouts import Order, gathered, layouts, placements
+from covan_mlir.checking.modular import SAMPLED as FEW
+from covan_mlir.checking.modular import Finding, compared
+from covan_mlir.checking.samples import SAMPLED, agree, is_constant, positions, telling
 from covan_mlir.checking.signatures import Signature
 from covan_mlir.checking.source_values import RandomError, SourceValues
 from covan_mlir.checking.source_views import SourceViews
@@ -26,11 +28,6 @@ from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Bodies, Opaque, shape_of
 
-_SAMPLED = 64
-_TOLERANCE = 2e-5
-"""Relative; constants of the program are rounded to its element types."""
-_ROUNDED = 1e-7
-"""Of what most elements are: by so much one may be off that is a difference, where constants are rounded."""
 WORK = 1 << 26
 """Elements that are computed to tell what one result is."""
 _GLANCED = 4
@@ -202,7 +199,7 @@ class Matcher:
 
     def _agrees(self, draws: Draws, plan: _Plan, source: SourceValues) -> bool:
         want, got = source.tensor(plan.operand), draws.value(source, plan.constants)
-        flat = _positions(got.size)
+        flat = telling(got, want, plan.layout)
         return agree(got.at(flat), want.at(flat if plan.layout is None else plan.layout.at(flat)))
 
     def _key(self, plan: _Plan) -> Hashable:
@@ -225,25 +222,27 @@ class Matcher:
                 compared = True
                 continue
             try:
-                source, want, wanted = self._wanted(draws, operand, plain, draw, integers)
+                source, want = self._wanted(draws, operand, plain, draw, integers)
+                assignments = self._assignments(draws.cone, operand, source)
             except RandomError:
                 raise
             except UnevaluatedError as error:
                 problem = problem or str(error)
                 continue
-            for constants in self._assignments(draws.cone, operand, source):
+            for constants in assignments:
                 tried += 1
                 if tried > _PLANS:
                     raise UnevaluatedError("too many constants that it may read")
                 got = draws.value(source, constants)
-                flat = _positions(got.size)
+                flat = positions(got.size)
                 if got.size == want.size and not self._similar(got, want, flat[:: max(1, flat.size // _GLANCED)]):
                     compared = True
                     continue
-                values = got.at(flat)
                 compared = True
                 for layout in layouts(want.shape, got.shape) if got.size == want.size else ():
-                    if agree(values, wanted if layout is None else want.at(layout.at(flat))):
+                    flat = telling(got, want, layout)
+                    values = got.at(flat)
+                    if agree(values, want.at(flat if layout is None else layout.at(flat))):
                         numbers = values[np.isfinite(values)]
                         yield _Plan(operand, layout, constants, numbers.size, bool((numbers == np.rint(numbers)).all()))
         if problem and not compared:
@@ -256,7 +255,7 @@ class Matcher:
                 drawn = (draws.source(trial, draw, integers, again) for again in count())
                 pairs = ((one.tensor(said[0]), draws.value(one, constants)) for one in drawn)
                 first = list(islice(pairs, 2))
-                if _constant([got for _, got in first]):  # elements of a value that varies are no constant
+                if is_constant([got for _, got in first]):  # elements of a value that varies are no constant
                     continue
                 for layout in gathered(chain(first, pairs)):
                     yield _Plan(said[0], layout, constants, layout.size, whole=False)
@@ -266,23 +265,23 @@ class Matcher:
         with suppress(UnevaluatedError):  # which is told where values are compared
             for constants in islice(self._assignments(draws.cone, operand, source), 1):
                 got = draws.value(source, constants)
-                return bool(is_undefined(got.at(_positions(got.size))).any())
+                return bool(is_undefined(got.at(positions(got.size))).any())
         return False
 
     def _wanted(
         self, draws: Draws, operand: Operand, plain: SourceValues, draw: Draw, integers: range
-    ) -> tuple[SourceValues, Tensor, Array]:
+    ) -> tuple[SourceValues, Tensor]:
         """What a value is on operands on which it has numbers, with those operands; where it has none on such of both
         signs, as with variances below zero, they are positive ones: all that is no number agrees."""
         want = plain.tensor(operand)
-        wanted = want.at(_positions(want.size))
+        wanted = want.at(positions(want.size))
         if wanted.dtype.kind == "f" and not np.isfinite(wanted).any():
             positive = draws.source(TRIALS[1], draw, integers)
             other = positive.tensor(operand)
-            numbers = other.at(_positions(other.size))
+            numbers = other.at(positions(other.size))
             if np.isfinite(numbers).any():
-                return positive, other, numbers
-        return plain, want, wanted
+                return positive, other
+        return plain, want
 
     @staticmethod
     def _similar(got: Tensor, want: Tensor, flat: Array) -> bool:
@@ -299,13 +298,13 @@ class Matcher:
         """
         numbers = plan.numbers
         for trial in TRIALS[1:]:
-            if trial == "positive" and numbers * 2 > _SAMPLED:
+            if trial == "positive" and numbers * 2 > SAMPLED:
                 continue  # these are for functions that are defined there only
             try:
                 source = draws.source(trial, draw, integers)
                 want = source.tensor(plan.operand)
                 got = draws.value(source, plan.constants)
-                flat = _positions(got.size, seed=TRIALS.index(trial))
+                flat = telling(got, want, plan.layout, seed=TRIALS.index(trial))
                 values = got.at(flat)
                 numbers += int(np.isfinite(values).sum())
                 if not agree(values, want.at(flat if plan.layout is None else plan.layout.at(flat))):
@@ -336,10 +335,13 @@ class Matcher:
         return compared(want, got, folding=lambda: self._views.folds(plan.operand, drawn().given))
 
     def _assignments(self, cone: Cone, operand: Operand, source: SourceValues) -> Iterator[Constants]:
-        """Which constants of the source the program's may be: such as the value is computed from."""
+        """Which constants of the source the program's may be: such as the value is computed from.
+
+        Raises:
+            UnevaluatedError: one of the program's is none of them.
+        """
         if not cone.constants:
-            yield {}
-            return
+            return iter([{}])
         outer, inner = self._constants(operand, source)
         constants = list(dict.fromkeys(self._views.based(o, None)[0] for o in (*outer, *inner)))
         moved = self._moved((*outer, *inner))
@@ -366,8 +368,7 @@ class Matcher:
             if not ways:
                 raise UnevaluatedError("a constant that was computed ahead of time and is no weight in another order")
             choices.append(ways)
-        for chosen in combinations(choices):
-            yield dict(zip(cone.constants, chosen, strict=True))
+        return (dict(zip(cone.constants, chosen, strict=True)) for chosen in combinations(choices))
 
     def _moved(self, constants: Iterable[Operand]) -> list[Operand]:
         """Those that hold the elements of others in another order, one for each order."""
@@ -400,35 +401,7 @@ class Matcher:
         return outer, inner
 
 
-def agree(got: Array, want: Array) -> bool:
-    """Whether two lists of numbers are the same: integers exactly, others but for rounding; booleans are 0 and 1."""
-    if "c" in (got.dtype.kind, want.dtype.kind):
-        return agree(got.real, want.real) and agree(got.imag, want.imag)
-    if got.dtype.kind in "iu" and want.dtype.kind in "iu":  # programs hold some in fewer bits
-        return bool((got == want.astype(got.dtype)).all())
-    if got.dtype.kind != "f" or want.dtype.kind != "f":
-        return bool((got.astype(np.float64) == want.astype(np.float64)).all())
-    with np.errstate(all="ignore"):
-        if (got == np.rint(got)).all() and (want == np.rint(want)).all():
-            return bool((got == want).all())
-        scale = np.maximum(np.abs(got), np.abs(want))
-        usual = scale[np.isfinite(scale)]
-        least = 1e-12 + (_ROUNDED * np.median(usual) if usual.size else 0.0)
-        close = np.abs(got - want) <= _TOLERANCE * scale + least
-    return bool((close | (got == want) | (np.isnan(got) & np.isnan(want))).all())
-
-
 def _few(size: int) -> Array:
     """Positions among those that are compared in float64."""
-    flat = _positions(size)
-    return flat[:: max(1, flat.size // SAMPLED)]
-
-
-def _positions(size: int, seed: int = 0) -> Array:
-    return spread(size, _SAMPLED, seed)
-
-
-def _constant(values: Sequence[Tensor]) -> bool:
-    """Whether one tensor, drawn again and again, is the same number throughout."""
-    numbers = np.concatenate([value.at(_positions(value.size)).reshape(-1) for value in values])
-    return numbers.size > len(values) and bool((numbers == numbers[0]).all())
+    flat = positions(size)
+    return flat[:: max(1, flat.size // FEW)]

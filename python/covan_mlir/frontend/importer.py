@@ -34,6 +34,7 @@ from covan_mlir.frontend.cost import work
 from covan_mlir.frontend.decompose import decompose
 from covan_mlir.frontend.describe import Description, describe
 from covan_mlir.frontend.division_checks import check_divisors
+from covan_mlir.frontend.equal_weights import unite_scalars
 from covan_mlir.frontend.held import held_by
 from covan_mlir.frontend.identity import Identities
 from covan_mlir.frontend.index_checks import check_indices
@@ -109,6 +110,8 @@ def import_program(
     if check_integers:
         check_indices(captured.program.graph, decomposed.graph, checks)
     description = checks.described()
+    external = _external(description, external_weight_bytes)
+    unite_scalars({node: tensor for node, (_, tensor) in description.weights.items() if node not in external})
     flops, elements = work(decomposed.graph)
     actions: tuple[Action, ...] = ()
     parts: Mapping[Source, Part] = {}
@@ -123,7 +126,6 @@ def import_program(
     )
     importer._graph_node_importer_cls = RegionImporter
     importer._cc = _Locations(context, parts, provenance, importer._py_attr_tracker)
-    external = _external(description, external_weight_bytes)
     try:
         _build(importer, decomposed.graph, description, external)
         _tell_arguments(importer.module, description, external)

@@ -47,7 +47,8 @@ def ledger(
     paths = {id(graph): path for path, graph in graphs(decomposed)}
     order = list(control.sequence(decomposed))
     origin = {node: _origin(node, known, actions) for node in map(_node, order)}
-    _adopt(origin, actions)
+    asserted = {path + node.name: _asserted(node) for path, graph in graphs(exported) for node in graph.nodes}
+    _adopt(origin, actions, asserted)
     number = {_key(item): index for index, item in enumerate(order, start=len(actions))}
     parts: dict[Source, Part] = {}
     position = {node: index for index, node in enumerate(arguments)}
@@ -199,21 +200,32 @@ def _origin(node: Node, known: Mapping[int, str], actions: Mapping[str, Action])
     return None
 
 
-def _adopt(origin: dict[Node, str | None], actions: Mapping[str, Action]) -> None:
-    """Nodes without a tie: torch makes such nodes of constants, and in some decompositions.
+def _asserted(node: Node) -> str:
+    """What an assertion on sizes says; of any other node nothing."""
+    if node.target is not torch.ops.aten._assert_scalar.default:
+        return ""
+    return str(node.args[1]).split(" on node ")[0]
 
-    One that kept its name and operation is its action's; any other belongs to the action that uses it first. So does
-    one that torch ties to an action that no result needs, if others need it: what is done to a tensor again, after a
-    change in place, is tied to whatever looked at it first, an assertion perhaps.
+
+def _adopt(origin: dict[Node, str | None], actions: Mapping[str, Action], asserted: Mapping[str, str]) -> None:
+    """Nodes without a tie: torch makes such nodes of constants, in some decompositions, and to assert sizes again.
+
+    One that kept its name and operation, and what it asserts, is its action's; any other belongs to the action that
+    uses it first. So does one that torch ties to an action that no result needs, if others need it: what is done to a
+    tensor again, after a change in place, is tied to whatever looked at it first, an assertion perhaps.
+
+    Args:
+        asserted: by name, what actions assert.
     """
     for node in reversed(origin):
-        if origin[node] is None and node.name in actions and actions[node.name].op == op_name(node):
+        kept = node.name in actions and actions[node.name].op == op_name(node)
+        if origin[node] is None and kept and asserted[node.name] == _asserted(node):
             origin[node] = node.name
         users = [name for user in node.users if (name := origin.get(user)) is not None]
-        if (own := origin[node]) is None:
-            origin[node] = next(iter(users), None)
-        elif not actions[own].live:
-            origin[node] = next((name for name in users if actions[name].live), own)
+        own = origin[node] or next(iter(users), None)
+        if own is not None and not actions[own].live:
+            own = next((name for name in users if actions[name].live), own)
+        origin[node] = own
     for node, name in origin.items():
         if name is None:
             origin[node] = next((origin[n] for n in node.all_input_nodes if origin.get(n)), None)
