@@ -19,9 +19,8 @@ from typing import Any
 
 from covan_mlir.checking.cones import Key
 from covan_mlir.checking.draws import State
-from covan_mlir.checking.layouts import spread
 from covan_mlir.checking.matching import WORK, Matcher
-from covan_mlir.checking.samples import agree
+from covan_mlir.checking.samples import agree, sampled
 from covan_mlir.checking.sizes import has_symbols
 from covan_mlir.checking.source_values import RandomError, SourceValues, is_believed, is_sized_by_values
 from covan_mlir.checking.source_views import SourceViews
@@ -249,9 +248,7 @@ class BodyCheck:
     def _equal(state: State, operand: Operand, source: SourceValues) -> bool:
         with limited(WORK):
             want, got = source.tensor(operand), source.tensor(state.operand)
-            some = spread(want.size, _COMPARED)
-            places = some if state.layout is None else state.layout.at(some)
-            return got.size == want.size and agree(got.at(places), want.at(some))
+            return got.size == want.size and agree(*sampled(want, got, state.layout, count=_COMPARED))
 
 
 def told(error: Exception) -> str:

@@ -16,9 +16,8 @@ from covan_mlir.checking.choices import combinations
 from covan_mlir.checking.cones import Cone, Cones, Key
 from covan_mlir.checking.draws import DRAWS, FLOAT, TRIALS, Constants, Draw, Draws, Sources, State
 from covan_mlir.checking.layouts import Order, gathered, layouts, placements
-from covan_mlir.checking.modular import SAMPLED as FEW
-from covan_mlir.checking.modular import Finding, compared
-from covan_mlir.checking.samples import SAMPLED, agree, is_constant, positions, telling
+from covan_mlir.checking.modular import FEW, Finding, compared
+from covan_mlir.checking.samples import SAMPLED, agree, is_constant, positions, sampled
 from covan_mlir.checking.signatures import Signature
 from covan_mlir.checking.source_values import RandomError, SourceValues
 from covan_mlir.checking.source_views import SourceViews
@@ -199,8 +198,7 @@ class Matcher:
 
     def _agrees(self, draws: Draws, plan: _Plan, source: SourceValues) -> bool:
         want, got = source.tensor(plan.operand), draws.value(source, plan.constants)
-        flat = telling(got, want, plan.layout)
-        return agree(got.at(flat), want.at(flat if plan.layout is None else plan.layout.at(flat)))
+        return agree(*sampled(got, want, plan.layout))
 
     def _key(self, plan: _Plan) -> Hashable:
         """Equal for plans that say the same of a result."""
@@ -240,9 +238,8 @@ class Matcher:
                     continue
                 compared = True
                 for layout in layouts(want.shape, got.shape) if got.size == want.size else ():
-                    flat = telling(got, want, layout)
-                    values = got.at(flat)
-                    if agree(values, want.at(flat if layout is None else layout.at(flat))):
+                    values, wanted = sampled(got, want, layout)
+                    if agree(values, wanted):
                         numbers = values[np.isfinite(values)]
                         yield _Plan(operand, layout, constants, numbers.size, bool((numbers == np.rint(numbers)).all()))
         if problem and not compared:
@@ -304,10 +301,9 @@ class Matcher:
                 source = draws.source(trial, draw, integers)
                 want = source.tensor(plan.operand)
                 got = draws.value(source, plan.constants)
-                flat = telling(got, want, plan.layout, seed=TRIALS.index(trial))
-                values = got.at(flat)
+                values, wanted = sampled(got, want, plan.layout, seed=TRIALS.index(trial))
                 numbers += int(np.isfinite(values).sum())
-                if not agree(values, want.at(flat if plan.layout is None else plan.layout.at(flat))):
+                if not agree(values, wanted):
                     return False
             except UnevaluatedError:
                 if trial != "whole":

@@ -20,7 +20,7 @@ from covan_mlir.checking.field import PAIR, Trace, replaced, same, traced
 from covan_mlir.checking.tensors import UnevaluatedError, exactly, limited
 from covan_mlir.fred.scalars import Array
 
-SAMPLED = 8
+FEW = 8
 """Positions at which both are compared."""
 _WORK = 1 << 21
 """Elements that are computed for it."""

@@ -27,27 +27,33 @@ def positions(size: int, seed: int = 0) -> Array:
     return spread(size, SAMPLED, seed)
 
 
-def telling(got: Tensor, want: Tensor, layout: Order | None = None, seed: int = 0) -> Array:
-    """Positions on which to compare two tensors of one size: some, and where most of these are one number, as of what
-    is one in a few places, some of those that are another.
+def sampled(
+    got: Tensor, want: Tensor, layout: Order | None = None, *, seed: int = 0, count: int = SAMPLED
+) -> tuple[Array, Array]:
+    """Elements to compare two tensors of one size by: some, and where most of these are one number, as of what is one
+    in a few places, some of those that are another in either.
 
     Args:
         layout: for each element of the first its position in the second.
+        count: of elements, about.
     """
-    flat = positions(got.size, seed)
-    if flat.size == got.size or got.size > _WHOLE:
-        return flat
-    mine, other = _usual(got.at(flat)), _usual(want.at(flat if layout is None else layout.at(flat)))
-    if mine is None or other is None:
-        return flat
-    every = np.arange(got.size)
+
+    def of(flat: Array) -> tuple[Array, Array]:
+        return got.at(flat), want.at(flat if layout is None else layout.at(flat))
+
+    flat = spread(got.size, count, seed)
+    values, wanted = of(flat)
+    mine, other = _usual(values), _usual(wanted)
+    if flat.size == got.size or got.size > _WHOLE or mine is None or other is None:
+        return values, wanted
     try:
         with limited(_WORK):
-            apart = (got.at(every) != mine) | (want.at(every if layout is None else layout.at(every)) != other)
+            values, wanted = of(np.arange(got.size))
     except UnevaluatedError:
-        return flat
-    some = np.flatnonzero(apart)
-    return np.union1d(flat, some[spread(some.size, SAMPLED, seed)])
+        return values, wanted
+    apart = np.flatnonzero((values != mine) | (wanted != other))
+    telling = np.union1d(flat, apart[spread(apart.size, count, seed)])
+    return values[telling], wanted[telling]
 
 
 def _usual(values: Array) -> Any:

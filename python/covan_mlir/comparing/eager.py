@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from covan_mlir.comparing.measure import Measured, Tolerance, measure
 from covan_mlir.comparing.taps import longest
 from covan_mlir.errors import InputError
 from covan_mlir.frontend.capture import Capture
+from covan_mlir.frontend.identity import contents
 from covan_mlir.frontend.rebuild import mutates, observable
 
 log = logging.getLogger(__name__)
@@ -107,16 +107,14 @@ class Eager:
 
     def equal(self) -> list[list[str]]:
         """Names of tensors of more than one number that have the same values, in source order, by value."""
-        alike: dict[tuple[str, tuple[int, ...], str], list[str]] = {}
+        alike: dict[str, list[str]] = {}
         run = _Run(self, wide=False)
         for node in self._graph.nodes:
             if node.op == "output":
                 break
             value = run.step(node)
             if observable(node) and value.numel() > 1:
-                held = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-                key = (str(value.dtype), tuple(value.shape), hashlib.sha256(held).hexdigest())
-                alike.setdefault(key, []).append(node.name)
+                alike.setdefault(contents(value), []).append(node.name)
             run.forget(self._last_use.get(node, ()))
         return [names for names in alike.values() if len(names) > 1]
 

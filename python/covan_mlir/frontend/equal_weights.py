@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch.fx import Node
 
+from covan_mlir.frontend.identity import contents
+
 
 def unite_scalars(weights: Mapping[Node, torch.Tensor]) -> None:
     """Have what reads a weight of one element read the first that has its type and bits.
@@ -17,11 +19,10 @@ def unite_scalars(weights: Mapping[Node, torch.Tensor]) -> None:
     Args:
         weights: those that enter the program by value, of a decomposed graph.
     """
-    first: dict[tuple[torch.dtype, torch.Size, bytes], Node] = {}
+    first: dict[str, Node] = {}
     for node, weight in weights.items():
         if weight.numel() != 1 or weight.layout is not torch.strided or weight.is_meta or weight.is_quantized:
             continue
-        bits = weight.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-        same = first.setdefault((weight.dtype, weight.shape, bits), node)
+        same = first.setdefault(contents(weight), node)
         if same is not node:
             node.replace_all_uses_with(same, delete_user_cb=lambda user: user.op == "call_function")

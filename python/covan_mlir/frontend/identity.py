@@ -165,8 +165,13 @@ def fingerprint(op: str, args: str) -> str | None:
     constant = _constant(op, args)
     if constant is None:
         return None
-    held = constant.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-    return f"{constant.dtype}{list(constant.shape)}{hashlib.sha256(held).hexdigest()}"
+    return contents(constant)
+
+
+def contents(tensor: torch.Tensor) -> str:
+    """A digest of a tensor's type and bits; the tensor has elements, in memory."""
+    held = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return f"{tensor.dtype}{list(tensor.shape)}{hashlib.sha256(held).hexdigest()}"
 
 
 def _constant(op: str, args: str) -> torch.Tensor | None:
