@@ -5,7 +5,7 @@ This is all that the relation between source and program needs of the IR (`covan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import iree.compiler.ir as ir
@@ -95,25 +95,15 @@ def read_graph(
 
 
 def read_paddings(module: Any, read: TraceReader) -> Paddings:
-    """The paddings in a module that are no share of who reads them, as that of a convolution is. They become insertions
-    into memory that all paddings with the same number share, and lose their names; what is padded twice is left out."""
+    """The paddings in a module, those that a convolution reads among them. They become insertions into memory that all
+    paddings with the same number share, and lose their names; what is padded twice is left out."""
     reader = _Reader(read, {})
     paddings: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
     for pad in marks.walk(module, "tensor.pad"):
         ids, padded = tuple(sorted(read.ids(pad.location))), reader.stored(pad.operands[0])
-        if padded and not any(read.ids(reader.location) & {*ids} for reader in _readers(pad.results[0])):
+        if padded:
             paddings.setdefault(padded, set()).add(ids)
     return {padded: next(iter(names)) for padded, names in paddings.items() if len(names) == 1}
-
-
-def _readers(value: Any) -> Iterator[Any]:
-    """The operations that read a value, in whatever shape."""
-    for use in value.uses:
-        reader = use.owner.operation
-        if reader.name in VIEWS:
-            yield from _readers(reader.results[0])
-        else:
-            yield reader
 
 
 class _Reader:

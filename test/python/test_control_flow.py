@@ -63,6 +63,16 @@ def nested_loops(x: Tensor) -> Any:
     return while_loop(lambda i, x: i < 4, add, (_zero(), x))
 
 
+def _grown(x: Tensor, factor: float) -> Tensor:
+    y: Tensor = while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * factor), (_zero(), x))[1]
+    return y
+
+
+def _sine(x: Tensor) -> Tensor:
+    y: Tensor = torch.cond(x.sum() > 0, lambda x: x.sin() * 2, lambda x: x.cos(), (x,))
+    return y
+
+
 def _zero() -> Tensor:
     return torch.zeros((), dtype=torch.int64)
 
@@ -119,6 +129,17 @@ PROGRAMS: dict[str, tuple[Program, tuple[Tensor, ...], str]] = {
         ),
         (X,),
         "while_loop_body_graph_0.add_1",
+    ),
+    "two equal loops": (lambda x: _grown(x, 1.5) + _grown(x, 1.5).exp(), (X,), "while_loop_body_graph_1.mul"),
+    "two loops that begin alike": (
+        lambda x: _grown(x, 1.5) + _grown(x, 1.25).exp(),
+        (X,),
+        "while_loop_body_graph_1.mul",
+    ),
+    "two equal branches": (
+        lambda x: _sine(x) + _sine(x).exp(),
+        (X,),
+        "true_graph_1.sin",
     ),
     "nested": (nested, (X,), "while_loop_body_graph_0.true_graph_0.mul"),
     "loop in a loop": (nested_loops, (X,), "while_loop_body_graph_0.while_loop_body_graph_0.mul"),

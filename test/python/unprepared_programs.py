@@ -146,6 +146,24 @@ def _joined_twice(x: Tensor, one: Tensor, other: Tensor, dim: int) -> tuple[Tens
     return first.sum(1), second
 
 
+class _ChannelAttention(nn.Module):
+    """Two means padded with zeros, which share the memory that holds these (as in ECA-Net)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide, self.narrow = nn.Conv2d(8, 256, 1), nn.Conv2d(256, 8, 1)
+        self.first, self.second = (nn.Conv1d(1, 1, 5, padding=2, bias=False) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.wide(x).relu()
+        x = self.wide(self.narrow(x * self._weights(self.first, x))).relu()
+        return x * self._weights(self.second, x)
+
+    @staticmethod
+    def _weights(across: nn.Module, x: Tensor) -> Tensor:
+        return across(x.mean((2, 3))[:, None]).sigmoid().view(1, -1, 1, 1)
+
+
 def _padded(x: Tensor, mode: str) -> Tensor:
     return F.pad(x, (1, 2, 2, 1), mode=mode).relu()
 
@@ -255,6 +273,7 @@ PROGRAMS = {
     "mask of chosen groups": Program(lambda: _masked, lambda: (torch.randn(3, 8),)),
     "messages summed": Program(lambda: Graph(mean=False), _graph),
     "messages averaged": Program(lambda: Graph(mean=True), _graph),
+    "attention over channels, twice": Program(_ChannelAttention, lambda: (torch.randn(1, 8, 4, 4),)),
     "norm, silu, padded convolution": Program(
         lambda: nn.Sequential(nn.GroupNorm(2, 8), nn.SiLU(), nn.Conv2d(8, 8, 3, padding=1)),
         lambda: (torch.randn(1, 8, 6, 6),),

@@ -41,8 +41,8 @@ def undecided(source: SourceSystem, graph: ProgramGraph) -> set[int]:
     for node in graph.nodes:
         if node.kind != "control" and any(_is_join(source, part) for part in node.all_states & source.parts.keys()):
             return set()  # it may be there, by a wrong name
-    named = {part for node in graph.nodes if node.kind == "control" for part in node.evidence}
-    return {part for part in source.live - named if _is_join(source, part)}
+    named = {source.twin(part) for node in graph.nodes if node.kind == "control" for part in node.evidence}
+    return {part for part in source.live if _is_join(source, part) and source.twin(part) not in named}
 
 
 def _is_join(source: SourceSystem, part: int) -> bool:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from covan_mlir.checking.alike_loops import AlikeLoops
 from covan_mlir.prov import TAU, Coalgebra
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.control import JOINS, following
+from covan_mlir.provenance.control import JOINS, following, nameless
 from covan_mlir.provenance.model import Part
 
 State = tuple[Any, ...]
@@ -49,7 +50,7 @@ class SourceSystem:
         constant: of each part, whether no argument lies behind its value.
         independent: whether no element of an argument does: a size may.
         twins: the first part with the same value, by value numbering: of what is not random, that is called alike
-            with equal values.
+            with equal values; loops that carry equal values are one.
     """
 
     def __init__(
@@ -67,17 +68,25 @@ class SourceSystem:
         self._calls: dict[int, PartCall] = {} if calls is None else calls
         self.constant: dict[int, bool] = {}
         self.independent: dict[int, bool] = {}
-        self.twins: dict[int, int] = {}
-        first: dict[Any, int] = {}
         for index in sorted(parts):
             call = self.call(index)
             read = [int(name) for kind, name in call.operands if kind == "p"]
             fixed = call.fixed and parts[index].op not in JOINS
             self.independent[index] = fixed and all(self.independent[part] for part in read)
-            sized = parts[index].sizes
-            self.constant[index] = fixed and not sized and all(self.constant[part] for part in read)
+            self.constant[index] = fixed and not parts[index].sizes and all(self.constant[part] for part in read)
+        self.twins: dict[int, int] = {}
+        self._loops = AlikeLoops(parts)
+        self._number()
+        while self._loops.told_apart(self._value):
+            self._number()
+
+    def _number(self) -> None:
+        self.twins.clear()
+        first: dict[Any, int] = {}
+        for index in sorted(self.parts):
+            call = self.call(index)
             values = tuple(map(self._value, call.operands))
-            self.twins[index] = first.setdefault((call.label, values), index)
+            self.twins[index] = first.setdefault((self._label_of(index), values), index)
 
     def _value(self, operand: Operand) -> Operand:
         """The first operand with the same value."""
@@ -92,8 +101,12 @@ class SourceSystem:
             op, args = self.parts[part].op, self.parts[part].args
             operands = tuple(arguments.operands(args))
             known = None if operands else self._label(part)
-            self._calls[part] = PartCall(operands, known or f"{op}{arguments.signature(args)}")
+            self._calls[part] = PartCall(operands, known or f"{op}{arguments.signature(nameless(op, args))}")
         return self._calls[part]
+
+    def _label_of(self, part: int) -> str:
+        """What a part is beside its operands; parts of loops that do the same have the same labels."""
+        return self._loops.label(self.parts[part]) or self.call(part).label
 
     def twin(self, part: int) -> int:
         """The first part with the same value."""
@@ -123,12 +136,13 @@ class SourceSystem:
         call = self.call(part)
         if part in self.identity:
             return [(TAU, read(call.operands[self.identity[part]]))]
+        label = self._label_of(part)
         steps: list[tuple[Any, State]] = [
-            ((call.label, index), read(operand)) for index, operand in enumerate(call.operands)
+            ((label, index), read(operand)) for index, operand in enumerate(call.operands)
         ]
         if (after := following(self.parts[part])) is not None:  # in the next iteration
-            steps.append(((call.label, "next"), read(after)))
-        return steps or [(call.label, END)]
+            steps.append(((label, "next"), read(after)))
+        return steps or [(label, END)]
 
     @cached_property
     def live(self) -> frozenset[int]:

@@ -21,6 +21,7 @@ from covan_mlir.frontend.actions import (
     source_actions,
     type_strings,
 )
+from covan_mlir.frontend.alike_loops import with_twins
 from covan_mlir.frontend.control import Key, Passage, Source
 from covan_mlir.frontend.identity import fingerprint
 from covan_mlir.provenance import arguments as arguments_text
@@ -122,6 +123,8 @@ def ledger(
             twin=numbers.first(node, index, op_name(node), args),
             args=args,
         )
+    drawn = [parts[node].id for node in parts if isinstance(node, Node) and _is_random(node)]
+    parts = dict(zip(parts, with_twins(list(parts.values()), drawn), strict=True))
     by_action: dict[int, list[Part]] = {}
     for part in parts.values():
         by_action.setdefault(part.action, []).append(part)
@@ -154,6 +157,10 @@ def _key(item: Node | Passage) -> Source:
     return item.key if isinstance(item, Passage) else item
 
 
+def _is_random(node: Node) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
 class _ValueNumbers:
     """Which nodes compute the same from the same: value numbering over a graph without side effects."""
 
@@ -167,7 +174,7 @@ class _ValueNumbers:
         key: Any = index
         if op in ALIASES and isinstance(node.args[0], Node):
             self._aliased[node] = node.args[0]
-        if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        if not _is_random(node):
             constant = None if node.all_input_nodes else fingerprint(op, args)
             key = constant or (node.target, self._key(node.args), self._key(node.kwargs))
         self._number[node] = self._first.setdefault(key, index)

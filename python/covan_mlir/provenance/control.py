@@ -11,7 +11,8 @@
 ``control.for``        a result of a loop over elements: what it is at first, and after an iteration
 =====================  ================================================================================
 
-Their arguments have the operator's name and a position in front: a value of one loop is none of another's.
+Their arguments have the operator's name and a position in front: a value of one loop is none of another's, unless all
+that the two carry is the same, first and after each iteration. A branch is what it is given and no more.
 """
 
 from __future__ import annotations
@@ -36,6 +37,27 @@ JOINS = frozenset({CARRIED, BRANCH, WHILE, FOR})
 def following(part: Part) -> Operand | None:
     """What a carried value is in the next iteration; None of anything else."""
     return _operand(json.loads(part.args)[0][3]["n"]) if part.op == CARRIED else None
+
+
+def renamed(part: Part, name: str) -> str:
+    """The arguments of a part that is a value of a loop, as those of a loop of another name; without what comes later
+    (`following`)."""
+    (_, *read), named = json.loads(part.args)
+    now = [item for item in read if not (isinstance(item, dict) and "n" in item)]
+    return json.dumps([[name, *now], named], separators=(",", ":"))
+
+
+def nameless(op: str, args: str) -> str:
+    """The arguments of a part; of a branch without its operator's name and the position of the result."""
+    if op != BRANCH:
+        return args
+    (_, _, *read), named = json.loads(args)
+    return json.dumps([read, named], separators=(",", ":"))
+
+
+def loop(part: Part) -> str | None:
+    """What the loop is called that a part is a value of; None of others."""
+    return str(json.loads(part.args)[0][0]) if part.op.startswith(PREFIX) and part.op != BRANCH else None
 
 
 def positions(part: Part) -> list[Operand | None]:
