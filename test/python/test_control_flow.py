@@ -136,11 +136,7 @@ PROGRAMS: dict[str, tuple[Program, tuple[Tensor, ...], str]] = {
         (X,),
         "while_loop_body_graph_1.mul",
     ),
-    "two equal branches": (
-        lambda x: _sine(x) + _sine(x).exp(),
-        (X,),
-        "true_graph_1.sin",
-    ),
+    "two equal branches": (lambda x: _sine(x) + _sine(x).exp(), (X,), "true_graph_1.sin"),
     "nested": (nested, (X,), "while_loop_body_graph_0.true_graph_0.mul"),
     "loop in a loop": (nested_loops, (X,), "while_loop_body_graph_0.while_loop_body_graph_0.mul"),
     "map": (lambda xs, y: map_over(lambda x, y: x.sin() @ y, xs, y), (X.repeat(3, 1, 1), X.t()), "body_graph_0.sin"),
@@ -155,6 +151,23 @@ PROGRAMS: dict[str, tuple[Program, tuple[Tensor, ...], str]] = {
         "scan_combine_graph_0.mul",
     ),
 }
+
+
+def _scaled(x: Tensor, over: Tensor) -> Tensor:
+    y: Tensor = scan(lambda y, element: (y * 1.5, []), x, over)[0]
+    return y
+
+
+def test_loops_of_other_lengths_are_not_one() -> None:
+    def program(x: Tensor, six: Tensor, three: Tensor) -> Tensor:
+        return _scaled(x, six) + _scaled(x, three).exp()
+
+    args = X[0], torch.randn(6, 5), torch.randn(3, 5)
+    exe = covan_mlir.compile_module(program, args)
+    assert_same(exe(*args), program(*args), depth=16)
+    assert str(exe.verify()).startswith("yes"), str(exe.verify())
+    fates = {action.name: exe.lineage.fate(action.name).kind for action in exe.lineage.actions}
+    assert "merged" not in fates.values(), fates
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

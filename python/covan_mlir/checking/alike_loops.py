@@ -1,5 +1,6 @@
 """Loops that do the same, as one: value numbering of what goes round.
 
+Loops are equal that carry equal values, and are done equally often: what decides that, or what they go over, is equal.
 Whether two carried values are equal depends on what follows them, and that on whether they are equal. So all loops that
 begin alike are taken for one, values are numbered, and those that carry on with another value are told apart, until
 none does: the largest bisimulation, by refinement (Alpern, Wegman and Zadeck, "Detecting equality of variables in
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.control import CARRIED, WHILE, following, loop, positions, renamed
+from covan_mlir.provenance.control import CARRIED, ELEMENT, WHILE, following, loop, positions, renamed
 from covan_mlir.provenance.model import Part
 
 Value = Callable[[Operand], Operand]
@@ -46,20 +47,21 @@ class AlikeLoops:
     def _lead(self, names: list[str]) -> None:
         first: dict[tuple[str, ...], str] = {}
         for name in names:
-            begun = tuple(f"{part.op} {part.types}" for part in self._carried(name))
+            begun = tuple(f"{part.op} {part.types}" for part in self._entering(name))
             self._leading[name] = first.setdefault(begun, name)
 
     def _equal(self, name: str, leading: str, value: Value) -> bool:
         if name == leading:
             return True
-        pairs = list(zip(self._carried(name), self._carried(leading), strict=True))
+        pairs = list(zip(self._entering(name), self._entering(leading), strict=True))
         return self._decided(name, value) == self._decided(leading, value) and all(
             value(("p", one.id)) == value(("p", other.id)) and _after(one, value) == _after(other, value)
             for one, other in pairs
         )
 
-    def _carried(self, name: str) -> list[Part]:
-        return [part for part in self._parts[name] if part.op == CARRIED]
+    def _entering(self, name: str) -> list[Part]:
+        """What goes into an iteration: what is carried, and elements of what the loop goes over."""
+        return [part for part in self._parts[name] if part.op in (CARRIED, ELEMENT)]
 
     def _decided(self, name: str, value: Value) -> list[Operand | None]:
         """Whether there is a first iteration, and another one."""

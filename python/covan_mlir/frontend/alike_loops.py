@@ -1,7 +1,8 @@
 """Equal branches and loops: which of their values, and of what is computed of them, are the same.
 
-A value that goes round equals another if both begin alike and go on alike, which depends on what is equal. All loops
-that carry the same types are taken for one at first, and split until nothing contradicts it.
+A value that goes round equals another if both begin alike and go on alike, equally often, which depends on what is
+equal. All loops that carry the same types are taken for one at first, and split until nothing contradicts it. The
+checker finds out for itself (`covan_mlir.checking.alike_loops`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,18 @@ from typing import Any
 
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.control import BRANCH, CARRIED, PREFIX, WHILE, following, loop, nameless, positions, renamed
+from covan_mlir.provenance.control import (
+    BRANCH,
+    CARRIED,
+    ELEMENT,
+    PREFIX,
+    WHILE,
+    following,
+    loop,
+    nameless,
+    positions,
+    renamed,
+)
 from covan_mlir.provenance.model import Part
 
 
@@ -39,9 +51,13 @@ def with_twins(parts: Sequence[Part], random: Collection[int]) -> list[Part]:
 
 
 def _leading(loops: Mapping[str, Sequence[Part]], names: Iterable[str]) -> dict[str, str]:
-    """The first of some loops that carry the same types."""
+    """The first of some loops whose iterations are given the same types."""
     first: dict[tuple[tuple[str, ...], ...], str] = {}
-    return {name: first.setdefault(tuple(p.types for p in loops[name] if p.op == CARRIED), name) for name in names}
+    return {name: first.setdefault(tuple(part.types for part in _entering(loops[name])), name) for name in names}
+
+
+def _entering(values: Sequence[Part]) -> list[Part]:
+    return [part for part in values if part.op in (CARRIED, ELEMENT)]
 
 
 class _Numbers:
@@ -77,10 +93,10 @@ class _Numbers:
         return (kind, self.first.get(int(part), part)) if kind == "p" else (kind, part)
 
     def ends(self, values: Sequence[Part]) -> list[Operand | None]:
-        """What a loop carries, what that is after an iteration, and what decides whether there is another one."""
-        carried = [part for part in values if part.op == CARRIED]
-        asked: list[Operand | None] = [("p", part.id) for part in carried]
-        asked += [following(part) for part in carried]
+        """What an iteration is given, what that is in the next one, and what decides whether there is one."""
+        entering = _entering(values)
+        asked: list[Operand | None] = [("p", part.id) for part in entering]
+        asked += [following(part) for part in entering]
         result = next((part for part in values if part.op == WHILE), None)
         asked += positions(result)[:2] if result is not None else []
         return [operand and self.value(operand) for operand in asked]
