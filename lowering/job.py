@@ -109,7 +109,7 @@ def _attempt(
         module = torch_ir.Module.parse(bytecode)
     state = PipelineState(module)
     stages.run(stages.prepared(job), state)
-    stages.set_device(module, job)
+    stages.set_facts(module, job)
     border = stages.Border(job)
     observers = _Observers(job, prints, border) if job.provenance else None
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from covan_mlir.lowering.kernels.recorded import Recorded
 from covan_mlir.machine.description import Machine
 
 TO_LINALG = ("torch-backend", "torch-to-linalg")
@@ -41,6 +42,7 @@ class Job:
         attached: whether the program has such operators, or barriers.
         machine: that kernels are chosen for, where the target is this machine and it is known; see
             `covan_mlir.machine.host`.
+        records: schedules that were measured to be the best on it.
     """
 
     frontend: Literal["auto", "linalg", "torch"]
@@ -60,3 +62,4 @@ class Job:
     functions: tuple[tuple[str, str, str], ...] = ()
     attached: bool = False
     machine: Machine | None = None
+    records: tuple[Recorded, ...] = ()

@@ -26,6 +26,7 @@ from covan_mlir.lowering.kernels import code_aside, targets
 from covan_mlir.lowering.kernels.chain_body import KernelBody
 from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE
 from covan_mlir.lowering.kernels.declarations import bodies, embed_declared
+from covan_mlir.lowering.kernels.recorded import RECORDS, dump
 from covan_mlir.lowering.kernels.reductions import demote
 from covan_mlir.lowering.kernels.registry import templates
 from covan_mlir.lowering.pipeline import PipelineState, Run, StepError
@@ -189,10 +190,13 @@ def prepare_target(job: Job) -> None:
     targets.of(job.target, _device(job))
 
 
-def set_device(module: ir.Module, job: Job) -> None:
-    """Tells passes which device it is that a target's name stands for, where that is the one that is here."""
+def set_facts(module: ir.Module, job: Job) -> None:
+    """Tells passes which device it is that a target's name stands for, where that is the one that is here, and which
+    schedules were measured to be the best there."""
     if device := _device(job):
         module.operation.attributes[DEVICE] = ir.StringAttr.get(device, module.context)
+    if job.records:
+        module.operation.attributes[RECORDS] = ir.StringAttr.get(dump(job.records), module.context)
 
 
 def _device(job: Job) -> str:
@@ -254,7 +258,7 @@ def take_off(module: ir.Module) -> list[FusionRecord]:
     """
     decisions: list[FusionRecord] = []
     operation = module.operation
-    for name in (LINES, KEPT, DEVICE):
+    for name in (LINES, KEPT, DEVICE, RECORDS):
         if name in operation.attributes:
             del operation.attributes[name]
     for function in functions(operation):

@@ -16,7 +16,7 @@ import typer
 
 from covan_mlir.errors import CovanError
 from covan_mlir.support import standard_streams, whole_file
-from covan_mlir.tools import cli_compare, cli_profile, cli_report, cli_run, cli_signing
+from covan_mlir.tools import cli_compare, cli_profile, cli_report, cli_run, cli_signing, cli_tune
 from covan_mlir.tools.cli_common import CliError, Progress, describe, torch_is_quiet
 from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, IreeFlags, OneTarget, Seed, Session
 from covan_mlir.version import __version__
@@ -106,6 +106,10 @@ def compile_(
     cache: Annotated[
         bool, typer.Option("--cache/--no-cache", help="Take what was compiled before from disk; keep what was not.")
     ] = True,
+    records: Annotated[
+        str,
+        typer.Option("--records", metavar="FILE|off", help="Schedules that 'covan tune' measured; default: your own."),
+    ] = "",
     print_pipeline: Annotated[
         bool, typer.Option("--print-pipeline", help="Print what the compiler would run, for covan-opt, and exit.")
     ] = False,
@@ -148,6 +152,7 @@ def compile_(
             check_indices=check_indices,
             attach=cli_models.attached(attach or ()),
             cache=cache,
+            records=None if records == "off" else records,
         )
         progress(f"loading {path.name}")
         example = cli_models.load(path, factory, parsed, seed)
@@ -378,6 +383,8 @@ app.command("verify-signature")(cli_signing.verify_signature)
 app.command("profile")(cli_profile.profile)
 app.command("compare")(cli_compare.compare)
 app.command("report")(cli_report.report)
+app.command("tune")(cli_tune.tune)
+app.command("records")(cli_tune.records_)
 
 
 def _tags(values: Sequence[str]) -> dict[str, list[str]]:

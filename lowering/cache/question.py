@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import re
@@ -18,6 +17,7 @@ import msgspec
 from covan_mlir.lowering.request import Job
 from covan_mlir.machine.reading import model
 from covan_mlir.runtime.requirements import cpu_features
+from covan_mlir.support import source_digest
 
 _PACKAGES = ("covan_mlir", "covan_mlir.dialects", "covan_mlir.lowering", "covan_mlir.passes", "covan_mlir.runtime")
 """All that the worker may import of covan. An editable install has them in folders of their own."""
@@ -62,7 +62,7 @@ def name_of(bytecode: bytes, job: Job, surroundings: str) -> str:
     Weights that are read from outside of the program are in neither, only their names and types: so they are in its
     answer.
     """
-    files = tuple(_digest(Path(path)) for path in job.extensions)
+    files = tuple(source_digest.of_file(Path(path)) for path in job.extensions)
     # The reproducer is written for a job that fails, and no failure is kept.
     question = _Question(replace(job, reproducer=None), files, surroundings)
     digest = hashlib.sha256(msgspec.json.encode(question, order="sorted"))
@@ -77,32 +77,12 @@ def surroundings() -> str:
     The processor counts for every target: IREE evaluates constants on it.
     """
     facts = [
-        _sources(),
+        source_digest.of_packages(_PACKAGES),
         _versions(),
         [platform.machine(), model(), sorted(cpu_features() or ())],
         sorted((name, value) for name, value in os.environ.items() if _VARIABLES.fullmatch(name)),
     ]
     return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()
-
-
-def _sources() -> list[tuple[str, str]]:
-    """Each file of covan's and the SHA-256 of what is in it: some hundred files, some tens of milliseconds."""
-    files: dict[str, Path] = {}
-    for package in _PACKAGES:
-        spec = importlib.util.find_spec(package)
-        assert spec is not None
-        for folder in map(Path, spec.submodule_search_locations or ()):
-            for path in folder.rglob("*.py"):
-                files[f"{package.replace('.', '/')}/{path.relative_to(folder).as_posix()}"] = path
-    return [(name, _digest(path)) for name, path in sorted(files.items())]
-
-
-def _digest(path: Path) -> str:
-    """Of a file's content; empty if it is gone, with which nothing compiles."""
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return ""
 
 
 @functools.cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from torch_mlir import ir
@@ -14,6 +15,7 @@ from covan_mlir.dialects.prov_lines import lines_of, read_lines
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels import targets
 from covan_mlir.lowering.kernels.kernel import Refusal
+from covan_mlir.lowering.kernels.recorded import RECORDS, Recorded, load, workload
 from covan_mlir.lowering.kernels.reductions.demote import demoted
 from covan_mlir.lowering.kernels.reductions.record import record
 from covan_mlir.lowering.kernels.select import Selection, select
@@ -41,17 +43,20 @@ class Chooser:
         always: kernels are made also where they are not predicted to pay.
         demote: float64 becomes float32, as in the rest of the program.
         actions: where the user wrote what the chains perform, where kernels' line tables name it.
+        records: schedules that were measured to be the best, by workload.
     """
 
     target: KernelTarget
     always: bool = False
     demote: bool = False
     actions: Actions = field(default_factory=dict)
+    records: Mapping[str, Recorded] = field(default_factory=dict)
 
     def kernel(self, chain: Chain) -> Selection | Refusal:
         """The kernel of a chain, the same for all chains that compute the same; where lines matter: there."""
         plain, lines = self.plain(chain), source_lines_of(chain, self.actions)
-        return select(plain, symbol(plain, lines), self.target, always=self.always, lines=lines)
+        recorded = self.records.get(workload(plain)) if self.records else None
+        return select(plain, symbol(plain, lines), self.target, always=self.always, lines=lines, recorded=recorded)
 
     def decisions(self) -> Decisions:
         """For the chains of one function."""
@@ -78,7 +83,8 @@ def chooser(
     lines: Actions = {}
     if targets.names_lines(target):
         lines = actions(lines_of(read_table(module)) if has_table(module) else read_lines(module))
-    return Chooser(kernel_target.allowing(winograd), always, demote, lines)
+    records = load(module.attributes[RECORDS].value) if RECORDS in module.attributes else {}
+    return Chooser(kernel_target.allowing(winograd), always, demote, lines, records)
 
 
 def _module(op: ir.Operation) -> ir.Operation:

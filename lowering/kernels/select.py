@@ -1,10 +1,12 @@
-"""Which kernel computes a chain on a target: of all templates that take it, the one that is predicted to be fastest."""
+"""Which kernel computes a chain on a target: of all templates that take it, the one that is predicted to be fastest, or
+that was measured to be."""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -16,6 +18,7 @@ from covan_mlir.lowering.kernels.dense.apart import apart
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.overrides import IllegalError, changes
+from covan_mlir.lowering.kernels.recorded import Recorded
 from covan_mlir.lowering.kernels.reductions.operands import refused, traffic
 from covan_mlir.lowering.kernels.reductions.profitability import compiled, does_not_pay
 from covan_mlir.lowering.kernels.target import KernelTarget
@@ -33,12 +36,14 @@ class Selection:
         template: name of the template that wrote it.
         schedule: of that template, as JSON.
         cost: what the template predicts.
+        measured: seconds that it took when it was measured to be the best; None: the prediction decided.
     """
 
     executable: Executable
     template: str
     schedule: Mapping[str, Any]
     cost: Cost
+    measured: float | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,17 @@ class Choices:
         except IllegalScheduleError as error:
             changed = ", ".join(f"{key}={value}" for key, value in override.items())
             raise IllegalError(f"{changed} is not legal on {self.target.name} (list=true lists what is)") from error
+
+    def scheduled(self, template: str, fields: Mapping[str, Any]) -> tuple[Candidate, Schedule]:
+        """The schedule of a template that `Schedule.to_json` wrote.
+
+        Raises:
+            IllegalError: no such template takes the chain, or the target cannot hold the schedule.
+        """
+        for candidate in self.candidates:
+            if candidate.template.name == template:
+                return candidate, candidate.match.read(fields)
+        raise IllegalError(f"no template {template!r} takes it on {self.target.name}")
 
 
 def choices(chain: Chain, target: KernelTarget, fusion: Fusion | None = None) -> Choices | Refusal:
@@ -173,17 +189,24 @@ def _united(refusals: Mapping[str, Refusal]) -> Refusal:
 
 
 def select(
-    chain: Chain, name: str, target: KernelTarget, *, always: bool = False, lines: SourceLines = ()
+    chain: Chain,
+    name: str,
+    target: KernelTarget,
+    *,
+    always: bool = False,
+    lines: SourceLines = (),
+    recorded: Recorded | None = None,
 ) -> Selection | Refusal:
     """The kernel of a chain under a name, or why there is none. What was selected is remembered.
 
     Args:
         always: also where it is not predicted to pay.
         lines: of the user's source, by step of the chain, for the line tables of targets that have them.
+        recorded: the schedule that was measured to be the best. Whether there is a kernel at all does not depend on it.
     """
     if (reason := target.unable()) is not None:
         return Refusal(reason)
-    return _selected(chain, name, target, always, lines, _asked(chain, target))
+    return _selected(chain, name, target, always, lines, recorded, _asked(chain, target))
 
 
 @lru_cache(256)
@@ -193,6 +216,7 @@ def _selected(
     target: KernelTarget,
     always: bool,
     lines: SourceLines,
+    recorded: Recorded | None,
     asked: tuple[Template[Any, Any], ...],
 ) -> Selection | Refusal:
     choice = _choices(chain, target, asked)
@@ -203,6 +227,11 @@ def _selected(
         return Refusal(reason)
     if not always and (reason := _faster_apart(chain, target, seconds)):
         return Refusal(reason)
+    if recorded is not None:
+        selection = _as_recorded(choice, recorded, name, lines)
+        if isinstance(selection, Selection):
+            return selection
+        log.warning("the schedule that was measured for %s is not used: %s", name, selection.reason)
     refusals: dict[str, Refusal] = {}
     for candidate in choice.candidates:
         for schedule in islice(candidate.match.schedules(), candidate.template.tries):
@@ -211,6 +240,16 @@ def _selected(
                 return selection
             refusals.setdefault(candidate.template.name, selection)
     return _united(refusals)
+
+
+def _as_recorded(choice: Choices, recorded: Recorded, name: str, lines: SourceLines) -> Selection | Refusal:
+    """The kernel with the schedule that was measured, or why there is none."""
+    try:
+        candidate, schedule = choice.scheduled(recorded.template, json.loads(recorded.schedule))
+    except IllegalError as error:
+        return Refusal(str(error))
+    selection = candidate.write(schedule, name, lines)
+    return replace(selection, measured=recorded.seconds) if isinstance(selection, Selection) else selection
 
 
 def _faster_apart(chain: Chain, target: KernelTarget, seconds: float) -> str | None:

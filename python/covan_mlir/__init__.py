@@ -14,6 +14,8 @@ from covan_mlir.version import __version__
 _PUBLIC = {
     "compile_module": "covan_mlir.compile",
     "load": "covan_mlir.loading",
+    "tune": "covan_mlir.tuner",
+    "Tuning": "covan_mlir.tuning.report",
     "last_compiled": "covan_mlir.dynamo",
     "tag": "covan_mlir.provenance.tags",
     "group": "covan_mlir.provenance.groups",
@@ -39,6 +41,7 @@ _PUBLIC = {
     "DeviceError": "covan_mlir.errors",
     "ArtifactError": "covan_mlir.errors",
     "IsolationError": "covan_mlir.errors",
+    "RecordsError": "covan_mlir.errors",
     "Isolation": "covan_mlir.runtime.isolation.limits",
     "ProfileError": "covan_mlir.errors",
     "Profile": "covan_mlir.profiling.profile",
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
     from covan_mlir.errors import IsolationError as IsolationError
     from covan_mlir.errors import OutOfRangeError as OutOfRangeError
     from covan_mlir.errors import ProfileError as ProfileError
+    from covan_mlir.errors import RecordsError as RecordsError
     from covan_mlir.errors import TagError as TagError
     from covan_mlir.errors import TargetError as TargetError
     from covan_mlir.executable import Executable as Executable
@@ -79,6 +83,8 @@ if TYPE_CHECKING:
     from covan_mlir.provenance.model import Site as Site
     from covan_mlir.provenance.tags import tag as tag
     from covan_mlir.runtime.isolation.limits import Isolation as Isolation
+    from covan_mlir.tuner import tune as tune
+    from covan_mlir.tuning.report import Tuning as Tuning
 
 
 def __getattr__(name: str) -> Any:

@@ -46,6 +46,10 @@ class DeviceError(TargetError):
     """A device is not here, does not fit the program, ran out of memory, or failed while it ran the program."""
 
 
+class RecordsError(CovanError):
+    """A file of measured schedules is not there, cannot be read or written, or holds something else."""
+
+
 class IsolationError(CovanError):
     """The process of an isolated program died, or took more time or memory than it was allowed. The caller is not
     harmed, and the next call starts another process."""

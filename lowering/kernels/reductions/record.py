@@ -27,7 +27,14 @@ def record(what: str, ids: Iterable[int], chain: Chain, kernel: Selection | Refu
         fusion_record = replace(fusion_record, reason=kernel.reason)
     else:
         name, seconds = kernel.executable.name, kernel.cost.seconds
-        fusion_record = replace(fusion_record, kernel=name, seconds=seconds, schedule=kernel.schedule)
+        fusion_record = replace(
+            fusion_record,
+            kernel=name,
+            seconds=seconds,
+            schedule=kernel.schedule,
+            template=kernel.template,
+            measured=kernel.measured or 0.0,
+        )
     if fusion_record.kernel and chain.single_domain:
         return replace(fusion_record, sweeps=_rows(chain))
     fusion = known(chain)

@@ -22,6 +22,7 @@ from covan_mlir.frontend.groups import groups
 from covan_mlir.frontend.importer import Imported, import_program
 from covan_mlir.frontend.precision import convolves_halves, first_double
 from covan_mlir.lowering import pool, targets
+from covan_mlir.lowering.kernels.database import recorded
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.result import JobResult
 from covan_mlir.machine import host
@@ -136,7 +137,15 @@ def jobs(
     for goal in goals:
         flags = (*goal.compiler_flags(double is not None, halves), *options.iree_flags)
         machine = machine_of(goal) if options.fuse_reductions else None
-        goal_job = replace(job, flags=flags, target=goal.name, kind=goal.kind, devices=goal.devices, machine=machine)
+        goal_job = replace(
+            job,
+            flags=flags,
+            target=goal.name,
+            kind=goal.kind,
+            devices=goal.devices,
+            machine=machine,
+            records=recorded(options.records, goal.kind, machine),
+        )
         asked.append((goal, goal_job))
     return asked
 

@@ -18,7 +18,7 @@ from covan_mlir.support import typed_json
 Frontend = Literal["auto", "linalg", "torch"]
 Trace = Literal["phases", "passes"]
 _MIB = 1 << 20
-_NOT_STORED = ("timeout", "reproducer", "attach", "cache")
+_NOT_STORED = ("timeout", "reproducer", "attach", "cache", "records")
 _RUN = ("iree_flags", "extra_steps", "extensions")
 
 
@@ -62,6 +62,8 @@ class CompileOptions:
         cache: a program that was compiled before, on such a machine by the same compilers, is taken from disk
             (docs/cli.md). Programs with extra steps are not kept, nor are those with flags that have IREE print
             something, read or write files. Of ``extensions`` the files are compared, not what they import.
+        records: a file of schedules that were measured to be the best on this machine (`covan_mlir.tune`); by default
+            the user's own, if there is one; None: kernels are chosen by prediction alone (docs/tuning.md).
     """
 
     iree_flags: tuple[str, ...] = ()
@@ -79,6 +81,7 @@ class CompileOptions:
     extensions: tuple[str, ...] = ()
     attach: Attach = field(default_factory=dict, hash=False)
     cache: bool = True
+    records: str | os.PathLike[str] | None = ""
 
     def __post_init__(self) -> None:
         flags: object = self.iree_flags  # callers without a type checker pass one string, or a list

@@ -41,6 +41,9 @@ class FusionRecord(JsonObject, frozen=True):
         guards: statistics with a guard, each with the row that shows that it is needed.
         schedule: how the kernel is laid out: of the template that wrote it, as JSON.
         seconds: predicted time of the kernel; 0 if it has none.
+        template: who wrote it (`covan_mlir.lowering.kernels.template`).
+        measured: the time that it took when it was measured to be the best, which is why it was taken
+            (docs/tuning.md); 0: the prediction decided.
     """
 
     what: str
@@ -55,3 +58,5 @@ class FusionRecord(JsonObject, frozen=True):
     schedule: Mapping[str, Any] = msgspec.field(default_factory=dict)
     seconds: Amount = 0.0
     source: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    template: str = ""
+    measured: Amount = 0.0

@@ -1,0 +1,55 @@
+"""A schedule that was measured to be the best for what a chain computes, on a machine.
+
+Which these are is told a program by an attribute of its module: so the compiler and covan-opt choose alike, and what a
+program was compiled with stands in its IR.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+
+from covan_mlir.fred import chain_json
+from covan_mlir.fred.chain import Chain
+
+RECORDS = "covan.records"
+"""Attribute of a module: what `dump` gives."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The schedule for a workload.
+
+    Attributes:
+        workload: see `workload`.
+        template: name of the template whose schedule it is.
+        schedule: as JSON, keys in order.
+        seconds: that its kernel took.
+    """
+
+    workload: str
+    template: str
+    schedule: str
+    seconds: float
+
+
+def workload(chain: Chain) -> str:
+    """The name of what a chain computes, whatever parts of a model it comes from: SHA-256, as hexadecimal digits."""
+    return hashlib.sha256(compact(chain_json.dump(chain)).encode()).hexdigest()
+
+
+def compact(value: object) -> str:
+    """JSON, the same text for equal values."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def dump(records: Iterable[Recorded]) -> str:
+    """As an attribute holds them."""
+    return compact([asdict(record) for record in records])
+
+
+def load(text: str) -> Mapping[str, Recorded]:
+    """By workload; the inverse of `dump`."""
+    return {row["workload"]: Recorded(**row) for row in json.loads(text)}

@@ -1,0 +1,59 @@
+"""`tune`: kernels that are measured, and not only predicted, to be the best."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from covan_mlir.compilation.options import CompileOptions
+from covan_mlir.compile import compile_module
+from covan_mlir.errors import InputError
+from covan_mlir.frontend.capture import Model
+from covan_mlir.support.interrupts import orderly
+from covan_mlir.tuning.report import Tuning
+
+
+@orderly()
+def tune(
+    model: Model,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    minutes: float = 10.0,
+    records: str | os.PathLike[str] | None = None,
+    options: CompileOptions | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Tuning:
+    """Measure schedules of a model's kernels on this machine; later compilations take those that make it faster.
+
+    Nothing is lost when it is stopped: what was measured is kept, and not measured again. The machine should have
+    nothing else to do meanwhile.
+
+    Args:
+        model, args, kwargs: as for `compile_module`.
+        minutes: that it takes, about; the compilation of the model comes first.
+        records: the file that keeps what is measured; by default the user's own, which compilations look into.
+        options: as for `compile_module`; ``records`` of them is not looked at.
+        progress: is told what is being done.
+
+    Raises:
+        ExportError, CompileError, InputError, TargetError: as `compile_module`; or the time is no positive number.
+        RecordsError: the file of records cannot be used.
+    """
+    from covan_mlir.tuning.tune import tune_program
+
+    if not minutes > 0:
+        raise InputError(f"minutes={minutes!r}: give a positive number of minutes")
+    chosen = replace(options or CompileOptions(), records=None)
+    executable = compile_module(model, args, kwargs, options=chosen, progress=progress)
+    assert executable.origin is not None
+    return tune_program(
+        executable,
+        executable.origin,
+        (args, dict(kwargs or {})),
+        minutes=minutes,
+        records=records,
+        tell=progress or (lambda step: None),
+    )
