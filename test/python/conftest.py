@@ -20,12 +20,15 @@ from hypothesis import HealthCheck, settings
 
 from covan_mlir.artifacts import artifact
 from covan_mlir.lowering.cache import answers
+from covan_mlir.lowering.kernels import database
 from covan_mlir.machine import host, reading
 
 # What is chosen by speed must not depend on how busy the machine was when it was measured.
 os.environ[host.VARIABLE] = reading.nearest().name
 # Tests test the compiler as it is now, and leave the user's own programs alone.
 os.environ[answers.VARIABLE] = answers.OFF
+# Nor do they take schedules that the user has measured.
+os.environ[database.VARIABLE] = database.OFF
 
 # The same examples in every run, however long they take; `--hypothesis-profile=search` draws others.
 settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -36,11 +36,17 @@ def main(parent: int, *extensions: str) -> None:
     requests: BinaryIO = sys.stdin.buffer
     answers: BinaryIO = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    from covan_mlir.lowering.kernels import select, standalone  # noqa: F401  # before the greeting
+    # Heavy imports come before the greeting: the caller counts the process as ready then.
+    from covan_mlir.lowering.kernels import registry, standalone  # noqa: F401
     from covan_mlir.passes.framework import extensions as files
 
-    for path in extensions:
-        files.load(path)
+    registry.templates("cpu", "rows")  # the package's own come first
+    try:
+        for path in extensions:
+            files.load(path)
+    except files.ExtensionError as error:
+        frames.send(answers, messages.Failed(str(error)))
+        return
     frames.send(answers, messages.Ready())
     while True:
         try:

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 START = 120.0
 """Seconds in which a process has to greet, a kernel to be built, or one to be checked; after more of them it hangs."""
+EACH = 10.0
+"""More of them for each kernel."""
 SEED = 1
 
 
@@ -97,7 +99,6 @@ class _Process:
             self._child = Child("covan_mlir.lowering.kernels.measuring.child", self._extensions)
             self._child.pipe.deadline = time.monotonic() + START
             answer, _ = frames.receive(self._child.pipe, messages.ANSWERS)
-            assert isinstance(answer, messages.Ready)
         except OSError as error:
             raise MeasuringError(f"the process that measures cannot be started: {lacking(error)}") from error
         except (EOFError, TimeoutError) as error:
@@ -105,6 +106,9 @@ class _Process:
             said = self._child.tail()[-500:]
             self.stop()
             raise MeasuringError(f"the process that measures does not start: {said}") from error
+        if isinstance(answer, messages.Failed):
+            self.stop()
+            raise MeasuringError(answer.reason)
         return self._child
 
     def stop(self) -> None:
@@ -182,7 +186,7 @@ class Measurer:
     ) -> tuple[list[_Program], list[tuple[Candidate, str]]]:
         request = messages.Build(chain, self._machine, self._winograd, tuple(candidates))
         try:
-            answer, code = process.ask(request, (), START + 10.0 * len(candidates))
+            answer, code = process.ask(request, (), START + EACH * len(candidates))
         except _LostError as error:
             answer, code = messages.Failed(f"the compiler {error}"), b""
         if isinstance(answer, messages.Built):
@@ -225,7 +229,7 @@ class Measurer:
         )
         codes = [program.code for program in programs]
         try:
-            answer, _ = self._processes[0].ask(request, codes, START + 4.0 * seconds + 5.0 * len(wanted))
+            answer, _ = self._processes[0].ask(request, codes, START + 4.0 * seconds + EACH * len(wanted))
         except _LostError as error:
             answer = messages.Failed(f"the kernel {error}")
         if isinstance(answer, messages.Timed):

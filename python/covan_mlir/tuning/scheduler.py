@@ -3,11 +3,11 @@
 After Zheng et al. 2020, section 6.2. With ``g_i(t)`` the time of task *i* after *t* slices and ``w_i`` how often it
 runs, the latency of a call is ``f = sum w_i g_i``, and what one more slice takes off it is estimated as::
 
-    w_i * (ALPHA * (g_i(t - 1) - g_i(t)) + (1 - ALPHA) * min(g_i(t) / t ** 2, (g_i(t) - C_i / (BETA * max V_k)) / t))
+    w_i * (ALPHA * (g_i(t - 1) - g_i(t)) + (1 - ALPHA) * (g_i(t) - C_i / (BETA * max V_k)) / t ** 2)
 
 where ``C_i`` is the task's work, and ``V_k`` the speed that like tasks reach: what was gained last, and what is left at
-the optimist's. There the square stands in place of the paper's ``g_i(t) / t``: the best of *t* draws is expected to
-improve by a share of ``1 / t ** 2`` with one more, and so the sum of all tells when it is enough.
+the optimist's. There the paper has the lesser of ``g_i(t) / t`` and what is left; but the best of *t* draws is expected
+to improve by a share of ``1 / t ** 2`` of that with one more, and so the sum of all tells when it is enough.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def gain(task: Progress, tasks: Sequence[Progress]) -> float:
     last = task.times[-2] - now if task.slices else 0.0
     fastest = max(other.work / other.times[-1] for other in tasks if other.kind == task.kind and other.times)
     left = max(0.0, now - task.work / (BETA * fastest))
-    return task.weight * (ALPHA * last + (1 - ALPHA) * min(now / count**2, left / count))
+    return task.weight * (ALPHA * last + (1 - ALPHA) * left / count**2)
 
 
 def next_task(tasks: Sequence[Progress]) -> int | None:

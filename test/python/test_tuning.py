@@ -1,0 +1,401 @@
+"""Tuning: which schedules are tried, which task gets the time, what is learned, and what is chosen at last."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from dense_chains import convolution, product
+
+import covan_mlir
+from covan_mlir import CompileOptions, InputError, TargetError
+from covan_mlir.errors import ProfileError
+from covan_mlir.fred.chain import Chain
+from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.database import Database, Setting
+from covan_mlir.lowering.kernels.kernel import Refusal
+from covan_mlir.lowering.kernels.measuring.measure import Outcome
+from covan_mlir.lowering.kernels.measuring.messages import Candidate
+from covan_mlir.lowering.kernels.measuring.timing import Turns
+from covan_mlir.lowering.kernels.recorded import Recorded
+from covan_mlir.machine.description import PRESETS
+from covan_mlir.machine.host import host
+from covan_mlir.tuning import cost_model, in_program, scheduler
+from covan_mlir.tuning.cost_model import CostModel, Sample
+from covan_mlir.tuning.in_program import Finalists, decide
+from covan_mlir.tuning.search import Search
+from covan_mlir.tuning.space import Point, Space, space_of
+from covan_mlir.tuning.tune import tune_program
+
+TARGET = CpuTarget(PRESETS["avx512"])
+CHAINS = {
+    "product": product("ik", "kj", "ij", "k", i=196, j=256, k=1024),
+    "convolution": convolution(64, 128, (3, 3), (28, 28)),
+    "strided": convolution(64, 128, (1, 1), (28, 28), stride=2, pad=0),
+}
+
+
+def space(chain: Chain) -> Space:
+    found = space_of(chain, TARGET)
+    assert not isinstance(found, Refusal)
+    return found
+
+
+def truth(point: Point) -> float:
+    """Another machine than the one that is predicted: it likes other tiles, and is not quite the same twice."""
+    fields = point.fields
+    liked = 0.35 * math.cos(fields.get("rows", 1)) + 0.2 * math.sin(fields.get("vectors", 1))
+    liked += 0.15 * math.cos(math.log2(fields.get("depth", 1) or 1) * 2) + 0.1 * (fields.get("height", 0) % 3)
+    noise = int(hashlib.sha256(point.candidate.schedule.encode()).hexdigest()[:4], 16) / 0xFFFF
+    return point.predicted * math.exp(liked + 0.03 * noise)
+
+
+def measured(points: Space, batch: Sequence[Candidate]) -> list[Outcome]:
+    base = truth(points.default)
+    rows = [points.default.candidate, *batch]
+    return [Outcome(c, truth(points.by_candidate[c]), truth(points.by_candidate[c]) / base, 5) for c in rows]
+
+
+# Spaces
+
+
+def test_a_space_begins_with_what_prediction_takes() -> None:
+    points = space(CHAINS["product"])
+    assert points.default.predicted == min(point.predicted for point in points.points)
+    assert len({point.candidate for point in points.points}) == len(points.points) > 50
+    assert {point.candidate.template for point in points.points} >= {"product"}
+
+
+def test_all_algorithms_are_in_it() -> None:
+    chain = convolution(64, 128, (3, 3), (28, 28))
+    chain = replace(chain, inputs=tuple(replace(each, weight=each.name == "f") for each in chain.inputs))
+    assert {point.candidate.template for point in space(chain).points} >= {"convolution", "winograd"}
+
+
+def test_neighbours_differ_in_one_field() -> None:
+    points = space(CHAINS["convolution"])
+    for point in points.points[:20]:
+        for other in points.neighbours(point):
+            changed = [name for name, value in point.fields.items() if other.fields[name] != value]
+            assert len(changed) == 1
+            assert other.candidate.template == point.candidate.template
+
+
+def test_crossed_points_have_fields_of_both() -> None:
+    points = space(CHAINS["convolution"])
+    first, second = points.points[0], points.points[9]
+    for point in points.crossed(first, second):
+        assert all(value in (first.fields[name], second.fields[name]) for name, value in point.fields.items())
+    assert points.crossed(first, replace(second, candidate=Candidate("another", second.candidate.schedule))) == []
+
+
+# Searches
+
+
+def evolve(points: Space, chain: Chain, measurements: int, seed: int = 0) -> Search:
+    search, model = Search(chain, points, seed), CostModel()
+    while len(search.ratios) < measurements:
+        batch = search.batch(min(12, measurements - len(search.ratios) + 1), model)
+        if not batch:
+            break
+        search.know(measured(points, batch))
+        model.learn(search.samples())
+    return search
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_tenth_of_the_measurements_finds_nearly_the_best_of_all(name: str) -> None:
+    points = space(CHAINS[name])
+    best = min(map(truth, points.points)) / truth(points.default)
+    search = evolve(points, CHAINS[name], max(24, len(points.points) // 10))
+    assert search.best[0][1] <= 1.05 * best
+
+
+def test_it_needs_a_third_of_what_chance_needs() -> None:
+    chain = CHAINS["convolution"]
+    points = space(chain)
+    count = max(24, len(points.points) // 20)
+    reached = [evolve(points, chain, count, seed).best[0][1] for seed in range(3)]
+    generator = random.Random(0)
+    by_chance = [min(truth(p) for p in generator.sample(points.points, 3 * count)) for _ in range(31)]
+    expected = sorted(by_chance)[15] / truth(points.default)
+    assert sorted(reached)[1] <= expected
+
+
+def test_nothing_is_measured_twice_and_all_of_it_at_last() -> None:
+    chain = product("ik", "kj", "ij", "k", i=6, j=8, k=16)
+    points = space(chain)
+    search, seen = Search(chain, points), set[Candidate]()
+    while batch := search.batch(7, CostModel()):
+        assert not seen.intersection(batch)
+        assert len(set(batch)) == len(batch) <= 7
+        seen.update(batch)
+        search.know(measured(points, batch))
+    assert search.exhausted
+    assert seen == {point.candidate for point in points.points[1:]}
+
+
+def test_what_has_no_time_is_neither_best_nor_learned_from() -> None:
+    chain = CHAINS["product"]
+    points = space(chain)
+    search = Search(chain, points)
+    (one, two) = (point.candidate for point in points.points[1:3])
+    search.know([Outcome(points.default.candidate, 1e-3, 1.0, 5), Outcome(one, None, None, 0, "it crashed")])
+    search.know([Outcome(two, 2e-3, 2.0, 5)])
+    assert search.best == [(points.default.candidate, 1.0), (two, 2.0)]
+    assert {sample.point.candidate for sample in search.samples()} == {points.default.candidate, two}
+    assert one not in search.batch(12, CostModel())
+
+
+# The cost model
+
+
+def _rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
+    ranks = [sorted(range(len(values)), key=values.__getitem__) for values in (first, second)]
+    places = [[order.index(n) for n in range(len(order))] for order in ranks]
+    count = len(first)
+    return 1.0 - 6.0 * sum((a - b) ** 2 for a, b in zip(*places, strict=True)) / (count * (count**2 - 1))
+
+
+def test_it_learns_what_a_machine_likes() -> None:
+    chain = CHAINS["convolution"]
+    points = list(space(chain).points)
+    random.Random(1).shuffle(points)
+    known, held_out = points[:200], points[200:400]
+    model = CostModel()
+    model.learn([Sample(chain, point, truth(point), 1.0) for point in known])
+    right = [truth(point) for point in held_out]
+    assert _rank_correlation(model.seconds(chain, held_out), right) >= 0.75
+    assert _rank_correlation([point.predicted for point in held_out], right) < 0.75
+
+
+def test_without_the_library_templates_are_off_by_what_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost_model, "_library", lambda: None)
+    chain = CHAINS["product"]
+    points = space(chain).points[:100]
+    model = CostModel()
+    assert model.seconds(chain, points) == [point.predicted for point in points]
+    model.learn([Sample(chain, point, 3.0 * point.predicted, 1.0) for point in points[:60]])
+    name = points[0].candidate.template
+    for point, seconds in zip(points, model.seconds(chain, points), strict=True):
+        if point.candidate.template == name:
+            assert seconds == pytest.approx(3.0 * point.predicted)
+
+
+# The scheduler
+
+
+def run(tasks: list[scheduler.Progress], after: Sequence[Callable[[int], float]], slices: int) -> list[int]:
+    order: list[int] = []
+    while len(order) < slices and (number := scheduler.next_task(tasks)) is not None:
+        tasks[number].times.append(after[number](tasks[number].slices + 1))
+        order.append(number)
+    return order
+
+
+def test_each_task_begins_then_the_heaviest_goes_on() -> None:
+    tasks = [scheduler.Progress(weight, 1e6, "product flops", [1e-3]) for weight in (1.0, 20.0, 1.0)]
+    order = run(tasks, [lambda n: 1e-3 / n] * 3, 12)
+    assert set(order[:3]) == set(order[3:6]) == {0, 1, 2}
+    assert order[0] == 1
+    assert order[6:].count(1) >= 4
+
+
+def test_a_task_that_others_outrun_has_more_to_gain() -> None:
+    slow = scheduler.Progress(1.0, 1e6, "product flops", [4e-3, 4e-3, 4e-3])
+    fast = scheduler.Progress(1.0, 1e6, "product flops", [1e-3, 1e-3, 1e-3])
+    other = scheduler.Progress(1.0, 1e6, "rows bytes", [4e-3, 4e-3, 4e-3])
+    tasks = [slow, fast, other]
+    assert scheduler.gain(slow, tasks) > scheduler.gain(other, tasks) > scheduler.gain(fast, tasks)
+
+
+def test_it_ends_when_little_is_left() -> None:
+    tasks = [scheduler.Progress(1.0, 1e6, "product flops", [1e-3]) for _ in range(3)]
+    order = run(tasks, [lambda n: 1e-3] * 3, 1000)
+    assert len(order) < 100
+    tasks[0].done = tasks[1].done = tasks[2].done = True
+    assert scheduler.next_task(tasks) is None
+    assert scheduler.next_task([]) is None
+
+
+# The last choice
+
+
+class Programs:
+    """Programs as tables: seconds of each kernel by schedule."""
+
+    def __init__(self, inside: dict[str, float] | None) -> None:
+        self.inside = inside
+        self.compiled: list[tuple[Recorded, ...]] = []
+
+    def program(self, records: Sequence[Recorded]) -> Any:
+        self.compiled.append(tuple(records))
+        return tuple(records)
+
+    def caller(self, model: Any) -> Any:
+        return lambda: model
+
+    def kernel_seconds(self, model: Any) -> dict[str, float]:
+        if self.inside is None:
+            raise ProfileError("no times here")
+        taken = {record.workload: record.schedule for record in model}
+        return {f"kernel {name}": self.inside[f"{name} {taken.get(name, 'default')}"] for name in "ab"}
+
+
+def finalists() -> list[Finalists]:
+    ranked = {"a": ("fast", "faster inside"), "b": ("only",)}
+    return [
+        Finalists(f"kernel {name}", name, 1e-3, tuple((Candidate("t", s), 0.5 + 0.1 * n) for n, s in enumerate(names)))
+        for name, names in ranked.items()
+    ]
+
+
+INSIDE = {"a default": 1.0, "a fast": 1.2, "a faster inside": 0.8, "b default": 1.0, "b only": 0.99}
+
+
+@pytest.fixture
+def whole(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Sets the time of the program that is tried over that of the one before."""
+
+    def set_ratio(ratio: float) -> None:
+        turns = (Turns(1.0, 1.0, 9), [Turns(ratio, ratio, 9)])
+        monkeypatch.setattr(in_program, "in_turns", lambda *args, **kwargs: turns)
+
+    return set_ratio
+
+
+def test_what_is_best_inside_of_the_program_is_chosen(whole: Callable[[float], None]) -> None:
+    whole(0.9)
+    programs: Any = Programs(INSIDE)
+    chosen, _, after = decide(programs, (), finalists(), 1.0, lambda step: None)
+    # b's is faster by less than counts
+    assert [(record.workload, record.schedule) for record in chosen] == [("a", "faster inside")]
+    assert chosen[0].seconds == pytest.approx(0.6e-3)
+    assert after.ratio == 0.9
+    assert programs.compiled[-1] == chosen
+
+
+def test_a_program_that_is_not_faster_changes_nothing(whole: Callable[[float], None]) -> None:
+    whole(1.01)
+    programs: Any = Programs(INSIDE)
+    chosen, _, after = decide(programs, (), finalists(), 1.0, lambda step: None)
+    assert chosen == ()
+    assert after.ratio == 1.01
+
+
+def test_where_there_are_no_times_inside_those_alone_count(
+    whole: Callable[[float], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    whole(0.9)
+    programs: Any = Programs(None)
+    chosen, _, _ = decide(programs, (), finalists(), 1.0, lambda step: None)
+    assert [record.schedule for record in chosen] == ["fast", "only"]
+    assert "kernels are not timed inside of the program (no times here)" in caplog.text
+
+
+# All of it
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(48, 64), torch.nn.Linear(64, 40)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return torch.softmax(self.second(self.first(x).relu()), -1)
+
+
+def counting(step: float) -> Callable[[], float]:
+    """A clock that goes on whenever it is looked at: how long things take here decides nothing."""
+    ticks = itertools.count()
+    return lambda: step * next(ticks)
+
+
+def test_a_model_is_tuned_and_compiled_with_what_was_found(tmp_path: Path) -> None:
+    model, x = Model().eval(), torch.randn(24, 48)
+    records = tmp_path / "records.sqlite"
+    options = CompileOptions(records=None)
+    executable = covan_mlir.compile_module(model, (x,), options=options)
+    assert executable.origin is not None
+    steps: list[str] = []
+
+    def tune() -> covan_mlir.Tuning:
+        assert executable.origin is not None
+        return tune_program(
+            executable,
+            executable.origin,
+            ((x,), {}),
+            minutes=0.5,
+            records=records,
+            tell=steps.append,
+            clock=counting(3.0),
+        )
+
+    tuning = tune()
+    assert {name for row in tuning.rows for name in row.what.split(", ")} >= {"linear", "linear_1", "softmax"}
+    assert sum(row.tried for row in tuning.rows) > 0
+    assert not any(row.failures for row in tuning.rows)
+    assert "linear" in str(tuning)
+    assert any("kernels" in step and "left" in step for step in steps)
+    assert model.calls.item() == 0, "tuning calls the program, and not the model"
+    assert tuning.ratio <= 1.0
+    setting = Setting.of("cpu", host())
+    with Database(records, "read") as database:
+        before = database.measurements(setting)
+        chosen = database.chosen(setting)
+    assert {row.workload for row in before} >= {record.workload for record in chosen}
+    again = tune()
+    with Database(records, "read") as database:
+        after = database.measurements(setting)
+    assert len(after) >= len(before)
+    assert sum(row.tried for row in again.rows) >= sum(row.tried for row in tuning.rows)
+    compiled = covan_mlir.compile_module(model, (x,), options=CompileOptions(records=records))
+    torch.testing.assert_close(compiled(x), model(x))
+    assert compiled.verify()
+
+
+def test_what_cannot_be_tuned_is_told(tmp_path: Path) -> None:
+    model, x = torch.nn.Linear(4, 4), torch.randn(2, 4)
+    with pytest.raises(InputError, match="give a positive number of minutes"):
+        covan_mlir.tune(model, (x,), minutes=0)
+    executable = covan_mlir.compile_module(model, (x,), target="cpu:znver4")
+    assert executable.origin is not None
+    with pytest.raises(TargetError, match="cpu:znver4 is not this machine's CPU"):
+        tune_program(executable, executable.origin, ((x,), {}), minutes=1.0, records=tmp_path / "records")
+    bare = covan_mlir.compile_module(model, (x,), provenance=False)
+    assert bare.origin is not None
+    with pytest.raises(InputError, match="compile with provenance=True"):
+        tune_program(bare, bare.origin, ((x,), {}), minutes=1.0, records=tmp_path / "records")
+    assert not (tmp_path / "records").exists()
+
+
+def test_sizes_that_are_known_at_run_time_only_are_left_as_they_are(tmp_path: Path) -> None:
+    batch = torch.export.Dim("batch", min=2, max=64)
+    executable = covan_mlir.compile_module(
+        torch.nn.Linear(48, 64),
+        (torch.randn(8, 48),),
+        dynamic_shapes=({0: batch},),
+        options=CompileOptions(records=None),
+    )
+    assert executable.origin is not None
+    tuning = tune_program(
+        executable,
+        executable.origin,
+        ((torch.randn(8, 48),), {}),
+        minutes=0.1,
+        records=tmp_path / "r",
+        clock=counting(1.0),
+    )
+    assert tuning.rows == ()
+    assert list(tuning.left.values()) == ["it has sizes that are known at run time only"]
+    assert "was not tuned: it has sizes that are known at run time only" in str(tuning)
