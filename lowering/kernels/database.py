@@ -16,6 +16,7 @@ import importlib.metadata
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
@@ -175,11 +176,22 @@ class Database:
     def _open(self, mode: str) -> None:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version not in (0, _FORMAT) or (mode == "read" and version == 0):
-            raise RecordsError(f"{self.path} holds no records that this version of covan reads")
+            raise RecordsError(f"{self.path}: no records that this version of covan reads\nchoose another file")
         if mode == "write":
-            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._log_ahead()
             if version == 0:
                 self._connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version={_FORMAT}; COMMIT;")
+
+    def _log_ahead(self) -> None:
+        """Writes go to a log first, so that readers need not wait. SQLite does not wait for others to begin with it."""
+        end = time.monotonic() + _PATIENCE
+        while self._connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+            try:
+                self._connection.execute("PRAGMA journal_mode=WAL")
+            except sqlite3.OperationalError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -196,7 +208,7 @@ class Database:
         try:
             yield
         except (OSError, sqlite3.Error) as error:
-            raise RecordsError(f"{self.path}: {error}; remove the file, or choose another one") from error
+            raise RecordsError(f"{self.path}: {error}\nchoose another file, or remove this one") from error
 
     def add(self, setting: Setting, workload: Workload, measurements: Iterable[Measurement]) -> None:
         """Keep what was measured of a workload; what was known of a schedule before is replaced."""
@@ -273,7 +285,9 @@ class Database:
                 try:
                     read = _lines.decode(line)
                 except msgspec.MsgspecError as error:
-                    raise RecordsError(f"line {number} holds no record: {error}") from error
+                    raise RecordsError(
+                        f"line {number} holds no record: {error}\ngive what 'covan records --export' wrote"
+                    ) from error
                 self._insert(read, number)
                 count += 1
         return count

@@ -42,10 +42,11 @@ def tune(
         ExportError, CompileError, InputError, TargetError: as `compile_module`; or the time is no positive number.
         RecordsError: the file of records cannot be used.
     """
-    from covan_mlir.tuning.tune import tune_program
+    from covan_mlir.tuning.tune import records_path, tune_program
 
     if not minutes > 0:
         raise InputError(f"minutes={minutes!r}: give a positive number of minutes")
+    path = records_path(records)  # before anything slow begins
     chosen = replace(options or CompileOptions(), records=None)
     executable = compile_module(model, args, kwargs, options=chosen, progress=progress)
     assert executable.origin is not None
@@ -54,6 +55,6 @@ def tune(
         executable.origin,
         (args, dict(kwargs or {})),
         minutes=minutes,
-        records=records,
+        records=path,
         tell=progress or (lambda step: None),
     )

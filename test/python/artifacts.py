@@ -86,6 +86,8 @@ def fusion() -> FusionRecord:
         guards=("m where m.new == -inf: x = [-inf]",),
         schedule={"shape": "rows", "parallel": [["i", 4]]},
         seconds=1.5e-6,
+        template="rows",
+        measured=1.2e-6,
     )
 
 

@@ -105,6 +105,7 @@ def test_explain_fusion(stub: str, capsys: pytest.CaptureFixture[str]) -> None:
         "      a = b",
         "      axiom exp(0) = 1",
         "      proved by z3",
+        "  template rows, measured to be the best (1.2 us)",
         "  schedule shape=rows parallel=i,4",
         "  predicted 1.5 us; not measured",
     ]

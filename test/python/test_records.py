@@ -112,12 +112,12 @@ def test_processes_write_beside_each_other(tmp_path: Path) -> None:
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no database" * 100)
-    with pytest.raises(RecordsError, match=r"text: file is not a database; remove the file, or choose another one"):
+    with pytest.raises(RecordsError, match=r"text: file is not a database\nchoose another file, or remove this one"):
         Database(tmp_path / "text")
     connection = sqlite3.connect(tmp_path / "other")
     connection.execute("CREATE TABLE records (name)")
     connection.close()
-    with pytest.raises(RecordsError, match="holds no records that this version of covan reads"):
+    with pytest.raises(RecordsError, match="other: no records that this version of covan reads"):
         Database(tmp_path / "other", "read")
     with pytest.raises(RecordsError, match="unable to open database file"):
         Database(tmp_path / "missing", "read")

@@ -106,14 +106,17 @@ def _paragraph(
         yield from (_INDENT + line for line in sweep.lines)
     yield from _proofs(record)
     if record.schedule:
-        chosen = (
-            f"measured to be the best ({_seconds(record.measured)})" if record.measured else "predicted to be the best"
-        )
-        yield f"template {record.template}, {chosen}"
+        if record.template:
+            yield f"template {record.template}, {_decided(record)}"
         yield "schedule " + " ".join(f"{key}={_value(value)}" for key, value in record.schedule.items())
         took = measured(lineage, record, profile)
         told = "not measured" if took is None else f"measured {_seconds(took)}"
         yield f"predicted {_seconds(record.seconds)}; {told}"
+
+
+def _decided(record: FusionRecord) -> str:
+    """Why its kernel has its schedule."""
+    return f"measured to be the best ({_seconds(record.measured)})" if record.measured else "predicted to be the best"
 
 
 def _proofs(record: FusionRecord) -> Iterator[str]:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from covan_mlir.compilation.captured import machine_of
@@ -49,6 +50,22 @@ class _Tuned:
     failures: int = 0
 
 
+def records_path(records: str | os.PathLike[str] | None) -> Path:
+    """The file that keeps what is measured; it is there, and can be written.
+
+    Args:
+        records: the one that was named; None: the user's own.
+
+    Raises:
+        RecordsError: there is none, or it cannot be used.
+    """
+    path = Path(records) if records is not None else default_path()
+    if path is None:
+        raise RecordsError("no records are kept: COVAN_RECORDS=off, or there is no home\nname a file for them")
+    Database(path).close()
+    return path
+
+
 def tune_program(
     model: CompiledModel,
     origin: Origin,
@@ -78,9 +95,7 @@ def tune_program(
     machine = machine_of(parse(model.target))
     if machine is None or parse(model.target).kind != "cpu" or not model.driver.startswith(("local", "openmp")):
         raise TargetError(f"{model.target} is not this machine's CPU: kernels are tuned where they run")
-    path = records or default_path()
-    if path is None:
-        raise RecordsError("no records are kept (COVAN_RECORDS=off, or no home): name a file for them")
+    path = records_path(records)
     end = clock() + 60.0 * minutes
     setting = Setting.of("cpu", machine)
     target = CpuTarget(machine, origin.options.winograd)
