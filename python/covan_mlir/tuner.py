@@ -32,7 +32,7 @@ def tune(
     nothing else to do meanwhile.
 
     Args:
-        model, args, kwargs: as for `compile_module`.
+        model, args, kwargs: as for `compile_module`; an exported program may be called with what it was exported for.
         minutes: that it takes, about; the compilation of the model comes first.
         records: the file that keeps what is measured; by default the user's own, which compilations look into.
         options: as for `compile_module`; ``records`` of them is not looked at.
@@ -50,10 +50,13 @@ def tune(
     chosen = replace(options or CompileOptions(), records=None)
     executable = compile_module(model, args, kwargs, options=chosen, progress=progress)
     assert executable.origin is not None
+    arguments = (args, dict(kwargs or {}))
+    if not args and not kwargs and (known := executable.origin.captured.program.example_inputs) is not None:
+        arguments = known
     return tune_program(
         executable,
         executable.origin,
-        (args, dict(kwargs or {})),
+        arguments,
         minutes=minutes,
         records=path,
         tell=progress or (lambda step: None),

@@ -84,7 +84,7 @@ def tune_program(
         clock: for tests.
 
     Raises:
-        InputError: the time is no positive number of minutes, or the program has no lineage.
+        InputError: the time is no positive number of minutes, the arguments do not fit, or there is no lineage.
         TargetError: the program is for another machine.
         RecordsError: the file of records cannot be used.
     """
@@ -95,6 +95,7 @@ def tune_program(
     machine = machine_of(parse(model.target))
     if machine is None or parse(model.target).kind != "cpu" or not model.driver.startswith(("local", "openmp")):
         raise TargetError(f"{model.target} is not this machine's CPU: kernels are tuned where they run")
+    model.checked(*arguments)  # before anything slow begins
     path = records_path(records)
     end = clock() + 60.0 * minutes
     setting = Setting.of("cpu", machine)
