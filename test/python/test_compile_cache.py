@@ -27,6 +27,7 @@ from covan_mlir.lowering.cache.store import Store
 from covan_mlir.lowering.request import Job
 from covan_mlir.machine.description import PRESETS
 from covan_mlir.provenance import lineage_json
+from covan_mlir.support import source_digest
 
 X = torch.randn(4, 8)
 

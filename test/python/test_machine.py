@@ -27,9 +27,7 @@ from covan_mlir.machine.measured import Speeds
 from covan_mlir.tools import cli
 
 READ = replace(PRESETS["avx2"], cores=4, flops=1e9, flops_alone=1e9, speeds="read")
-SPEEDS = Speeds(
-    flops=2e9, bandwidth=3e9, cache_bandwidth=4e9, elements=5e9, flops_alone=6e9, bandwidth_alone=7e9, l2_bandwidth=8e9
-)
+SPEEDS = Speeds(flops=2e9, bandwidth=3e9, cache_bandwidth=4e9, elements=5e9, flops_alone=6e9, bandwidth_alone=7e9)
 
 
 @pytest.fixture
@@ -105,14 +103,6 @@ def test_measured_speeds_are_consistent() -> None:
     assert replace(SPEEDS, flops=1e8, flops_alone=1e8).of(replace(READ, speeds="preset")).flops == 1e8
     assert replace(SPEEDS, flops_alone=1.0).of(READ).flops_alone == 2e9
     assert replace(SPEEDS, elements=1.2345e9).of(READ).elements == 1.2e9
-
-
-def test_what_a_load_from_the_second_cache_costs() -> None:
-    """Of 512 bits at 100 GFLOP/s: 32 operations, of one multiply-add, take 0.32 ns."""
-    machine = replace(PRESETS["avx512"], flops=100e9, vector_bits=512)
-    assert machine.next_load == 2.4
-    assert replace(machine, l2_bandwidth=64e9).next_load == pytest.approx(1.0 / 0.32)  # a vector in 1 ns
-    assert replace(machine, l2_bandwidth=1e15).next_load == 2.4
 
 
 def test_measured_once_and_kept(fresh: Path, answers: list[Speeds | None], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,11 +20,6 @@ COMPILER_SHARE = 0.6
 GFLOP/s on one core of a Zen 5, of 1024^3 at 150 of 234 on two cores of a Zen 4."""
 
 
-NEXT_CACHE = 2.4
-"""Loads from the first cache that take as long as one from the second, at least: of tiles on a Zen 5, whose second cache
-gives a vector a cycle."""
-
-
 class Ceilings(JsonObject, frozen=True):
     """Ceilings of a roofline (Williams, Waterman and Patterson 2009).
 
@@ -60,7 +55,6 @@ class Machine:
         flops: peak f32 FLOP/s of one core (a fused multiply-add counts as two) while all compute.
         bandwidth: bytes/s that one core reads and writes in memory while all do.
         cache_bandwidth: the same in the last cache.
-        l2_bandwidth: bytes/s that one core reads from its second cache; None: as much as `NEXT_CACHE` says.
         elements: f32 elements/s of one core in element-wise operations on what its own caches hold.
         flops_alone, bandwidth_alone: of one core while the others are idle.
         dispatch: seconds that a dispatch takes besides its work.
@@ -96,19 +90,10 @@ class Machine:
     architecture: str = ""
     bf16_pairs: bool = False
     speeds: Literal["preset", "read", "measured", "given"] = "given"
-    l2_bandwidth: Rate | None = None
 
     def lanes(self, dtype: str) -> int:
         """Elements of a type in one register."""
         return self.vector_bits // bits(dtype)
-
-    @property
-    def next_load(self) -> float:
-        """Loads from the first cache, of which a core does two while it does two multiply-adds, that take as long as one
-        from the second."""
-        if self.l2_bandwidth is None:
-            return NEXT_CACHE
-        return max(NEXT_CACHE, self.vector_bits / 8 / self.l2_bandwidth * self.flops / (2 * self.lanes("f32")))
 
     def ceilings(self, threads: int | None = None) -> Ceilings:
         """Of one thread alone, or of so many at once; by default one on each core."""
@@ -125,7 +110,6 @@ class Machine:
                 f"{self.name}, {self.cores} cores; speeds are {self.speeds}",
                 f"vectors: {self.vector_bits} bits, {self.registers} registers",
                 f"caches: {self.l1 >> 10} KiB and {self.l2 >> 10} KiB of each core, {self.llc >> 10} KiB of all",
-                f"a vector from the second cache takes as long as {self.next_load:.1f} from the first",
                 f"one core: {_rates(one)}, {self.elements / 1e9:.1f} G elements/s",
                 f"all cores: {_rates(all_cores)}, {self.cache_bandwidth * self.cores / 1e9:.0f} GB/s in the last cache",
             ]

@@ -38,7 +38,6 @@ class Speeds:
     elements: Rate
     flops_alone: Rate
     bandwidth_alone: Rate
-    l2_bandwidth: Rate
 
     def higher(self, other: Speeds) -> Speeds:
         """Of each figure the higher: a busy machine makes it low, and nothing makes it high."""
@@ -62,7 +61,6 @@ class Speeds:
             elements=_rounded(self.elements),
             flops_alone=_rounded(max(alone, flops)),
             bandwidth_alone=_rounded(max(self.bandwidth_alone, bandwidth)),
-            l2_bandwidth=_rounded(self.l2_bandwidth),
             speeds="measured",
         )
 

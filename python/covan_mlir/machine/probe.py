@@ -38,7 +38,6 @@ def main(cores: int, l2: int, llc: int) -> None:
         "elements": _elements(l2 // 16),
         "flops_alone": _products(1),
         "bandwidth_alone": _memory(1, left, right),
-        "l2_bandwidth": _second_cache(l2),
     }
     print(json.dumps(rates))
 
@@ -68,23 +67,6 @@ def _last_cache(threads: int, size: int) -> float:
     """The same of arrays that the last cache holds, and those before it do not."""
     left, right = np.ones((threads, size), np.float32), np.zeros((threads, size), np.float32)
     return 12.0 * size / _fastest(threads, lambda i, _: np.add(left[i], right[i], out=right[i])).thread
-
-
-def _second_cache(size: int) -> float:
-    """Bytes per second that are read, of the largest elements of two arrays that a second cache of a size holds, one four
-    times as large as the other: the difference, for what a call costs is in both."""
-    arrays = [np.ones(size // 4 // part, np.float32) for part in (8, 2)]
-    passes = range(8)
-
-    def reading(array: np.ndarray[Any, Any]) -> float:
-        def work(_thread: int, _turn: int) -> None:
-            for _pass in passes:
-                np.maximum.reduce(array)
-
-        return _fastest(1, work, 40).thread / len(passes)
-
-    short, long = map(reading, arrays)
-    return (arrays[1].nbytes - arrays[0].nbytes) / max(long - short, 1e-9)
 
 
 def _elements(size: int) -> float:

@@ -29,7 +29,7 @@ from covan_mlir.lowering.kernels.cpu.convolution_roles import (
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT, Writer
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.templates.product import LONGEST_SUM, STAYS, WRITTEN
+from covan_mlir.lowering.kernels.cpu.templates.product import BEGUN, FARTHER, LONGEST_SUM, STAYS, WRITTEN
 from covan_mlir.lowering.kernels.cpu.widened_filter import convolution_with_filter
 from covan_mlir.lowering.kernels.cpu.window_match import WindowMatch
 from covan_mlir.lowering.kernels.kernel import Refusal
@@ -140,7 +140,7 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         # Loads that cross cache lines take two turns, and what the first cache does not hold comes from the second.
         load = 1.0 if taps == 1 or (schedule.apart and layout.pitch % schedule.lanes == 0) else 1.9
         if footprint.channels * layout.channel * 4 > STAYS * machine.l1:
-            load *= machine.next_load
+            load *= FARTHER
         products = 0.0
         for span in footprint.spans:
             held = schedule.rows * span.vectors
@@ -155,8 +155,7 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         units = convolution.batch * groups * bands
         share = -(-units // machine.cores) / units
         rate = machine.flops / (2 * schedule.lanes)
-        begun = 150.0  # what it takes to begin with a workgroup, and with each of its loops
-        computed = units * (begun + products + staged + sums + written) / rate * share
+        computed = units * (BEGUN + products + staged + sums + written) / rate * share
         return max(computed, convolution.traffic / (machine.bandwidth * machine.cores))
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ConvolutionSchedule) -> Writer:

@@ -77,10 +77,16 @@ NARROW = 0.02
 times on a Sapphire Rapids."""
 STAYS = 0.8
 """Of the first cache, what stays there while scalars are read beside it."""
+FARTHER = 2.4
+"""Loads from the first cache that take as long as one from the second."""
+BEGUN = 150.0
+"""Instructions that it takes to begin with a workgroup, and with each of its loops."""
 WRITTEN = 8.0
 """Instructions that write a vector of results, besides those that compute it."""
 BESIDE = 0.1
 """Of the time of a load that is done beside products, what is not hidden by them."""
+FORESEEN = 0.02
+"""The same of packed panels, of which the next one is asked for: of tiles as fast, the one that loads least is taken."""
 LONGEST_SUM = 1024
 """Products that are summed one after the other; longer sums are sums of blocks."""
 
@@ -197,9 +203,9 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         held = schedule.depth * product.count(product.contracted[1:]) * schedule.vectors * machine.vector_bits // 8
         held = held // PAIR if schedule.pairs else held
         tile = schedule.rows * schedule.vectors
-        loads = schedule.rows + schedule.vectors * (1.0 if held <= STAYS * machine.l1 else machine.next_load)
+        loads = schedule.rows + schedule.vectors * (1.0 if held <= STAYS * machine.l1 else FARTHER)
         each = max(1.0 + NARROW * max(0, BREADTH - tile), loads / tile, IN_FLIGHT / tile)
-        each += (0.0 if schedule.packed else BESIDE * loads) / tile  # of packed panels, the next one is asked for
+        each += (FORESEEN if schedule.packed else BESIDE) * loads / tile
         each += self.pushed_out * schedule.vectors / tile
         each_staged = 6.0 + (0.0 if schedule.pairs else cost(product.vectors))
         blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
@@ -219,7 +225,7 @@ class ProductMatch(DenseMatch[ProductSchedule]):
                 products += group * tail * depth / schedule.lanes * (1 + 1 / tail)
                 sums += group * (SUMMED * tail + 12.0 + product.work)
                 staged += tail * depth * 2.0
-            return (products + staged + sums + written) * 2 * schedule.lanes / machine.flops
+            return (BEGUN + products + staged + sums + written) * 2 * schedule.lanes / machine.flops
 
         last_rows, last_vectors = rows - (groups - 1) * schedule.group, wide - (panels - 1) * schedule.vectors
         units = [
