@@ -21,7 +21,6 @@ from pathlib import Path
 from statistics import fmean, median
 
 import common
-import numpy as np
 import torch
 from scipy.stats import spearmanr
 from workloads import build
@@ -85,8 +84,9 @@ def learned(records: Path) -> dict[str, float]:
 
 
 def _correlation(first: list[float], second: list[float]) -> float:
-    value = float(spearmanr(first, second).statistic)
-    return 0.0 if np.isnan(value) else value
+    if len(set(first)) < 2 or len(set(second)) < 2:
+        return 0.0  # it is not defined
+    return float(spearmanr(first, second).statistic)
 
 
 def _samples(records: Path) -> list[tuple[str, Sample]]:

@@ -66,17 +66,15 @@ class Programs:
     ) -> None:
         self._origin, self._target, self._setting, self._arguments = origin, target, setting, arguments
 
-    def program(self, records: Sequence[Recorded] | None) -> CompiledModel:
+    def program(self, records: Sequence[Recorded]) -> CompiledModel:
         """The model with these schedules, and those that are predicted to be best for all else."""
-        options = replace(self._origin.options, records=None, cache=records is None)
         goals = targets.parse_all(self._target)
-        if records is None:
-            return CompiledModel(compile_captured(self._origin.captured, goals, options))
         with tempfile.TemporaryDirectory(prefix="covan-tune-") as folder:
             path = Path(folder) / "records.sqlite"
             with Database(path) as database:
                 database.choose(self._setting, records)
-            return CompiledModel(compile_captured(self._origin.captured, goals, replace(options, records=path)))
+            options = replace(self._origin.options, records=path, cache=False)
+            return CompiledModel(compile_captured(self._origin.captured, goals, options))
 
     def caller(self, model: CompiledModel) -> Callable[[], object]:
         """A call of a program, which changes nothing of the model, nor of the arguments."""

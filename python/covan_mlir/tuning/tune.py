@@ -111,7 +111,8 @@ def tune_program(
         programs = Programs(origin, model.target, setting, arguments)
         seconds = min(WHOLE, max(1.0, LAST * 60.0 * minutes / 4))
         chosen, before, after = decide(programs, model, finalists, seconds, tell)
-        database.choose(setting, [*_defaults(tuned, chosen, bool(chosen)), *chosen])
+        if chosen:
+            database.choose(setting, [*_defaults(tuned, chosen), *chosen])
         rows = [_row(one, {record.workload: record for record in chosen}) for one in tuned]
     return Tuning(tuple(rows), left, before.seconds, after.ratio if chosen else 1.0, after.ratio, enough, str(path))
 
@@ -206,13 +207,14 @@ def _finalists(one: _Tuned) -> Finalists | None:
     return Finalists(one.task.kernel, one.task.workload, one.search.base, better)
 
 
-def _defaults(tuned: Sequence[_Tuned], chosen: Sequence[Recorded], faster: bool) -> list[Recorded]:
-    """What earlier runs chose of these kernels and this one does not: their defaults again."""
+def _defaults(tuned: Sequence[_Tuned], chosen: Sequence[Recorded]) -> list[Recorded]:
+    """The defaults of kernels that are none of those chosen: what earlier runs chose of them was not in the program that
+    was timed."""
     taken = {record.workload for record in chosen}
     return [
         Recorded(one.task.workload, default.template, default.schedule, one.search.base)
         for one in tuned
-        if one.task.workload not in taken and one.search.base is not None and faster
+        if one.task.workload not in taken and one.search.base is not None
         for default in [one.task.space.default.candidate]
     ]
 
