@@ -208,8 +208,8 @@ def _finalists(one: _Tuned) -> Finalists | None:
 
 
 def _defaults(tuned: Sequence[_Tuned], chosen: Sequence[Recorded]) -> list[Recorded]:
-    """The defaults of kernels that are none of those chosen: what earlier runs chose of them was not in the program that
-    was timed."""
+    """The defaults of kernels that are none of those chosen: what earlier runs chose of them was not timed in this
+    program."""
     taken = {record.workload for record in chosen}
     return [
         Recorded(one.task.workload, default.template, default.schedule, one.search.base)
