@@ -224,22 +224,20 @@ class _Reader:
     ) -> None:
         index = len(self.nodes)
         tensors = [operand for operand in op.operands if "tensor<" in str(operand.type)]
-        varies = any(map(self._varies, tensors))
-        inputs = tuple(map(self.value, tensors))
-        if varies:  # memory is no less data for being as large as a number says
-            inputs += tuple(number for number in self._numbers(op) if number not in inputs)
+        given = tuple(map(self.value, tensors))
+        numbers = tuple(number for number in self._numbers(op) if number not in given)
         self.nodes.append(
             ProgramNode(
                 kind,
                 self._phase,
-                inputs,
+                (*given, *numbers),
                 tuple(outputs),
                 tuple(sorted(set(evidence))),
                 "" if op.name == _DISPATCH else op.name,
                 tuple(sorted(set(data))),
             )
         )
-        if varies:
+        if numbers or any(map(self._varies, tensors)):
             self._varying.add(index)
         for number, result in enumerate(op.results):
             self._values[result] = NodeResult(index, number)
