@@ -134,7 +134,10 @@ class PhaseCheck:
         bare = merged_values.read(self.source, self.graph, [None] * len(self.graph.nodes))
         for node, sites in self.sites.items():
             site = sites[0]
-            claimed = set(map(self.source.twin, (*site.parts, *site.folds)))
+            # A number that is computed says where pieces begin: a view, whatever else is done there.
+            parts = self.source.parts
+            numbers = [part for part in site.views if part in parts and "[" not in "".join(parts[part].types)]
+            claimed = set(map(self.source.twin, (*site.parts, *site.folds, *numbers)))
             named = (part for part in program.reading.evidence(node) if self.source.twin(part) not in claimed)
             unclaimed = sorted(part for part in named if bare.performs(node, part))
             if unclaimed:
