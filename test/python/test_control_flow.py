@@ -192,7 +192,10 @@ STRAIGHT: dict[str, tuple[Program, tuple[Tensor, ...]]] = {
     "map that copies": (lambda xs: map_over(lambda x: x.clone(), xs), (X,)),
     "scan, nothing is computed": (lambda first, xs: scan(lambda y, x: (y.clone(), x.clone()), first, xs), (X[0], X)),
     "while, nothing changes": (lambda x: while_loop(lambda x: x.sum() < -1e3, lambda x: (x.clone(),), (x,)), (X,)),
-    "cond, constants": (lambda x: torch.cond(x.sum() > 0, lambda x: torch.ones(5), lambda x: torch.zeros(5), (x,)), (X,)),
+    "cond, constants": (
+        lambda x: torch.cond(x.sum() > 0, lambda x: torch.ones(5), lambda x: torch.zeros(5), (x,)),
+        (X,),
+    ),
     "cond, what it is given": (
         lambda x, y: torch.cond(x.sum() > 0, lambda x, y: x.clone(), lambda x, y: y.clone(), (x, y)),
         (X, X + 1),

@@ -20,7 +20,7 @@ from covan_mlir.checking.applied import Value, applied, array_of, dtype_of
 from covan_mlir.checking.bits import read_as
 from covan_mlir.checking.field import PAIR, drawn, mixed, paired
 from covan_mlir.checking.sizes import Sizes, has_read_numbers, read_numbers
-from covan_mlir.checking.tensors import Direct, Held, Tensor, UnevaluatedError, cast, splat, wide
+from covan_mlir.checking.tensors import Direct, Held, Tensor, UnevaluatedError, cast, limited, spend, splat, wide
 from covan_mlir.fred.scalars import Array
 from covan_mlir.frontend.dtypes import DTYPES
 from covan_mlir.provenance import arguments
@@ -42,6 +42,8 @@ _OWN = "covan."
 """Operators of the user's own that are code in MLIR."""
 _DEEP, _FEW = 16, 1 << 12
 """Operators behind one another before results of so few elements are computed, and not left for those who ask."""
+_NEAR = 1 << 20
+"""Elements that are computed for that at most: few may stand on a convolution of millions."""
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -211,8 +213,10 @@ class SourceValues:
         """The same value, computed now where it stands on many others: elements ask for elements, in calls of calls."""
         depth = 1 + max((self._depths.get(self.twin(before), 0) for before in read), default=0)
         if depth > _DEEP and isinstance(value, Tensor) and value.size <= _FEW:
-            with suppress(UnevaluatedError):  # of all elements; not, perhaps, of those that are asked for
-                value, depth = Held(value.all()), 0
+            depth = 0
+            with limited(_NEAR) as budget, suppress(UnevaluatedError):  # of all; not, perhaps, of those asked for
+                value = Held(value.all())
+            spend(_NEAR - budget.left, "what many others stand on")
         self._depths[operand] = depth
         return value
 
