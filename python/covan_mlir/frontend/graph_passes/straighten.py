@@ -7,8 +7,8 @@
     scan, map: an element that an iteration hands on                →  what is looped over
     scan, map over one element                                      →  the body, once
 
-Compilers do all of this, each in its own way, and what is carried is gone then. Functions that operators in functions take
-are done first; an operator that gives nothing any more is dropped.
+Compilers do all of this, each in its own way, and what is carried is gone then. Functions that operators in functions
+take are done first; an operator that gives nothing any more is dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Any, cast
 
 import torch
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 from covan_mlir.frontend.actions import bodies, modules
@@ -153,7 +152,10 @@ class _Results:
             return None
         if any(self._numbers[read] is None for read in node.all_input_nodes):
             return None
-        args, kwargs = map_arg((node.args, node.kwargs), lambda read: _Number(self._numbers[read]))
+        args, kwargs = pytree.tree_map(
+            lambda item: _Number(self._numbers[item]) if isinstance(item, Node) else item,
+            (node.args, dict(node.kwargs)),
+        )
         return node.target, repr(args), repr(sorted(kwargs.items()))
 
 
