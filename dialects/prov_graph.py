@@ -30,19 +30,17 @@ from covan_mlir.provenance.program_graph import (
 _CONSTANT = frozenset(
     {
         "arith.constant",
-        "tensor.empty",
         "tensor.dim",
-        "linalg.fill",
         "linalg.index",
         "torch.vtensor.literal",
         "torch.aten.size.int",
         "flow.tensor.constant",
         "util.global.load",
         "hal.buffer_view.dim",
-        "flow.tensor.empty",
-        "flow.tensor.splat",
     }
 )
+# No node gives them, but numbers may decide how large they are: who writes into them reads those.
+_MEMORY = frozenset({"tensor.empty", "linalg.fill", "flow.tensor.empty", "flow.tensor.splat"})
 _CONSTANT_DIALECTS = ("torch.constant.",)
 _ARITHMETIC = ("arith.", "affine.")
 # Their value is their operands'.
@@ -153,6 +151,9 @@ class TraceGraph:
             elif name in _CONSTANT or name.startswith(_CONSTANT_DIALECTS):
                 for result in op.results:
                     self._values[result] = []
+            elif name in _MEMORY:
+                for result in op.results:
+                    self._values[result] = self._of(operands)
             elif name.startswith(_ARITHMETIC) and self._of_sizes(op, operands):
                 # Whoever asked for them: merged freely, so their locations say little.
                 for result in op.results:

@@ -224,23 +224,42 @@ class _Reader:
     ) -> None:
         index = len(self.nodes)
         tensors = [operand for operand in op.operands if "tensor<" in str(operand.type)]
-        inputs = tuple(map(self.value, tensors))
+        given = tuple(map(self.value, tensors))
+        numbers = tuple(number for number in self._numbers(op) if number not in given)
         self.nodes.append(
             ProgramNode(
                 kind,
                 self._phase,
-                inputs,
+                (*given, *numbers),
                 tuple(outputs),
                 tuple(sorted(set(evidence))),
                 "" if op.name == _DISPATCH else op.name,
                 tuple(sorted(set(data))),
             )
         )
-        if any(map(self._varies, tensors)):
+        if numbers or any(map(self._varies, tensors)):
             self._varying.add(index)
         for number, result in enumerate(op.results):
             self._values[result] = NodeResult(index, number)
         marks.mark(op, index)
+
+    def _numbers(self, op: Any) -> list[NodeResult]:
+        """What nodes give of which the numbers are computed that an operation reads beside tensors: where pieces begin
+        and how long they are."""
+        known: dict[NodeResult, None] = {}
+        seen: set[Any] = set()
+        stack = [operand for operand in reversed(list(op.operands)) if "tensor<" not in str(operand.type)]
+        while stack:
+            number = stack.pop()
+            if number in seen:
+                continue
+            seen.add(number)
+            if isinstance(value := self.value(number), NodeResult):
+                known[value] = None
+            elif not isinstance(number.owner, ir.Block):
+                operands = number.owner.operands
+                stack += [operand for operand in reversed(list(operands)) if "tensor<" not in str(operand.type)]
+        return list(known)
 
     def _outputs(self, dispatch: Any) -> tuple[list[Definitions], set[int]]:
         """-> (for each result of a dispatch, what is stored to it: outermost operation first, up to one that computes;

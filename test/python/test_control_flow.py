@@ -186,6 +186,52 @@ def test_branches_and_loops(name: str) -> None:
     assert verdict.outcome == ("incomplete" if name == "while, a number" else "yes"), str(verdict)
 
 
+STRAIGHT: dict[str, tuple[Program, tuple[Tensor, ...]]] = {
+    "scan over one": (lambda first, xs: scan(lambda y, x: (y * 2 + x.sin(), y + x), first, xs), (X[0], X[:1])),
+    "map over one": (lambda xs: map_over(lambda x: x.sin() * 2, xs), (X[:1],)),
+    "map that copies": (lambda xs: map_over(lambda x: x.clone(), xs), (X,)),
+    "scan, nothing is computed": (lambda first, xs: scan(lambda y, x: (y.clone(), x.clone()), first, xs), (X[0], X)),
+    "while, nothing changes": (lambda x: while_loop(lambda x: x.sum() < -1e3, lambda x: (x.clone(),), (x,)), (X,)),
+    "cond, constants": (
+        lambda x: torch.cond(x.sum() > 0, lambda x: torch.ones(5), lambda x: torch.zeros(5), (x,)),
+        (X,),
+    ),
+    "cond, what it is given": (
+        lambda x, y: torch.cond(x.sum() > 0, lambda x, y: x.clone(), lambda x, y: y.clone(), (x, y)),
+        (X, X + 1),
+    ),
+    "cond, twice the same": (lambda x: torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.sin(), (x,)), (X,)),
+    "cond, decided": (lambda x: torch.cond(torch.tensor(True), lambda x: x.cos(), lambda x: x.sin(), (x,)), (X,)),
+}
+"""Branches and loops that decide nothing."""
+SOME_STRAIGHT: dict[str, tuple[Program, tuple[Tensor, ...]]] = {
+    "scan, a value stays": (lambda first, xs: scan(lambda y, x: (y.clone(), y + x.sin()), first, xs), (X[0], X)),
+    "while, a value stays": (
+        lambda x, y: while_loop(
+            lambda i, x, y: i < 4, lambda i, x, y: (i + 1, x.clone(), y * x), (torch.tensor(0), x, y)
+        ),
+        (X, X + 1),
+    ),
+    "cond, one of two is decided by nothing": (
+        lambda x: torch.cond(x.sum() > 0, lambda x: (x.sin(), x.exp()), lambda x: (x.cos(), x.exp()), (x,)),
+        (X,),
+    ),
+}
+"""Such with values besides that are decided, or go round."""
+
+
+@pytest.mark.parametrize("name", [*STRAIGHT, *SOME_STRAIGHT])
+def test_what_decides_nothing_is_straight(name: str) -> None:
+    program, args = (STRAIGHT | SOME_STRAIGHT)[name]
+    exe = covan_mlir.compile_module(program, args)
+    for sign in (1, -1):
+        signed = tuple(sign * arg for arg in args)
+        assert_same(exe(*signed), program(*signed), depth=16)
+    control = [part.name for part in exe.lineage.parts.values() if part.op.startswith("control.")]
+    assert bool(control) == (name in SOME_STRAIGHT), control
+    assert str(exe.verify()).startswith("yes"), str(exe.verify())
+
+
 @pytest.mark.parametrize("name", ["cond", "cond, weights", "while", "while, weights", "map", "scan"])
 def test_through_torch_compile(name: str) -> None:
     program, args, _ = PROGRAMS[name]

@@ -1,4 +1,4 @@
-"""Affine maps as MLIR prints them: ``(d0, d1) -> (d0, d1 * 2 - 1)``."""
+"""Affine maps as MLIR prints them: ``(d0, d1) -> (d0, d1 * 2 - 1)``; operations on positions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import ast
 import functools
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from covan_mlir.checking.tensors import UnevaluatedError
+from covan_mlir.provenance.bodies import Operation
 
 _MAP = re.compile(r"(?:affine_map<)?\((?P<dims>[^)]*)\)(?:\[(?P<symbols>[^\]]*)\])? -> \((?P<results>.*)\)>?")
+_DYNAMIC = -(2**63)
+"""Stands for a number that is known at run time only."""
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -88,3 +93,36 @@ def _value(expr: ast.expr, values: dict[str, Any]) -> Any:
         case ast.BinOp(left, op, right) if type(op) in _OPERATORS:
             return _OPERATORS[type(op)](_value(left, values), _value(right, values))
     raise UnevaluatedError("an affine expression of another form")
+
+
+def _linearized(operation: Operation, operands: Sequence[Any]) -> list[Any]:
+    count = operation.attributes["operandSegmentSizes"][0]
+    basis = _basis(operation, operands[count:])
+    total, step = np.int64(0), np.int64(1)
+    for place in reversed(operands[:count]):
+        total = total + place * step
+        step = step * basis.pop() if basis else step
+    return [total]
+
+
+def _delinearized(operation: Operation, operands: Sequence[Any]) -> list[Any]:
+    rest, *dynamic = operands
+    basis = _basis(operation, dynamic)
+    places: list[Any] = []
+    while len(places) + 1 < len(operation.types):
+        rest, place = np.divmod(rest, basis.pop())
+        places.append(place)
+    return [rest, *reversed(places)]
+
+
+def _basis(operation: Operation, dynamic: Sequence[Any]) -> list[Any]:
+    """Of how many places the digits of a position are, the outermost first; that one may be left out."""
+    rest = list(dynamic)
+    return [rest.pop(0) if size == _DYNAMIC else np.int64(size) for size in operation.attributes["static_basis"]]
+
+
+INDICES: Mapping[str, Callable[[Operation, Sequence[Any]], list[Any]]] = {
+    "affine.linearize_index": _linearized,
+    "affine.delinearize_index": _delinearized,
+}
+"""Operations between a position and its places on several dimensions."""

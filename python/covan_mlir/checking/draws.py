@@ -12,6 +12,7 @@ from covan_mlir.checking.cones import Cone, Key
 from covan_mlir.checking.layouts import Order
 from covan_mlir.checking.modular import Finding
 from covan_mlir.checking.node_values import NodeValues
+from covan_mlir.checking.sizes import has_read_numbers
 from covan_mlir.checking.source_values import SourceValues, Trial
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import Tensor, spend
@@ -93,8 +94,10 @@ class Sources:
         return self._draw(self._views.drawn(trial, _seed(trial, again), integers, undrawn), drawn)
 
     def _draw(self, source: SourceValues, drawn: tuple[Operand, ...]) -> SourceValues:
-        for operand in drawn:
-            source.draw(operand, self._views.type_of(operand))
+        kinds = {operand: self._views.type_of(operand) for operand in drawn}
+        sized = sorted((o for o in drawn if has_read_numbers(kinds[o])), key=lambda operand: int(operand[1]))
+        for operand in (*(o for o in drawn if o not in sized), *sized):
+            source.draw(operand, kinds[operand])
         return source
 
     def computed(self, elements: int) -> None:

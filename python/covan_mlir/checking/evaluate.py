@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from covan_mlir.checking.affine import INDICES
 from covan_mlir.checking.bits import read_as
 from covan_mlir.checking.extensions import extension
 from covan_mlir.checking.field import PAIR, Exact, softmax
@@ -84,6 +85,8 @@ class _Evaluator:
         name = operation.name
         if name in _HANDLERS:
             return _HANDLERS[name](self, operation, operands, first)
+        if name in INDICES:
+            return INDICES[name](operation, operands)
         if name in _SAME:
             return [read_as(_reshaped(operation, operands), operation.types[0])]
         if name.startswith(("arith.", "math.")):

@@ -104,13 +104,13 @@ def _actions(subject: Subject, missing: list[str]) -> Iterator[Counterexample]:
     lineage, words = subject.lineage, subject.words
     needed = subject.source().live
     read_by_live = {read for action in lineage.actions if action.live for read in action.inputs}
-    reach, sizes = _reach(lineage.actions), _sizes(lineage.parts)
+    reach, sizes, computed = _reach(lineage.actions), _sizes(lineage.parts), _computed(lineage.parts)
     for action in lineage.actions:
         whys = list(_view(subject, action.op, action.view, missing))
         live = any(part.id in needed for part in action.parts)
         if not action.live and (live or action.id in read_by_live):
             whys.append("is said to be dead, but the results need it")
-        whys += _reads(subject, action, reach[action.id], sizes)
+        whys += _reads(subject, action, reach[action.id], sizes, computed)
         for why in whys:
             yield Counterexample(_PHASE, f"{words.action(action.id)} {why}", actions=(action.name,))
 
@@ -131,14 +131,28 @@ def _sizes(parts: Mapping[int, Part]) -> set[int]:
     and which call is given it, tells nothing."""
     sizes: set[int] = set()
     for index, part in sorted(parts.items()):
-        computed = part.op.startswith(("operator.", "torch.sym_", "math.")) and not part.arguments
         numbers = set(part.types) <= _NUMBERS
-        if numbers and (part.sizes or (computed and part.inputs and sizes.issuperset(part.inputs))):
+        if numbers and (part.sizes or (_is_arithmetic(part) and part.inputs and sizes.issuperset(part.inputs))):
             sizes.add(index)
     return sizes
 
 
-def _reads(subject: Subject, action: Action, reach: int, sizes: AbstractSet[int]) -> Iterator[str]:
+def _computed(parts: Mapping[int, Part]) -> dict[int, frozenset[int]]:
+    """Numbers computed from numbers, and the parts that those are computed from. Torch computes such once, too."""
+    computed: dict[int, frozenset[int]] = {}
+    for index, part in sorted(parts.items()):
+        if _is_arithmetic(part) and set(part.types) <= _NUMBERS:
+            computed[index] = frozenset[int]().union(*(computed.get(read, {read}) for read in part.inputs))
+    return computed
+
+
+def _is_arithmetic(part: Part) -> bool:
+    return part.op.startswith(("operator.", "torch.sym_", "math.")) and not part.arguments
+
+
+def _reads(
+    subject: Subject, action: Action, reach: int, sizes: AbstractSet[int], computed: Mapping[int, AbstractSet[int]]
+) -> Iterator[str]:
     if any(read >= action.id for read in action.inputs):
         yield "is said to read what is computed only afterwards"
         return
@@ -146,6 +160,7 @@ def _reads(subject: Subject, action: Action, reach: int, sizes: AbstractSet[int]
     names = {name for part in action.parts for name in part.inputs}
     # What a body is given is what the operator gives it, which is called behind all in the body.
     names = {name for name in names if lineage.parts[name].op not in _GIVEN}
+    names = {name for behind in names for name in computed.get(behind, {behind})}
     read = {lineage.parts[name].action for name in names - sizes} - {action.id}
     for other in sorted(read):
         # What a call writes into is read under its own name.
@@ -162,7 +177,7 @@ def _reads(subject: Subject, action: Action, reach: int, sizes: AbstractSet[int]
         if folded and all(constant[part] for part in gives):  # what was computed of it ahead of time reads it no more
             continue
         there = read & _through_vanished(lineage.actions, given, sizes) or _reads_piece(lineage, action, given)
-        if gives - sizes and not there:
+        if gives - sizes - computed.keys() and not there:
             yield f"is said to read {words.action(given)}, but no part of it does"
 
 

@@ -19,6 +19,7 @@ from covan_mlir.checking.layouts import Order, gathered, layouts, placements
 from covan_mlir.checking.modular import FEW, Finding, compared
 from covan_mlir.checking.samples import SAMPLED, agree, is_constant, positions, sampled
 from covan_mlir.checking.signatures import Signature
+from covan_mlir.checking.sizes import has_symbols
 from covan_mlir.checking.source_values import RandomError, SourceValues
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import Tensor, UnevaluatedError, is_undefined, limited
@@ -269,7 +270,11 @@ class Matcher:
         self, draws: Draws, operand: Operand, plain: SourceValues, draw: Draw, integers: range
     ) -> tuple[SourceValues, Tensor]:
         """What a value is on operands on which it has numbers, with those operands; where it has none on such of both
-        signs, as with variances below zero, they are positive ones: all that is no number agrees."""
+        signs, as with variances below zero, they are positive ones: all that is no number agrees.
+
+        Raises:
+            UnevaluatedError: it is computed of something that torch does not know, or has elements in other draws only.
+        """
         want = plain.tensor(operand)
         wanted = want.at(positions(want.size))
         if wanted.dtype.kind == "f" and not np.isfinite(wanted).any():
@@ -278,6 +283,8 @@ class Matcher:
             numbers = other.at(positions(other.size))
             if np.isfinite(numbers).any():
                 return positive, other
+        if not want.size and has_symbols(self._views.type_of(operand)):
+            raise UnevaluatedError("on random operands it has no elements")
         return plain, want
 
     @staticmethod

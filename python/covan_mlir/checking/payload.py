@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from covan_mlir.checking.affine import affine_map
+from covan_mlir.checking.affine import INDICES, affine_map
 from covan_mlir.checking.bits import bits_of, crosses
 from covan_mlir.checking.field import PAIR
 from covan_mlir.checking.field_code import computed
@@ -111,6 +111,8 @@ def _scalar(operation: Operation, operands: list[Value], first: int, scope: Scop
     name, attributes = operation.name, operation.attributes
     if name in _SPECIAL:
         return [_SPECIAL[name](operation, operands, scope)]
+    if name in INDICES:
+        return INDICES[name](operation, operands)
     if name == "scf.if":
         return _chosen(operation, operands[0], first, scope)
     if name in ("cf.assert", "util.assume.int") and not operation.types:

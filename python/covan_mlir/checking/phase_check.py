@@ -54,7 +54,7 @@ class PhaseCheck:
     def check(self, start: float) -> Check:
         """The outcome; ``start`` is when the work on this phase began."""
         final = self.step == PROGRAM
-        program = merged_values.read(self.source, self.graph, self.claims, aside=final)  # before, it may be dead code
+        program = self._read(final)
         verdict = weak_bisimulation(
             reflect(self.source.coalgebra(program.aside)[0]).system, reflect(program.coalgebra()).system
         )
@@ -81,6 +81,17 @@ class PhaseCheck:
             play=play,
             seconds=time.perf_counter() - start,
         )
+
+    def _read(self, final: bool) -> ProgramSystem:
+        """The program as a system. What is lost of a part that gives back another operand, nobody needs."""
+        program = merged_values.read(self.source, self.graph, self.claims, aside=final)  # before, it may be dead code
+        identities, known = self.subject.identities, self.source.identity
+        asked = {loss.part for loss in program.losses} & self.lineage.parts.keys() - known.keys() if identities else ()
+        kept = {part: position for part in asked if identities and (position := identities.kept(part)) is not None}
+        if not kept:
+            return program
+        self.source = self.subject.source({**known, **kept})
+        return merged_values.read(self.source, self.graph, self.claims, aside=final)
 
     def _source(self) -> SourceSystem:
         """With the parts that no node performs because they give back an operand: found out by running them."""
@@ -123,7 +134,10 @@ class PhaseCheck:
         bare = merged_values.read(self.source, self.graph, [None] * len(self.graph.nodes))
         for node, sites in self.sites.items():
             site = sites[0]
-            claimed = set(map(self.source.twin, (*site.parts, *site.folds)))
+            # A number that is computed says where pieces begin: a view, whatever else is done there.
+            parts = self.source.parts
+            numbers = [part for part in site.views if part in parts and "[" not in "".join(parts[part].types)]
+            claimed = set(map(self.source.twin, (*site.parts, *site.folds, *numbers)))
             named = (part for part in program.reading.evidence(node) if self.source.twin(part) not in claimed)
             unclaimed = sorted(part for part in named if bare.performs(node, part))
             if unclaimed:

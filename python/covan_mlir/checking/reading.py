@@ -15,6 +15,9 @@ from functools import cached_property
 from covan_mlir.checking.source_system import SourceSystem
 from covan_mlir.provenance.program_graph import Argument, Global, NodeResult, ProgramGraph, ProgramNode, Unknown, Value
 
+_READ = frozenset({"tensor.extract", "flow.tensor.load"})
+"""Operations that give an element of a tensor as a number."""
+
 
 class Reading:
     """A graph, read as values that stand for states of a source.
@@ -24,6 +27,7 @@ class Reading:
 
     Attributes:
         data: positions of the nodes that no argument lies behind.
+        numbers: of those that give a number read from a tensor, or computed of such.
     """
 
     def __init__(
@@ -33,6 +37,7 @@ class Reading:
         self.graph = graph
         self.guesses = guesses or {}
         self.data = frozenset(self._data())
+        self.numbers = frozenset(self._numbers())
         self._states: dict[NodeResult, frozenset[int]] = {}
         self._guessed: dict[int, frozenset[int]] = {}
         for value, parts in self.guesses.items():
@@ -113,9 +118,20 @@ class Reading:
 
     def _believed(self, node: int, parts: Iterable[int]) -> frozenset[int]:
         known = self.source.parts.keys() & parts
+        if node in self.numbers:  # where a piece begins is not the piece
+            known = {part for part in known if all(map(_is_number, self.source.parts[part].types))}
         if node in self.data:
             return frozenset(part for part in known if self.source.independent[part])
         return frozenset(known)
+
+    def _numbers(self) -> Iterator[int]:
+        numbers: set[int] = set()
+        for index, node in enumerate(self.nodes):
+            given = [value.node for value in map(self.stored, node.inputs) if isinstance(value, NodeResult)]
+            computed = node.op.startswith("arith.") and len(given) == len(node.inputs) and numbers.issuperset(given)
+            if node.op in _READ or computed:
+                numbers.add(index)
+                yield index
 
     def _data(self) -> Iterator[int]:
         data: set[int] = set()
@@ -125,3 +141,8 @@ class Reading:
             if not varying and all(value.node in data for value in values if isinstance(value, NodeResult)):
                 data.add(index)
                 yield index
+
+
+def _is_number(kind: str) -> bool:
+    """Whether a value of a type is a number, or a tensor of one element and no dimension."""
+    return "[" not in kind or kind.endswith("[]")

@@ -57,7 +57,9 @@ def sampled(
 
 
 def _usual(values: Array) -> Any:
-    """What most of some numbers are; None if they differ."""
+    """What most of some numbers are; None if they differ, or are none."""
+    if not values.size:
+        return None
     numbers, counts = np.unique(values, return_counts=True)
     return numbers[counts.argmax()] if 4 * counts.max() >= 3 * values.size else None
 

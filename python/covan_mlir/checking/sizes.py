@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, zip_longest
 from math import prod
 
 from covan_mlir.checking.tensors import UnevaluatedError
 
 _SYMBOL = re.compile(r"\b[a-zA-Z]+\d+\b")
+_READ = re.compile(r"\bz?u[if]?\d+\b")
+"""As torch calls numbers that it reads from tensors, and what it computes of them."""
 _FIRST, _STEP = 6, 4
 
 
@@ -41,6 +43,16 @@ def has_symbols(kind: str) -> bool:
     return _SYMBOL.search(kind.partition("[")[2]) is not None
 
 
+def has_read_numbers(kind: str) -> bool:
+    """Whether elements of a tensor decide some size of a type."""
+    return bool(read_numbers(kind.partition("[")[2]))
+
+
+def read_numbers(text: str) -> list[str]:
+    """The numbers that are read from tensors in sizes."""
+    return list(dict.fromkeys(_READ.findall(text)))
+
+
 def dimensions_of(kind: str) -> list[str]:
     """The sizes of a type, as text."""
     text = kind.partition("[")[2].removesuffix("]")
@@ -63,6 +75,12 @@ class Sizes:
         for group in alike:
             for sizes in zip_longest(*(reversed(dimensions_of(kind)) for kind in group), fillvalue="1"):
                 self._equate({size for size in sizes if size != "1"})
+
+    def bound(self, numbers: Mapping[str, int]) -> Sizes:
+        """The same, with the numbers that some symbols stand for."""
+        sizes = Sizes(())
+        sizes._symbols = self._symbols | {name: numbers[name] for name in numbers}
+        return sizes
 
     def _equate(self, sizes: set[str]) -> None:
         for one, other in combinations(sorted(sizes), 2):

@@ -19,8 +19,8 @@ import torch
 from covan_mlir.checking.applied import Value, applied, array_of, dtype_of
 from covan_mlir.checking.bits import read_as
 from covan_mlir.checking.field import PAIR, drawn, mixed, paired
-from covan_mlir.checking.sizes import Sizes
-from covan_mlir.checking.tensors import Direct, Held, Tensor, UnevaluatedError, cast, splat, wide
+from covan_mlir.checking.sizes import Sizes, has_read_numbers, read_numbers
+from covan_mlir.checking.tensors import Direct, Held, Tensor, UnevaluatedError, cast, limited, spend, splat, wide
 from covan_mlir.fred.scalars import Array
 from covan_mlir.frontend.dtypes import DTYPES
 from covan_mlir.provenance import arguments
@@ -35,11 +35,15 @@ integers, on which sums and products are exact."""
 
 _LIBRARIES = frozenset({"aten", "prims"})
 """Whose operators are run."""
+_SCALARS = {"int": "i64", "float": "f64", "bool": "i1"}
+"""Types of numbers that are read from tensors, and as what they are drawn."""
 _BITS = "aten.view.dtype"
 _OWN = "covan."
 """Operators of the user's own that are code in MLIR."""
 _DEEP, _FEW = 16, 1 << 12
 """Operators behind one another before results of so few elements are computed, and not left for those who ask."""
+_NEAR = 1 << 20
+"""Elements that are computed for that at most: few may stand on a convolution of millions."""
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -103,6 +107,7 @@ class SourceValues:
     Attributes:
         values: as far as they are known.
         given: operands that were drawn with `draw`.
+        measured: of numbers that are read from tensors and are sizes, a part that has one, and on which dimension.
     """
 
     def __init__(
@@ -133,6 +138,7 @@ class SourceValues:
         self._iteration = iteration
         self.values: dict[Operand, Value] = {}
         self.given: set[Operand] = set()
+        self.measured: Mapping[str, tuple[int, int]] = {}
         self._depths: dict[Operand, int] = {}
 
     def twin(self, operand: Operand) -> Operand:
@@ -141,11 +147,24 @@ class SourceValues:
         return (kind, self._parts[int(name)].twin) if kind == "p" and name in self._parts else operand
 
     def draw(self, operand: Operand, kind: str) -> None:
-        """Gives an operand random numbers, as if it were given from outside."""
+        """Gives an operand random numbers, as if it were given from outside. One whose sizes depend on what others hold
+        is drawn behind those."""
         operand = self.twin(operand)
         if operand not in self.values:
-            self.values[operand] = self._drawn(operand, kind)
+            if has_read_numbers(kind):
+                kind = self._sized(operand, kind)
+            drawn = self._drawn(operand, f"{_SCALARS[kind]}[]" if kind in _SCALARS else kind)
+            self.values[operand] = drawn.all().item() if kind in _SCALARS else drawn
             self.given.add(operand)
+
+    def _sized(self, operand: Operand, kind: str) -> str:
+        """The type of an operand with the sizes that it has on what was drawn before."""
+        with suppress(UnevaluatedError):  # in those that have numbers of their own
+            value = self.value(operand)
+            del self.values[operand]
+            if isinstance(value, Tensor):
+                return f"{kind.partition('[')[0]}[{', '.join(map(str, value.shape))}]"
+        return kind
 
     def tensor(self, operand: Operand) -> Tensor:
         """The value of an operand that is a tensor or a number.
@@ -194,8 +213,10 @@ class SourceValues:
         """The same value, computed now where it stands on many others: elements ask for elements, in calls of calls."""
         depth = 1 + max((self._depths.get(self.twin(before), 0) for before in read), default=0)
         if depth > _DEEP and isinstance(value, Tensor) and value.size <= _FEW:
-            with suppress(UnevaluatedError):  # of all elements; not, perhaps, of those that are asked for
-                value, depth = Held(value.all()), 0
+            depth = 0
+            with limited(_NEAR) as budget, suppress(UnevaluatedError):  # of all; not, perhaps, of those asked for
+                value = Held(value.all())
+            spend(_NEAR - budget.left, "what many others stand on")
         self._depths[operand] = depth
         return value
 
@@ -251,7 +272,19 @@ class SourceValues:
         if part.op == _BITS and len(operands) == 1:
             return self._bits(operands[0], part.types[0])
         values = {operand: self.values[self.twin(operand)] for operand in operands}
-        return applied(part, function, partial(_bound, part, self._sizes), values, self._shapes)
+        sizes, shapes = self._sizes, self._shapes
+        if numbers := self._measures(part):
+            sizes, shapes = sizes.bound(dict(numbers)), shapes.setdefault(numbers, {})
+        return applied(part, function, partial(_bound, part, sizes), values, shapes)
+
+    def _measures(self, part: Part) -> tuple[tuple[str, int], ...]:
+        """The numbers that are read from tensors in types of what a part only reads the sizes of."""
+        numbers: list[tuple[str, int]] = []
+        for name in read_numbers(part.args) if self.measured else ():
+            if name in self.measured:
+                other, dim = self.measured[name]
+                numbers.append((name, self.tensor(("p", other)).shape[dim]))
+        return tuple(numbers)
 
     def _bits(self, operand: Operand, kind: str) -> Tensor:
         """An operand as elements of another type of its width."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from covan_mlir.checking.layouts import Order, spread
-from covan_mlir.checking.sizes import Sizes, has_symbols
+from covan_mlir.checking.sizes import Sizes, dimensions_of, has_symbols, read_numbers
 from covan_mlir.checking.source_system import SourceSystem
 from covan_mlir.checking.source_values import SourceValues, Trial, is_pointwise, is_view
 from covan_mlir.checking.tensors import Direct, UnevaluatedError, exactly
@@ -59,6 +59,7 @@ class SourceViews:
         self._held = lineage.bodies.weights
         self._types: dict[Operand, str] = {}
         self._sizes = Sizes((kind for kinds in self._kinds() for kind in kinds), self._together())
+        self._measured = dict(self._measures())
         self.iteration = self._middle()
         self._ascending = {
             operands[2]
@@ -93,6 +94,14 @@ class SourceViews:
                 counts.update(self._sizes.of(self.parts[read].types[0])[0] for read in part.inputs)
         return next((n for n in range(1, min(counts, default=0)) if 2 * n + 1 not in counts), 0)
 
+    def _measures(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Of numbers that are read from tensors and are sizes, a part, and which of its sizes is one: the first."""
+        for index in sorted(self.parts, reverse=True):
+            part = self.parts[index]
+            for dim, size in enumerate(dimensions_of(part.types[0]) if len(part.types) == 1 else ()):
+                if size in read_numbers(size) and size not in read_numbers(part.args):
+                    yield size, (index, dim)
+
     def _kinds(self) -> Iterator[Iterable[str]]:
         for part in self.parts.values():
             yield part.types
@@ -114,7 +123,9 @@ class SourceViews:
     ) -> SourceValues:
         """Its values, with nothing drawn yet."""
         known = self.parts, self._types, self._sizes, self._held
-        return SourceValues(*known, trial, seed, integers, self._shapes, self.iteration, self._ascending, undrawn)
+        values = SourceValues(*known, trial, seed, integers, self._shapes, self.iteration, self._ascending, undrawn)
+        values.measured = self._measured
+        return values
 
     def following(self, operands: Iterable[Operand]) -> frozenset[Operand]:
         """Values that are computed of some, and those."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from covan_mlir.frontend import frames
@@ -205,6 +206,17 @@ def is_view(node: Node) -> bool:
         return True
     returns = node.target._schema.returns
     return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+
+def values_read(node: Node) -> list[Node]:
+    """The nodes of which a node reads more than the shape; each once. Numbers that are read from tensors are values."""
+    read = list(dict.fromkeys(node.all_input_nodes))
+    return [n for n in read if _is_read_number(n)] if reads_sizes_only(node) else read
+
+
+def _is_read_number(node: Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) and bool(free_unbacked_symbols(value))
 
 
 def reads_sizes_only(node: Node) -> bool:

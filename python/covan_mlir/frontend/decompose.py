@@ -28,6 +28,7 @@ from covan_mlir.frontend.graph_passes.pieces import slice_pieces
 from covan_mlir.frontend.graph_passes.positions import count_from_front
 from covan_mlir.frontend.graph_passes.reshapes import explain_reshapes
 from covan_mlir.frontend.graph_passes.rotate import rotate
+from covan_mlir.frontend.graph_passes.straighten import straighten
 from covan_mlir.frontend.graph_passes.uniform import fold_uniform
 from covan_mlir.frontend.graph_passes.widen import widen_bytes
 from covan_mlir.frontend.graph_passes.written_back import drop_written_back
@@ -66,7 +67,9 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         if isinstance(value := decomposed.constants.get(key), torch.Tensor)
     }
     for _, graph in list(graphs(decomposed.graph)):
-        rotate(graph)  # first: what begins a loop is folded as the rest is
+        rotate(graph)
+    straighten(decomposed.graph, constants)  # first: what begins a loop is folded as the rest is
+    for _, graph in list(graphs(decomposed.graph)):
         count_from_front(graph)
         drop_written_back(graph)
         fold_empty(graph)

@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,9 +18,9 @@ from covan_mlir.frontend.actions import (
     graphs,
     is_view,
     op_name,
-    reads_sizes_only,
     source_actions,
     type_strings,
+    values_read,
 )
 from covan_mlir.frontend.alike_loops import with_twins
 from covan_mlir.frontend.control import Key, Passage, Source
@@ -72,6 +73,9 @@ def ledger(
         kind = {"a": position[value]} if value in position else {"w": held.get(value, own)}
         return kind | {"of": ", ".join(type_strings(value.meta.get("val")))}
 
+    def given(values: Sequence[Node], value: Any) -> Any:
+        return plain(value) if value in values else _plain(value)
+
     def passage(item: Passage, action: int) -> Part:
         read = [value for value in map(meant, item.sources) if value in parts]
         following = [] if item.following is None else [{"n": later(item.following)}]
@@ -108,9 +112,10 @@ def ledger(
             parts[item.key] = passage(item, actions[name].id)
             continue
         index = number[node]
-        read = [] if reads_sizes_only(node) else list(dict.fromkeys(map(meant, node.all_input_nodes)))
+        values = values_read(node)
+        read = list(dict.fromkeys(map(meant, values)))
         reads = sorted({parts[n].id for n in read if n in parts})
-        args = arguments_text.encode(node.args, node.kwargs, _plain if reads_sizes_only(node) else plain)
+        args = arguments_text.encode(node.args, node.kwargs, partial(given, values))
         parts[node] = Part(
             id=index,
             action=actions[name].id,
@@ -208,10 +213,11 @@ def _origin(node: Node, known: Mapping[int, str], actions: Mapping[str, Action])
 
 
 def _asserted(node: Node) -> str:
-    """What an assertion on sizes says; of any other node nothing."""
-    if node.target is not torch.ops.aten._assert_scalar.default:
-        return ""
-    return str(node.args[1]).split(" on node ")[0]
+    """What an assertion on sizes says, or which number a node computes of them; of any other node nothing."""
+    if node.target is torch.ops.aten._assert_scalar.default:
+        return str(node.args[1]).split(" on node ")[0]
+    value = node.meta.get("val")
+    return str(value) if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) else ""
 
 
 def _adopt(origin: dict[Node, str | None], actions: Mapping[str, Action], asserted: Mapping[str, str]) -> None:

@@ -155,7 +155,9 @@ class _Builder:
         self.owners = owners
         self.identity = identity
         self.node = graph.nodes[index]
-        self.evidence = {part for part in self.node.evidence if part in source.parts}
+        named = {part for part in self.node.evidence if part in source.parts}
+        # Beside tensors, numbers are of whoever compared first what says where a piece begins.
+        self.evidence = {part for part in named if "[" in "".join(source.parts[part].types)} or named
         self.given: set[int] = set()
         self.arguments: set[int] = set()
         self.open = False

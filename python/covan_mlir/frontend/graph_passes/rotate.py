@@ -32,18 +32,18 @@ def _rotate(node: Node, condition: GraphModule, body: GraphModule) -> None:
     name, function, carried, additional = node.args
     assert isinstance(name, Node)
     with node.graph.inserting_before(node):
-        first = _inlined(condition, node.graph, [*pytree.tree_leaves(carried), *pytree.tree_leaves(additional)])
+        (first,) = inlined(condition, node.graph, [*pytree.tree_leaves(carried), *pytree.tree_leaves(additional)])
     node.args = (first, function, carried, additional)
     node.graph.erase_node(name)
     output = body.graph.output_node()
     following = pytree.tree_leaves(output.args[0])
     unchanging = body.graph.find_nodes(op="placeholder")[len(following) :]
     with body.graph.inserting_before(output):
-        again = _inlined(condition, body.graph, [*following, *unchanging])
+        (again,) = inlined(condition, body.graph, [*following, *unchanging])
     output.args = ((again, *following),)
 
 
-def _inlined(function: GraphModule, graph: Graph, given: list[Any]) -> Any:
+def inlined(function: GraphModule, graph: Graph, given: list[Any]) -> list[Any]:
     """The nodes of a function where others are being inserted; -> what it returns."""
     values: dict[Node, Any] = dict(zip(function.graph.find_nodes(op="placeholder"), given, strict=True))
     owner = graph.owning_module
@@ -52,7 +52,9 @@ def _inlined(function: GraphModule, graph: Graph, given: list[Any]) -> Any:
         if node.op in ("placeholder", "output"):
             continue
         if node.op == "get_attr":
-            name = f"{node.target}_of_condition"
+            name = f"{node.target}_inlined"
+            while hasattr(owner, name):
+                name += "_again"
             value = getattr(function, str(node.target))
             setattr(owner, name, _copied(value) if isinstance(value, GraphModule) else value)
             values[node] = graph.get_attr(name)
@@ -63,8 +65,8 @@ def _inlined(function: GraphModule, graph: Graph, given: list[Any]) -> Any:
         copy = graph.call_function(node.target, args, kwargs)
         copy.meta = dict(node.meta)
         values[node] = copy
-    (result,) = pytree.tree_leaves(function.graph.output_node().args[0])
-    return values.get(result, result)
+    returned = pytree.tree_leaves(function.graph.output_node().args[0])
+    return [values.get(result, result) if isinstance(result, Node) else result for result in returned]
 
 
 def _copied(function: GraphModule) -> GraphModule:
