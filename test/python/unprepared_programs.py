@@ -388,4 +388,8 @@ PROGRAMS = {
         ),
         lambda: (torch.randn(2, 3, 8), torch.randn(2, 5, 8)),
     ),
+    "a depthwise convolution beside every other element": Program(
+        lambda: lambda x, w: F.conv2d(x, w, stride=2, padding=1, groups=32) + F.avg_pool2d(x, 1, 2),
+        lambda: (torch.randn(1, 32, 4, 4), torch.randn(32, 1, 3, 3)),
+    ),
 }
