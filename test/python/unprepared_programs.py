@@ -392,4 +392,12 @@ PROGRAMS = {
         lambda: lambda x, w: F.conv2d(x, w, stride=2, padding=1, groups=32) + F.avg_pool2d(x, 1, 2),
         lambda: (torch.randn(1, 32, 4, 4), torch.randn(32, 1, 3, 3)),
     ),
+    "two convolutions of one image": Program(
+        lambda: lambda x, v, w: (F.conv2d(x, v, stride=2, padding=1), F.conv2d(x, w, stride=2, padding=1, groups=16)),
+        lambda: (torch.randn(1, 16, 8, 8), torch.randn(32, 16, 3, 3), torch.randn(16, 1, 3, 3)),
+    ),
+    "one convolution of two images": Program(
+        lambda: lambda x, y, w, b: F.conv2d(x, w, b, padding=1) * F.conv2d(y, w, b, padding=1),
+        lambda: (torch.randn(1, 16, 8, 8), torch.randn(1, 16, 8, 8), torch.randn(32, 16, 3, 3), torch.randn(32)),
+    ),
 }
