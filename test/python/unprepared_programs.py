@@ -104,6 +104,12 @@ def _edges_of(x: Tensor) -> Tensor:
     return F.conv2d(x, across, padding=1) ** 2 + F.conv2d(x, across.mT, padding=1) ** 2
 
 
+def _limited(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    rows = x.abs().sum(-1, keepdim=True).repeat(1, 10)
+    limited = rows.clamp(0, 5)
+    return (rows != limited).any(), y * limited
+
+
 @dataclass(frozen=True)
 class Program:
     model: Callable[[], Callable[..., Any]]
@@ -399,5 +405,8 @@ PROGRAMS = {
     "one convolution of two images": Program(
         lambda: lambda x, y, w, b: F.conv2d(x, w, b, padding=1) * F.conv2d(y, w, b, padding=1),
         lambda: (torch.randn(1, 16, 8, 8), torch.randn(1, 16, 8, 8), torch.randn(32, 16, 3, 3), torch.randn(32)),
+    ),
+    "a broadcast that a reduction and others read": Program(
+        lambda: _limited, lambda: (torch.randn(300, 25), torch.randn(300, 10))
     ),
 }

@@ -183,7 +183,9 @@ class _Loop:
         if not isinstance(value, Tensor):
             return np.asarray(value).reshape(1, 1), np.zeros(count, np.int64)
         outer = sorted(one.used - inner.keys())
-        different, rows = _distinct([np.broadcast_to(position[k], (count,)) for k in outer], [self.sizes[k] for k in outer])
+        different, rows = _distinct(
+            [np.broadcast_to(position[k], (count,)) for k in outer], [self.sizes[k] for k in outer]
+        )
         here: list[Any] = [np.zeros((1, 1), np.int64)] * len(position)
         for k, places in zip(outer, different, strict=False):
             here[k] = places[:, None]
