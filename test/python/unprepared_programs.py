@@ -409,4 +409,11 @@ PROGRAMS = {
     "a broadcast that a reduction and others read": Program(
         lambda: _limited, lambda: (torch.randn(300, 25), torch.randn(300, 10))
     ),
+    **{
+        f"a dilated transposed convolution, stride {stride}": Program(
+            partial(nn.ConvTranspose2d, 4, 6, 3, stride=stride, padding=1, dilation=2, groups=2),
+            lambda: (torch.randn(1, 4, 5, 4),),
+        )
+        for stride in (1, 2)
+    },
 }
