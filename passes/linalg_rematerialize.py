@@ -76,7 +76,11 @@ def _split(op: ir.Operation, reader: TraceReader) -> None:
     for other in others:
         with ir.InsertionPoint(other):
             copy = op.clone()
-        rewrite_locations(copy, lambda _, location=other.location: location)
+        _locate(copy, other.location)
         for number, value in enumerate(other.operands):
             if value == op.results[0]:
                 other.operands[number] = copy.results[0]
+
+
+def _locate(op: ir.Operation, location: ir.Location) -> None:
+    rewrite_locations(op, lambda _: location)

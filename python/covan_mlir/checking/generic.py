@@ -187,8 +187,8 @@ class _Loop:
             [np.broadcast_to(position[k], (count,)) for k in outer], [self.sizes[k] for k in outer]
         )
         here: list[Any] = [np.zeros((1, 1), np.int64)] * len(position)
-        for k, places in zip(outer, different, strict=False):
-            here[k] = places[:, None]
+        for k, row in zip(outer, different, strict=True):
+            here[k] = row[:, None]
         for k in one.used & inner.keys():
             here[k] = inner[k][None]
         width = next((inner[k].size for k in one.used & inner.keys()), 1)
