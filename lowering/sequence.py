@@ -15,6 +15,8 @@ iree:embed            calls to dispatches of executables without their code   wh
 iree:input ...        IREE's phases (`iree_phases.PHASES`)                      always
 iree:data-tiling      hints which products are to be laid out anew; after       on CPUs
                       iree:global-optimization
+iree:strided-reads    element-wise operations that read at strides read         on CPUs
+                      slices; after that
 iree:filled-memory    constants of one number that are written into are memory  always
                       that is filled; after that
 iree:slices           what is copied into a slice of new memory is written      on CPUs
@@ -55,6 +57,7 @@ from covan_mlir.lowering import (
     parameters,
     slices_in_place,
     stages,
+    strided_reads,
     uneven_loops,
     uneven_products,
 )
@@ -147,6 +150,7 @@ SEQUENCE: tuple[Entry, ...] = (
     Entry("iree:embed", lambda setting: setting.border.embed, _fused),
     *_phases("input", "global-optimization"),
     Entry("iree:data-tiling", lambda setting: data_tiling.hint, _on_cpu),
+    Entry("iree:strided-reads", lambda setting: strided_reads.cut, _on_cpu),
     Entry("iree:filled-memory", lambda setting: filled_memory.fill),
     _phase("dispatch-creation"),
     Entry("iree:slices", lambda setting: slices_in_place.write, _on_cpu),

@@ -80,6 +80,9 @@ LINALG = PassStage(
 CUT = "func.func(linalg-cut-windows)"
 """Brings what is left for IREE into forms that it takes."""
 
+OWN = "func.func(linalg-rematerialize)"
+"""Gives each reduction what it shares with others, before chains take it in."""
+
 CHECK = "prov-check"
 """Fails where the traces no longer say, to the last operation, what the program computes."""
 
@@ -92,8 +95,8 @@ def prepared(job: Job) -> PassStage:
 
 
 def to_linalg(job: Job) -> PassStage:
-    """`LINALG`, and where no chains are raised from it, what IREE needs of it."""
-    return LINALG if job.fuse else replace(LINALG, passes=(*LINALG.passes, CUT))
+    """`LINALG`, and what chains need of it; where none are raised, what IREE does."""
+    return replace(LINALG, passes=(*LINALG.passes, OWN if job.fuse else CUT))
 
 
 def raising(job: Job) -> PassStage:
@@ -175,6 +178,7 @@ def load_passes() -> None:
     names = (
         "prov-drop-table",
         "linalg-cut-windows",
+        "linalg-rematerialize",
         "prov-baseline",
         "fred-raise",
         CHECK,

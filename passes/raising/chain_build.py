@@ -105,9 +105,13 @@ class _Builder:
         """Of axes."""
         self.origins: dict[int, Read] = {}
         """Whose elements the values that members give are, views and broadcasts among them."""
+        self.copies: dict[int, frozenset[int]] = {}
+        """Broadcasts and transpositions between these elements and the values."""
         self.inputs: dict[tuple[int, tuple[int, ...]], tuple[Input, ChainTensor]] = {}
         self.steps: list[Step] = []
         self.sources: dict[str, frozenset[int]] = {}
+        self.through: dict[str, frozenset[int]] = {}
+        """By step, the copies through which it reads."""
         self.closed: set[int] = set()
         """Nodes that were read as an expression over positions, or through a window."""
 
@@ -122,6 +126,10 @@ class _Builder:
                     if part is not None:
                         self._step(node, part)
         replaced = self._replaced()
+        # A copy that only the chain reads is how it reads; one that others read as well is work that it does again.
+        self.sources = {
+            name: nodes | (self.through.get(name, frozenset()) - replaced) for name, nodes in self.sources.items()
+        }
         outputs = self._outputs(replaced)
         self._turn(outputs)
         steps, inputs = self._live(outputs)
@@ -177,6 +185,9 @@ class _Builder:
             return self._input(*self.cluster.reads[node.index, operand])
         return self.origins[value]
 
+    def _copies(self, node: LinalgNode, operand: int, value: int) -> frozenset[int]:
+        return frozenset() if (node.index, operand) in self.cluster.reads else self.copies.get(value, frozenset())
+
     def _alias(self, node: LinalgNode) -> None:
         """A view or a broadcast gives the elements of another value."""
         number, value = (0, node.source)
@@ -190,11 +201,12 @@ class _Builder:
         if result in self.graph.constants or result in self.graph.closed:
             return  # its readers have the expression
         self.origins[result] = self._origin(node, number, value)
+        self.copies[result] = self._copies(node, number, value) | ({node.index} if node.kind == "compute" else set())
 
     def _step(self, node: LinalgNode, part: LinalgResult) -> None:
         cluster = self.cluster
         loops = cluster.loops[node.index]
-        sources = {node.index}
+        sources, through = {node.index}, frozenset[int]()
         values: dict[str, Expr] = {}
         for k, operand in enumerate(node.operands):
             if operand.window is not None:
@@ -211,6 +223,7 @@ class _Builder:
                 self.closed |= made_by
             else:
                 values[f"#{k}"] = self._origin(node, k, operand.value)
+                through |= self._copies(node, k, operand.value)
 
         def filled(expr: Expr) -> Expr:
             # First the positions: what is filled in has its own.
@@ -232,12 +245,12 @@ class _Builder:
             kept = set(cluster.flat(dims))
             over = tuple(self._axis(leaf) for leaf in cluster.flat(loops) if leaf not in kept)
             self.steps.append(Reduce(name, axes, over, part.combine, expr, part.initial, dtype))
-        self.sources[name] = frozenset(sources)
+        self.sources[name], self.through[name] = frozenset(sources), through
         if part.added is not None:
             total = f"v{len(self.steps)}"
             added = Apply(part.operation, (Read(name, dtype), filled(part.added)), dtype)
             self.steps.append(Map(total, axes, added, dtype))
-            self.sources[total] = frozenset({node.index})
+            self.sources[total], self.through[total] = frozenset({node.index}), through
             name = total
         self.origins[part.value] = Read(name, dtype)
 

@@ -182,6 +182,18 @@ def test_limits_follow_open_sizes() -> None:
                 _agree(exe, model, torch.randn(size, WIDTH), torch.tensor(indices))
 
 
+def test_limits_that_the_program_computes_are_checked_by_it() -> None:
+    """As many elements as are positive are there once it has run: no caller can tell before."""
+
+    def model(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return x[x > 0].gather(0, i)
+
+    x, i = torch.tensor([1.0, -1.0, 2.0, 3.0]), torch.tensor([0, 2, 0])
+    exe = covan_mlir.compile_module(model, (x, i))
+    for indices in (i, torch.tensor([1, 3, 0]), torch.tensor([1, 1, 0])):
+        _agree(exe, model, x, indices)
+
+
 def test_what_is_in_range_whatever_the_arguments_are_is_not_checked() -> None:
     def model(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
         rows = x[torch.arange(2)] + x[x.argmax(0)[:2]] + x[x.topk(2, 0).indices[:, 0]]

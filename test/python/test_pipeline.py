@@ -155,6 +155,7 @@ def test_command_prints_it(tmp_path: Path) -> None:
         "torchdynamo-export-to-torch-backend-pipeline",
         "torch-backend-to-linalg-on-tensors-backend-pipeline",
         "func.func(linalg-name-scatters)",
+        "func.func(linalg-rematerialize)",
         "prov-baseline",
         "func.func(fred-raise",
         "prov-check",

@@ -36,6 +36,7 @@ IREE = [
 TILED = [
     *IREE[:4],
     "iree:data-tiling",
+    "iree:strided-reads",
     *IREE[4:6],
     "iree:slices",
     *IREE[6:8],
@@ -44,7 +45,7 @@ TILED = [
     "iree:concatenations",
     *IREE[8:],
 ]
-TEAM = [*TILED[:14], "iree:kernel-code", TILED[14], "iree:team", *TILED[15:]]
+TEAM = [*TILED[:15], "iree:kernel-code", TILED[15], "iree:team", *TILED[16:]]
 
 
 def setting(job: Job, frontend: Literal["linalg", "torch"]) -> Setting:

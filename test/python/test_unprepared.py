@@ -55,6 +55,22 @@ def test_honest_programs_hold(name: str) -> None:
     assert verdict, str(verdict)
 
 
+SHARING = (
+    "two convolutions of one image",
+    "one convolution of two images",
+    "a broadcast that a reduction and others read",
+)
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_what_reductions_share_costs_no_kernels(name: str) -> None:
+    """Where the check behind a pass of ours fails, this is an error, and not the same program without kernels."""
+    program = PROGRAMS[name]
+    options = covan_mlir.CompileOptions(fuse_reductions="always")
+    exe = covan_mlir.compile_module(program.model(), program.args(), options=options)
+    assert any(site.kernel.startswith("fred_") for site in exe.lineage.sites)
+
+
 # Those of large products take a minute each.
 SMALL = [name for name in list(PROGRAMS)[::4] if "far behind" not in name]
 # Each lie is a whole verification: of programs with many sites a seeded part is told.

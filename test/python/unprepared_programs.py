@@ -104,6 +104,12 @@ def _edges_of(x: Tensor) -> Tensor:
     return F.conv2d(x, across, padding=1) ** 2 + F.conv2d(x, across.mT, padding=1) ** 2
 
 
+def _limited(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    rows = x.abs().sum(-1, keepdim=True).repeat(1, 10)
+    limited = rows.clamp(0, 5)
+    return (rows != limited).any(), y * limited
+
+
 @dataclass(frozen=True)
 class Program:
     model: Callable[[], Callable[..., Any]]
@@ -388,4 +394,26 @@ PROGRAMS = {
         ),
         lambda: (torch.randn(2, 3, 8), torch.randn(2, 5, 8)),
     ),
+    "a depthwise convolution beside every other element": Program(
+        lambda: lambda x, w: F.conv2d(x, w, stride=2, padding=1, groups=32) + F.avg_pool2d(x, 1, 2),
+        lambda: (torch.randn(1, 32, 4, 4), torch.randn(32, 1, 3, 3)),
+    ),
+    "two convolutions of one image": Program(
+        lambda: lambda x, v, w: (F.conv2d(x, v, stride=2, padding=1), F.conv2d(x, w, stride=2, padding=1, groups=16)),
+        lambda: (torch.randn(1, 16, 8, 8), torch.randn(32, 16, 3, 3), torch.randn(16, 1, 3, 3)),
+    ),
+    "one convolution of two images": Program(
+        lambda: lambda x, y, w, b: F.conv2d(x, w, b, padding=1) * F.conv2d(y, w, b, padding=1),
+        lambda: (torch.randn(1, 16, 8, 8), torch.randn(1, 16, 8, 8), torch.randn(32, 16, 3, 3), torch.randn(32)),
+    ),
+    "a broadcast that a reduction and others read": Program(
+        lambda: _limited, lambda: (torch.randn(300, 25), torch.randn(300, 10))
+    ),
+    **{
+        f"a dilated transposed convolution, stride {stride}": Program(
+            partial(nn.ConvTranspose2d, 4, 6, 3, stride=stride, padding=1, dilation=2, groups=2),
+            lambda: (torch.randn(1, 4, 5, 4),),
+        )
+        for stride in (1, 2)
+    },
 }

@@ -183,17 +183,19 @@ class _Loop:
         if not isinstance(value, Tensor):
             return np.asarray(value).reshape(1, 1), np.zeros(count, np.int64)
         outer = sorted(one.used - inner.keys())
-        columns = np.stack([np.broadcast_to(position[k], (count,)) for k in outer]) if outer else np.zeros((1, count))
-        different, rows = np.unique(columns, axis=1, return_inverse=True)
+        different, rows = _distinct(
+            [np.broadcast_to(position[k], (count,)) for k in outer], [self.sizes[k] for k in outer]
+        )
         here: list[Any] = [np.zeros((1, 1), np.int64)] * len(position)
-        for k, places in zip(outer, different, strict=False):
-            here[k] = places[:, None]
+        for k, row in zip(outer, different, strict=True):
+            here[k] = row[:, None]
         for k in one.used & inner.keys():
             here[k] = inner[k][None]
         width = next((inner[k].size for k in one.used & inner.keys()), 1)
-        places = [np.broadcast_to(place, (different.shape[1], width)) for place in one(here)]
+        height = different[0].size if outer else 1
+        places = [np.broadcast_to(place, (height, width)) for place in one(here)]
         values = value.at_index(places) if places else value.at(np.zeros((1, 1), np.int64))
-        return values, rows.reshape(-1)
+        return values, rows if outer else np.zeros(count, np.int64)
 
     def _factors(self, number: int) -> tuple[int, int] | None:
         """The two inputs of floats whose product the value with a number is; None: it is none."""
@@ -229,3 +231,23 @@ class _Loop:
                 return np.asarray((one @ other.T)[rows, columns])
             spend(count * width, self.op.name)
             return np.asarray(np.einsum("ij,ij->i", one[rows], other[columns]))
+
+
+def _distinct(index: Sequence[Array], sizes: Sequence[int]) -> tuple[tuple[Array, ...], Array]:
+    """Positions, each of them once, in row-major order, and which of those each one was."""
+    if not index:
+        return (), np.zeros(0, np.int64)
+    flat = index[0].astype(np.int64)
+    for place, size in zip(index[1:], sizes[1:], strict=True):
+        flat = flat * size + place
+    whole = prod(sizes)
+    if whole <= _PER_ELEMENT * flat.size:  # to look all of them up is less work than to sort
+        asked = np.zeros(whole, np.bool_)
+        asked[flat] = True
+        different = np.flatnonzero(asked)
+        ranks = np.zeros(whole, np.int64)
+        ranks[different] = np.arange(different.size)
+        rows = ranks[flat]
+    else:
+        different, rows = np.unique(flat, return_inverse=True)
+    return np.unravel_index(different, sizes), rows

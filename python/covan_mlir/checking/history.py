@@ -22,6 +22,7 @@ _UNTOLD = ("torch.prim.",)
 _UNSEEN = frozenset(
     {
         "iree:data-tiling",
+        "iree:strided-reads",
         "iree:filled-memory",
         "iree:uneven-loops",
         "iree:kept-arguments",

@@ -181,11 +181,14 @@ class Tensor:
 
     def _inside_large(self, flat: Array) -> Array:
         asked, back = np.unique(flat, return_inverse=True)
-        new = np.setdiff1d(asked, self._places, assume_unique=True) if self._places.size else asked
+        before = np.searchsorted(self._places, asked)
+        known = before < self._places.size
+        known[known] = self._places[before[known]] == asked[known]
+        new = asked[~known]
         if new.size:
             values = self._computed(new)
             if self._places.size:
-                before = np.searchsorted(self._places, new)
+                before = before[~known]
                 self._places = np.insert(self._places, before, new)
                 self._values = np.insert(self._values, before, values)
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -40,6 +41,9 @@ class Checks:
             for node, place in zip(description.parameters, passed, strict=False)
             if isinstance(value := node.meta.get("val"), torch.Tensor) and value.dtype in INTEGERS
         }
+        signature = description.signature
+        named = {word for names in signature.size_names for name in names for word in re.findall(r"\w+", name)}
+        self._sizes = named & signature.symbols.keys()  # others are known when the program has run
         self._of_arguments: dict[Hashable, Check] = {}
         self._computed: dict[Hashable, tuple[Check, Node]] = {}
 
@@ -54,7 +58,7 @@ class Checks:
     def of_argument(self, check: Check, region: Region) -> bool:
         """Check elements of an argument before each call; -> whether the limits follow from sizes of arguments."""
         low, high = (_less(limit, region.added) for limit in (check.low, check.high))
-        sizes = dict.fromkeys(self._description.signature.symbols, 1)
+        sizes = dict.fromkeys(self._sizes, 1)
         if any(isinstance(limit, str) and evaluate(limit, sizes) is None for limit in (low, high)):
             return False
         bounds = () if all(cut == WHOLE for cut in region.bounds) else region.bounds

@@ -82,8 +82,9 @@ def convolution(
     output_padding: list[int],
     groups: int,
 ) -> Any:
-    """With a stride, and where no more products come of it than of the zeros; and of each channel by itself, which
-    torch-mlir's lowering with a batch of windows does not verify for."""
+    """By blocks with a stride, and where no more products come of it than of the zeros; and of each channel by itself,
+    which torch-mlir's lowering with a batch of windows does not verify for. Dilated filters otherwise with the zeros:
+    which constant a filter is that a lowering turned, nothing would tell."""
     count = x.dim() - 2
     window = weight.shape[2:]
     if not transposed or not x.dtype.is_floating_point or not all(isinstance(size, int) for size in weight.shape):
@@ -95,23 +96,44 @@ def convolution(
         _Axis(s, p, d * (size - 1) + 1, extra)
         for s, p, d, size, extra in zip(stride, padding, dilation, window, output_padding, strict=True)
     ]
-    if prod(axis.taps for axis in axes) >= prod(window) and groups != weight.shape[0]:
-        return NotImplemented
-    for n, axis in enumerate(axes, 2):
-        low, high = axis.edges
-        if min(low, high) < 0:
-            x = x.narrow(n, max(0, -low), x.shape[n] - max(0, -low) - max(0, -high))
-    edges = [(max(0, low), max(0, high)) for low, high in (axis.edges for axis in axes)]
-    same = all(low == high for low, high in edges)
-    if not same:
-        x = aten.constant_pad_nd.default(x, [zeros for pair in reversed(edges) for zeros in pair], 0.0)
     ones, zeros = [1] * count, [0] * count
+    if prod(axis.taps for axis in axes) >= prod(window) and groups != weight.shape[0]:
+        if max(dilation) == 1:
+            return NotImplemented
+        x, pads = _framed(
+            _apart(x, stride), [(low := axis.reach - 1 - axis.padding, low + axis.extra) for axis in axes]
+        )
+        filters = _filters(weight, [_Axis(1, 0, size, 0) for size in window], ones, groups)
+        return plain(aten.convolution.default, x, filters, bias, ones, pads, dilation, False, zeros, groups)
+    x, pads = _framed(x, [axis.edges for axis in axes])
     filters = _filters(weight, axes, dilation, groups)
     if bias is not None:
         bias = bias.unsqueeze(1).expand(-1, prod(stride)).reshape(-1)
-    pads = [low for low, _ in edges] if same else zeros
     y = plain(aten.convolution.default, x, filters, bias, ones, pads, ones, False, zeros, groups)
     return _interleaved(y, axes)
+
+
+def _framed(x: Tensor, edges: list[tuple[int, int]]) -> tuple[Tensor, list[int]]:
+    """-> (an image with zeros around it, or less of it where edges are negative; zeros that are still to be put there,
+    on both sides of each axis)."""
+    for n, (low, high) in enumerate(edges, 2):
+        if min(low, high) < 0:
+            x = x.narrow(n, max(0, -low), x.shape[n] - max(0, -low) - max(0, -high))
+    around = [(max(0, low), max(0, high)) for low, high in edges]
+    if all(low == high for low, high in around):
+        return x, [low for low, _ in around]
+    x = aten.constant_pad_nd.default(x, [zeros for pair in reversed(around) for zeros in pair], 0.0)
+    return x, [0] * len(edges)
+
+
+def _apart(x: Tensor, stride: list[int]) -> Tensor:
+    """An image with ``stride - 1`` zeros between its elements."""
+    for n, step in enumerate(stride, 2):
+        if step > 1:
+            length = (x.shape[n] - 1) * step + 1
+            apart = torch.nn.functional.pad(x.unsqueeze(n + 1), [0, 0] * (x.dim() - n - 1) + [0, step - 1])
+            x = apart.flatten(n, n + 1).narrow(n, 0, length)
+    return x
 
 
 def _filters(weight: Tensor, axes: list[_Axis], dilation: list[int], groups: int) -> Tensor:
