@@ -1,6 +1,7 @@
-"""Element-wise operations that read at strides, as slices at strides: pooling by windows of one element.
+"""Element-wise operations that read at strides, behind a convolution: as slices at strides.
 
-IREE drops the loops over such a window, and what is left reads every other element by its map::
+IREE drops the loops over a window of one element, as some poolings have, and what is left reads every other element by
+its map::
 
     %1 = linalg.generic {(d0, d1) -> (d0, d1 * 2)}           %e = tensor.extract_slice %x[0, 0] [4, 4] [1, 2]
              ins(%x : tensor<4x8xf32>)                  =>   %1 = linalg.generic {(d0, d1) -> (d0, d1)}
@@ -8,7 +9,7 @@ IREE drops the loops over such a window, and what is left reads every other elem
 
 A convolution whose result it takes as well becomes one dispatch with it. IREE gives that convolution the dimensions
 back that its own form needs, moves the reshape behind it past the element-wise operation, which such a map forbids, and
-refuses what is left: a result that no workgroup owns.
+refuses what is left: a result that no workgroup owns. Nowhere else are there slices: each may become a copy.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from covan_mlir.lowering import marks
 from covan_mlir.lowering.pipeline import PipelineState
 
 _MAPS = "indexing_maps"
+_CONVOLUTIONS = ("linalg.conv", "linalg.depthwise_conv")
+_RESHAPES = frozenset({"tensor.expand_shape", "tensor.collapse_shape"})
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 
 
@@ -29,8 +32,34 @@ def cut(state: PipelineState) -> None:
     """The step, after IREE's global optimization, that takes strides out of the maps of element-wise operations."""
     with state.session.context:
         for op in marks.walk(state.module.operation, "linalg.generic"):
-            if all("parallel" in str(kind) for kind in op.attributes["iterator_types"]):
+            if not _reduces(op) and any(map(_takes_convolution, (op, *_readers(op)))):
                 _cut(op)
+
+
+def _readers(op: Any) -> list[Any]:
+    """The element-wise operations that read an operation's results: they become one with it."""
+    users = [use.owner.operation for result in op.results for use in result.uses]
+    return [user for user in users if user.name == "linalg.generic" and not _reduces(user)]
+
+
+def _takes_convolution(op: Any) -> bool:
+    """Whether an operation reads what a convolution gives."""
+    return any(map(_is_of_convolution, op.operands))
+
+
+def _reduces(op: Any) -> bool:
+    """Whether an operation of linalg has loops that its results have not."""
+    if "iterator_types" not in op.attributes:
+        return bool(op.name.startswith(_CONVOLUTIONS))
+    return any("parallel" not in str(kind) for kind in op.attributes["iterator_types"])
+
+
+def _is_of_convolution(value: Any) -> bool:
+    """Whether a value is what sums of windows, or of anything else, give, perhaps in another shape."""
+    owner = value.owner
+    while not isinstance(owner, ir.Block) and owner.name in _RESHAPES:
+        owner = owner.operands[0].owner
+    return not isinstance(owner, ir.Block) and owner.name.startswith("linalg.") and _reduces(owner)
 
 
 def _cut(op: Any) -> None:

@@ -119,7 +119,7 @@ class Reading:
     def _believed(self, node: int, parts: Iterable[int]) -> frozenset[int]:
         known = self.source.parts.keys() & parts
         if node in self.numbers:  # where a piece begins is not the piece
-            known = {part for part in known if all(map(_is_number, self.source.parts[part].types))}
+            known = {part for part in known if all(map(_is_number, self.source.parts[part].types))} or known
         if node in self.data:
             return frozenset(part for part in known if self.source.independent[part])
         return frozenset(known)

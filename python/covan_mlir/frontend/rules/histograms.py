@@ -1,4 +1,4 @@
-"""Histograms of points with any number of coordinates, and weighted counts."""
+"""Histograms of points with any number of coordinates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from covan_mlir.frontend.rules.registry import plain, rule
+from covan_mlir.frontend.rules.registry import rule
 
 aten = torch.ops.aten
 
@@ -98,13 +98,3 @@ def histogram_of_bins(x: Tensor, bins: Tensor, *, weight: Tensor | None = None, 
     if _points(x.reshape(-1, 1)) is None:
         return NotImplemented
     return _counted(x.reshape(-1, 1), [bins], weight, density), bins.clone()
-
-
-@rule(aten.bincount.default)
-def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Any:
-    """Of weights the sums; how many there are only the occurrences tell."""
-    if weights is None:
-        return NotImplemented
-    dtype = torch.float32 if weights.dtype == torch.float32 else torch.float64
-    counts = plain(aten.bincount.default, x, None, minlength)
-    return torch.zeros_like(counts, dtype=dtype).index_add(0, x, weights.to(dtype))
