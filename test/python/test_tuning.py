@@ -364,6 +364,12 @@ def test_a_model_is_tuned_and_compiled_with_what_was_found(tmp_path: Path) -> No
     assert compiled.verify()
 
 
+def test_an_exported_program_brings_its_arguments(tmp_path: Path) -> None:
+    program = torch.export.export(torch.nn.Linear(48, 64), (torch.randn(8, 48),))
+    tuning = covan_mlir.tune(program, minutes=0.01, records=tmp_path / "records")
+    assert [row.what for row in tuning.rows] == ["linear"]
+
+
 def test_what_cannot_be_tuned_is_told(tmp_path: Path) -> None:
     model, x = torch.nn.Linear(4, 4), torch.randn(2, 4)
     with pytest.raises(InputError, match="give a positive number of minutes"):

@@ -37,7 +37,7 @@ def main(parent: int, *extensions: str) -> None:
     answers: BinaryIO = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     # Heavy imports come before the greeting: the caller counts the process as ready then.
-    from covan_mlir.lowering.kernels import registry, standalone  # noqa: F401
+    from covan_mlir.lowering.kernels import registry, standalone  # noqa: F401  # standalone: with both compilers
     from covan_mlir.passes.framework import extensions as files
 
     registry.templates("cpu", "rows")  # the package's own come first
