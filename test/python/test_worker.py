@@ -45,6 +45,13 @@ def compiles() -> None:
     torch.testing.assert_close(covan_mlir.compile_module(model, (X,))(X), model(X))
 
 
+@pytest.fixture
+def no_worker() -> None:
+    """The one that other tests have left may be at its last job."""
+    pool.shutdown()
+
+
+@pytest.mark.usefixtures("no_worker")
 def test_worker_is_reused() -> None:
     compiles()
     before = idle()
@@ -53,6 +60,7 @@ def test_worker_is_reused() -> None:
     assert len(before) == 1
 
 
+@pytest.mark.usefixtures("no_worker")
 def test_worker_retires(monkeypatch: pytest.MonkeyPatch) -> None:
     compiles()
     (before,) = idle()
@@ -187,6 +195,7 @@ def test_refused_flag() -> None:
         covan_mlir.compile_module(net(), (X,), options=CompileOptions(iree_flags=("--no-such-flag",)))
 
 
+@pytest.mark.usefixtures("no_worker")
 def test_interrupt_stops_the_worker() -> None:
     compiles()
     (before,) = idle()
