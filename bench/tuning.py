@@ -96,8 +96,12 @@ def _samples(records: Path) -> list[tuple[str, Sample]]:
         chains = {name: chain_json.load(json.loads(text)) for name, text in database.workloads().items()}
         for name, chain in chains.items():
             space = space_of(chain, target)
-            rows = [row for row in database.measurements(Setting.of("cpu", host()), name) if row.reference]
-            if isinstance(space, Refusal) or not rows:
+            if isinstance(space, Refusal):
+                continue
+            against = str(space.default.candidate)
+            known = database.measurements(Setting.of("cpu", host()), name)
+            rows = [row for row in known if row.reference and row.against == against]
+            if not rows:
                 continue
             base = median(row.reference for row in rows if row.reference is not None)
             for row in rows:

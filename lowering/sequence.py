@@ -15,8 +15,8 @@ iree:embed            calls to dispatches of executables without their code   wh
 iree:input ...        IREE's phases (`iree_phases.PHASES`)                      always
 iree:data-tiling      hints which products are to be laid out anew; after       on CPUs
                       iree:global-optimization
-iree:strided-reads    element-wise operations that read at strides read         on CPUs
-                      slices; after that
+iree:strided-reads    element-wise operations beside convolutions that read at  on CPUs
+                      strides read slices; after that
 iree:filled-memory    constants of one number that are written into are memory  always
                       that is filled; after that
 iree:slices           what is copied into a slice of new memory is written      on CPUs

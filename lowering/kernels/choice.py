@@ -12,6 +12,7 @@ from torch_mlir import ir
 
 from covan_mlir.dialects.prov import has_table, read_table
 from covan_mlir.dialects.prov_lines import lines_of, read_lines
+from covan_mlir.errors import TargetError
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels import targets
 from covan_mlir.lowering.kernels.kernel import Refusal
@@ -73,7 +74,7 @@ def chooser(
     """The chooser for the program that ``op`` is, or stands in; None where a target takes no kernels.
 
     Raises:
-        TargetError: there is no such target.
+        TargetError: there is no such target, or what the module says of measured schedules cannot be read.
     """
     module = _module(op)
     device = module.attributes[DEVICE].value if DEVICE in module.attributes else ""
@@ -83,8 +84,16 @@ def chooser(
     lines: Actions = {}
     if targets.names_lines(target):
         lines = actions(lines_of(read_table(module)) if has_table(module) else read_lines(module))
-    records = load(module.attributes[RECORDS].value) if RECORDS in module.attributes else {}
-    return Chooser(kernel_target.allowing(winograd), always, demote, lines, records)
+    return Chooser(kernel_target.allowing(winograd), always, demote, lines, _records(module))
+
+
+def _records(module: ir.Operation) -> Mapping[str, Recorded]:
+    if RECORDS not in module.attributes:
+        return {}
+    try:
+        return load(module.attributes[RECORDS].value)
+    except ValueError as error:
+        raise TargetError(f"the module's attribute {RECORDS} holds no measured schedules: {error}") from error
 
 
 def _module(op: ir.Operation) -> ir.Operation:

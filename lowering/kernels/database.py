@@ -19,7 +19,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Literal
 
@@ -30,6 +30,7 @@ from covan_mlir.lowering.kernels.recorded import Recorded
 from covan_mlir.machine.description import Machine
 from covan_mlir.machine.reading import model
 from covan_mlir.support import source_digest, user_cache
+from covan_mlir.support.typed_json import Amount
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS workloads (name TEXT PRIMARY KEY, chain TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS measurements (
     kind TEXT, machine TEXT, versions TEXT, workload TEXT, template TEXT, schedule TEXT,
-    seconds REAL, reference REAL, rounds INTEGER NOT NULL, failure TEXT NOT NULL,
+    seconds REAL, against TEXT NOT NULL, reference REAL, rounds INTEGER NOT NULL, failure TEXT NOT NULL,
     PRIMARY KEY (kind, machine, versions, workload, template, schedule)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS choices (
@@ -106,7 +107,8 @@ class Measurement(msgspec.Struct, frozen=True, tag="measurement"):
         workload: its name.
         template, schedule: whose, and which, as JSON.
         seconds: median of its kernel's calls; None: it has none, for the reason in ``failure``.
-        reference: median of the calls of the kernel that is predicted to be the best, in turns with these.
+        against: the kernel that took turns with it, the one that was predicted to be the best: template and schedule.
+        reference: seconds of that, as the ratio of the turns tells them.
         rounds: calls.
         failure: why there is no kernel, or no time; empty if there is one.
     """
@@ -114,8 +116,9 @@ class Measurement(msgspec.Struct, frozen=True, tag="measurement"):
     workload: str
     template: str
     schedule: str
-    seconds: float | None
-    reference: float | None
+    seconds: Amount | None
+    against: str
+    reference: Amount | None
     rounds: int
     failure: str = ""
 
@@ -124,7 +127,7 @@ class _Choice(msgspec.Struct, frozen=True, tag="choice"):
     workload: str
     template: str
     schedule: str
-    seconds: float
+    seconds: Amount
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -134,6 +137,7 @@ class _Line(msgspec.Struct, frozen=True):
     setting: Setting | None = None
 
 
+_CHOSEN = tuple(field.name for field in fields(Recorded))
 _lines: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
 
 
@@ -207,7 +211,7 @@ class Database:
     def _told(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, sqlite3.Error, msgspec.ValidationError) as error:
             raise RecordsError(f"{self.path}: {error}\nchoose another file, or remove this one") from error
 
     def add(self, setting: Setting, workload: Workload, measurements: Iterable[Measurement]) -> None:
@@ -229,11 +233,12 @@ class Database:
     def chosen(self, setting: Setting) -> tuple[Recorded, ...]:
         """The schedules that are to be taken, in the order of their workloads."""
         query = (
-            "SELECT workload, template, schedule, seconds FROM choices "
+            f"SELECT {', '.join(_CHOSEN)} FROM choices "
             "WHERE kind = ? AND machine = ? AND versions = ? ORDER BY workload"
         )
         with self._told():
-            return tuple(Recorded(*row) for row in self._connection.execute(query, astuple(setting)))
+            rows = self._connection.execute(query, astuple(setting)).fetchall()
+            return tuple(msgspec.convert(dict(zip(_CHOSEN, row, strict=True)), Recorded) for row in rows)
 
     def stale(self, setting: Setting) -> int:
         """How many workloads have a schedule for this kind of target and machine, but of other versions alone."""
@@ -248,7 +253,7 @@ class Database:
     def measurements(self, setting: Setting, workload: str | None = None) -> list[Measurement]:
         """What was measured, of one workload or of all."""
         query = (
-            "SELECT workload, template, schedule, seconds, reference, rounds, failure FROM measurements "
+            "SELECT workload, template, schedule, seconds, against, reference, rounds, failure FROM measurements "
             "WHERE kind = ? AND machine = ? AND versions = ?"
         )
         values: tuple[str, ...] = astuple(setting)
@@ -318,7 +323,7 @@ def _marks(rows: Sequence[tuple[object, ...]]) -> str:
     return ", ".join("?" * len(rows[0]))
 
 
-def recorded(records: str | os.PathLike[str] | None, kind: str, machine: Machine | None) -> tuple[Recorded, ...]:
+def schedules_for(records: str | os.PathLike[str] | None, kind: str, machine: Machine | None) -> tuple[Recorded, ...]:
     """The schedules that a compilation takes without being asked.
 
     Args:

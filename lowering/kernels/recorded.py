@@ -11,8 +11,11 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
+import msgspec
+
 from covan_mlir.fred import chain_json
 from covan_mlir.fred.chain import Chain
+from covan_mlir.support.typed_json import Amount
 
 RECORDS = "covan.records"
 """Attribute of a module: what `dump` gives."""
@@ -32,7 +35,7 @@ class Recorded:
     workload: str
     template: str
     schedule: str
-    seconds: float
+    seconds: Amount
 
 
 def workload(chain: Chain) -> str:
@@ -51,5 +54,9 @@ def dump(records: Iterable[Recorded]) -> str:
 
 
 def load(text: str) -> Mapping[str, Recorded]:
-    """By workload; the inverse of `dump`."""
-    return {row["workload"]: Recorded(**row) for row in json.loads(text)}
+    """By workload; the inverse of `dump`.
+
+    Raises:
+        ValueError: it is no such text.
+    """
+    return {record.workload: record for record in msgspec.json.decode(text, type=tuple[Recorded, ...])}

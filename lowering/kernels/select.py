@@ -246,7 +246,7 @@ def _as_recorded(choice: Choices, recorded: Recorded, name: str, lines: SourceLi
     """The kernel with the schedule that was measured, or why there is none."""
     try:
         candidate, schedule = choice.scheduled(recorded.template, json.loads(recorded.schedule))
-    except IllegalError as error:
+    except ValueError as error:  # no JSON, or no schedule that is legal
         return Refusal(str(error))
     selection = candidate.write(schedule, name, lines)
     return replace(selection, measured=recorded.seconds) if isinstance(selection, Selection) else selection

@@ -36,9 +36,9 @@ def chain() -> Chain:
 
 
 def listed() -> Choices:
-    found = choices(chain(), TARGET)
-    assert not isinstance(found, Refusal)
-    return found
+    listing = choices(chain(), TARGET)
+    assert not isinstance(listing, Refusal)
+    return listing
 
 
 def third() -> Recorded:
@@ -48,7 +48,7 @@ def third() -> Recorded:
 
 
 def measurement(schedule: str, seconds: float | None, failure: str = "") -> Measurement:
-    return Measurement("w", "product", schedule, seconds, 2e-3, 7, failure)
+    return Measurement("w", "product", schedule, seconds, "product d", 2e-3, 7, failure)
 
 
 def test_equal_chains_are_one_workload_whatever_they_come_from() -> None:
@@ -153,6 +153,9 @@ def test_a_line_that_is_none_adds_nothing(tmp_path: Path, line: bytes, said: str
 
 def test_records_cross_as_text() -> None:
     assert load(dump([third()])) == {workload(chain()): third()}
+    for text in ("no JSON", "{}", '[{"workload": 1}]', dump([replace(third(), seconds=-1.0)])):
+        with pytest.raises(ValueError, match=r"malformed|Expected|missing|required"):
+            load(text)
 
 
 def test_the_schedule_that_was_measured_is_taken() -> None:
@@ -170,6 +173,7 @@ def test_the_schedule_that_was_measured_is_taken() -> None:
     [
         ({"template": "gone"}, "no template 'gone' takes it on avx512"),
         ({"schedule": '{"rows": 1000}'}, "the target cannot hold the schedule"),
+        ({"schedule": "no JSON"}, "Expecting value"),
     ],
 )
 def test_what_the_target_cannot_hold_is_told_and_not_taken(
@@ -194,11 +198,11 @@ def _choose(path: Path, executable: covan_mlir.Executable) -> tuple[str, str]:
     """Has later compilations take another schedule for the only kernel of a program; -> its template and schedule."""
     (record,) = executable.lineage.fusions
     its = chain_json.load(record.source)
-    found = choices(its, CpuTarget(host()))
-    assert not isinstance(found, Refusal)
+    listing = choices(its, CpuTarget(host()))
+    assert not isinstance(listing, Refusal)
     candidate, schedule = next(
         (candidate, schedule)
-        for candidate, schedule in found.schedules()
+        for candidate, schedule in listing.schedules()
         if (candidate.template.name, schedule.to_json()) != (record.template, dict(record.schedule))
     )
     with Database(path) as kept:
@@ -235,7 +239,7 @@ def test_what_is_wrong_with_the_users_own_file_is_a_warning(
 ) -> None:
     (tmp_path / "damaged").write_text("no database" * 100)
     monkeypatch.setenv(database.VARIABLE, str(tmp_path / "damaged"))
-    assert database.recorded("", "cpu", host()) == ()
+    assert database.schedules_for("", "cpu", host()) == ()
     assert "schedules that were measured are not used: " in caplog.text
 
 
@@ -244,11 +248,11 @@ def test_stale_records_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture
         older = replace(Setting.of("cpu", host()), versions="older")
         kept.choose(older, [Recorded("w", "product", "{}", 1.0)])
     with caplog.at_level(logging.INFO):
-        assert database.recorded(tmp_path / "records", "cpu", host()) == ()
+        assert database.schedules_for(tmp_path / "records", "cpu", host()) == ()
     assert "schedules of 1 workloads" in caplog.text
     assert "other versions, and are not used" in caplog.text
 
 
 def test_other_machines_programs_take_none(tmp_path: Path) -> None:
-    assert database.recorded(tmp_path / "never looked at", "cpu", None) == ()
+    assert database.schedules_for(tmp_path / "never looked at", "cpu", None) == ()
     assert json.loads(dump([])) == []

@@ -20,7 +20,7 @@ from covan_mlir import CompileOptions, InputError, TargetError
 from covan_mlir.errors import ProfileError
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.database import Database, Setting
+from covan_mlir.lowering.kernels.database import Database, Measurement, Setting, Workload
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.measuring.measure import Outcome
 from covan_mlir.lowering.kernels.measuring.messages import Candidate
@@ -33,7 +33,8 @@ from covan_mlir.tuning.cost_model import CostModel, Sample
 from covan_mlir.tuning.in_program import Finalists, decide
 from covan_mlir.tuning.search import Search
 from covan_mlir.tuning.space import Point, Space, space_of
-from covan_mlir.tuning.tune import tune_program
+from covan_mlir.tuning.tasks import tasks_of
+from covan_mlir.tuning.tune import begin, tune_program
 
 TARGET = CpuTarget(PRESETS["avx512"])
 CHAINS = {
@@ -44,9 +45,9 @@ CHAINS = {
 
 
 def space(chain: Chain) -> Space:
-    found = space_of(chain, TARGET)
-    assert not isinstance(found, Refusal)
-    return found
+    points = space_of(chain, TARGET)
+    assert not isinstance(points, Refusal)
+    return points
 
 
 def truth(point: Point) -> float:
@@ -362,6 +363,27 @@ def test_a_model_is_tuned_and_compiled_with_what_was_found(tmp_path: Path) -> No
     compiled = covan_mlir.compile_module(model, (x,), options=CompileOptions(records=records))
     torch.testing.assert_close(compiled(x), model(x))
     assert compiled.verify()
+
+
+def test_times_beside_another_kernel_say_nothing_of_this_one(tmp_path: Path) -> None:
+    model, x = torch.nn.Linear(48, 64), torch.randn(24, 48)
+    executable = covan_mlir.compile_module(model, (x,), options=CompileOptions(records=None))
+    assert executable.origin is not None
+    ((task, *_), _) = tasks_of(executable.lineage, CpuTarget(host()))
+    one, two, three = (point.candidate for point in task.space.points[1:4])
+    setting = Setting.of("cpu", host())
+    rows = [
+        Measurement(task.workload, c.template, c.schedule, seconds, str(against), 1e-3, 5, failure)
+        for c, against, seconds, failure in (
+            (one, task.space.default.candidate, 2e-3, ""),
+            (two, three, 1e-4, ""),
+            (three, two, None, "it crashed"),
+        )
+    ]
+    with Database(tmp_path / "records") as database:
+        database.add(setting, Workload(task.workload, "{}"), rows)
+        search = begin(task, database, setting).search
+    assert search.ratios == {one: 2.0, three: None}
 
 
 def test_an_exported_program_brings_its_arguments(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from covan_mlir.fred import chain_json
 from covan_mlir.fred.chain import Chain
-from covan_mlir.lowering.kernels.measuring import messages
+from covan_mlir.lowering.kernels.measuring import messages, reference
 from covan_mlir.runtime import team
 from covan_mlir.support.processes import frames
 from covan_mlir.support.processes.parent import watch
@@ -105,16 +105,22 @@ def _without_code(kernel: Any) -> Any:
     return replace(kernel, text="", preparations=tuple(replace(each, text="") for each in kernel.preparations))
 
 
+@lru_cache(2)
+def _reference(text: str, seed: int, slack: float) -> tuple[Chain, Mapping[str, Any], reference.Reference]:
+    """A chain, operands, and what is right on them: batches of one chain follow each other."""
+    chain = chain_json.load(json.loads(text))
+    arrays = reference.operands(chain, seed)
+    return chain, arrays, reference.reference(chain, arrays, slack)
+
+
 def _time(request: messages.Time, programs: Sequence[bytes]) -> messages.Timed:
     from covan_mlir.lowering.kernels.kernel import Executable
-    from covan_mlir.lowering.kernels.measuring import reference, timing
+    from covan_mlir.lowering.kernels.measuring import timing
     from covan_mlir.lowering.kernels.standalone import Standalone
 
     if request.driver == team.DRIVER:
         import torch  # noqa: F401  # whose threads kernels share their work with
-    chain = chain_json.load(json.loads(request.chain))
-    arrays = reference.operands(chain, request.seed)
-    right = reference.reference(chain, arrays, request.slack)
+    chain, arrays, right = _reference(request.chain, request.seed, request.slack)
     calls: list[Callable[[], Any]] = []
     failures: list[str] = []
     number = 0
@@ -145,7 +151,7 @@ def _time(request: messages.Time, programs: Sequence[bytes]) -> messages.Timed:
 
 
 def _call(
-    alone: Any, kernel: Any, chain: Chain, arrays: Mapping[str, Any], right: Any, near: int
+    alone: Any, kernel: Any, chain: Chain, arrays: Mapping[str, Any], right: reference.Reference, near: int
 ) -> tuple[Callable[[], Any], str]:
     """A call of a kernel, and what is wrong with its results; copies of weights that do not fit into the caches of the
     cores are taken in turns, for a program's other weights push them out between two calls."""

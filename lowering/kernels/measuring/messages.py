@@ -16,6 +16,9 @@ class Candidate(msgspec.Struct, frozen=True):
     template: str
     schedule: str
 
+    def __str__(self) -> str:
+        return f"{self.template} {self.schedule}"
+
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """The process's imports are done."""

@@ -41,7 +41,7 @@ WHOLE = 6.0
 
 
 @dataclass
-class _Tuned:
+class Tuned:
     """A task, its search, and what the scheduler knows of it."""
 
     task: Task
@@ -72,7 +72,7 @@ def tune_program(
     arguments: tuple[tuple[Any, ...], dict[str, Any]],
     *,
     minutes: float,
-    records: str | os.PathLike[str] | None = None,
+    records: Path,
     tell: Callable[[str], None] = lambda step: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Tuning:
@@ -81,30 +81,29 @@ def tune_program(
     Args:
         model: compiled without records, for this machine's CPU.
         arguments: that it is called with.
+        records: the file that keeps what is measured; see `records_path`.
         clock: for tests.
 
     Raises:
-        InputError: the time is no positive number of minutes, the arguments do not fit, or there is no lineage.
+        InputError: the arguments do not fit, or there is no lineage.
         TargetError: the program is for another machine.
         RecordsError: the file of records cannot be used.
     """
-    if not minutes > 0:
-        raise InputError(f"minutes={minutes!r}: give a positive number of minutes")
     if not model.lineage.actions:
         raise InputError("kernels are found by the lineage: compile with provenance=True")
-    machine = machine_of(parse(model.target))
-    if machine is None or parse(model.target).kind != "cpu" or not model.driver.startswith(("local", "openmp")):
+    goal = parse(model.target)
+    machine = machine_of(goal)
+    if machine is None or goal.kind != "cpu" or not model.driver.startswith(("local", "openmp")):
         raise TargetError(f"{model.target} is not this machine's CPU: kernels are tuned where they run")
     model.checked(*arguments)  # before anything slow begins
-    path = records_path(records)
     end = clock() + 60.0 * minutes
     setting = Setting.of("cpu", machine)
     target = CpuTarget(machine, origin.options.winograd)
     tasks, left = tasks_of(model.lineage, target)
     for kernel, why in left.items():
         log.info("%s is not tuned: %s", kernel, why)
-    with Database(path) as database:
-        tuned = [_begin(task, database, setting) for task in tasks]
+    with Database(records) as database:
+        tuned = [begin(task, database, setting) for task in tasks]
         with Measurer(machine, target.winograd, model.driver, origin.options.extensions) as measurer:
             enough = _search(tuned, measurer, database, setting, end - LAST * 60.0 * minutes, tell, clock)
         finalists = [each for one in tuned if (each := _finalists(one)) is not None]
@@ -114,13 +113,15 @@ def tune_program(
         if chosen:
             database.choose(setting, [*_defaults(tuned, chosen), *chosen])
         rows = [_row(one, {record.workload: record for record in chosen}) for one in tuned]
-    return Tuning(tuple(rows), left, before.seconds, after.ratio if chosen else 1.0, after.ratio, enough, str(path))
+    return Tuning(tuple(rows), left, before.seconds, after.ratio if chosen else 1.0, after.ratio, enough, str(records))
 
 
-def _begin(task: Task, database: Database, setting: Setting) -> _Tuned:
-    """A task with what is known of it from earlier runs."""
+def begin(task: Task, database: Database, setting: Setting) -> Tuned:
+    """A task with what is known of it from earlier runs. Where another kernel was predicted to be the best then, times
+    over its time say nothing: such schedules are measured again."""
     search = Search(task.chain, task.space)
-    known = database.measurements(setting, task.workload)
+    against = str(task.space.default.candidate)
+    known = [row for row in database.measurements(setting, task.workload) if row.failure or row.against == against]
     search.know(
         Outcome(
             Candidate(row.template, row.schedule),
@@ -134,11 +135,11 @@ def _begin(task: Task, database: Database, setting: Setting) -> _Tuned:
     progress = scheduler.Progress(float(task.count), task.work, task.kind, [task.space.default.predicted])
     if search.base is not None:
         progress.times = [search.base, *([search.base * search.best[0][1]] * scheduler.SLICES)]
-    return _Tuned(task, search, progress, sum(bool(row.failure) for row in known))
+    return Tuned(task, search, progress, sum(bool(row.failure) for row in known))
 
 
 def _search(
-    tuned: Sequence[_Tuned],
+    tuned: Sequence[Tuned],
     measurer: Measurer,
     database: Database,
     setting: Setting,
@@ -174,7 +175,7 @@ def _search(
         for outcome in outcomes:
             if outcome.failure:
                 one.failures += 1
-                log.info("%s %s: %s", outcome.candidate.template, outcome.candidate.schedule, outcome.failure)
+                log.info("%s: %s", outcome.candidate, outcome.failure)
         one.search.know(outcomes)
         base = one.search.base or one.task.space.default.predicted
         if not one.progress.slices:
@@ -190,6 +191,7 @@ def _keep(database: Database, setting: Setting, task: Task, outcomes: Sequence[O
             outcome.candidate.template,
             outcome.candidate.schedule,
             outcome.seconds,
+            str(task.space.default.candidate),
             outcome.seconds / outcome.ratio if outcome.seconds is not None and outcome.ratio else None,
             outcome.rounds,
             outcome.failure,
@@ -199,7 +201,7 @@ def _keep(database: Database, setting: Setting, task: Task, outcomes: Sequence[O
     database.add(setting, Workload(task.workload, compact(chain_json.dump(task.chain))), rows)
 
 
-def _finalists(one: _Tuned) -> Finalists | None:
+def _finalists(one: Tuned) -> Finalists | None:
     """The best schedules of a task, where there are better ones than the default."""
     better = tuple((candidate, ratio) for candidate, ratio in one.search.best if ratio < WORTH)
     if not better or one.search.base is None:
@@ -207,7 +209,7 @@ def _finalists(one: _Tuned) -> Finalists | None:
     return Finalists(one.task.kernel, one.task.workload, one.search.base, better)
 
 
-def _defaults(tuned: Sequence[_Tuned], chosen: Sequence[Recorded]) -> list[Recorded]:
+def _defaults(tuned: Sequence[Tuned], chosen: Sequence[Recorded]) -> list[Recorded]:
     """The defaults of kernels that are none of those chosen: what earlier runs chose of them was not timed in this
     program."""
     taken = {record.workload for record in chosen}
@@ -219,7 +221,7 @@ def _defaults(tuned: Sequence[_Tuned], chosen: Sequence[Recorded]) -> list[Recor
     ]
 
 
-def _row(one: _Tuned, chosen: dict[str, Recorded]) -> Row:
+def _row(one: Tuned, chosen: dict[str, Recorded]) -> Row:
     record = chosen.get(one.task.workload)
     return Row(
         kernel=one.task.kernel,
