@@ -17,30 +17,36 @@ _DEEPEST = 6
 
 
 class Reach:
-    """What comes from what, as bit sets of node numbers; chains that were found count as one op."""
+    """What comes from what, as bit sets of node numbers; chains that were found count as one op.
+
+    An op stands behind all that it takes: also the memory that it writes into, and numbers in its body, behind both of
+    which sizes may be. Once it is in a chain, it stands behind what it reads, for a chain asks its inputs for sizes.
+    """
 
     def __init__(self, graph: LinalgGraph) -> None:
         count = len(graph.nodes)
         self.before = [1 << i for i in range(count)]
         self.after = [1 << i for i in range(count)]
-        reads: list[list[int]] = [[] for _ in range(count)]
+        self._reads: list[list[int]] = [[] for _ in range(count)]
         for value, users in graph.users.items():
             source = graph.definition.get(value)
             if source is not None:
                 for user in users:
-                    reads[user].append(source)
-        for i in range(count):
-            for source in reads[i]:
+                    self._reads[user].append(source)
+        for i, needed in enumerate(graph.needs):
+            for source in needed:
                 self.before[i] |= self.before[source]
         for i in reversed(range(count)):
-            for source in reads[i]:
+            for source in graph.needs[i]:
                 self.after[source] |= self.after[i]
 
     def convex(self, members: set[int]) -> bool:
         """Whether nothing else lies between two of them."""
         before = after = inside = 0
         for i in members:
-            before |= self.before[i]
+            for source in self._reads[i]:
+                if source not in members:
+                    before |= self.before[source]
             after |= self.after[i]
             inside |= 1 << i
         return not before & after & ~inside

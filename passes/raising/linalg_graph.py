@@ -167,6 +167,8 @@ class LinalgGraph:
         shapes, dtypes: of values, where they are tensors.
         definition: number of the node that gives a value; absent for arguments.
         users: nodes that read a value.
+        needs: of each node, those whose results its op takes: also as memory to write into, as numbers in its body, and
+            as sizes.
         constants: values whose elements are all one number.
         closed: values that depend on positions only, and cheaply: expressions over ``Index("@k")``, k a dimension.
         weights: values that come from constant tensors, from arguments that hold weights, or from nothing at all.
@@ -182,6 +184,7 @@ class LinalgGraph:
     dtypes: list[str] = field(default_factory=list)
     definition: dict[int, int] = field(default_factory=dict)
     users: dict[int, list[int]] = field(default_factory=dict)
+    needs: list[set[int]] = field(default_factory=list)
     constants: dict[int, Const] = field(default_factory=dict)
     closed: dict[int, Expr] = field(default_factory=dict)
     weights: set[int] = field(default_factory=set)

@@ -107,22 +107,21 @@ class _BlockReader:
         self._classify(node)
 
     def _note_users(self, node: LinalgNode, op: Any) -> None:
+        taken = [self._value(operand) for operand in op.operands]
+
+        def visit(nested: Any) -> ir.WalkResult:
+            taken.extend(self._numbers[value] for value in nested.operands if value in self._numbers)
+            return ir.WalkResult.ADVANCE
+
+        if len(op.regions):
+            op.walk(visit)
+        definition = self.graph.definition
+        self.graph.needs.append({definition[value] for value in taken if value in definition} - {node.index})
         # Shapes are no data: who only gives or asks a size does not read the elements.
-        if node.op.name in ("tensor.empty",):
+        if op.name in ("tensor.empty",):
             return
         read = [node.source] if node.kind == "view" else [operand.value for operand in node.operands]
-        if node.kind == "opaque":
-            read = [self._value(operand) for operand in op.operands]
-            captured: list[int] = []
-
-            def visit(nested: Any) -> ir.WalkResult:
-                captured.extend(self._numbers[value] for value in nested.operands if value in self._numbers)
-                return ir.WalkResult.ADVANCE
-
-            if len(op.regions):
-                op.walk(visit)
-            read += captured
-        for value in dict.fromkeys(read):
+        for value in dict.fromkeys(taken if node.kind == "opaque" else read):
             self.graph.users.setdefault(value, []).append(node.index)
 
     def _view(self, index: int, op: Any, name: str) -> LinalgNode | None:

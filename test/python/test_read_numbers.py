@@ -70,6 +70,19 @@ def _filled(x: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     return torch.full((5,), counts.max().item()), x * 2
 
 
+def _counted(x: Tensor, counts: Tensor) -> Tensor:
+    """A size that is one more than a number: what is as long is a sum, or made alike."""
+    size = int(counts.max().item()) + 1
+    torch._check(size >= 0)
+    return torch.zeros(size).index_add(0, counts, x[:3, 0])
+
+
+def _chosen(x: Tensor, counts: Tensor) -> Tensor:
+    """Sizes of what is chosen are asked of one tensor, and of another that is as long."""
+    chosen = torch.nonzero(counts)[:, 0]
+    return torch.zeros(chosen.shape[0]).index_add(0, torch.zeros_like(chosen), x[:, 0][chosen])
+
+
 class Experts(nn.Module):
     """Rows sorted by the expert that they go to, which is one of three, and back in their places."""
 
@@ -94,6 +107,8 @@ PROGRAMS: dict[str, Program] = {
     "lengths of sequences": _masked,
     "softmax of the first rows": _softmax,
     "a number everywhere": _filled,
+    "sums by numbers that count them": _counted,
+    "sums of what is chosen": _chosen,
     "experts": Experts().eval(),
 }
 

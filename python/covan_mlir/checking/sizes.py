@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations, zip_longest
 from math import prod
 
@@ -51,6 +52,53 @@ def has_read_numbers(kind: str) -> bool:
 def read_numbers(text: str) -> list[str]:
     """The numbers that are read from tensors in sizes."""
     return list(dict.fromkeys(_READ.findall(text)))
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number that is read from tensors, by a size that it decides: the size is ``factor`` times it, and ``more``."""
+
+    name: str
+    factor: int
+    more: int
+
+    def number(self, size: int) -> int | None:
+        """The number, given the size; None of a size that the type does not allow."""
+        number, left = divmod(size - self.more, self.factor)
+        return None if left else number
+
+
+def measure(size: str) -> Measure | None:
+    """What a size tells of the one number in it that is read from tensors; None if it tells nothing, or is more than a
+    multiple and a sum."""
+    names = read_numbers(size)
+    if len(names) != 1 or _SYMBOL.findall(size) != names:
+        return None
+    try:
+        line = _line(ast.parse(size, mode="eval").body)
+    except SyntaxError:
+        return None
+    return Measure(names[0], *line) if line is not None and line[0] else None
+
+
+def _line(expr: ast.expr) -> tuple[int, int] | None:
+    """An expression of one name as a multiple of it, and what is added."""
+    match expr:
+        case ast.Constant(int() as number):
+            return 0, number
+        case ast.Name():
+            return 1, 0
+        case ast.BinOp(left, ast.Add() | ast.Sub() | ast.Mult() as op, right):
+            one, other = _line(left), _line(right)
+            if one is None or other is None:
+                return None
+            if not isinstance(op, ast.Mult):
+                sign = 1 if isinstance(op, ast.Add) else -1
+                return one[0] + sign * other[0], one[1] + sign * other[1]
+            if one[0] and other[0]:
+                return None
+            return one[0] * other[1] + one[1] * other[0], one[1] * other[1]
+    return None
 
 
 def dimensions_of(kind: str) -> list[str]:

@@ -19,7 +19,7 @@ import torch
 from covan_mlir.checking.applied import Value, applied, array_of, dtype_of
 from covan_mlir.checking.bits import read_as
 from covan_mlir.checking.field import PAIR, drawn, mixed, paired
-from covan_mlir.checking.sizes import Sizes, has_read_numbers, read_numbers
+from covan_mlir.checking.sizes import Measure, Sizes, has_read_numbers, read_numbers
 from covan_mlir.checking.tensors import Direct, Held, Tensor, UnevaluatedError, cast, limited, spend, splat, wide
 from covan_mlir.fred.scalars import Array
 from covan_mlir.frontend.dtypes import DTYPES
@@ -107,7 +107,8 @@ class SourceValues:
     Attributes:
         values: as far as they are known.
         given: operands that were drawn with `draw`.
-        measured: of numbers that are read from tensors and are sizes, a part that has one, and on which dimension.
+        measured: of numbers that are read from tensors and decide sizes, a part that has such a size, on which
+            dimension, and how it tells the number.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class SourceValues:
         self._iteration = iteration
         self.values: dict[Operand, Value] = {}
         self.given: set[Operand] = set()
-        self.measured: Mapping[str, tuple[int, int]] = {}
+        self.measured: Mapping[str, tuple[int, int, Measure]] = {}
         self._depths: dict[Operand, int] = {}
 
     def twin(self, operand: Operand) -> Operand:
@@ -282,8 +283,9 @@ class SourceValues:
         numbers: list[tuple[str, int]] = []
         for name in read_numbers(part.args) if self.measured else ():
             if name in self.measured:
-                other, dim = self.measured[name]
-                numbers.append((name, self.tensor(("p", other)).shape[dim]))
+                other, dim, measure = self.measured[name]
+                if (number := measure.number(self.tensor(("p", other)).shape[dim])) is not None:
+                    numbers.append((name, number))
         return tuple(numbers)
 
     def _bits(self, operand: Operand, kind: str) -> Tensor:

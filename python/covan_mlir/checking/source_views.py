@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from covan_mlir.checking.layouts import Order, spread
-from covan_mlir.checking.sizes import Sizes, dimensions_of, has_symbols, read_numbers
+from covan_mlir.checking.sizes import Measure, Sizes, dimensions_of, has_symbols, measure, read_numbers
 from covan_mlir.checking.source_system import SourceSystem
 from covan_mlir.checking.source_values import SourceValues, Trial, is_pointwise, is_view
 from covan_mlir.checking.tensors import Direct, UnevaluatedError, exactly
@@ -94,13 +94,16 @@ class SourceViews:
                 counts.update(self._sizes.of(self.parts[read].types[0])[0] for read in part.inputs)
         return next((n for n in range(1, min(counts, default=0)) if 2 * n + 1 not in counts), 0)
 
-    def _measures(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Of numbers that are read from tensors and are sizes, a part, and which of its sizes is one: the first."""
-        for index in sorted(self.parts, reverse=True):
-            part = self.parts[index]
+    def _measures(self) -> Iterator[tuple[str, tuple[int, int, Measure]]]:
+        """Of numbers that are read from tensors and decide sizes, a part, and which of its sizes one decides: the first
+        of those whose size is the number itself, else of others."""
+        found: list[tuple[bool, int, int, Measure]] = []
+        for index, part in self.parts.items():
             for dim, size in enumerate(dimensions_of(part.types[0]) if len(part.types) == 1 else ()):
-                if size in read_numbers(size) and size not in read_numbers(part.args):
-                    yield size, (index, dim)
+                if (told := measure(size)) is not None and told.name not in read_numbers(part.args):
+                    found.append((size == told.name, -index, dim, told))
+        for _, index, dim, told in sorted(found, key=lambda one: one[:3]):
+            yield told.name, (-index, dim, told)
 
     def _kinds(self) -> Iterator[Iterable[str]]:
         for part in self.parts.values():
@@ -143,9 +146,14 @@ class SourceViews:
         twin = self.drawn("normal", 0).twin
         readers: dict[Operand, list[Operand]] = {}
         for part in self.parts.values():
-            for operand in arguments.operands(part.args):
+            for operand in self._read(part):
                 readers.setdefault(twin(operand), []).extend((("p", part.id), ("p", part.twin)))
         return readers
+
+    def _read(self, part: Part) -> list[Operand]:
+        """The operands of a part, and those whose sizes tell the numbers in types of what it reads no more of."""
+        measured = (self._measured[name][0] for name in read_numbers(part.args) if name in self._measured)
+        return [*arguments.operands(part.args), *(("p", index) for index in measured)]
 
     def type_of(self, operand: Operand) -> str:
         """The type of an operand's first value.
@@ -213,7 +221,7 @@ class SourceViews:
             if operand[0] == "a" or (operand[0] == "p" and self.parts[int(operand[1])].op in JOINS):
                 return False
             if operand[0] == "p":
-                stack += map(twin, arguments.operands(self.parts[int(operand[1])].args))
+                stack += map(twin, self._read(self.parts[int(operand[1])]))
         return True
 
     def folds(self, operand: Operand, given: Container[Operand]) -> bool:

@@ -79,21 +79,28 @@ class Successors:
 
         A piece is told by who asked for it and by what it is of: the graph does not tell which it is, and compilers
         order pieces anew. A piece of a piece is one of the whole, and a piece of a view one of what that is of. Sizes,
-        which dispatches are given as they are formed, are left out."""
+        which dispatches are given as they are formed, are left out; so is a number that some other value behind what a
+        node reads was computed with, for it may be asked of that one as its size."""
         prepared: set[int] = set()
         parts = self.subject.lineage.parts
         views: set[int] = set()
         pieces: dict[int, tuple[Hashable, Set[Hashable]]] = {}
         read: list[Set[Hashable]] = []
+        behind: list[frozenset[int]] = []
+        """Of each node, the numbers that it and what it reads are computed with."""
         for index, node in enumerate(graph.nodes):
             varying: set[Hashable] = set()
+            givers = {v.node for v in node.inputs if isinstance(v, NodeResult) and v.node < index}
+            numbers = {giver for giver in givers if _is_number(graph.nodes[giver].op)}
+            asked = frozenset[int]().union(*(behind[giver] for giver in givers - numbers))
+            behind.append(asked | numbers)
             for value in node.inputs:
                 match value:
                     case Argument(position):
                         known = position in self._positions
                     case NodeResult(source):
-                        sizes = node.op.startswith(_DISPATCH) and _is_number(graph.nodes[source].op)
-                        known = source not in prepared and not sizes
+                        sizes = node.op.startswith(_DISPATCH) and source in numbers
+                        known = source not in prepared and not sizes and source not in asked
                     case _:
                         known = value != Constant()
                 if not known:
