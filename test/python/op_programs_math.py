@@ -326,6 +326,10 @@ GROUPS["scans_sorts"] = {
     "trapezoid": (lambda y: torch.trapezoid(y, dx=0.5), (r(3, 5),)),
     "renorm": (lambda x: torch.renorm(x, 2, 0, 1.0), (r(3, 5),)),
     "histc_free": (lambda x: F.one_hot(x, 5).sum(0), (n(9, low=0, high=5),)),
+    "weighted bincount": (
+        lambda x, w: (torch.bincount(x, w), torch.bincount(x, w.double(), minlength=9)),
+        (torch.tensor([0, 1, 1, 5]), torch.randn(4)),
+    ),
     "bincount": (lambda x: torch.bincount(x, minlength=6)[:6], (torch.tensor([0, 1, 1, 5]),)),
 }
 

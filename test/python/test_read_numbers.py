@@ -83,6 +83,10 @@ def _chosen(x: Tensor, counts: Tensor) -> Tensor:
     return torch.zeros(chosen.shape[0]).index_add(0, torch.zeros_like(chosen), x[:, 0][chosen])
 
 
+def _weighted(x: Tensor, counts: Tensor) -> Tensor:
+    return torch.bincount(counts, x[:3, 0]).sin()
+
+
 class Experts(nn.Module):
     """Rows sorted by the expert that they go to, which is one of three, and back in their places."""
 
@@ -109,6 +113,7 @@ PROGRAMS: dict[str, Program] = {
     "a number everywhere": _filled,
     "sums by numbers that count them": _counted,
     "sums of what is chosen": _chosen,
+    "sums by bins": _weighted,
     "experts": Experts().eval(),
 }
 

@@ -98,3 +98,15 @@ def histogram_of_bins(x: Tensor, bins: Tensor, *, weight: Tensor | None = None, 
     if _points(x.reshape(-1, 1)) is None:
         return NotImplemented
     return _counted(x.reshape(-1, 1), [bins], weight, density), bins.clone()
+
+
+@rule(aten.bincount.default)
+def weighted_counts(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Any:
+    if weights is None:
+        return NotImplemented
+    added = weights if weights.dtype == torch.float32 else weights.to(torch.float64)
+    if isinstance(x.shape[0], int) and not x.shape[0]:
+        return torch.zeros(minlength, dtype=torch.int64)  # as eager, whatever the weights are
+    bins = (x.amax().to(torch.int64) + 1).clamp(min=minlength).item()
+    torch._check(bins >= 0)
+    return added.new_zeros(bins).index_add(0, x.to(torch.int64), added)
