@@ -147,6 +147,11 @@ def test_links_fit_together(passes: covan_mlir.Executable) -> None:
         assert all(link.before != link.after for link in links[:-1])
 
 
+def test_a_history_of_single_passes_holds(passes: covan_mlir.Executable) -> None:
+    verdict = passes.verify()
+    assert verdict, str(verdict)
+
+
 def test_single_passes_are_named(passes: covan_mlir.Executable) -> None:
     """torch decomposes softmax into maximum, difference, exponential, sum and quotient, of which torch-mlir makes
     linalg.generic; these become one chain, then the call of its kernel, then a dispatch."""

@@ -31,6 +31,8 @@ _UNSEEN = frozenset(
         "iree:dispatch-creation",
     }
 )
+_BEFORE = "import"
+"""Of a history pass by pass the first entry: what the program held before any."""
 _ON_SCALARS = "arith."
 """What computes sizes is counted among these, and is no node of the graphs."""
 _CHAINS = frozenset({"fred.chain", "func.call", "flow.dispatch"})
@@ -81,7 +83,7 @@ def _check(subject: Subject) -> Iterator[Counterexample]:
             yield from _carried(subject, step, graphs[step], now, plain, source)
     # A step's own entry stands behind those of its passes, and the program was seen after each step until the last one
     # that is seen at all.
-    steps = [step for step in seen if "/" not in step]
+    steps = [step for place, step in enumerate(seen) if "/" not in step and (place, step) != (0, _BEFORE)]
     if steps[: len(graphs)] != list(graphs) or not _UNSEEN.issuperset(steps[len(graphs) :]):
         why = f"the steps were {', '.join(steps)}, but the program was seen after {', '.join(graphs)}"
         yield Counterexample(_PHASE, why)
