@@ -112,6 +112,24 @@ def test_a_fill_belongs_to_those_who_read_it() -> None:
     assert verify(edited(lineage, replace(fill, folds=(weight,)))).outcome == "no"
 
 
+def test_a_layout_for_a_product_is_none_of_its_work() -> None:
+    """The compiler's own code gives a depthwise convolution as the rows that the product behind it reads, in the name of
+    that one, which the site neither computes nor indexes by."""
+    model = nn.Sequential(
+        nn.Conv2d(64, 128, 1), nn.ReLU6(), nn.Conv2d(128, 128, 3, padding=1, groups=128), nn.Conv2d(128, 128, 1)
+    )
+    x = torch.randn(1, 64, 8, 8)
+    exe = covan_mlir.compile_module(model, (x,), options=covan_mlir.CompileOptions(fuse_reductions=False))
+    assert_same(exe(x), model(x))
+    verdict = exe.verify()
+    assert verdict, str(verdict)
+    depthwise, product = (exe.lineage.find(name)[0].parts[-1].id for name in ("conv2d_1", "conv2d_2"))
+    (site,) = (site for site in exe.lineage.sites if depthwise in site.parts and "conv" in site.kernel)
+    assert product not in (*site.parts, *site.views)
+    lie = edited(exe.lineage, replace(site, views=(*site.views, product)))
+    assert verify(lie).outcome == "no"
+
+
 def test_work_added_late_holds_constants_and_no_more() -> None:
     lineage = compiled("norm, silu, padded convolution")[0].lineage
     added = [site for site in lineage.sites if site.node is None]

@@ -152,6 +152,7 @@ class _Builder:
     ) -> None:
         self.source = source
         self.data = data
+        self.index = index
         self.owners = owners
         self.identity = identity
         self.node = graph.nodes[index]
@@ -192,7 +193,7 @@ class _Builder:
         seeds = [
             part
             for result in range(len(self.node.outputs))
-            for part in self.node.states(result)
+            for part in self.node.states(result) - self._laid_out(result)
             if part in self.source.parts and not self._is_given_whole(part)
         ]
         if self.node.hands_on_pieces:
@@ -218,6 +219,25 @@ class _Builder:
         region.viewed -= region.performed
         region.folded -= region.performed
         return region
+
+    def _laid_out(self, result: int) -> set[int]:
+        """Parts in whose name a result that is another's value was given a shape: they read it, as a product reads rows,
+        and are computed by others."""
+        links = self.node.outputs[result]
+        if all(link.how == "view" for link in links):
+            return set()
+        shaped = {
+            part
+            for link in links
+            if link.how == "view"
+            for part in link.ids
+            if self.owners.get(part, set()) - {self.index}
+        }
+        return {
+            part
+            for part in shaped.difference(self.evidence, *(link.ids for link in links if link.how != "view"))
+            if part in self.source.parts and not self.source.parts[part].view and not self.identity(part)
+        }
 
     def _is_given_whole(self, part: int) -> bool:
         """Whether a part is others' work that the node is given to write into, and none of its own."""
