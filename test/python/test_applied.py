@@ -18,7 +18,7 @@ from covan_mlir.checking.tensors import Direct, Held, UnevaluatedError, limited
 from covan_mlir.checking.tensors import Tensor as Lazy
 from covan_mlir.fred.scalars import Array
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.bodies import Body, Operation
+from covan_mlir.provenance.bodies import Block, Body, Operation
 from covan_mlir.provenance.model import Part
 
 aten = torch.ops.aten
@@ -146,3 +146,22 @@ def test_results_of_one_body_depend_on_inputs_of_their_own() -> None:
     operations = (Operation("math.exp", (0,), ("f32[4]",)), Operation("arith.addf", (1, 3), ("f32[4]",)))
     body = Body(("f32[4]", "f32[4]", "f32[4]"), operations, (3, 4, 2))
     assert [inputs_of(body, result) for result in range(3)] == [{0}, {0, 1}, {2}]
+
+
+def test_results_of_one_loop_depend_on_inputs_of_their_own() -> None:
+    """Of values 6 to 10, the block's arguments, two are what is read and three what is written; the maximum is made of
+    the first input, its place of both that and the maximum so far, and the last result of the second input alone."""
+    yielded = (
+        Operation("arith.maximumf", (6, 8), ("f32",)),
+        Operation("arith.cmpf:ogt", (6, 8), ("i1",)),
+        Operation("arith.select", (12, 2, 9), ("i64",)),
+        Operation("math.exp", (7,), ("f32",)),
+        Operation("linalg.yield", (11, 13, 14)),
+    )
+    block = Block(("f32", "f32", "f32", "i64", "f32"), yielded)
+    loops = Operation(
+        "linalg.generic", (0, 1, 3, 4, 5), ("f32[4]", "i64[4]", "f32[4]"), {"operandSegmentSizes": [2, 3]}, (block,)
+    )
+    kinds = ("f32[4]", "f32[4]", "i64[]", "f32[4]", "i64[4]", "f32[4]")
+    body = Body(kinds, (loops,), (15, 16, 17))
+    assert [inputs_of(body, result) for result in range(3)] == [{0, 3}, {0, 2, 3, 4}, {1, 5}]

@@ -73,6 +73,22 @@ def _sine(x: Tensor) -> Tensor:
     return y
 
 
+def _set(x: Tensor) -> Tensor:
+    times = (x.sum() > 0) * 3
+    y: Tensor = while_loop(lambda i, y: i < times, lambda i, y: (i + 1, torch.full_like(y, 2.0)), (_zero(), x))[1]
+    return y
+
+
+def _some_set(x: Tensor) -> Any:
+    """One is set to what is computed outside, one to a constant that iterations read, and one goes round."""
+    times, other = (x.sum() > 0) * 3, x + 1
+
+    def body(i: Tensor, y: Tensor, z: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+        return i + 1, y * 2 + z.sin(), torch.ones_like(z), other.cos()
+
+    return while_loop(lambda i, y, z, w: i < times, body, (_zero(), x, x + 2, x.exp()))
+
+
 def _zero() -> Tensor:
     return torch.zeros((), dtype=torch.int64)
 
@@ -192,6 +208,7 @@ STRAIGHT: dict[str, tuple[Program, tuple[Tensor, ...]]] = {
     "map that copies": (lambda xs: map_over(lambda x: x.clone(), xs), (X,)),
     "scan, nothing is computed": (lambda first, xs: scan(lambda y, x: (y.clone(), x.clone()), first, xs), (X[0], X)),
     "while, nothing changes": (lambda x: while_loop(lambda x: x.sum() < -1e3, lambda x: (x.clone(),), (x,)), (X,)),
+    "while, set to a constant": (_set, (X,)),
     "cond, constants": (
         lambda x: torch.cond(x.sum() > 0, lambda x: torch.ones(5), lambda x: torch.zeros(5), (x,)),
         (X,),
@@ -212,6 +229,7 @@ SOME_STRAIGHT: dict[str, tuple[Program, tuple[Tensor, ...]]] = {
         ),
         (X, X + 1),
     ),
+    "while, some are set to what no iteration changes": (_some_set, (X,)),
     "cond, one of two is decided by nothing": (
         lambda x: torch.cond(x.sum() > 0, lambda x: (x.sin(), x.exp()), lambda x: (x.cos(), x.exp()), (x,)),
         (X,),

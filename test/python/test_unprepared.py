@@ -113,8 +113,8 @@ def test_a_fill_belongs_to_those_who_read_it() -> None:
 
 
 def test_a_layout_for_a_product_is_none_of_its_work() -> None:
-    """The compiler's own code gives a depthwise convolution as the rows that the product behind it reads, in the name of
-    that one, which the site neither computes nor indexes by."""
+    """The compiler's own code gives a depthwise convolution as the rows that the product behind it reads, in the name
+    of that one, which the site neither computes nor indexes by."""
     model = nn.Sequential(
         nn.Conv2d(64, 128, 1), nn.ReLU6(), nn.Conv2d(128, 128, 3, padding=1, groups=128), nn.Conv2d(128, 128, 1)
     )

@@ -10,7 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from unprepared_models import Again, Clipped, Difference, Experts, Graph, Grown, Nest, Places, Router, Standard, Tokens
+from unprepared_models import (
+    Again,
+    Anchors,
+    Clipped,
+    Difference,
+    Experts,
+    Graph,
+    Grown,
+    Nest,
+    Places,
+    Router,
+    Standard,
+    Tokens,
+)
 
 
 def _written(x: Tensor, y: Tensor) -> Tensor:
@@ -398,6 +411,7 @@ PROGRAMS = {
         lambda: lambda x, w: F.conv2d(x, w, stride=2, padding=1, groups=32) + F.avg_pool2d(x, 1, 2),
         lambda: (torch.randn(1, 32, 4, 4), torch.randn(32, 1, 3, 3)),
     ),
+    "a mask of weights that is true everywhere": Program(lambda: Anchors().eval(), lambda: (torch.randn(12, 32),)),
     "two convolutions of one image": Program(
         lambda: lambda x, v, w: (F.conv2d(x, v, stride=2, padding=1), F.conv2d(x, w, stride=2, padding=1, groups=16)),
         lambda: (torch.randn(1, 16, 8, 8), torch.randn(32, 16, 3, 3), torch.randn(16, 1, 3, 3)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from covan_mlir.checking.source_system import SourceSystem
 from covan_mlir.checking.verdict import Counterexample
 from covan_mlir.provenance import arguments
-from covan_mlir.provenance.control import CARRIED, ELEMENT, PREFIX, following
+from covan_mlir.provenance.control import CARRIED, ELEMENT, following
 
 if TYPE_CHECKING:
     from covan_mlir.checking.subject import Subject
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _PHASE = "source"
 _GIVEN = frozenset({CARRIED, ELEMENT})
 _NUMBERS = frozenset(("int", "float", "bool"))
+_TAKES_FUNCTIONS = "higher_order."
 _FILLED = "aten.full.default"
 _SLICES = frozenset({"aten.slice.Tensor", "aten.slice_scatter.default"})
 _PUT_TOGETHER = frozenset({"aten.cat.default", "aten.slice_scatter.default"})
@@ -202,7 +203,7 @@ def _reads_piece(lineage: LineageData, action: Action, given: int) -> bool:
 
 def _in_bodies(lineage: LineageData, action: Action) -> set[int]:
     """What the functions read that an action takes, and what it reads of them only in the next iteration."""
-    if not any(part.op.startswith(PREFIX) for part in action.parts):
+    if not action.op.startswith(_TAKES_FUNCTIONS):
         return set()
     after = (following(part) for part in action.parts)
     read = {int(operand[1]) for operand in after if operand is not None and operand[0] == "p"}

@@ -1,5 +1,6 @@
 """What weights hold that compilers take apart: those of one number become scalars, short ones of integers literals, and
-short ones that single numbers are computed of become these."""
+short ones that single numbers are computed of become these. Short ones that conditions are computed of decide what is
+left of the program: a mask that is true everywhere is gone."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ _FIRST = 64
 
 def held_by(graph: fx.Graph, weights: Mapping[fx.Node, tuple[str, torch.Tensor]]) -> dict[str, Held]:
     """By name, the number that all elements of a weight are, or all elements of a short one: of integers, or of which a
-    number is computed.
+    number or a condition is computed.
 
     Args:
         weights: names and values of placeholders that are the same at every call.
     """
     known: dict[str, Held] = {}
-    behind = _behind_numbers(graph, weights.keys())
+    behind = _deciding(graph, weights.keys())
     for node, (name, weight) in weights.items():
         value = _held(weight, short=node in behind or not weight.is_floating_point())
         if value is not None:
@@ -31,15 +32,15 @@ def held_by(graph: fx.Graph, weights: Mapping[fx.Node, tuple[str, torch.Tensor]]
     return known
 
 
-def _behind_numbers(graph: fx.Graph, weights: Set[fx.Node]) -> set[fx.Node]:
-    """Those that tensors of one element, of nothing else, are computed of."""
+def _deciding(graph: fx.Graph, weights: Set[fx.Node]) -> set[fx.Node]:
+    """Those that tensors of one element, or of other types than floats, are computed of, and of nothing else."""
     constant: dict[fx.Node, frozenset[fx.Node]] = {node: frozenset([node]) for node in weights}
     behind: set[fx.Node] = set()
     for node in graph.nodes:
         if node.op == "call_function" and all(read in constant for read in node.all_input_nodes):
             constant[node] = frozenset().union(*(constant[read] for read in node.all_input_nodes))
             value = node.meta.get("val")
-            if isinstance(value, torch.Tensor) and value.numel() == 1:
+            if isinstance(value, torch.Tensor) and (value.numel() == 1 or not value.is_floating_point()):
                 behind |= constant[node]
     return behind
 

@@ -221,8 +221,8 @@ class _Builder:
         return region
 
     def _laid_out(self, result: int) -> set[int]:
-        """Parts in whose name a result that is another's value was given a shape: they read it, as a product reads rows,
-        and are computed by others."""
+        """Parts in whose name a result that is another's value was given a shape: they read it, as a product reads
+        rows, and are computed by others."""
         links = self.node.outputs[result]
         if all(link.how == "view" for link in links):
             return set()

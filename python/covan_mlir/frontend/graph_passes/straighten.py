@@ -4,6 +4,7 @@
     cond, a result that both functions compute alike                →  that, in front
     cond, a result that both functions hand on, or a constant       →  where(condition, one, other)
     while_loop, scan: what an iteration hands on as it was          →  what it is at first
+    while_loop: a result that each iteration sets to the same       →  where(first condition, that, what it is at first)
     scan, map: an element that an iteration hands on                →  what is looped over
     scan, map over one element                                      →  the body, once
 
@@ -50,6 +51,7 @@ def straighten(graph: Graph, constants: Mapping[str, torch.Tensor]) -> None:
             _choose(node, constants)
         elif node.target is _WHILE:
             _keep_unchanged(node)
+            _set_once(node)
         elif node.target in (_SCAN, _MAP):
             _straighten_iterations(node)
 
@@ -240,6 +242,46 @@ def _keep_unchanged(node: Node) -> None:
     args[position], args[-1] = carried if node.target is _WHILE else list(carried), outside
     node.args = tuple(args)
     _give(node, {index: start[index] for index in kept}, [function], shift=int(node.target is _WHILE))
+
+
+def _set_once(node: Node) -> None:
+    """What each iteration sets to a value that depends on nothing carried: what it is behind the loop, the first
+    iteration decides. If no iteration reads it, it is carried no more."""
+    condition, carried = node.args[0], _start(node)
+    if node.op != "call_function" or not node.users or not _is_number(condition):
+        return
+    (function,) = modules(node)
+    _fill(function.graph)
+    outside = pytree.tree_leaves(node.args[-1])
+    results = _Results(function, [*(None for _ in carried), *outside], {})
+    chosen: dict[int, Any] = {}
+    for index, first in enumerate(carried):
+        if isinstance(first, Node) and results.number(index + 1) is not None:
+            value = results.made(index + 1, node)
+            with node.graph.inserting_before(node):
+                chosen[index] = call_of(node, aten.where.self, condition, value, first, value=node.meta["val"][index])
+    placeholders = function.graph.find_nodes(op="placeholder")
+    unread = [index for index in chosen if not placeholders[index].users]
+    for user in list(node.users):
+        if (index := cast(int, user.args[1])) in chosen.keys() - set(unread):
+            _stand_for(user, chosen[index])
+    for index in unread:
+        function.graph.erase_node(placeholders[index])
+    args = list(node.args)
+    args[2] = tuple(value for index, value in enumerate(carried) if index not in unread)
+    node.args = tuple(args)
+    _give(node, {index: chosen[index] for index in unread}, [function], shift=1)
+    if chosen and not node.users:
+        _drop(node)
+
+
+def _fill(graph: Graph) -> None:
+    """What is filled as something of a known size is, reads nothing of that."""
+    for node in graph.find_nodes(op="call_function", target=aten.full_like.default):
+        value = node.meta["val"]
+        if all(isinstance(size, int) for size in value.shape) and value.is_contiguous():
+            node.target, node.args = aten.full.default, (list(value.shape), node.args[1])
+            node.kwargs = {"dtype": value.dtype, "device": value.device, "pin_memory": False}
 
 
 def _give(node: Node, chosen: dict[int, Any], functions: Sequence[GraphModule], *, shift: int = 0) -> None:
