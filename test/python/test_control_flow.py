@@ -282,3 +282,43 @@ def test_layers_of_a_region_are_actions() -> None:
     assert [action.module for action in layers] == [f"layers.{index}" for index in range(5)]
     assert all(exe.lineage.where(action) for action in layers if action.op == "aten.linear.default")
     assert exe.verify(), str(exe.verify())
+
+
+HOLDING: dict[str, tuple[Program, tuple[Tensor, ...]]] = {
+    "cond, both": (
+        lambda x: torch.cond(
+            x.sum() > 0, lambda x: x * torch.tensor(1.5), lambda x: x - torch.tensor([1.0, 2, 3, 4, 5]), (x,)
+        ),
+        (X,),
+    ),
+    "while": (
+        lambda x: while_loop(
+            lambda i, x: i < torch.tensor(3), lambda i, x: (i + 1, x * torch.tensor(1.5) + 1), (torch.tensor(0), x)
+        ),
+        (X,),
+    ),
+    "map": (lambda xs: map_over(lambda x: x.sin() * torch.tensor(0.5), xs), (X,)),
+    "scan": (
+        lambda first, xs: scan(lambda y, x: (y * torch.tensor(0.5) + x, (y + torch.tensor(1.5)).sin()), first, xs),
+        (X[0], X),
+    ),
+    "a function in a function": (
+        lambda x: torch.cond(
+            x.sum() > 0,
+            lambda x: torch.cond(x.mean() < 1, lambda x: x * torch.tensor(2.5), lambda x: x.sin(), (x,)),
+            lambda x: x - 1,
+            (x,),
+        ),
+        (X,),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOLDING)
+def test_functions_that_hold_tensors(name: str) -> None:
+    program, args = HOLDING[name]
+    exe = covan_mlir.compile_module(program, args)
+    for sign in (1, -1):
+        signed = tuple(sign * arg for arg in args)
+        assert_same(exe(*signed), program(*signed), depth=16)
+    assert exe.verify(), str(exe.verify())

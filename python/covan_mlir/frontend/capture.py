@@ -18,6 +18,7 @@ from torch.fx.traceback import preserve_node_meta
 
 from covan_mlir.errors import ExportError, InputError
 from covan_mlir.frontend.frames import user_frame, whole_stacks
+from covan_mlir.frontend.lifted import lift_constants
 from covan_mlir.frontend.refusals import depends_on_data, export_failure
 
 log = logging.getLogger(__name__)
@@ -86,7 +87,7 @@ def capture(
     if isinstance(model, ExportedProgram):
         if dynamic_shapes is not None:
             raise InputError("dynamic_shapes cannot change an exported program: pass them to torch.export.export")
-        return Capture(model, None, ())
+        return Capture(lift_constants(model), None, ())
     if not callable(model):
         raise InputError(
             f"cannot compile a {type(model).__name__}: pass an nn.Module, a function, an ExportedProgram or a .pt2 path"
@@ -104,7 +105,7 @@ def capture(
     except Exception as error:
         where = user_frame(error)
         raise ExportError(f"{f'{where}: ' if where else ''}{export_failure(name, error)}") from error
-    return Capture(program, module if isinstance(model, torch.nn.Module) else None, _parameters(module))
+    return Capture(lift_constants(program), module if isinstance(model, torch.nn.Module) else None, _parameters(module))
 
 
 def _told_apart(module: torch.nn.Module, examples: Any) -> Any:
