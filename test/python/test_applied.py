@@ -56,6 +56,18 @@ def _lazily(function: Any, args: Sequence[Any]) -> tuple[Any, Any]:
 
 
 CALLS: dict[str, tuple[Any, list[Any]]] = {
+    "rows and columns by indices": (
+        aten.index.Tensor,
+        [_normal(3, 48, 47, 5), [None, torch.randint(-48, 48, (7, 1)), torch.randint(0, 47, (9,))]],
+    ),
+    "indices that are no neighbours": (
+        aten.index.Tensor,
+        [_normal(6, 8, 30), [torch.tensor([3, -1, 0, 2]), None, torch.randint(-30, 30, (5, 4))]],
+    ),
+    "an index without dimensions": (aten.index.Tensor, [_normal(6, 80), [torch.tensor(4), torch.arange(0, 80, 3)]]),
+    "rows": (aten.index_select.default, [_normal(9, 60, 3), -2, torch.randint(0, 60, (31,))]),
+    "gathered": (aten.gather.default, [_normal(9, 60), 1, torch.randint(0, 60, (8, 40))]),
+    "padded and cut": (aten.constant_pad_nd.default, [_normal(5, 16, 17), [2, -3, -1, 4, 0, 1], 2.5]),
     "element by element": (aten.add.Tensor, [_normal(9, 1, 40), _normal(30, 40)]),
     "a view": (aten.permute.default, [_normal(7, 8, 9), [2, 0, 1]]),
     "a piece": (aten.slice.Tensor, [_normal(20, 30), 1, 3, 29, 4]),

@@ -18,6 +18,7 @@ import torch
 from covan_mlir.checking.field import PAIR, constant
 from covan_mlir.checking.field_operators import along, pointwise
 from covan_mlir.checking.layouts import Order
+from covan_mlir.checking.moves import PLACED, moved
 from covan_mlir.checking.products import product
 from covan_mlir.checking.tensors import Direct, Held, Tensor, UnevaluatedError, spend, splat, typed, wide
 from covan_mlir.checking.windows import convolution, pool
@@ -217,7 +218,9 @@ class _Call:
 
         if local is None:
             return Direct(sizes, dtype, at_once)
-        return _Lazy(sizes, dtype, local, at_once, self.name, 64 if word == "convolution" else 2)
+        fits = sum(tensor.size for tensor in tensors.values()) + prod(sizes) <= _WHOLE
+        share = 64 if word == "convolution" else 2
+        return _Lazy(sizes, dtype, local, at_once, self.name, share if fits else 1)
 
     def _local(
         self, word: str, tensors: Mapping[Operand, Tensor], sizes: Sequence[int], number: int | None
@@ -242,6 +245,8 @@ class _Call:
             return self._embedding()
         if word == "cat":
             return self._cat(sizes)
+        if word in PLACED:
+            return moved(word, self._operands(), sizes)
         if word in _KEEPING | _REDUCING and len(tensors) == 1:
             return self._rows(word, *tensors, keeping=word in _KEEPING, number=number, sizes=sizes)
         return None

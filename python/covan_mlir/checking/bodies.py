@@ -62,6 +62,8 @@ class BodyCheck:
         self.false: list[tuple[int, tuple[int, ...]]] = []
         self.unread: dict[int, str] = {}
         self.states: dict[Key, State] = {}
+        self._untold: dict[Key, str] = {}
+        """Why it is not known what some shares are; that may take more work than what is made of them."""
         self._bodies = lineage.bodies
         self._parts = lineage.parts
         self._views = SourceViews(lineage)
@@ -88,6 +90,9 @@ class BodyCheck:
                 except RandomError:
                     state = State(("p", said[0]))  # believed
                 except ERRORS as error:
+                    if any(self._shared(node, part) for part in said):  # who finishes it computes it in place
+                        shares[node, result], self._untold[node, result] = said, told(error)
+                        continue
                     self.unread.setdefault(node, told(error))
                     state = State(("p", said[0]), None, assumed=True)
                 if state is None and not any(self._shared(node, part) or self._sizes(node, part) for part in said):
@@ -149,6 +154,8 @@ class BodyCheck:
                 for worker in (self._shared(node, part) | ({node} - known))
             ):
                 known.add(node)
+            elif (why := self._untold.get((node, result))) is not None:
+                self.unread.setdefault(node, why)
             else:
                 self._refuse(node, result, said)
 
