@@ -364,6 +364,7 @@ GROUPS["products"] = {
     "linear": (F.linear, (r(2, 3, 5), r(4, 5), r(4))),
     "linear_1d": (F.linear, (r(5), r(4, 5))),
     "bilinear": (F.bilinear, (r(3, 4), r(3, 5), r(2, 4, 5), r(2))),
+    "bilinear_batches": (lambda x, y, w: F.bilinear(x, y, w), (r(2, 3, 4), r(2, 3, 5), r(6, 4, 5))),
     "tensordot": (lambda a, c: torch.tensordot(a, c, dims=([1, 2], [0, 1])), (r(2, 3, 4), r(3, 4, 5))),
     "kron": (torch.kron, (r(2, 3), r(3, 2))),
     "cross": (lambda a, c: torch.cross(a, c, dim=1), (r(4, 3), r(4, 3))),

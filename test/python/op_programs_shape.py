@@ -31,6 +31,15 @@ GROUPS["convolutions"] = {
     "conv2d_bf16_weights": (nn.Conv2d(3, 4, 3).bfloat16(), (r(1, 3, 8, 9).bfloat16(),)),
     "conv2d_unbatched": (F.conv2d, (r(3, 8, 9), r(4, 3, 3, 3))),
     "conv3d": (lambda x, w: F.conv3d(x, w, padding=1), (r(1, 2, 4, 5, 6), r(3, 2, 3, 3, 3))),
+    "conv3d_grouped": (
+        lambda x, w, c: F.conv3d(x, w, c, stride=(2, 1, 2), padding=(1, 0, 2), dilation=(1, 2, 1), groups=2),
+        (r(2, 4, 5, 7, 6), r(6, 2, 3, 2, 1), r(6)),
+    ),
+    "conv3d_depthwise": (lambda x, w: F.conv3d(x, w, padding=1, groups=3), (r(1, 3, 4, 5, 6), r(3, 1, 3, 3, 3))),
+    "conv3d_depthwise_bf16": (
+        lambda x, w: F.conv3d(x, w, groups=3),
+        (r(1, 3, 4, 5, 6).bfloat16(), r(3, 1, 2, 2, 2).bfloat16()),
+    ),
     "conv_transpose1d": (
         lambda x, w: F.conv_transpose1d(x, w, stride=2, output_padding=1),
         (r(2, 3, 5), r(3, 4, 3)),
@@ -211,6 +220,10 @@ GROUPS["indexing"] = {
     "embedding_bag_offsets": (
         lambda i, w, o: F.embedding_bag(i, w, o, mode="sum"),
         (n(6, low=0, high=7), r(7, 4), torch.tensor([0, 2])),
+    ),
+    "embedding_bag_unequal": (
+        lambda i, w, o: (F.embedding_bag(i, w, o, mode="mean"), F.embedding_bag(i, w, o, mode="max")),
+        (n(6, low=0, high=7), r(7, 4), torch.tensor([0, 2, 2])),
     ),
     "one_hot": (lambda i: F.one_hot(i, 6), (n(2, 3, low=0, high=6),)),
 }

@@ -43,6 +43,12 @@ def test_convolutions() -> None:
         "volume": convolution(5, 6, (3, 3, 3), (6, 7, 20)),
         "valid": convolution(4, 4, (5, 5), (5, 5), pad=0),
         "wide": convolution(2, 3, (1, 5), (3, 200), pad=2),
+        "long_line": convolution(12, 10, (128,), (49,), pad=64, groups=2),
+        "strided_long_line": convolution(4, 6, (100,), (301,), pad=0, stride=2),
+        "dilated_long_line": convolution(3, 5, (70,), (401,), pad=3, stride=3, dilation=2),
+        "long_rows": convolution(3, 4, (3, 80), (9, 100), pad=40),
+        "long_rows_and_columns": convolution(2, 3, (20, 70), (25, 90), pad=0),
+        "tall": convolution(3, 4, (70, 3), (80, 19), pad=0, stride=2),
     }
     check({n: (chain, arrays_of(chain, 5), 2700) for n, chain in cases.items()}, "convolution")
 

@@ -329,7 +329,7 @@ class ConvolutionWriter:
             return self.evaluator.scalar(convolution.scalars, Position(index, None))
 
         # Rows of filters of more taps are long enough to be foreseen.
-        single = len(layout.taps) == 1 and layout.rolled is None and bool(contracted)
+        single = len(layout.taps) == 1 and not layout.rolled and bool(contracted)
         weight = asked_weight(convolution.chain, convolution.scalars, convolution.rows) if single else None
 
         def vector(u: int, at: Value, place: Place, tap: int, idle: int) -> Value:
@@ -340,8 +340,7 @@ class ConvolutionWriter:
             return self.planes.load(code.add(at, u * code.lanes), place, tap)
 
         ranges = [(axis, 0, self.sizes[axis] if n else count) for n, axis in enumerate(contracted)]
-        if layout.rolled is not None:
-            ranges.append((layout.rolled, 0, self.sizes[layout.rolled]))
+        ranges += [(axis, 0, self.sizes[axis]) for axis in layout.rolled]
 
         for span in self.footprint.spans:
 

@@ -112,10 +112,10 @@ class Convolution(DenseChain):
         return self.width.taps * (self.height.taps if self.height is not None else 1)
 
 
-def check_taps(convolution: Convolution) -> None:
-    """Raises UnsupportedError: a window has more taps than are written out in an inner loop."""
-    if convolution.taps > MOST_TAPS:
-        raise UnsupportedError(f"its window has {convolution.taps} taps, and more than {MOST_TAPS} are not written out")
+def check_taps(written: int) -> None:
+    """Raises UnsupportedError: more taps of a window would be written out in an inner loop than should be."""
+    if written > MOST_TAPS:
+        raise UnsupportedError(f"{written} taps of its window would be written out, and {MOST_TAPS} are the most")
 
 
 def check_one_channel(convolution: Convolution) -> None:

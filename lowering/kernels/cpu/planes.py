@@ -24,7 +24,7 @@ from itertools import product as combinations
 
 from covan_mlir.fred.expression import Affine
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
-from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution
+from covan_mlir.lowering.kernels.cpu.convolution_roles import MOST_TAPS, Convolution, Sliding
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.plane_rows import PlaneRows
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
@@ -82,30 +82,33 @@ class PlaneLayout:
         return (self.height - 1) * self.pitch + self.width
 
     @cached_property
-    def rolled(self) -> str | None:
-        """The axis of the filter's rows, if they are looped over: where they are many, and lie at regular distances."""
-        slides = self.convolution.height
-        if slides is None or slides.tap is None or slides.taps * self.convolution.width.taps <= MOST_WRITTEN:
-            return None
-        return slides.tap if slides.phases == tuple(range(len(slides.phases))) else None
+    def rolled(self) -> tuple[str, ...]:
+        """The axes of the filter that are looped over: its rows where there are many taps, and the taps of a row where
+        these are, as far as they lie at regular distances."""
+        slides, width = self.convolution.height, self.convolution.width
+        axes = []
+        if slides is not None and slides.tap is not None and slides.taps * width.taps > MOST_WRITTEN:
+            axes += [slides.tap] if _regular(slides) else []
+        if width.tap is not None and width.taps > MOST_TAPS and not self.apart:
+            axes += [width.tap] if _regular(width) else []
+        return tuple(axes)
 
     @cached_property
     def taps(self) -> tuple[tuple[int, int], ...]:
         """The positions of the filter in a plane that are written out."""
-        slides = self.convolution.height
-        rows = slides.taps if slides is not None and self.rolled is None else 1
-        return tuple(combinations(range(rows), range(self.convolution.width.taps)))
+        slides = (self.convolution.height, self.convolution.width)
+        counts = [one.taps if one is not None and one.tap not in self.rolled else 1 for one in slides]
+        return tuple(combinations(*map(range, counts)))
 
     def written(self, number: int) -> dict[str, int]:
         """The position of a tap that is written out, by axis of the filter."""
         slides = (self.convolution.height, self.convolution.width)
         axes = [one.tap if one is not None else None for one in slides]
         at = zip(axes, self.taps[number], strict=True)
-        return {axis: n for axis, n in at if axis is not None and axis != self.rolled}
+        return {axis: n for axis, n in at if axis is not None and axis not in self.rolled}
 
     def tap(self, number: int) -> int:
-        """Where what a tap multiplies begins, in a channel's planes; of a row of the filter that is looped over, beyond
-        where that begins."""
+        """Where what a tap multiplies begins, in a channel's planes; of a loop, where it begins."""
         width, slides = self.convolution.width, self.convolution.height
         r, s = self.taps[number]
         column, right = (width.dilation * s, 0) if self.apart else (width.phase(s), width.shift(s))
@@ -154,12 +157,15 @@ class Planes:
         return self.code.scalar(self.memory, self._position(at, place, tap))
 
     def _position(self, at: Value, place: Place, tap: int) -> Value:
-        code, layout, slides = self.code, self.layout, self._convolution.height
+        code, layout, plane = self.code, self.layout, self.layout.rows * self.layout.pitch
         begin = code.add(self._channel(place), at, layout.tap(tap))
-        if layout.rolled is not None and slides is not None:
-            shift, phase = code.divmod(code.mul(place[layout.rolled], slides.dilation), slides.stride)
-            planes = code.mul(phase, len(layout.across) * layout.rows * layout.pitch)
-            begin = code.add(begin, planes, code.mul(shift, layout.pitch))
+        for slides, planes, step in (
+            (self._convolution.height, len(layout.across) * plane, layout.pitch),
+            (self._convolution.width, plane, 1),
+        ):
+            if slides is not None and slides.tap in layout.rolled:
+                shift, phase = code.divmod(code.mul(place[slides.tap], slides.dilation), slides.stride)
+                begin = code.add(begin, code.mul(phase, planes), code.mul(shift, step))
         return begin
 
     @property
@@ -274,3 +280,8 @@ class Planes:
         sizes = self._convolution.sizes
         low, high = position.bounds(sizes)
         return low >= 0 and ((isinstance(size, int) and high < size) or position.axis is not None)
+
+
+def _regular(slides: Sliding) -> bool:
+    """Whether the parts that taps read follow each other without a gap, so that a tap's is found by its number."""
+    return slides.phases == tuple(range(len(slides.phases)))

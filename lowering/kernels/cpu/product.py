@@ -274,8 +274,8 @@ class ProductWriter:
             return vector(u, place, tap)
 
         ranges = [(axis, 0, self.sizes[axis] if n else count) for n, axis in enumerate(product.looped)]
-        if product.planes is not None and (rolled := product.planes.rolled) is not None:
-            ranges.append((rolled, 0, self.sizes[rolled]))
+        if product.planes is not None:
+            ranges += [(axis, 0, self.sizes[axis]) for axis in product.planes.rolled]
         tile = [[code.splat(0.0, self.dtype)] * vectors for _ in range(rows)]
         factors = Factors(scalar, asking, 1 if product.planes is None else len(product.planes.taps))
         if self.paired is not None:

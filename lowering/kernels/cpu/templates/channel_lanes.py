@@ -124,6 +124,6 @@ class ChannelLanesTemplate(Template[CpuTarget, ChannelLanesSchedule]):
                 return Refusal("its filter does not have the window's positions last")
         if not rows_are_one(convolution):
             return Refusal("what is done to its sums tells rows apart")
-        check_taps(convolution)
+        check_taps(convolution.taps)
         match = ChannelLanesMatch(convolution, target, widened)
         return match if match.ranked else Refusal("registers do not hold a row of its results")

@@ -174,6 +174,6 @@ class ConvolutionTemplate(Template[CpuTarget, ConvolutionSchedule]):
     def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> ConvolutionMatch | Refusal:
         """See `Template`."""
         convolution, widened = convolution_with_filter(chain)
-        check_taps(convolution)
+        check_taps(len(PlaneLayout(convolution, 1, 1).taps))
         match = ConvolutionMatch(convolution, target, widened)
         return match if match.ranked else Refusal("no planes of it fit into a stack frame")

@@ -147,6 +147,6 @@ class DepthwiseTemplate(Template[CpuTarget, DepthwiseSchedule]):
         if not target.machine.masked:
             return Refusal("the machine reads what is at the edges element by element")
         if convolution.height is None or convolution.width.taps > MOST_TAPS:
-            check_taps(convolution)
+            check_taps(convolution.taps)
         match = DepthwiseMatch(convolution, target, widened)
         return match if match.ranked else Refusal("its tiles are too long to be written out")

@@ -108,6 +108,6 @@ class OutputLanesTemplate(Template[CpuTarget, ProductSchedule]):
         if product.count(product.rows) > MOST_POSITIONS:
             return Refusal(f"its results have more than {MOST_POSITIONS} positions")
         if product.slid is not None:
-            check_taps(product.slid)
+            check_taps(product.slid.taps)
         match = OutputLanesMatch(product, target)
         return match if match.ranked else Refusal("no panel of it is without padding")

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from covan_mlir.frontend.rules.registry import plain, rule
+from covan_mlir.frontend.rules.registry import plain, rule, wide
 
 aten = torch.ops.aten
 
@@ -170,6 +170,41 @@ def _interleaved(y: Tensor, axes: list[_Axis]) -> Tensor:
         if axis.first or axis.more != axis.blocks * axis.stride:
             image = image.narrow(n, axis.first, length)
     return image
+
+
+@rule(aten.convolution.default)
+def grouped_volume(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+) -> Any:
+    """In groups and three dimensions, which torch-mlir does not lower: the sum, over the taps along the first
+    dimension, of convolutions of frames."""
+    if x.dim() != 5 or groups == 1 or transposed or not x.dtype.is_floating_point:
+        return NotImplemented
+    (step, *strides), (pad, *pads), (apart, *dilations) = (list(v) * (3 // len(v)) for v in (stride, padding, dilation))
+    frames = wide(x).transpose(1, 2)
+    if pad:
+        frames = aten.constant_pad_nd.default(frames, [0, 0, 0, 0, 0, 0, pad, pad], 0.0)
+    reach = (weight.shape[2] - 1) * apart + 1
+    count = (frames.shape[1] - reach) // step + 1
+    y = None
+    for tap in range(weight.shape[2]):
+        first = tap * apart
+        shown = frames[:, first : first + (count - 1) * step + 1 : step]
+        batch = shown.reshape(-1, *shown.shape[2:])
+        part = torch.conv2d(batch, wide(weight)[:, :, tap], None, strides, pads, dilations, groups)
+        y = part if y is None else y + part
+    assert y is not None
+    if bias is not None:
+        y = y + wide(bias).reshape(-1, 1, 1)
+    return y.reshape(x.shape[0], count, *y.shape[1:]).transpose(1, 2).to(x.dtype)
 
 
 @rule(aten.conv_tbc.default)

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.functional_tensor import mb_unwrap_functional_tensor
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 
 from covan_mlir.frontend.rules.registry import plain, rule, wide
 
@@ -270,8 +272,23 @@ def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type
     return (wide(weight) * scale.unsqueeze(1)).to(weight.dtype)
 
 
+def _bag_length(offsets: Tensor, count: Any) -> int | None:
+    """How many of so many indices each bag has, if all have as many and the program says so: where bags begin is an
+    ``arange``, as `torch.nn.functional.embedding_bag` makes it of indices in two dimensions."""
+    mode = get_proxy_mode()
+    traced = get_proxy_slot(mb_unwrap_functional_tensor(offsets), mode.tracer, None) if mode is not None else None
+    if traced is None or not isinstance(count, int):
+        return None
+    node = traced.proxy.node
+    if node.target is not aten.arange.start_step:
+        return None
+    first, last, each = (*node.args, 1)[:3]
+    whole = all(isinstance(value, int) for value in (first, last, each))
+    return each if whole and (first, last) == (0, count) and each > 0 and count % each == 0 and count else None
+
+
 @rule(aten.embedding_bag.padding_idx)
-def embedding_bag_padded(
+def embedding_bag(
     weight: Tensor,
     indices: Tensor,
     offsets: Tensor,
@@ -282,9 +299,16 @@ def embedding_bag_padded(
     include_last_offset: bool,
     padding_idx: int | None,
 ) -> Any:
-    """torch-mlir's lowering takes sums without weights and without anything left out."""
-    if mode == 0 and per_sample_weights is None and padding_idx is None and not include_last_offset:
-        return NotImplemented
+    """A row at a time is read and added to its bag; torch-mlir's lowering asks of each row and each bag whether they
+    belong together. Bags of one length (of indices in two dimensions) are rows that follow each other."""
+    each = _bag_length(offsets, indices.shape[0])
+    if each is not None and mode < 2 and per_sample_weights is None and padding_idx is None and not include_last_offset:
+        rows = wide(weight.index_select(0, indices.to(torch.int64)))
+        summed = rows.reshape(-1, each, weight.shape[1]).sum(1)
+        pooled = (summed / each if mode == 1 else summed).to(weight.dtype)
+        bag = torch.arange(indices.shape[0]) // each
+        counts = torch.full((pooled.shape[0],), each)
+        return pooled, bag, counts, torch.zeros_like(counts)
     offsets = offsets.to(torch.int64)
     starts = offsets[:-1] if include_last_offset else offsets
     bags, count, width = starts.shape[0], indices.shape[0], weight.shape[1]

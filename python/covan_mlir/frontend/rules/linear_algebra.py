@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from covan_mlir.frontend.rules.registry import rule
+from covan_mlir.frontend.rules.registry import rule, wide
 
 aten = torch.ops.aten
 
@@ -299,3 +299,15 @@ def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -
     diagonal = torch.diagonal(factor, dim1=-2, dim2=-1)
     fails = [~(diagonal[..., j] > 0) for j in range(a.shape[-1])]
     return factor, _first_failure(fails, a.shape[:-2])
+
+
+@rule(aten.bilinear.default)
+def bilinear(first: Tensor, second: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """A product with the weight, ``[k, i, j]``, and one of its rows with the other factor; torch's decomposition has a
+    tensor of all positions of both factors and the weight."""
+    k, i, j = weight.shape
+    rows = wide(first).reshape(-1, i) @ wide(weight).permute(1, 0, 2).reshape(i, k * j)
+    y = (rows.reshape(-1, k, j) * wide(second).reshape(-1, 1, j)).sum(-1)
+    if bias is not None:
+        y = y + wide(bias)
+    return y.reshape(*first.shape[:-1], k).to(first.dtype)
