@@ -97,8 +97,8 @@ class PlaneLayout:
     def taps(self) -> tuple[tuple[int, int], ...]:
         """The positions of the filter in a plane that are written out."""
         slides = (self.convolution.height, self.convolution.width)
-        counts = [one.taps if one is not None and one.tap not in self.rolled else 1 for one in slides]
-        return tuple(combinations(*map(range, counts)))
+        rows, columns = (one.taps if one is not None and one.tap not in self.rolled else 1 for one in slides)
+        return tuple(combinations(range(rows), range(columns)))
 
     def written(self, number: int) -> dict[str, int]:
         """The position of a tap that is written out, by axis of the filter."""

@@ -42,6 +42,20 @@ def apart(chain: Chain) -> tuple[Chain, ...]:
     return (*parts, *_after_factors(restricted(_given(chain, others), last)))
 
 
+def rows_before(chain: Chain) -> tuple[Chain, ...]:
+    """What computes the same as a chain that ends in a product of matrices, of which one factor is rows that other
+    reductions normalise (``softmax(x) @ v``): those, and the product. A chain that is something else is one part."""
+    *others, last = chain.reductions
+    factors = [step for step in chain.steps if step.name in reads(last.expr)]
+    if not others or len(factors) != 1:
+        return (chain,)
+    before = restricted(chain, (factors[0].name,))
+    after = restricted(_given(chain, factors), chain.outputs)
+    if len(before.reductions) < len(others) or not before.single_domain or before.windowed or not after.product:
+        return (chain,)
+    return before, after
+
+
 def _after_factors(chain: Chain) -> list[Chain]:
     """A chain of one product, after one of what is done to its factors, if there is something."""
     (product,) = chain.reductions

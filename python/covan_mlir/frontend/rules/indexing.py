@@ -282,9 +282,11 @@ def _bag_length(offsets: Tensor, count: Any) -> int | None:
     node = traced.proxy.node
     if node.target is not aten.arange.start_step:
         return None
-    first, last, each = (*node.args, 1)[:3]
-    whole = all(isinstance(value, int) for value in (first, last, each))
-    return each if whole and (first, last) == (0, count) and each > 0 and count % each == 0 and count else None
+    first, last, *step = node.args
+    each: Any = step[0] if step else 1
+    if not isinstance(each, int) or each < 1 or (first, last) != (0, count) or count % each:
+        return None
+    return each if count else None
 
 
 @rule(aten.embedding_bag.padding_idx)
