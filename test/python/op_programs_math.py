@@ -321,6 +321,7 @@ GROUPS["scans_sorts"] = {
     "msort": (torch.msort, (r(4, 3),)),
     "topk": (lambda x: (x.topk(2), x.topk(2, 0, largest=False)), (r(3, 5),)),
     "sorts_of_one_shape": (lambda x: (x.argsort(0), x.sort(0, True), x.argsort(1), *x.topk(2, 0)), (r(3, 5),)),
+    "topk_long": (lambda x: (x.topk(3), x.topk(2, 0, largest=False)), (r(35, 100),)),
     "topk_int": (lambda x: x.topk(3)[0], (n(3, 7),)),
     "kthvalue": (lambda x: x.kthvalue(2, 1), (r(3, 5),)),
     "trapezoid": (lambda y: torch.trapezoid(y, dx=0.5), (r(3, 5),)),

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from dense_chains import MACHINE, arrays_of, f
 from fred_chains import attention, row_cases
+from plain_chains import Writer
 
+from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.interpret import interpret
+from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cuda.compile import available
 from covan_mlir.lowering.kernels.cuda.device import DEVICES
 from covan_mlir.lowering.kernels.cuda.target import CudaTarget
+from covan_mlir.lowering.kernels.dense.apart import rows_before
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.reductions.profitability import LEAST, Rates, compiled, does_not_pay
 from covan_mlir.lowering.kernels.select import Selection, select
@@ -37,6 +44,36 @@ def test_few_rows_leave_most_of_a_gpu_idle() -> None:
     device = DEVICES["sm_90a"]
     alone = compiled(chain, Rates(device.bandwidth, 1e15, 1e15, 0.0))
     assert compiled(chain, Rates(device.bandwidth, 1e15, 1e15, 0.0, 132)) == pytest.approx(132 * alone)
+
+
+def weighted() -> Chain:
+    """``softmax(x) @ v`` of twelve heads."""
+    w = Writer("f32", h=12, i=197, j=197, e=64)
+    x, v = w.input("x", "hij"), w.input("v", "hje")
+    largest = w.reduce("m", "hi", "max", "j", x)
+    powers = w.map("p", "hij", f("math.exp", f("arith.subf", x, largest)))
+    shares = w.map("y", "hij", f("arith.divf", powers, w.reduce("l", "hi", "add", "j", powers)))
+    w.reduce("o", "hie", "add", "j", f("arith.mulf", shares, v))
+    return w.chain("o")
+
+
+def test_rows_before_a_product_are_a_kernel_of_their_own() -> None:
+    chain = weighted()
+    rows, product = rows_before(chain)
+    assert [step.name for step in rows.reductions] == ["m", "l"]
+    assert product.product
+    arrays = arrays_of(chain, 1)
+    known = interpret(rows, {"x": arrays["x"]}, "f64")
+    got = interpret(product, {"y": known["y"], "v": arrays["v"]}, "f64")["o"]
+    np.testing.assert_array_equal(got, interpret(chain, arrays, "f64")["o"])
+    refusal = select(chain, "together", CpuTarget(MACHINE))
+    assert isinstance(refusal, Refusal)
+    assert "as one kernel" in refusal.reason
+
+
+def test_attention_is_not_taken_apart() -> None:
+    chain = attention(2, 64, 64, 16, "plain")
+    assert rows_before(chain) == (chain,)
 
 
 @pytest.mark.skipif(not available(), reason="Triton is not installed (pip install covan-mlir[cuda])")

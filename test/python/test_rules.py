@@ -137,6 +137,21 @@ def test_most_frequent(dim: int) -> None:
         _same(tuple(ordering.mode(x, dim)), tuple(torch.mode(x, dim)))
 
 
+@pytest.mark.parametrize("count", [1, 2, 5, 9])
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("kind", ["ties", "specials", "least"])
+def test_first_of_long_axes(kind: str, largest: bool, count: int) -> None:
+    """Equal elements in their old order, as a stable sort has them; NaN is the greatest."""
+    chooser = torch.Generator().manual_seed(count)
+    choices = {"ties": torch.arange(4), "specials": NUMBERS[5:], "least": torch.tensor([-(2**63), 2**63 - 1, 0])}[kind]
+    x = choices[torch.randint(0, len(choices), (3, 16 * count + 7), generator=chooser)]
+    values, places = ordering.topk(x, count, 1, largest)
+    sorted_values, sorted_places = torch.sort(x, dim=1, descending=largest, stable=True)
+    _same(values, sorted_values[:, :count])
+    assert torch.equal(places, sorted_places[:, :count])
+    _same(ordering.topk(x.T, count, 0, largest)[1], places.T)
+
+
 def test_places_that_are_not_zero() -> None:
     x = torch.randint(0, 2, (4, 5, 3), generator=torch.Generator().manual_seed(0))
     for size in (0, 1, 5, 100):

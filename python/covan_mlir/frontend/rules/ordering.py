@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -141,15 +142,69 @@ def _places(x: Tensor, dim: int, descending: bool, count: Any) -> Tensor:
     By counting for each element those before it, and for each place whose count it is. IREE's own sort works in place
     and forgets to copy: two sorts in a program that share their (equal) index tensors spoil each other's.
     """
-    key = ordered(x, torch.float64) if x.dtype.is_floating_point else x
-    key = key.to(torch.int32) if x.dtype is torch.bool else key
-    key = torch.movedim(key, dim, -1)
+    last = dim in (-1, x.dim() - 1)  # elsewhere verify() says no: what it reads of a gather is turned behind it
+    x = torch.movedim(x, dim, -1)
+    length = x.shape[-1]
+    many = last and isinstance(count, int) and isinstance(length, int) and 0 < _MANY * count <= length
+    if not many:
+        return torch.movedim(_first(_ranks(_key(x), descending), count), -1, dim)
+    likely = _likely(x, descending, count)
+    key = _key(torch.gather(x, -1, likely.clamp(max=length - 1)))
+    key = torch.where(likely < length, key, _end(key.dtype, descending))
+    return torch.gather(likely, -1, _first(_ranks(key, descending), count))
+
+
+def _key(x: Tensor) -> Tensor:
+    """Numbers in the order of ``x`` that can be compared."""
+    if x.dtype.is_floating_point:
+        return ordered(x, torch.float64)
+    return x.to(torch.int32) if x.dtype in (torch.bool, torch.uint8) else x
+
+
+def _end(dtype: torch.dtype, descending: bool) -> float | int:
+    """A number that comes after no other."""
+    if dtype.is_floating_point:
+        return -math.inf if descending else math.inf
+    info = torch.iinfo(dtype)
+    return info.min if descending else info.max
+
+
+def _ranks(key: Tensor, descending: bool) -> Tensor:
+    """How many elements of the last axis come before each in its order."""
     here, there = key.unsqueeze(-1), key.unsqueeze(-2)
     step = torch.arange(key.shape[-1])
     first = there > here if descending else there < here
-    rank = (first | ((there == here) & (step.unsqueeze(0) < step.unsqueeze(1)))).sum(-1)
+    return (first | ((there == here) & (step.unsqueeze(0) < step.unsqueeze(1)))).sum(-1)
+
+
+def _first(rank: Tensor, count: Any) -> Tensor:
+    """Where the elements of the first ranks stand."""
     fits = rank.unsqueeze(-2) == torch.arange(count).unsqueeze(-1)
-    return torch.movedim(torch.where(fits, step, 0).sum(-1), -1, dim)
+    return torch.where(fits, torch.arange(rank.shape[-1]), 0).sum(-1)
+
+
+_MANY = 16
+"""Elements for each that is wanted, from which on most are ruled out before the others are compared."""
+
+
+def _likely(x: Tensor, descending: bool, count: int) -> Tensor:
+    """Where elements stand among which the first ``count`` of the last axis are, in their old order; perhaps beyond it.
+
+    Of blocks, those that have the first ``count`` of all blocks' own first elements: an element of another block comes
+    after one of each of these. With blocks of ``sqrt(n / count)``, blocks and elements that are left are as many.
+    """
+    length = x.shape[-1]
+    size = math.isqrt(length // count)
+    blocks = -(-length // size)
+    key = _key(x)
+    if more := blocks * size - length:  # behind all that are equal
+        key = aten.constant_pad_nd.default(key, [0, more], _end(key.dtype, descending))
+    rows = key.reshape(*key.shape[:-1], blocks, size)
+    chosen = (_ranks(rows.amax(-1) if descending else rows.amin(-1), descending) < count).to(torch.int64)
+    step = torch.arange(blocks)
+    before = (chosen.unsqueeze(-2) * (step.unsqueeze(0) < step.unsqueeze(1))).sum(-1)
+    block = _first(torch.where(chosen != 0, before, blocks), count)
+    return (block.unsqueeze(-1) * size + torch.arange(size)).flatten(-2)
 
 
 @rule(aten.sort.default)
