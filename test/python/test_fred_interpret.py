@@ -51,6 +51,9 @@ def test_comparisons_with_nan(predicate: str, expected: int) -> None:
 
 def test_integers() -> None:
     assert one("arith.divsi", -7, 2, dtype="i64") == -3
+    assert one("arith.ceildivui", 7, 2, dtype="i64") == 4
+    assert one("arith.ceildivui", 6, 2, dtype="i64") == 3
+    assert one("arith.ceildivui", -1, 2, dtype="i64") == 2**63 - 2**64  # 2**63, as a signed number
     assert one("arith.remsi", -7, 2, dtype="i64") == -1
     assert one("arith.cmpi:ult", -1, 1, dtype="i64", result="i1") == 0
     assert one("arith.cmpi:slt", -1, 1, dtype="i64", result="i1") == 1

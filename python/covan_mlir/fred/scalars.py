@@ -97,6 +97,7 @@ _ARITH: dict[str, Callable[..., Any]] = {
     "remsi": np.fmod,
     "divui": lambda a, b: _unsigned(a) // _unsigned(b),
     "remui": lambda a, b: _unsigned(a) % _unsigned(b),
+    "ceildivui": lambda a, b: _unsigned(a) // _unsigned(b) + (_unsigned(a) % _unsigned(b) != 0),
     "floordivsi": np.floor_divide,
     "ceildivsi": lambda a, b: -((-a) // b),
     "maxsi": np.maximum,

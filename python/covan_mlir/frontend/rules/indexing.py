@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._subclasses.functional_tensor import mb_unwrap_functional_tensor
+from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from covan_mlir.frontend.rules.registry import plain, rule, wide
 
@@ -277,16 +279,13 @@ def _bag_length(offsets: Tensor, count: Any) -> int | None:
     ``arange``, as `torch.nn.functional.embedding_bag` makes it of indices in two dimensions."""
     mode = get_proxy_mode()
     traced = get_proxy_slot(mb_unwrap_functional_tensor(offsets), mode.tracer, None) if mode is not None else None
-    if traced is None or not isinstance(count, int):
+    if traced is None or traced.proxy.node.target is not aten.arange.start_step:
         return None
-    node = traced.proxy.node
-    if node.target is not aten.arange.start_step:
-        return None
-    first, last, *step = node.args
+    first, last, *step = (arg.meta.get("val") if isinstance(arg, Node) else arg for arg in traced.proxy.node.args)
     each: Any = step[0] if step else 1
-    if not isinstance(each, int) or each < 1 or (first, last) != (0, count) or count % each:
+    if first != 0 or not isinstance(each, int) or each < 1:
         return None
-    return each if count else None
+    return each if statically_known_true(last == count) and statically_known_true(count % each == 0) else None
 
 
 @rule(aten.embedding_bag.padding_idx)
@@ -306,7 +305,7 @@ def embedding_bag(
     each = _bag_length(offsets, indices.shape[0])
     if each is not None and mode < 2 and per_sample_weights is None and padding_idx is None and not include_last_offset:
         rows = wide(weight.index_select(0, indices.to(torch.int64)))
-        summed = rows.reshape(-1, each, weight.shape[1]).sum(1)
+        summed = rows.reshape(indices.shape[0] // each, each, weight.shape[1]).sum(1)
         pooled = (summed / each if mode == 1 else summed).to(weight.dtype)
         bag = torch.arange(indices.shape[0]) // each
         counts = torch.full((pooled.shape[0],), each)
