@@ -59,9 +59,9 @@ def _reads(operation: Operation, first: int) -> list[set[int]]:
                 continue
             seen.add(accumulator)
             given = last.operands[accumulators[accumulator]]
-            found = {given} if given in accumulators else behind.get(given, {given})
-            own |= behind[accumulator] | (found - accumulators.keys())
-            waiting += found & accumulators.keys()
+            sources = {given} if given in accumulators else behind.get(given, {given})
+            own |= behind[accumulator] | (sources - accumulators.keys())
+            waiting += sources & accumulators.keys()
         reads.append(own)
     return reads
 

@@ -97,12 +97,12 @@ class SourceViews:
     def _measures(self) -> Iterator[tuple[str, tuple[int, int, Measure]]]:
         """Of numbers that are read from tensors and decide sizes, a part, and which of its sizes one decides: the first
         of those whose size is the number itself, else of others."""
-        found: list[tuple[bool, int, int, Measure]] = []
+        measures: list[tuple[bool, int, int, Measure]] = []
         for index, part in self.parts.items():
             for dim, size in enumerate(dimensions_of(part.types[0]) if len(part.types) == 1 else ()):
                 if (told := measure(size)) is not None and told.name not in read_numbers(part.args):
-                    found.append((size == told.name, -index, dim, told))
-        for _, index, dim, told in sorted(found, key=lambda one: one[:3]):
+                    measures.append((size == told.name, -index, dim, told))
+        for _, index, dim, told in sorted(measures, key=lambda one: one[:3]):
             yield told.name, (-index, dim, told)
 
     def _kinds(self) -> Iterator[Iterable[str]]:

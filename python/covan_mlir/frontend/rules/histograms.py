@@ -108,5 +108,5 @@ def weighted_counts(x: Tensor, weights: Tensor | None = None, minlength: int = 0
     if isinstance(x.shape[0], int) and not x.shape[0]:
         return torch.zeros(minlength, dtype=torch.int64)  # as eager, whatever the weights are
     bins: Any = (x.amax().to(torch.int64) + 1).clamp(min=minlength).item()
-    torch._check(bins >= 0)  # type: ignore[no-untyped-call]
+    torch._check(bins >= 0)  # type: ignore[no-untyped-call]  # torch's
     return added.new_zeros(bins).index_add(0, x.to(torch.int64), added)
