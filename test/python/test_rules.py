@@ -20,6 +20,7 @@ from covan_mlir.frontend.rules import (
     indexing,
     losses,
     ordering,
+    resizing,
     sampling,
     segments,
 )
@@ -194,6 +195,48 @@ def test_resizing_against_aliases(size: list[int], corners: bool) -> None:
     ):
         for factors in ((None, None), (1.7, 0.9)):
             _same(ours(x, size, corners, *factors), op(x, size, corners, *factors), rtol=1e-4, atol=1e-5)
+
+
+RESIZED: dict[str, dict[str, Any]] = {
+    "twice": {"scale_factor": 2},
+    "three times": {"scale_factor": 3},
+    "by several factors": {"scale_factor": (2, 4, 1)},
+    "by fractions": {"scale_factor": (1.5, 2.0, 0.5)},
+    "to multiples": {"size": (8, 5, 9)},
+    "to sizes": {"size": (7, 2, 11)},
+    "to a point": {"size": (1, 1, 1)},
+}
+
+
+@pytest.mark.parametrize("how", list(RESIZED))
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "linear"])
+def test_resizing(mode: str, how: str) -> None:
+    """Of one to three axes, by the operators that take factors for all and for each, as eager in double precision."""
+    for axes, linear in ((1, "linear1d"), (2, "bilinear2d"), (3, "trilinear3d")):
+        asked = {
+            name: (list(value)[:axes] if isinstance(value, tuple) else [value] * axes)
+            for name, value in RESIZED[how].items()
+        }
+        factors = [float(factor) for factor in asked["scale_factor"]] if "scale_factor" in asked else None
+        name = {"nearest": f"nearest{axes}d", "nearest-exact": f"nearest_exact{axes}d", "linear": linear}[mode]
+        op = getattr(aten, ("_" if mode == "nearest-exact" else "") + f"upsample_{name}")
+        x = _random(2, 3, *(4, 5, 3)[:axes])
+        for corners in (False, True) if mode == "linear" else (None,):
+            some = () if corners is None else (corners,)
+            eager = op.vec(x.double(), asked.get("size"), *some, factors).float()
+            ours = RULES[op.vec](x, asked.get("size"), *some, factors)
+            each = RULES[op.default](x, list(eager.shape[2:]), *some, *(factors or [None] * axes))
+            for result in (ours, each):
+                if result is not NotImplemented:  # what is near by fractions keeps its lowering
+                    _same(result, eager, rtol=1e-5, atol=1e-5)
+            grows = all(places % size == 0 for places, size in zip(eager.shape[2:], x.shape[2:], strict=True))
+            assert ours is not NotImplemented or not (grows or mode == "linear")
+
+
+def test_what_resizing_leaves() -> None:
+    """Bytes are rounded by eager's own rules; nearest places by fractions are torch-mlir's."""
+    assert resizing.linear(torch.zeros(1, 1, 2, 2, dtype=torch.uint8), [4, 4], False, None) is NotImplemented
+    assert resizing.nearest(_random(1, 1, 4, 4), [6, 6], None) is NotImplemented
 
 
 @pytest.mark.parametrize(("mode", "padding", "corners"), list(itertools.product((0, 1), (0, 1, 2), (False, True))))

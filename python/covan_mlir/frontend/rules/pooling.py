@@ -1,4 +1,4 @@
-"""Pooling and resizing in the forms that torch-mlir has no lowering for."""
+"""Pooling in the forms that torch-mlir has no lowering for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import decomposition_table
 
 from covan_mlir.frontend.rules.registry import plain, rule
 
@@ -109,11 +108,3 @@ def adaptive_max_pool2d(x: Tensor, output_size: list[int]) -> Any:
     place = y.reshape(rows, 1, -1, 1) * wide + z.reshape(1, columns, 1, -1)
     flat = place.reshape(1, 1, rows, columns, -1).expand(*best.shape, -1)
     return pooled, flat.gather(-1, best.unsqueeze(-1)).squeeze(-1)
-
-
-@rule(aten.upsample_nearest2d.vec)
-def upsample_nearest2d(x: Tensor, output_size: Any, scale_factors: Any) -> Any:
-    """torch-mlir's lowering for factors that are no whole numbers does not verify."""
-    if not scale_factors or all(float(factor).is_integer() for factor in scale_factors):
-        return NotImplemented
-    return decomposition_table[aten.upsample_nearest2d.vec](x, output_size, scale_factors)
