@@ -80,8 +80,8 @@ LINALG = PassStage(
 CUT = "func.func(linalg-cut-windows)"
 """Brings what is left for IREE into forms that it takes."""
 
-REMATERIALIZE = "func.func(linalg-rematerialize)"
-"""Gives each reduction what it shares with others, before chains take it in."""
+OWN = ("func.func(linalg-rematerialize)", "func.func(linalg-sink-transpose)")
+"""Gives each reduction what it shares with others, and what is done to its elements, before chains take them in."""
 
 CHECK = "prov-check"
 """Fails where the traces no longer say, to the last operation, what the program computes."""
@@ -96,7 +96,7 @@ def prepared(job: Job) -> PassStage:
 
 def to_linalg(job: Job) -> PassStage:
     """`LINALG`, and what chains need of it; where none are raised, what IREE does."""
-    return replace(LINALG, passes=(*LINALG.passes, REMATERIALIZE if job.fuse else CUT))
+    return replace(LINALG, passes=(*LINALG.passes, *(OWN if job.fuse else (CUT,))))
 
 
 def raising(job: Job) -> PassStage:
@@ -179,6 +179,7 @@ def load_passes() -> None:
         "prov-drop-table",
         "linalg-cut-windows",
         "linalg-rematerialize",
+        "linalg-sink-transpose",
         "prov-baseline",
         "fred-raise",
         CHECK,

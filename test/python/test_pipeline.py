@@ -156,6 +156,7 @@ def test_command_prints_it(tmp_path: Path) -> None:
         "torch-backend-to-linalg-on-tensors-backend-pipeline",
         "func.func(linalg-name-scatters)",
         "func.func(linalg-rematerialize)",
+        "func.func(linalg-sink-transpose)",
         "prov-baseline",
         "func.func(fred-raise",
         "prov-check",

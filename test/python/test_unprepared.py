@@ -146,6 +146,16 @@ def test_interpolation_computes_nothing_at_load() -> None:
         assert not [site for site in lineage.sites if site.phase == "init"]
 
 
+def test_an_activation_behind_a_transposition_is_the_window_s() -> None:
+    """One kernel performs the convolution and what is behind the transposition, and no site transposes."""
+    for name in ("gelu", "silu"):
+        lineage = compiled(f"{name} behind a transposition")[0].lineage
+        first, second = (site for site in lineage.sites if site.phase == "call")
+        performed = {lineage.actions[action].name for action in first.trace}
+        assert performed == {"conv2d", name}
+        assert {lineage.actions[action].name for action in second.trace} == {"linear"}
+
+
 def test_what_nobody_reads_but_constants_is_not_imported() -> None:
     """Of a normalisation by known statistics a factor and a summand are left: no root, and no assertion that what is
     divided by is not zero, which no compiler would drop."""

@@ -107,7 +107,7 @@ def _places(x: Tensor, up: Tensor, down: Tensor, scores: Tensor) -> Tensor:
     return places
 
 
-def _turned(x: Tensor) -> Tensor:
+def Turned(x: Tensor) -> Tensor:
     one, other = x.chunk(2, -1)
     return x * 0.5 + torch.cat([-other, one], -1) * 2
 
@@ -157,6 +157,20 @@ def _ordered(x: Tensor) -> tuple[Tensor, Tensor]:
     """Two calls with the same indices."""
     order = x.argsort(-1)
     return torch.zeros_like(x).scatter(-1, order, x), x.gather(-1, order)
+
+
+class _Turned(nn.Module):
+    """A feed-forward with a depthwise convolution between: its results go to a product, one row for each point."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+        self.depthwise = nn.Conv2d(16, 16, 3, padding=1, groups=16)
+        self.product = nn.Linear(16, 24)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.product(self.function(self.depthwise(x).flatten(2).transpose(1, 2)))
+        return y
 
 
 def _joined_twice(x: Tensor, one: Tensor, other: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -235,6 +249,16 @@ PROGRAMS = {
     },
     "interpolate bicubic": Program(lambda: lambda x: F.interpolate(x, size=(12, 12), mode="bicubic"), image),
     "interpolate bilinear": Program(lambda: lambda x: F.interpolate(x, size=(12, 12), mode="bilinear"), image),
+    **{
+        f"interpolate {mode} by 3": Program(
+            lambda mode=mode: lambda x: F.interpolate(x.sin(), scale_factor=3, mode=mode), image
+        )
+        for mode in ("nearest", "bilinear")
+    },
+    **{
+        f"{name} behind a transposition": Program(partial(_Turned, function), lambda: (torch.randn(1, 16, 12, 12),))
+        for name, function in (("gelu", F.gelu), ("silu", F.silu))
+    },
     "interpolate one row": Program(
         lambda: lambda x: F.interpolate(x.sin(), size=(4, 4), mode="bilinear").cos(), lambda: (torch.randn(1, 3, 1, 2),)
     ),
@@ -394,7 +418,7 @@ PROGRAMS = {
     ),
     "a mean times itself": Program(lambda: lambda x: (x.mean(1) * x.mean(1)).sum(), lambda: (torch.randn(4, 6),)),
     "heads of as many columns as rows": Program(
-        lambda: lambda q, k: _turned(q) @ _turned(k).mT.repeat_interleave(2, 1),
+        lambda: lambda q, k: Turned(q) @ Turned(k).mT.repeat_interleave(2, 1),
         lambda: (torch.randn(1, 4, 8, 8), torch.randn(1, 2, 8, 8)),
     ),
     "a piece of what others read whole": Program(
