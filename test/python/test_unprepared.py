@@ -146,6 +146,24 @@ def test_interpolation_computes_nothing_at_load() -> None:
         assert not [site for site in lineage.sites if site.phase == "init"]
 
 
+@pytest.mark.parametrize("how", ["to the size of another", "by a half"])
+def test_resizing_of_what_is_as_large_as_it_comes(how: str) -> None:
+    """Where places lie is counted in whole numbers, so that what is read of the code is what was asked for."""
+
+    class Resized(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if how == "by a half":
+                return F.interpolate(x, scale_factor=0.5, mode="bilinear")
+            return F.interpolate(F.avg_pool2d(x, 2), size=x.shape[2:], mode="bilinear", align_corners=True)
+
+    high, wide = (2 * torch.export.Dim(name, min=2, max=32) for name in ("h", "w"))
+    exe = covan_mlir.compile_module(Resized(), (torch.randn(2, 3, 6, 8),), dynamic_shapes=({2: high, 3: wide},))
+    x = torch.randn(2, 3, 10, 14)
+    torch.testing.assert_close(exe(x), Resized()(x), rtol=1e-5, atol=1e-5)
+    verdict = exe.verify()
+    assert verdict, str(verdict)
+
+
 def test_an_activation_behind_a_transposition_is_the_window_s() -> None:
     """One kernel performs the convolution and what is behind the transposition, and no site transposes."""
     for name in ("gelu", "silu"):

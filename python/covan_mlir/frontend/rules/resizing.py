@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from covan_mlir.frontend.rules.registry import rule, wide
 
 aten = torch.ops.aten
-Sizes = Sequence[int | torch.SymInt]
+Sizes = Sequence[Any]
+_FINEST = 10_000
+"""Of the denominators that factors are taken to have: 2.3 is 23 / 10."""
 
 
 def _factors(x: Tensor, output_size: Sizes | None, factors: Sequence[float | None]) -> list[int] | None:
@@ -111,42 +115,62 @@ def _between(x: Tensor, dim: int, factor: int) -> Tensor:
     return (_apart(x, dim) * own + neighbour * other).flatten(dim, dim + 1)
 
 
-def _looked_up(x: Tensor, dim: int, places: int, corners: bool, factor: float | None) -> Tensor:
-    """An axis with so many places, each between two elements that are looked up."""
-    size = x.shape[dim]
-    at = torch.arange(places).to(torch.float64)
+def _fraction(factor: float) -> Fraction | None:
+    """A factor as the fraction that it was written as; None where it is none with few digits."""
+    fraction = Fraction(factor).limit_denominator(_FINEST)
+    return fraction if float(fraction) == factor else None
+
+
+def _looked_up(x: Tensor, dim: int, places: Any, corners: bool, factor: Fraction | None) -> Tensor:
+    """An axis with so many places, each between two elements that are looked up.
+
+    Where they are is counted in whole numbers: ``at / whole`` elements from the first. So what lies on an element is
+    there exactly, whatever the sizes are.
+    """
+    size: Any = x.shape[dim]  # as ``places``, perhaps known at run time only
+    place = torch.arange(places)
+    whole: Any
     if corners:
-        at = at * ((size - 1) / (places - 1) if places > 1 else 0.0)
+        at, whole = place * (size - 1), places - 1
+        whole = whole if isinstance(whole, torch.SymInt) else max(whole, 1)
+    elif factor is not None:
+        at, whole = (2 * place + 1) * factor.denominator - factor.numerator, 2 * factor.numerator
     else:
-        at = ((at + 0.5) * (1 / factor if factor else size / places) - 0.5).clamp(min=0)
-    low = at.floor().clamp(max=size - 1)
-    shape = [1] * x.dim()
+        at, whole = (2 * place + 1) * size - places, 2 * places
+    at = at.clamp(min=0)
+    low = torch.div(at, whole, rounding_mode="floor").clamp(max=size - 1)
+    high = (low + 1).clamp(max=size - 1)
+    shape: list[Any] = [1] * x.dim()
     shape[dim] = places
-    share = (at - low).clamp(max=1).to(x.dtype).reshape(shape)
-    first, second = low.to(torch.int64), (low + 1).clamp(max=size - 1).to(torch.int64)
-    return x.index_select(dim, first) * (1 - share) + x.index_select(dim, second) * share
+    share = ((at - low * whole).to(x.dtype) / whole).clamp(max=1).reshape(shape)
+    result: Tensor = x.index_select(dim, low) * (1 - share) + x.index_select(dim, high) * share
+    return result
 
 
 def _linear(x: Tensor, output_size: Sizes | None, corners: bool, factors: Sequence[float | None]) -> Any:
-    """Resizes all axes but the first two, whose sizes are known."""
-    if not x.dtype.is_floating_point or not all(isinstance(size, int) for size in x.shape[2:]):
+    """Resizes all axes but the first two."""
+    fractions = [None if factor is None else _fraction(factor) for factor in factors]
+    if not x.dtype.is_floating_point or any(
+        f is not None and g is None for f, g in zip(factors, fractions, strict=True)
+    ):
         return NotImplemented
-    whole = None if corners else _factors(x, output_size, factors)
+    sizes = x.shape[2:]
+    known = all(isinstance(size, int) for size in sizes)
+    whole = None if corners or not known else _factors(x, output_size, factors)
     y = wide(x)
     if whole is not None:
         for n in reversed(range(len(whole))):
             y = y if whole[n] == 1 else _between(y, 2 + n, whole[n])
         return y.clone() if y is x else y.to(x.dtype)
-    sizes = [int(size) for size in x.shape[2:]]
-    if output_size is None:
-        output_size = [math.floor(size * (factor or 1.0)) for size, factor in zip(sizes, factors, strict=True)]
-    known = [places for places in output_size if isinstance(places, int)]
-    if len(known) < len(sizes):
-        return NotImplemented
+    places = output_size or [
+        size * (fraction or 1).numerator // (fraction or 1).denominator
+        for size, fraction in zip(sizes, fractions, strict=True)
+    ]
     # What makes the picture smaller comes first, then the last axis: of those behind it there is less to do.
-    grows = {n: known[n] / sizes[n] for n in range(len(sizes)) if known[n] != sizes[n] or factors[n] not in (None, 1.0)}
-    for n in sorted(grows, key=lambda n: (grows[n] >= 1, -n)):
-        y = _looked_up(y, 2 + n, known[n], corners, factors[n])
+    shrinks = [isinstance(m, int) and isinstance(n, int) and m < n for m, n in zip(places, sizes, strict=True)]
+    for n in sorted(range(len(sizes)), key=lambda n: (not shrinks[n], -n)):
+        if fractions[n] is not None or not statically_known_true(places[n] == sizes[n]):
+            y = _looked_up(y, 2 + n, places[n], corners, fractions[n])
     return y.clone() if y is x else y.to(x.dtype)
 
 
