@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from torch_mlir import ir
 
@@ -141,8 +142,25 @@ class OutputReader:
         return tuple(self._names)
 
 
+class StepLocation(NamedTuple):
+    """Where a step says what it is.
+
+    Attributes:
+        value: of the operation: the parts whose value its result may be.
+        work: of what it yields: all that it performs.
+    """
+
+    value: ir.Location
+    work: ir.Location
+
+    @staticmethod
+    def of(location: ir.Location) -> StepLocation:
+        """That of a step whose result may be the value of all that it performs."""
+        return StepLocation(location, location)
+
+
 def write_chain(
-    chain: Chain, operands: Sequence[ir.Value], locations: Mapping[str, ir.Location] | None = None
+    chain: Chain, operands: Sequence[ir.Value], locations: Mapping[str, StepLocation] | None = None
 ) -> ir.Operation:
     """Builds the ``fred.chain`` at the current insertion point and location.
 
@@ -194,13 +212,15 @@ def input_block(op: ir.Operation, region: int, chain: Chain) -> StepWriter:
     return writer
 
 
-def write_body(op: ir.Operation, region: int, chain: Chain, locations: Mapping[str, ir.Location]) -> None:
+def write_body(op: ir.Operation, region: int, chain: Chain, locations: Mapping[str, StepLocation]) -> None:
     """The steps and outputs of a chain, as a region."""
     here = ir.Location.current
     writer = input_block(op, region, chain)
     with ir.InsertionPoint(op.regions[region].blocks[0]):
         for step in chain.steps:
-            with locations.get(step.name) or traced(step.trace, here):
-                writer.step(step)
+            where = locations.get(step.name) or StepLocation.of(traced(step.trace, here))
+            with where.value:
+                written = writer.step(step)
+            only_block(written).operations[-1].location = where.work
         for name in chain.outputs:
             ir.Operation.create("fred.output", [], [writer.tensors[name]])

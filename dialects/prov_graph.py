@@ -220,7 +220,8 @@ class TraceGraph:
         inside = [view.operation for view in chain.regions[0].blocks[0]]
         given = [op.operands[0].owner for op in inside if op.name == "fred.output"]
         steps = [op for op in inside if op.name in ("fred.map", "fred.reduce")]
-        computed = frozenset().union(*(self._read.ids(op.location) for op in steps))
+        yields = [list(op.regions[0].blocks[0])[-1].operation for op in steps]
+        computed = frozenset().union(*(self._read.ids(op.location) for op in (*steps, *yields)))
         return [(self._computed(op.location),) for op in given], tuple(sorted(computed))
 
     def _computed(self, location: Any) -> Definition:

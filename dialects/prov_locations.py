@@ -49,22 +49,23 @@ class Fused(NamedTuple):
         results: of each result.
         performed: what it computes in all, where its trace holds views as well.
         begun: of each dispatch of its but the last, what is begun there.
+        read: what it does again on the way, of which no result is the value.
     """
 
     results: Sequence[Iterable[int]]
     performed: Iterable[int]
     begun: Sequence[Iterable[int]] = ()
+    read: Iterable[int] = ()
 
 
 def fused_key(fused: Fused) -> str:
-    """The name ``fused:3,4;7|1,2,3,4,7|1,2`` of a location: results, what is performed, what is begun."""
+    """The name ``fused:3,4;7|1,2,3,4,7|1,2|1`` of a location: results, what is performed, begun, read."""
 
     def text(ids: Iterable[int]) -> str:
         return ",".join(map(str, sorted(ids)))
 
-    return (
-        f"fused:{'|'.join(';'.join(map(text, groups)) for groups in (fused.results, [fused.performed], fused.begun))}"
-    )
+    fields = (fused.results, [fused.performed], fused.begun, [fused.read])
+    return f"fused:{'|'.join(';'.join(map(text, groups)) for groups in fields)}"
 
 
 def fused_of(location: Location) -> Fused | None:
@@ -72,11 +73,11 @@ def fused_of(location: Location) -> Fused | None:
     match type(location).__name__:
         case "NameLoc":
             if location.name_str.startswith("fused:"):
-                results, (performed,), begun = (
+                results, (performed,), begun, (read,) = (
                     [[int(id_) for id_ in group.split(",") if id_] for group in part.split(";")]
                     for part in location.name_str.removeprefix("fused:").split("|")
                 )
-                return Fused(results, performed, begun)
+                return Fused(results, performed, begun, read)
             return fused_of(location.child_loc)
         case "FusedLoc":
             return next((ids for member in location.locations if (ids := fused_of(member)) is not None), None)

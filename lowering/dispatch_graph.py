@@ -176,9 +176,9 @@ class _Reader:
                 self._node(op, "dispatch", outputs, performed.ids | inserting, performed.data)
             elif name == "flow.dispatch":  # of an executable that stands ready
                 named = list(self._ids(op))
-                results, computed, _ = fused_of(op.location) or Fused([named] * len(op.results), named)
-                outputs = [(Definition("compute", tuple(ids)),) for ids in results]
-                self._node(op, "dispatch", outputs, computed)
+                said = fused_of(op.location) or Fused([named] * len(op.results), named)
+                outputs = [(Definition("compute", tuple(ids)),) for ids in said.results]
+                self._node(op, "dispatch", outputs, said.performed)
             elif name == "hal.tensor.barrier":  # each result is an operand; behind them stands a fence
                 for operand, result in zip(op.operands, op.results, strict=False):
                     self._values[result] = self.value(operand)

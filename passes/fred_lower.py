@@ -76,7 +76,7 @@ def lower_chain(op: ir.Operation, rewriter: Rewriter) -> None:
     """Replaces one ``fred.chain``, or ``fred.fused``."""
     chain = read_chain(op)
     locations = {
-        view.operation.attributes["value"].value: view.operation.location
+        view.operation.attributes["value"].value: rewriter.location_of(view.operation)
         for view in op.regions[0].blocks[0]
         if view.operation.name in ("fred.map", "fred.reduce")
     }

@@ -100,9 +100,10 @@ def _dispatch(call: Any, executable: Executable, preparer: Preparer) -> None:
         kinds = [ir.Type.parse(operand.tensor) for operand in step.outputs]
         where = call.location
         if step.outputs != executable.outputs and (said := fused_of(where)) is not None:
-            begun = said.begun[number]  # each result is a state of all that is begun
+            begun = said.begun[number]
+            states = set(begun).difference(said.read)  # each result is one of all that is begun
             rest = without(where, {*said.performed}.difference(begun))
-            where = ir.Location.name(fused_key(Fused([begun] * len(kinds), begun)), rest)
+            where = ir.Location.name(fused_key(Fused([states] * len(kinds), begun)), rest)
         with where, ir.InsertionPoint(call):
             operands = [values[operand.name] for operand in step.inputs]
             given = [*sizes.values(), *operands, *numbers, *shapes[0], *shapes[1]]

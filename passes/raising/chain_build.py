@@ -57,6 +57,7 @@ class Built:
         sizes: of the pieces by name.
         extents: where to find the sizes that are known at run time only.
         sources: by step, the nodes whose computation it is; views are the chain's as a whole.
+        values: by step, those of them whose result it is: others are read on the way, and others may have their results.
         replaced: nodes whose work is now the chain's alone.
         copied: nodes whose work the chain does as well.
     """
@@ -67,6 +68,7 @@ class Built:
     sizes: dict[str, int | None]
     extents: dict[str, SizeSource]
     sources: dict[str, frozenset[int]]
+    values: dict[str, frozenset[int]]
     replaced: tuple[int, ...]
     copied: tuple[int, ...]
 
@@ -110,6 +112,7 @@ class _Builder:
         self.inputs: dict[tuple[int, tuple[int, ...]], tuple[Input, ChainTensor]] = {}
         self.steps: list[Step] = []
         self.sources: dict[str, frozenset[int]] = {}
+        self.values: dict[str, frozenset[int]] = {}
         self.through: dict[str, frozenset[int]] = {}
         """By step, the copies through which it reads."""
         self.closed: set[int] = set()
@@ -153,6 +156,7 @@ class _Builder:
             sizes,
             _extents([tensor for _, tensor in inputs], outputs, sizes),
             self.sources,
+            self.values,
             tuple(sorted(replaced)),
             tuple(sorted(touched - replaced)),
         )
@@ -246,11 +250,13 @@ class _Builder:
             over = tuple(self._axis(leaf) for leaf in cluster.flat(loops) if leaf not in kept)
             self.steps.append(Reduce(name, axes, over, part.combine, expr, part.initial, dtype))
         self.sources[name], self.through[name] = frozenset(sources), through
+        self.values[name] = frozenset({node.index})
         if part.added is not None:
             total = f"v{len(self.steps)}"
             added = Apply(part.operation, (Read(name, dtype), filled(part.added)), dtype)
             self.steps.append(Map(total, axes, added, dtype))
             self.sources[total], self.through[total] = frozenset({node.index}), through
+            self.values[total] = frozenset({node.index})
             name = total
         self.origins[part.value] = Read(name, dtype)
 
@@ -311,7 +317,7 @@ class _Builder:
         expr = Apply("arith.select", (here, leaf, nothing), leaf.dtype)
         name = f"v{len(self.steps)}"
         self.steps.append(Reduce(name, kept, pick.over, combine, expr, nothing, leaf.dtype))
-        self.sources[name] = frozenset({node.index})
+        self.sources[name] = self.values[name] = frozenset({node.index})
         return Read(name, leaf.dtype)
 
     def _positions(self, expr: Expr, dims: Sequence[Dim]) -> Expr:

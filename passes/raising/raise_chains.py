@@ -9,7 +9,7 @@ from typing import Any
 from torch_mlir import ir
 
 from covan_mlir.dialects.arguments import read_arguments
-from covan_mlir.dialects.fred_chain import write_chain
+from covan_mlir.dialects.fred_chain import StepLocation, write_chain
 from covan_mlir.dialects.identity import address
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.fred.chain import Chain
@@ -79,13 +79,14 @@ def _replace(built: Built, graph: LinalgGraph, rewriter: Rewriter) -> None:
     with rewriter.replacing(*ops, copies=copies, at=ir.InsertionPoint(place)) as new:
         size = _extents(built, graph)
         operands = [to_axes(graph.values[t.value], _sizes(t, built), t.counts, size) for t in built.inputs]
-        locations: dict[str, ir.Location] = {}
+        locations: dict[str, StepLocation] = {}
         traces: dict[str, frozenset[int]] = {}
         for step in built.chain.steps:
             sources = [graph.nodes[i].op for i in sorted(built.sources[step.name])]
-            with new.only(*sources) as location:
-                locations[step.name] = location
-            traces[step.name] = rewriter.reader.ids(location)
+            values = [graph.nodes[i].op for i in sorted(built.values[step.name])]
+            with new.only(*sources) as work, new.only(*values) as value:
+                locations[step.name] = StepLocation(value, work)
+            traces[step.name] = rewriter.reader.ids(work)
         op = write_chain(_traced(built.chain, traces), operands, locations)
         given = dict(zip(built.chain.outputs, op.results, strict=True))
         values: dict[int, Any] = {}

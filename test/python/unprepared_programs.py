@@ -444,6 +444,9 @@ PROGRAMS = {
         lambda: lambda x, y, w, b: F.conv2d(x, w, b, padding=1) * F.conv2d(y, w, b, padding=1),
         lambda: (torch.randn(1, 16, 8, 8), torch.randn(1, 16, 8, 8), torch.randn(32, 16, 3, 3), torch.randn(32)),
     ),
+    "two Fourier transforms in a row": Program(
+        lambda: lambda x: torch.fft.fftn(x, dim=(1, 2)).real, lambda: (torch.randn(2, 6, 8),)
+    ),
     "a broadcast that a reduction and others read": Program(
         lambda: _limited, lambda: (torch.randn(300, 25), torch.randn(300, 10))
     ),

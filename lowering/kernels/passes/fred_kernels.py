@@ -11,7 +11,7 @@ from torch_mlir.dialects import arith, func, tensor
 
 from covan_mlir.dialects.fred_chain import chains, read_chain
 from covan_mlir.dialects.prov_graph import functions
-from covan_mlir.dialects.prov_locations import Fused, fused_key
+from covan_mlir.dialects.prov_locations import Fused, TraceReader, fused_key
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.for_target import ForTarget
 from covan_mlir.passes.framework.interface import PassFailure
@@ -88,9 +88,12 @@ class FredKernels(ForTarget):
 
 
 def _call(op: ir.Operation, chain: Chain, executable: Executable, rewriter: Rewriter) -> ir.Operation:
-    ids = {step.name: step.trace for step in chain.steps}
+    reader = TraceReader()
+    steps = [view.operation for view in op.regions[0].blocks[0]]
+    ids = {step.attributes["value"].value: reader.ids(step.location) for step in steps if "value" in step.attributes}
     begun = [_begun(chain, {operand.name for operand in step.inputs}) for step in executable.dispatches[:-1]]
-    fused = Fused([ids.get(output, ()) for output in chain.outputs], chain.trace, begun)
+    read = chain.trace.difference(*ids.values())
+    fused = Fused([ids.get(output, ()) for output in chain.outputs], chain.trace, begun, read)
     with rewriter.replacing(op) as new:
         operands = [*op.operands, *(_extent(axis, chain, op) for axis in executable.sizes)]
         call = func.CallOp([result.type for result in op.results], executable.name, operands).operation

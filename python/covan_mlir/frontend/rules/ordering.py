@@ -142,16 +142,15 @@ def _places(x: Tensor, dim: int, descending: bool, count: Any) -> Tensor:
     By counting for each element those before it, and for each place whose count it is. IREE's own sort works in place
     and forgets to copy: two sorts in a program that share their (equal) index tensors spoil each other's.
     """
-    last = dim in (-1, x.dim() - 1)  # elsewhere verify() says no: what it reads of a gather is turned behind it
     x = torch.movedim(x, dim, -1)
     length = x.shape[-1]
-    many = last and isinstance(count, int) and isinstance(length, int) and 0 < _MANY * count <= length
+    many = isinstance(count, int) and isinstance(length, int) and 0 < _MANY * count <= length
     if not many:
         return torch.movedim(_first(_ranks(_key(x), descending), count), -1, dim)
     likely = _likely(x, descending, count)
     key = _key(torch.gather(x, -1, likely.clamp(max=length - 1)))
     key = torch.where(likely < length, key, _end(key.dtype, descending))
-    return torch.gather(likely, -1, _first(_ranks(key, descending), count))
+    return torch.movedim(torch.gather(likely, -1, _first(_ranks(key, descending), count)), -1, dim)
 
 
 def _key(x: Tensor) -> Tensor:
