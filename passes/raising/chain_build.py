@@ -57,7 +57,7 @@ class Built:
         sizes: of the pieces by name.
         extents: where to find the sizes that are known at run time only.
         sources: by step, the nodes whose computation it is; views are the chain's as a whole.
-        values: by step, those of them whose result it is: others are read on the way, and others may have their results.
+        values: by step, those of them whose result it is; what others give is read on the way.
         replaced: nodes whose work is now the chain's alone.
         copied: nodes whose work the chain does as well.
     """

@@ -83,8 +83,8 @@ def _replace(built: Built, graph: LinalgGraph, rewriter: Rewriter) -> None:
         traces: dict[str, frozenset[int]] = {}
         for step in built.chain.steps:
             sources = [graph.nodes[i].op for i in sorted(built.sources[step.name])]
-            values = [graph.nodes[i].op for i in sorted(built.values[step.name])]
-            with new.only(*sources) as work, new.only(*values) as value:
+            finished = [graph.nodes[i].op for i in sorted(built.values[step.name])]
+            with new.only(*sources) as work, new.only(*finished) as value:
                 locations[step.name] = StepLocation(value, work)
             traces[step.name] = rewriter.reader.ids(work)
         op = write_chain(_traced(built.chain, traces), operands, locations)

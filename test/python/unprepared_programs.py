@@ -447,6 +447,9 @@ PROGRAMS = {
     "two Fourier transforms in a row": Program(
         lambda: lambda x: torch.fft.fftn(x, dim=(1, 2)).real, lambda: (torch.randn(2, 6, 8),)
     ),
+    "the first of a long axis that is not the last": Program(
+        lambda: lambda x: x.topk(3, dim=1), lambda: (torch.randn(2, 300, 3),)
+    ),
     "a broadcast that a reduction and others read": Program(
         lambda: _limited, lambda: (torch.randn(300, 25), torch.randn(300, 10))
     ),

@@ -16,7 +16,7 @@ from covan_mlir.checking.source_system import SourceSystem
 from covan_mlir.checking.verdict import Check, Counterexample
 from covan_mlir.prov import reflect, weak_bisimulation
 from covan_mlir.provenance.phases import PROGRAM
-from covan_mlir.provenance.program_graph import NodeResult, Unknown
+from covan_mlir.provenance.program_graph import NodeResult, ProgramNode, Unknown
 
 if TYPE_CHECKING:
     from covan_mlir.checking.program_system import ProgramSystem
@@ -180,8 +180,9 @@ class PhaseCheck:
         return known and identities is not None and identities.kept(part) is None
 
     def _unread(self, program: ProgramSystem) -> None:
-        """A share of the work on a part that others do as well is read by somebody. A view is no work: what is written
-        over it, whatever it was, asks for its sizes alone."""
+        """A share of the work on a part that others do as well is read by somebody, unless they do that share too: what
+        may fail (an index that is out of range) stays behind where a copy of it is fused. A view is no work: what is
+        written over it, whatever it was, asks for its sizes alone."""
         nodes = self.graph.nodes
         if program.open or any(isinstance(v, Unknown) for node in nodes for v in node.inputs):
             return
@@ -189,11 +190,13 @@ class PhaseCheck:
         values += self.graph.globals.values()
         read = {value.node for value in map(program.reading.stored, values) if isinstance(value, NodeResult)}
         done = {part for node in read for part in nodes[node].evidence} - self._with_unread_results()
+        again = _first_alike(nodes)
+        replaced = {again[node] for node in read}
         for index, node in enumerate(nodes):
             worked = {part for part in done.intersection(node.evidence) if not self.source.parts[part].view}
             shares = sorted(worked & self.source.needed)
             aside = index in program.reading.data or node.op.startswith(_NUMBERS)
-            if index not in read and node.outputs and shares and not aside:
+            if index not in read and node.outputs and shares and not aside and again[index] not in replaced:
                 why = f"nobody reads what it computes for {self.words.parts(shares)}"
                 self._wrong(self._site(index), shares, why, index)
 
@@ -233,6 +236,22 @@ class PhaseCheck:
     def _place(self, node: int) -> str:
         site = self._site(node)
         return self.words.site(site) if site is not None else self.words.node(self.graph, node)
+
+
+def _first_alike(nodes: Sequence[ProgramNode]) -> list[int]:
+    """Of each node, the first that does the same work on the same values, under the same names."""
+    first: dict[tuple[object, ...], int] = {}
+    alike: list[int] = []
+    for index, node in enumerate(nodes):
+        known = [
+            NodeResult(alike[value.node], value.result)
+            if isinstance(value, NodeResult) and value.node < index
+            else value
+            for value in node.inputs
+        ]
+        work = (node.op, node.phase, tuple(known), node.evidence, node.outputs)
+        alike.append(first.setdefault(work if node.op else (index,), index))
+    return alike
 
 
 def _by_node(sites: Iterable[Site]) -> Mapping[int, list[Site]]:
