@@ -43,6 +43,13 @@ class UnreadableError(ValueError):
         self.op = op
 
 
+def held(op: ir.Operation) -> Const | None:
+    """The number that an ``arith.constant`` is, or None. Complex ones are none, and the bindings have no attribute for
+    them."""
+    kind: Any = op.results[0].type
+    return None if isinstance(getattr(kind, "element_type", kind), ir.ComplexType) else constant(op.attributes["value"])
+
+
 def constant(attribute: Any) -> Const | None:
     """A number, or the one that all elements of a tensor are; None for anything else."""
     if isinstance(attribute, ir.DenseElementsAttr):
@@ -76,7 +83,7 @@ def read_op(op: ir.Operation, args: tuple[Expr, ...]) -> Expr:
     """
     name = op.name
     if name == "arith.constant":
-        const = constant(op.attributes["value"])
+        const = held(op)
         if const is None:
             raise UnreadableError("a constant must be a number", op)
         return const

@@ -163,7 +163,7 @@ class _Reader:
             if owner.name in EMPTY:
                 return Memory()
             if owner.name in ("arith.constant", "flow.tensor.constant"):
-                return _constant(owner.attributes["value"])
+                return _held(owner)
             if owner.name == "hal.tensor.barrier":
                 value = owner.operands[ir.OpResult(value).result_number]
             elif owner.name in _ALIKE or owner.name == "hal.tensor.import":
@@ -180,7 +180,7 @@ class _Reader:
             if op.name == _KERNEL:
                 return self._kernel(op)
             if op.name == "flow.tensor.constant":
-                return self._known(Body((_type(op.results[0].type),), (), (0,)), [_constant(op.attributes["value"])])
+                return self._known(Body((_type(op.results[0].type),), (), (0,)), [_held(op)])
             writer = _Writer(self._operand)
             return self._known(writer.dispatch(op) if op.name == _WORKGROUPS else writer.single(op), writer.operands)
         except _UnreadableError as error:
@@ -337,7 +337,11 @@ class _Writer:
                 scalars.append(value)
                 stack += reversed(value.owner.operands)
         for inner in marks.walk(op, "arith.constant") if op is not None else ():
-            if _is_opaque(inner.attributes["value"]):
+            if _is_complex(inner.results[0].type):  # the bindings have no such attribute
+                self.inputs.append(_type(inner.results[0].type))
+                self.operands.append(Opaque())
+                self._opaque[inner.results[0]] = self._take()
+            elif _is_opaque(inner.attributes["value"]):
                 self.inputs.append(_type(inner.results[0].type))
                 self.operands.append(_constant(inner.attributes["value"]))
                 self._opaque[inner.results[0]] = self._take()
@@ -430,6 +434,10 @@ def _attribute(attribute: Any) -> Any:
     return _ITERATOR.sub(r"\1", str(attribute))
 
 
+def _is_complex(kind: Any) -> bool:
+    return isinstance(getattr(kind, "element_type", kind), ir.ComplexType)
+
+
 def _is_opaque(attribute: Any) -> bool:
     """Whether a constant stands for a tensor of which each element is another: but for short ones of integers."""
     if isinstance(attribute, ir.IntegerAttr | ir.FloatAttr | ir.BoolAttr):
@@ -443,6 +451,11 @@ def _is_opaque(attribute: Any) -> bool:
 
 def _number(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _held(constant: Any) -> Operand:
+    """What an operation that is a constant gives."""
+    return Opaque() if _is_complex(constant.results[0].type) else _constant(constant.attributes["value"])
 
 
 def _constant(attribute: Any) -> Operand:

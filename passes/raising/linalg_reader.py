@@ -9,7 +9,7 @@ from typing import Any
 from torch_mlir import ir
 
 from covan_mlir.dialects.arguments import ArgumentFacts
-from covan_mlir.dialects.fred_scalars import UnreadableError, constant, read_op
+from covan_mlir.dialects.fred_scalars import UnreadableError, held, read_op
 from covan_mlir.fred.chain import COMBINES
 from covan_mlir.fred.expression import Affine, Apply, Const, Expr, Index, Read, rebuild, substitute, walk
 from covan_mlir.passes.raising.gathers import SOURCE, picking, read_gather
@@ -78,7 +78,7 @@ class _BlockReader:
         self._sizes.read(op)
         if name == "arith.constant":
             number = self._value(op.results[0])
-            literal = constant(op.attributes["value"])
+            literal = held(op)
             if literal is not None:
                 graph.constants[number] = literal
             else:

@@ -25,8 +25,19 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "transforms": (lambda x: (torch.fft.rfft(x), torch.fft.ihfft(x), torch.fft.ihfft2(x)), (r(4, 6),)),
     "double": (lambda x: torch.fft.rfft(x), (r(4, 6, dtype=torch.float64),)),
     "of reals": (lambda x: x.to(torch.complex64) * 1j, (r(5),)),
+    "sums": (lambda z: (z.sum(), z.mean(1), z.sum((0, 1), dtype=torch.complex128)), (Z,)),
+    "quotients": (lambda z: (z / (z.conj() + 3), 1 / z, z / z.mean()), (Z,)),
+    "products": (lambda z, y: (z @ y, torch.einsum("ij,bjk->bik", z, y[None])), (Z, torch.complex(r(4, 5), r(4, 5)))),
+    "a number in the program": (lambda z: z + torch.tensor(3 + 1j), (Z,)),
     "of doubles": (lambda x: x.to(torch.complex128), (r(5),)),
 }
+
+
+def test_quotients_of_large_numbers() -> None:
+    """The square of neither part of the divisor is a float."""
+    x, y = torch.full((2,), 1e30 + 2e30j), torch.full((2,), 2e30 + 1e30j)
+    exe = covan_mlir.compile_module(lambda x, y: x / y, (x, y))
+    torch.testing.assert_close(exe(x, y), torch.full((2,), 0.8 + 0.6j))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

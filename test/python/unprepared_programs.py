@@ -117,6 +117,13 @@ def _edges_of(x: Tensor) -> Tensor:
     return F.conv2d(x, across, padding=1) ** 2 + F.conv2d(x, across.mT, padding=1) ** 2
 
 
+def _kept(overlap: Tensor) -> Tensor:
+    keep = torch.ones(5, dtype=torch.bool)
+    for i in range(5):
+        keep = keep & ~((overlap[i] > 0.3) & (torch.arange(5) > i) & keep[i])
+    return keep
+
+
 def _limited(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     rows = x.abs().sum(-1, keepdim=True).repeat(1, 10)
     limited = rows.clamp(0, 5)
@@ -449,6 +456,14 @@ PROGRAMS = {
     ),
     "the first of a long axis that is not the last": Program(
         lambda: lambda x: x.topk(3, dim=1), lambda: (torch.randn(2, 300, 3),)
+    ),
+    "boxes that others suppress, one by one": Program(lambda: _kept, lambda: (torch.rand(5, 5),)),
+    "there and back, by tables that are equal": Program(
+        lambda: lambda x: torch.fft.ifft2(torch.fft.fftshift(torch.fft.fft2(x), dim=(-2, -1))).abs(),
+        lambda: (torch.randn(2, 3, 8, 6),),
+    ),
+    "work on a matrix and on its transposition": Program(
+        lambda: lambda x: (x.mT.sin().exp()[1:3] * 2, x.sin().exp()[:, 1].sum()), lambda: (torch.randn(3, 4),)
     ),
     "a broadcast that a reduction and others read": Program(
         lambda: _limited, lambda: (torch.randn(300, 25), torch.randn(300, 10))

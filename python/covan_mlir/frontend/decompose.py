@@ -28,6 +28,7 @@ from covan_mlir.frontend.graph_passes.pieces import slice_pieces
 from covan_mlir.frontend.graph_passes.positions import count_from_front
 from covan_mlir.frontend.graph_passes.reshapes import explain_reshapes
 from covan_mlir.frontend.graph_passes.rotate import rotate
+from covan_mlir.frontend.graph_passes.shapes_behind import shapes_behind
 from covan_mlir.frontend.graph_passes.straighten import straighten
 from covan_mlir.frontend.graph_passes.uniform import fold_uniform
 from covan_mlir.frontend.graph_passes.widen import widen_bytes
@@ -80,6 +81,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         slice_pieces(graph)
         keep_slices(graph)
         unite_complements(graph)
+        shapes_behind(graph)
         explain_reshapes(graph)
         name_conversions(graph)
         unite_equal_constants(graph)

@@ -34,7 +34,7 @@ from covan_mlir.frontend.cost import work
 from covan_mlir.frontend.decompose import decompose
 from covan_mlir.frontend.describe import Description, describe
 from covan_mlir.frontend.division_checks import check_divisors
-from covan_mlir.frontend.equal_weights import unite_scalars
+from covan_mlir.frontend.equal_weights import unite_equal
 from covan_mlir.frontend.held import held_by
 from covan_mlir.frontend.identity import Identities
 from covan_mlir.frontend.index_checks import check_indices
@@ -111,7 +111,9 @@ def import_program(
         check_indices(captured.program.graph, decomposed.graph, checks)
     description = checks.described()
     external = _external(description, external_weight_bytes)
-    unite_scalars({node: tensor for node, (_, tensor) in description.weights.items() if node not in external})
+    by_value = {node: tensor for node, (_, tensor) in description.weights.items() if node not in external}
+    lifted = decomposed.graph_signature.inputs_to_lifted_tensor_constants
+    unite_equal(by_value, {node for node in by_value if node.name in lifted})
     flops, elements = work(decomposed.graph)
     actions: tuple[Action, ...] = ()
     parts: Mapping[Source, Part] = {}

@@ -281,12 +281,17 @@ class _Builder:
                         stack.append(i)
                 elif i in self.evidence or (self._passable(i) and self._reaches(i)):
                     stack.append(i)
-                elif not split and not self.open:
+                elif not self.open and not (split and self._shares(part)):
                     if self._reaches(i, again=True):  # somebody else computes it too, but this node is not given it
                         self._again.add(i)
                         stack.append(i)
-                    else:
+                    elif not split:
                         self.region.gaps.append((part, i))
+
+    def _shares(self, part: int) -> bool:
+        """Whether a node may do some of a part that others begin or finish: it is given it, or gives it. Else it does
+        all of it, as others do."""
+        return self.source.twin(part) in self.given or part in self.node.all_states
 
     def _passable(self, part: int) -> bool:
         """Whether a part may be done here unnoticed: nobody is known to compute it, or it is a view, which indexing
