@@ -29,6 +29,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "quotients": (lambda z: (z / (z.conj() + 3), 1 / z, z / z.mean()), (Z,)),
     "products": (lambda z, y: (z @ y, torch.einsum("ij,bjk->bik", z, y[None])), (Z, torch.complex(r(4, 5), r(4, 5)))),
     "a number in the program": (lambda z: z + torch.tensor(3 + 1j), (Z,)),
+    "a half beside an argument": (lambda x: torch.fft.fftn(x, dim=(1, 2)).real + x, (r(2, 32, 32),)),
     "of doubles": (lambda x: x.to(torch.complex128), (r(5),)),
 }
 

@@ -94,6 +94,7 @@ class ProgramSystem:
     _stack: list[tuple[int, int]] = field(default_factory=list)
     _transitions: list[Transition] = field(default_factory=list)
     _values: set[State] = field(default_factory=set)
+    _read_results: set[tuple[int, int]] = field(default_factory=set)
 
     def coalgebra(self) -> Coalgebra:
         """The system, as far as it was walked."""
@@ -121,9 +122,12 @@ class ProgramSystem:
     def _aside(self, node: int) -> None:
         """Work that the results do not need is what it is said to be all the same."""
         aside = self.reading.nodes[node]
-        if aside.hands_on_pieces or node in self._entered:
+        if aside.hands_on_pieces or (node in self._entered and len(aside.outputs) < 2):
             return
+        entered = node in self._entered
         for result in range(len(aside.outputs)):
+            if entered and (node, result) in self._read_results:
+                continue
             for part in sorted(self.reading.states(NodeResult(node, result))):
                 if self._is_share(node, part):  # for a side effect, such as the state of random numbers
                     self._shares.add((node, part))
@@ -389,6 +393,7 @@ class ProgramSystem:
         state: State = ("value", node, value.result, part)
         if state not in self._values:
             self._values.add(state)
+            self._read_results.add((node, value.result))
             inside = self._inside(value, part)
             performed = () if self._says_nothing(node) else self._performed[node]
             if inside in performed and part not in performed:

@@ -24,6 +24,7 @@ from covan_mlir.frontend.graph_passes.conversions import name_conversions
 from covan_mlir.frontend.graph_passes.empty import fold_empty
 from covan_mlir.frontend.graph_passes.equal_constants import unite_equal_constants
 from covan_mlir.frontend.graph_passes.halves import keep_slices
+from covan_mlir.frontend.graph_passes.pair_halves import take_halves
 from covan_mlir.frontend.graph_passes.pieces import slice_pieces
 from covan_mlir.frontend.graph_passes.positions import count_from_front
 from covan_mlir.frontend.graph_passes.reshapes import explain_reshapes
@@ -81,6 +82,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         slice_pieces(graph)
         keep_slices(graph)
         unite_complements(graph)
+        take_halves(graph)
         shapes_behind(graph)
         explain_reshapes(graph)
         name_conversions(graph)

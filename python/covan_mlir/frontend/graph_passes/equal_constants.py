@@ -20,7 +20,7 @@ def unite_equal_constants(graph: Graph) -> None:
     """
     first: dict[Any, Node] = {}
     for node, value in literals(graph, {}).items():
-        call = _call(node)
+        call = call_from(node)
         if call is not None:
             flat = value.reshape(-1).clone(
                 memory_format=torch.contiguous_format
@@ -31,7 +31,7 @@ def unite_equal_constants(graph: Graph) -> None:
                 node.replace_all_uses_with(leading)
 
 
-def _call(node: Node) -> tuple[int, str] | None:
+def call_from(node: Node) -> tuple[int, str] | None:
     """What tells the call that a node comes from; None if torch does not say."""
     sources, call = node.meta.get("from_node") or [], None
     while sources:
