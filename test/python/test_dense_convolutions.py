@@ -41,7 +41,6 @@ def test_convolutions() -> None:
         "deep": convolution(300, 9, (3, 3), (7, 7)),
         "line": convolution(10, 12, (5,), (100,), pad=2, stride=2),
         "volume": convolution(5, 6, (3, 3, 3), (6, 7, 20)),
-        "valid": convolution(4, 4, (5, 5), (5, 5), pad=0),
         "wide": convolution(2, 3, (1, 5), (3, 200), pad=2),
         "long_line": convolution(12, 10, (128,), (49,), pad=64, groups=2),
         "strided_long_line": convolution(4, 6, (100,), (301,), pad=0, stride=2),
@@ -51,6 +50,8 @@ def test_convolutions() -> None:
         "tall": convolution(3, 4, (70, 3), (80, 19), pad=0, stride=2),
     }
     check({n: (chain, arrays_of(chain, 5), 2700) for n, chain in cases.items()}, "convolution")
+    valid = convolution(4, 4, (5, 5), (5, 5), pad=0)
+    check({"valid": (valid, arrays_of(valid, 5), 2700)}, "convolution", fastest=False)
 
 
 DEPTHWISE = {
@@ -270,7 +271,7 @@ def test_filters_of_halves_are_widened_ahead_of_time() -> None:
         assert not isinstance(listed, Refusal)
         chosen: dict[str, tuple[str, ...]] = {}
         for candidate, schedule in listed.schedules():
-            if candidate.template.name not in chosen and candidate.template.name != "winograd":
+            if candidate.template.name not in chosen and candidate.template.name not in ("winograd", "loop_nest"):
                 written = candidate.write(schedule, "k")
                 assert isinstance(written, Selection), written
                 chosen[candidate.template.name] = tuple(o.name for o in written.executable.dispatches[0].inputs)

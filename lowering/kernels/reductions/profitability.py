@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from math import prod
 
 from covan_mlir.fred.chain import Chain, Map, Reduce
-from covan_mlir.fred.expression import Read, reads, walk, windows
+from covan_mlir.fred.expression import Apply, Read, reads, walk, windows
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
 from covan_mlir.lowering.kernels.reductions.sweeps import cost
 from covan_mlir.machine.elements import bits
 
@@ -26,6 +27,8 @@ class Rates:
         instructions: per second, on one element each, of element-wise ops and contractions under other reductions.
         reducing: the same in other reductions.
         dense: the same in products of matrices and convolutions; 0: as in element-wise ops.
+        combining: the same in contractions of other terms than products (distances, extrema of sums); 0: as in
+            element-wise ops.
         dispatch: seconds that a dispatch takes besides its work.
         units: rows that it takes to use all of the device: of a reduction, each runs in a workgroup.
     """
@@ -36,6 +39,7 @@ class Rates:
     dispatch: float
     units: int = 1
     dense: float = 0.0
+    combining: float = 0.0
 
 
 def does_not_pay(chain: Chain, rates: Rates, seconds: float) -> str | None:
@@ -75,6 +79,8 @@ def compiled(chain: Chain, rates: Rates) -> float:
         contracts = sum(bool(swept & set(chain.values[n].axes)) and set(chain.values[n].axes) != axes for n in read) > 1
         rate = rates.instructions if isinstance(step, Map) or contracts else rates.reducing
         rows = prod(sizes[a] for a in step.axes)
+        if contracts and rates.combining and isinstance(step, Reduce) and not _of_products(chain, step):
+            rate = rates.combining
         used = 1.0 if isinstance(step, Map) or contracts else min(1.0, rows / rates.units)
         if isinstance(step, Reduce) and rates.dense and (chain.product or chain.windowed):
             # What it packs, pads and transposes comes on top.
@@ -84,6 +90,15 @@ def compiled(chain: Chain, rates: Rates) -> float:
             total += max(moved / rates.bandwidth, prod(sizes[a] for a in axes) * work / rate) / used
         total += rates.dispatch if isinstance(step, Reduce) else 0.0
     return total
+
+
+def _of_products(chain: Chain, step: Reduce) -> bool:
+    """Whether a reduction is a sum of products, which the compiler knows what to do with."""
+    scope, axes = Scope(chain, {}), {*step.axes, *step.over}
+    term = scope.inlined(step.expr)
+    if step.combine != "add" or not isinstance(term, Apply) or term.op != "arith.mulf":
+        return False
+    return all(axes - scope.axes(factor) for factor in term.args)
 
 
 def _element_by_element(chain: Chain, step: Reduce) -> bool:

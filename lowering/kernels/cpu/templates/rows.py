@@ -32,6 +32,7 @@ from covan_mlir.lowering.kernels.cpu.emission import Emitter
 from covan_mlir.lowering.kernels.cpu.schedule import UNROLLS, VECTORS, VectorSchedule, lanes, predict
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
 from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
 from covan_mlir.lowering.kernels.reductions.redundant_precision import without_redundant_precision
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
@@ -42,6 +43,8 @@ from covan_mlir.machine.elements import bits
 
 ACROSS = 12
 """Instructions that combine the lanes of a vector."""
+GATHERED = 4
+"""Instructions that gather an element."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,20 @@ class RowsMatch(Match[VectorSchedule]):
     def predict(self, schedule: VectorSchedule) -> float:
         """See `Match`."""
         swept = predict(self.nominal, self.target.machine, schedule)
+        swept += self._gathering(schedule)
         return swept + self._contracting(schedule) if self.nominal.contraction_flops else swept
+
+    def _gathering(self, schedule: VectorSchedule) -> float:
+        """Seconds that reads take whose elements do not lie together along the lanes, of sweeps over more than they
+        have."""
+        chain, machine, total = self.nominal, self.target.machine, 0
+        for step in chain.reductions:
+            axes = {*step.axes, *step.over}
+            for name in reads(Scope(chain, {}).inlined(step.expr)):
+                own = chain.values[name].axes
+                if schedule.lane in own[:-1] and axes - {*own}:
+                    total += prod(chain.known_sizes[axis] for axis in axes) * GATHERED
+        return total * 2 * schedule.lanes / machine.flops / machine.cores
 
     def _contracting(self, schedule: VectorSchedule) -> float:
         """Seconds that a contraction takes besides what it computes: each of its results combines the lanes of its

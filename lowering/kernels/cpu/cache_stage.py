@@ -1,0 +1,212 @@
+"""Cache stages: the part of an input that a workgroup reads for some loops, copied into scratch before them.
+
+What is copied is a box, in an order in which lanes read what is contiguous, with what is outside of the input around
+it: so reads in the inner loops need neither gathers nor checks. A dimension along which lanes move by more than one
+element is taken apart by its axes; of all others a box holds each element once, however many taps read it::
+
+    x[c, 2 w + s]    lanes along w:    box[c, s, w]          each tap has a row of its own
+    x[c, w + s]      lanes along w:    box[c, w + s]
+    x[w, c]          lanes along w:    box[c, w]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from iree.compiler.dialects import arith
+
+from covan_mlir.lowering.kernels.cpu.accesses import Access
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
+from covan_mlir.lowering.kernels.cpu.elements import computed
+from covan_mlir.lowering.kernels.cpu.evaluator import Lanes, Position, Result, Uniform, widen
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """A dimension of a box.
+
+    Attributes:
+        extent: positions.
+        moves: how far a step moves in the input, on each dimension.
+        terms: axes, and how far a step along them moves here.
+        low: the least sum of the terms.
+    """
+
+    extent: int
+    moves: tuple[int, ...]
+    terms: tuple[tuple[str, int], ...]
+    low: int = 0
+
+
+@dataclass(frozen=True)
+class Box:
+    """The part of an input that some loops read.
+
+    Attributes:
+        sizes: of all axes.
+        spans: positions that the loops have on each axis.
+        lane: the axis that lanes run along.
+    """
+
+    access: Access
+    sizes: Mapping[str, int]
+    spans: Mapping[str, int]
+    lane: str
+    lanes: int
+
+    @cached_property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """Dimensions of the box, the one that lanes run along last."""
+        whole: list[Coordinate] = []
+        apart: dict[str, list[int]] = {}
+        rank = len(self.access.at)
+        for d, position in enumerate(self.access.at):
+            terms = tuple((axis, by) for axis, by in position.terms if self.spans[axis] > 1)
+            if dict(terms).get(self.lane, 1) != 1:
+                for axis, by in terms:
+                    apart.setdefault(axis, [0] * rank)[d] = by
+            elif terms:
+                low = sum(min(0, by * (self.spans[axis] - 1)) for axis, by in terms)
+                high = sum(max(0, by * (self.spans[axis] - 1)) for axis, by in terms)
+                moves = tuple(int(n == d) for n in range(rank))
+                whole.append(Coordinate(high - low + 1, moves, terms, low))
+        whole += [Coordinate(self.spans[axis], tuple(by), ((axis, 1),)) for axis, by in apart.items()]
+        of_lanes = [each for each in whole if self.lane in dict(each.terms)]
+        return (*(each for each in whole if each not in of_lanes), *of_lanes) or (Coordinate(1, (0,) * rank, ()),)
+
+    @cached_property
+    def pitches(self) -> tuple[int, ...]:
+        """Elements from one position to the next, on each coordinate; rows are whole vectors."""
+        pitches, one = [], 1
+        for n, each in enumerate(reversed(self.coordinates)):
+            pitches.append(one)
+            one *= each.extent if n else -(-each.extent // self.lanes) * self.lanes
+        return tuple(reversed(pitches))
+
+    @property
+    def elements(self) -> int:
+        """That it takes of scratch: lanes beyond the last position read what nobody uses."""
+        return self.rows * self.vectors * self.lanes + self.lanes * max(1, self.distance)
+
+    @property
+    def rows(self) -> int:
+        """All positions but those along the last coordinate."""
+        return prod(each.extent for each in self.coordinates[:-1])
+
+    @property
+    def vectors(self) -> int:
+        """Of a row."""
+        return -(-self.coordinates[-1].extent // self.lanes)
+
+    @property
+    def distance(self) -> int:
+        """Elements between two lanes."""
+        pairs = zip(self.coordinates, self.pitches, strict=True)
+        return sum(dict(each.terms).get(self.lane, 0) * pitch for each, pitch in pairs)
+
+    @property
+    def source_step(self) -> int:
+        """Elements of the input between two that lie side by side in a row."""
+        strides = self.access.strides(self.sizes)
+        return sum(by * stride for by, stride in zip(self.coordinates[-1].moves, strides, strict=True))
+
+
+@dataclass
+class CacheStage:
+    """A box in scratch."""
+
+    code: KernelBuilder
+    box: Box
+
+    def __post_init__(self) -> None:
+        self.memory = self.code.scratch(self.box.elements, computed(self.box.access.value.dtype))
+        self._first: Mapping[str, Value] = {}
+
+    def fill(self, first: Mapping[str, Value]) -> None:
+        """Copies the box.
+
+        Args:
+            first: the first position of the loops on each axis.
+        """
+        code, box = self.code, self.box
+        self._first = first
+        base = []
+        for d, position in enumerate(box.access.at):
+            low = sum(each.low * each.moves[d] for each in box.coordinates)
+            terms = [code.mul(first[axis], by) for axis, by in position.terms]
+            base.append(code.add(code.index(0), *terms, position.offset + low))
+        self._nest(0, base, code.index(0))
+
+    def _nest(self, level: int, positions: list[Value], to: Value) -> None:
+        code, box = self.code, self.box
+        each, pitch = box.coordinates[level], box.pitches[level]
+        last = level == len(box.coordinates) - 1
+
+        def body(at: Value, none: list[Value]) -> list[Value]:
+            there = [code.add(start, code.mul(at, by)) for start, by in zip(positions, each.moves, strict=True)]
+            place = code.add(to, code.mul(at, pitch))
+            if last:
+                self._vector(there, at, place)
+            else:
+                self._nest(level + 1, there, place)
+            return none
+
+        code.loop(0, each.extent, code.lanes if last else 1, [], body)
+
+    def _vector(self, positions: list[Value], at: Value, to: Value) -> None:
+        """Copies a vector along the last coordinate."""
+        code, box, access = self.code, self.box, self.box.access
+        last = box.coordinates[-1]
+        valid: Value | None = None
+        if last.extent % code.lanes:
+            valid = code.prefix(code.min(code.op("subi", code.index(last.extent), at), code.lanes))
+        inside = self._inside(positions, last.moves)
+        mask = valid if inside is None else inside if valid is None else code.op("andi", inside, valid)
+        strides = access.strides(box.sizes)
+        source = code.add(code.index(0), *(code.mul(p, s) for p, s in zip(positions, strides, strict=True)))
+        memory, step = code.memory[access.value.name], box.source_step
+        if step == 1:
+            value = code.load(memory, source, mask)
+        elif step == 0:
+            value = code.gather(memory, source, code.iota(0), mask)
+        else:
+            value = code.gather(memory, source, code.offsets(step), mask)
+        value = widen(code, value, access.value.dtype)
+        if inside is not None and access.outside.value != 0:
+            value = code.op("select", inside, value, code.splat(access.outside.value, computed(access.value.dtype)))
+        code.store(value, self.memory, to)
+
+    def _inside(self, positions: list[Value], moves: tuple[int, ...]) -> Value | None:
+        """A mask of the elements that lie inside of the input; None if all do."""
+        code, box = self.code, self.box
+        mask: Value | None = None
+        shape, leaving = box.access.shape(box.sizes), box.access.leaving(box.sizes)
+        for position, by, size, leaves in zip(positions, moves, shape, leaving, strict=True):
+            if not leaves:
+                continue
+            if by == 0:
+                one = code.broadcast(code.within(position, size))
+            else:
+                # As numbers without a sign, negative ones are large.
+                first = code.broadcast(code.cast("index_cast", position, "i32"))
+                along = code.op("addi", first, code.iota(by))
+                one = arith.cmpi(arith.CmpIPredicate.ult, along, code.splat(size, "i32"))
+            mask = one if mask is None else code.op("andi", mask, one)
+        return mask
+
+    def read(self, position: Position) -> Result:
+        """What is read at a position."""
+        code, box = self.code, self.box
+        terms = [code.index(-sum(each.low * pitch for each, pitch in zip(box.coordinates, box.pitches, strict=True)))]
+        for each, pitch in zip(box.coordinates, box.pitches, strict=True):
+            for axis, by in each.terms:
+                terms.append(code.mul(code.op("subi", position.index[axis], self._first[axis]), by * pitch))
+        at, distance = code.add(*terms), box.distance
+        if distance == 0:
+            return Uniform(code.scalar(self.memory, at))
+        if distance == 1:
+            return Lanes(code.load(self.memory, at))
+        return Lanes(code.gather(self.memory, at, code.offsets(distance), None))
