@@ -27,6 +27,9 @@ def tune(
     minutes: Annotated[float, typer.Option("--minutes", help="How long to measure, about.")] = 10.0,
     records: Records = None,
     winograd: Annotated[int, typer.Option("--winograd", min=0, metavar="TIMES", help="As of 'covan compile'.")] = 4,
+    sketches: Annotated[
+        bool, typer.Option("--sketches", help="Print the structures that kernels may have, and measure nothing.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/tuning.md).")] = False,
     seed: Seed = 0,
     debug: Debug = False,
@@ -38,6 +41,7 @@ def tune(
     \b
     covan tune model.py:make --minutes 10
     covan tune model.py:Net -i 1x3x224x224xf32 --records tuned.sqlite
+    covan tune model.py:make --sketches
     """
     from covan_mlir.tools import cli_inputs, cli_models
 
@@ -47,20 +51,19 @@ def tune(
         raise CliError(f"--minutes {minutes:g} is no time to measure in", "give a positive number", code=2)
     with Progress("importing torch") as progress:
         import covan_mlir
+        from covan_mlir import tuner
 
         progress(f"loading {path.name}")
         example = cli_models.load(path, factory, parsed, seed)
+        options = covan_mlir.CompileOptions(winograd=winograd)
+        given = (example.model, example.args, example.kwargs)
         with torch_is_quiet(context.ensure_object(Session).debug):
-            tuning = covan_mlir.tune(
-                example.model,
-                example.args,
-                example.kwargs,
-                minutes=minutes,
-                records=records,
-                options=covan_mlir.CompileOptions(winograd=winograd),
-                progress=progress,
-            )
-    print(json.dumps(asdict(tuning), indent=1) if as_json else str(tuning), end="\n" if as_json else "")
+            if sketches:
+                text = tuner.sketches(*given, options=options, progress=progress)
+            else:
+                tuning = covan_mlir.tune(*given, minutes=minutes, records=records, options=options, progress=progress)
+                text = json.dumps(asdict(tuning), indent=1) + "\n" if as_json else str(tuning)
+    print(text, end="")
 
 
 def records_(

@@ -11,12 +11,14 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from random import Random
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.overrides import IllegalError
+from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.target import KernelTarget
 from covan_mlir.lowering.source_lines import SourceLines
 
@@ -86,6 +88,27 @@ class Match(ABC, Generic[S]):
     def cost(self, schedule: S) -> Cost:
         """What the kernel costs, for records and reports."""
         return Cost(self.predict(schedule))
+
+    def structure(self, schedule: S) -> Structure | None:
+        """The structure of the loop nest that a schedule has the numbers of; None: the template does not say."""
+        return None
+
+    def structured(self, structure: Structure) -> Iterable[S]:
+        """The schedules of a structure."""
+        return (schedule for schedule in self.schedules() if self.structure(schedule) == structure)
+
+    def sampled(self, structure: Structure, random: Random) -> S | None:
+        """A schedule of a structure, all equally likely; None if there is none."""
+        schedules = list(self.structured(structure))
+        return random.choice(schedules) if schedules else None
+
+    def mutated(self, schedule: S, random: Random) -> S | None:
+        """A schedule that differs in one number and is not listed; None: all of them are."""
+        return None
+
+    def crossed(self, one: S, other: S, random: Random) -> S | None:
+        """A schedule made of stages of two that is not listed; None: all of them are."""
+        return None
 
     def read(self, fields: Mapping[str, Any]) -> S:
         """The schedule that `Schedule.to_json` wrote.

@@ -61,3 +61,29 @@ def tune(
         records=path,
         tell=progress or (lambda step: None),
     )
+
+
+def sketches(
+    model: Model,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    options: CompileOptions | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> str:
+    """The sketches of a model's kernels on this machine's CPU, each as a loop nest; nothing is measured.
+
+    Args:
+        model, args, kwargs, options, progress: as for `tune`.
+
+    Raises:
+        ExportError, CompileError, InputError: as `compile_module`.
+        TargetError: the program is for another machine.
+    """
+    from covan_mlir.tuning.sketches.listing import listing
+    from covan_mlir.tuning.tune import tuned_target
+
+    chosen = replace(options or CompileOptions(), records=None)
+    executable = compile_module(model, args, kwargs, options=chosen, progress=progress)
+    assert executable.origin is not None
+    return listing(executable.lineage, tuned_target(executable, executable.origin))

@@ -89,16 +89,11 @@ def tune_program(
         TargetError: the program is for another machine.
         RecordsError: the file of records cannot be used.
     """
-    if not model.lineage.actions:
-        raise InputError("kernels are found by the lineage: compile with provenance=True")
-    goal = parse(model.target)
-    machine = machine_of(goal)
-    if machine is None or goal.kind != "cpu" or not model.driver.startswith(("local", "openmp")):
-        raise TargetError(f"{model.target} is not this machine's CPU: kernels are tuned where they run")
+    target = tuned_target(model, origin)
+    machine = target.machine
     model.checked(*arguments)  # before anything slow begins
     end = clock() + 60.0 * minutes
     setting = Setting.of("cpu", machine)
-    target = CpuTarget(machine, origin.options.winograd)
     tasks, left = tasks_of(model.lineage, target)
     for kernel, why in left.items():
         log.info("%s is not tuned: %s", kernel, why)
@@ -114,6 +109,22 @@ def tune_program(
             database.choose(setting, [*_defaults(tuned, chosen), *chosen])
         rows = [_row(one, {record.workload: record for record in chosen}) for one in tuned]
     return Tuning(tuple(rows), left, before.seconds, after.ratio if chosen else 1.0, after.ratio, enough, str(records))
+
+
+def tuned_target(model: CompiledModel, origin: Origin) -> CpuTarget:
+    """The target that a model's kernels are tuned for.
+
+    Raises:
+        InputError: there is no lineage.
+        TargetError: the program is for another machine.
+    """
+    if not model.lineage.actions:
+        raise InputError("kernels are found by the lineage: compile with provenance=True")
+    goal = parse(model.target)
+    machine = machine_of(goal)
+    if machine is None or goal.kind != "cpu" or not model.driver.startswith(("local", "openmp")):
+        raise TargetError(f"{model.target} is not this machine's CPU: kernels are tuned where they run")
+    return CpuTarget(machine, origin.options.winograd)
 
 
 def begin(task: Task, database: Database, setting: Setting) -> Tuned:

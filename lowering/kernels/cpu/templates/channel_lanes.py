@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
-from covan_mlir.fred.expression import Read
+from covan_mlir.fred.expression import Read, reads
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.channel_lanes import (
@@ -36,6 +36,7 @@ from covan_mlir.lowering.kernels.cpu.widened_filter import convolution_with_filt
 from covan_mlir.lowering.kernels.cpu.window_match import WindowMatch
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.registry import register
+from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.elements import bits
 
@@ -97,6 +98,12 @@ class ChannelLanesMatch(WindowMatch[ChannelLanesSchedule]):
         share = -(-units // machine.cores) / units
         computed = chunks * self._seconds() * share
         return max(computed, convolution.traffic / (machine.bandwidth * machine.cores))
+
+    def structure(self, schedule: ChannelLanesSchedule) -> Structure:
+        """See `Match`."""
+        convolution = self.task
+        filters = reads(convolution.scalars) if convolution.scalars is not None else frozenset[str]()
+        return self.widening(Structure("tiles", cached=tuple(sorted({convolution.window.name, *filters}))))
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ChannelLanesSchedule) -> Writer:
         """See `DenseMatch`."""

@@ -19,6 +19,7 @@ from itertools import product as combinations
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.expression import reads
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.convolution import ConvolutionSchedule, ConvolutionWriter, Footprint
@@ -34,6 +35,7 @@ from covan_mlir.lowering.kernels.cpu.widened_filter import convolution_with_filt
 from covan_mlir.lowering.kernels.cpu.window_match import WindowMatch
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.registry import register
+from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.elements import bits
 
@@ -157,6 +159,14 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         rate = machine.flops / (2 * schedule.lanes)
         computed = units * (BEGUN + products + staged + sums + written) / rate * share
         return max(computed, convolution.traffic / (machine.bandwidth * machine.cores))
+
+    def structure(self, schedule: ConvolutionSchedule) -> Structure:
+        """See `Match`."""
+        footprint = self._footprint(schedule)
+        cached = {self.task.window.name}
+        if footprint.scalars and self.task.scalars is not None:
+            cached |= reads(self.task.scalars)
+        return self.widening(Structure("tiles", cached=tuple(sorted(cached)), held=footprint.blocks > 1))
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ConvolutionSchedule) -> Writer:
         """See `DenseMatch`."""

@@ -27,6 +27,7 @@ from covan_mlir.lowering.kernels.cpu.window_columns import MOST_SHUFFLED, leader
 from covan_mlir.lowering.kernels.cpu.window_match import WindowMatch
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.registry import register
+from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.elements import bits
 
@@ -126,6 +127,10 @@ class DepthwiseMatch(WindowMatch[DepthwiseSchedule]):
         share = -(-units // machine.cores) / units
         computed = channels * self._slots(schedule) / self._rate(schedule.lanes) * share
         return max(computed, convolution.traffic / (machine.bandwidth * machine.cores))
+
+    def structure(self, schedule: DepthwiseSchedule) -> Structure:
+        """See `Match`."""
+        return self.widening(Structure("tiles"))
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: DepthwiseSchedule) -> Writer:
         """See `DenseMatch`."""

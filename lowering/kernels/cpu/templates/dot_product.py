@@ -26,6 +26,7 @@ from covan_mlir.lowering.kernels.cpu.templates.product import EXPOSED, LONGEST_S
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.registry import register
+from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.elements import bits
 
@@ -114,6 +115,10 @@ class DotProductMatch(DenseMatch[DotProductSchedule]):
         computed = outer * blocks * self._block(schedule) * share
         moved = SCATTERED[schedule.columns] * product.traffic / (machine.bandwidth * machine.cores)
         return max(computed, moved) + EXPOSED * min(computed, moved)
+
+    def structure(self, schedule: DotProductSchedule) -> Structure:
+        """See `Match`."""
+        return Structure("tiles", factored="lanes")
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: DotProductSchedule) -> Writer:
         """See `DenseMatch`."""

@@ -35,6 +35,7 @@ from covan_mlir.lowering.kernels.cpu.schedule import BLOCKS, UNROLLS, VECTORS, V
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.registry import register
+from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.lowering.source_lines import SourceLines
 
@@ -96,6 +97,10 @@ class FewRowsMatch(ContractionMatch):
             return -(-groups * n // machine.cores) / n * seconds + (machine.barrier if n > 1 else 0.0)
 
         return min(range(1, min(longest, 4 * machine.cores) + 1), key=predicted)
+
+    def structure(self, schedule: VectorSchedule) -> Structure:
+        """See `Match`."""
+        return Structure("rolling", factored="parts" if schedule.split > 1 else "lanes")
 
     def emit(self, schedule: VectorSchedule, name: str, lines: SourceLines) -> Executable:
         """See `Match`."""

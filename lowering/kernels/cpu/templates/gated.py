@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
@@ -21,12 +21,13 @@ from covan_mlir.lowering.kernels.cpu.gated import GatedWriter, sums_held
 from covan_mlir.lowering.kernels.cpu.product import scratch
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.templates.product import Load, ProductMatch, ProductTemplate, seconds
+from covan_mlir.lowering.kernels.cpu.templates.product import Load, ProductMatch, ProductTemplate, seconds, united
 from covan_mlir.lowering.kernels.cpu.templates.siblings import Products
 from covan_mlir.lowering.kernels.dense.apart import restricted
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
 from covan_mlir.lowering.kernels.reductions.operands import traffic
 from covan_mlir.lowering.kernels.registry import register
+from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.elements import bits
 
@@ -68,6 +69,11 @@ class GatedMatch(DenseMatch[ProductSchedule]):
     def prepared(self, schedule: ProductSchedule) -> tuple[Preparation, ...]:
         """See `DenseMatch`."""
         return tuple(dict.fromkeys(item for one in self.task.products for item in one.prepared(schedule)))
+
+    def structure(self, schedule: ProductSchedule) -> Structure:
+        """See `Match`."""
+        both = united(one.structure(schedule) for one in self.task.products)
+        return replace(both, held=True)  # the sums of one wait for those of the other
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ProductSchedule) -> Writer:
         """See `DenseMatch`."""

@@ -16,13 +16,15 @@ with packed weights and addresses that they know more of, so the prediction here
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations as pairs
 from itertools import product as combinations
 from math import inf, prod
-from typing import ClassVar
+from random import Random
+from typing import Any, ClassVar, Literal
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import Apply, Expr
@@ -31,13 +33,15 @@ from covan_mlir.lowering.kernels.cpu.accesses import Access, LoopNest, loop_nest
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.loop_nest import Layout, LoopNestSchedule, LoopNestWriter
+from covan_mlir.lowering.kernels.cpu.loop_nest_space import NestSpace
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.product import BEGUN, FARTHER, LONGEST_SUM, STAYS, WRITTEN, makespan
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.reductions.sweeps import cost
 from covan_mlir.lowering.kernels.registry import register
-from covan_mlir.lowering.kernels.template import ChainKind, Template
+from covan_mlir.lowering.kernels.structure import Structure
+from covan_mlir.lowering.kernels.template import ChainKind, IllegalScheduleError, Template
 from covan_mlir.machine.elements import bits
 
 TILES = (
@@ -122,6 +126,13 @@ class LoopNestMatch(DenseMatch[LoopNestSchedule]):
     def _lanes(self) -> int:
         return self.target.machine.lanes(f"f{max(32, bits(self.task.step.dtype))}")
 
+    @property
+    def reused(self) -> bool:
+        """Whether an element is read for more than one term."""
+        nest = self.task
+        axes = {*nest.kept, *nest.contracted}
+        return any(axes - access.axes for access in nest.accesses) or bool(nest.chain.windowed)
+
     @cached_property
     def lane_axes(self) -> tuple[str, ...]:
         """Axes that lanes may run along: kept ones that lie together in a result or in what is read, and contracted
@@ -135,8 +146,7 @@ class LoopNestMatch(DenseMatch[LoopNestSchedule]):
         ]
         reading = [(axis, [a for a in nest.accesses if axis in a.axes]) for axis in nest.contracted]
         along = [axis for axis, reads in reading if reads and all(a.contiguous(axis) for a in reads)]
-        axes = (*kept, *(axis for axis in along if nest.sizes[axis] >= self._lanes))
-        return axes or (nest.contracted[-1],)
+        return (*kept, *(axis for axis in along if nest.sizes[axis] >= self._lanes))
 
     def staged(self, lane: str) -> tuple[str, ...]:
         """Reads that have to go through scratch where lanes run along an axis: they would be gathered again and again,
@@ -183,6 +193,48 @@ class LoopNestMatch(DenseMatch[LoopNestSchedule]):
         """See `DenseMatch`."""
         for registers in self._registers():
             yield from self._of(registers)
+
+    @cached_property
+    def space(self) -> NestSpace:
+        """All programs, beside those that are listed."""
+        machine, element = self.target.machine, max(32, bits(self.task.step.dtype)) // 8
+        scratch = machine.stack // element
+        return NestSpace(self.task, self._lanes, machine.registers, scratch, self.lane_axes, self.staged)
+
+    def read(self, fields: Mapping[str, Any]) -> LoopNestSchedule:
+        """See `Match`: any legal program, also one that is not listed."""
+        known = {**fields}
+        try:
+            tiles = tuple((str(axis), int(count)) for axis, count in known.pop("tiles"))
+            schedule = LoopNestSchedule(tiles=tiles, staged=tuple(known.pop("staged")), **known)
+            reason = self.space.illegal(schedule)
+        except (KeyError, TypeError, ValueError) as error:
+            reason = f"it is no schedule of a loop nest: {error}"
+        if reason:
+            raise IllegalScheduleError(f"{reason}: {json.dumps(dict(fields))}")
+        return schedule
+
+    def structured(self, structure: Structure) -> Iterator[LoopNestSchedule]:
+        """See `Match`: what is listed, and the same with more in scratch where the structure has it there."""
+        extra = [access.alias for access in self.task.accesses if access.value.name in structure.cached]
+        for schedule in self.legal():
+            one = schedule
+            if self.structure(schedule) != structure:
+                one = replace(schedule, staged=tuple(dict.fromkeys((*schedule.staged, *extra))))
+            if self.structure(one) == structure and self.fits(one):
+                yield one
+
+    def sampled(self, structure: Structure, random: Random) -> LoopNestSchedule | None:
+        """See `Match`."""
+        return self.space.sampled(structure, random)
+
+    def mutated(self, schedule: LoopNestSchedule, random: Random) -> LoopNestSchedule | None:
+        """See `Match`."""
+        return self.space.mutated(schedule, random)
+
+    def crossed(self, one: LoopNestSchedule, other: LoopNestSchedule, random: Random) -> LoopNestSchedule | None:
+        """See `Match`."""
+        return self.space.crossed(one, other, random)
 
     def fits(self, schedule: LoopNestSchedule) -> bool:
         """Whether its scratch fits into a stack frame."""
@@ -327,6 +379,13 @@ class LoopNestMatch(DenseMatch[LoopNestSchedule]):
         cores = min(machine.cores, layout.units)
         return nest.traffic / (machine.bandwidth * cores) + again / (machine.cache_bandwidth * cores)
 
+    def structure(self, schedule: LoopNestSchedule) -> Structure:
+        """See `Match`."""
+        layout = Layout(self.task, schedule)
+        cached = {access.value.name for access in self.task.accesses if access.alias in schedule.staged}
+        factored: Literal["", "lanes"] = "" if layout.kept_lane else "lanes"
+        return Structure("tiles", cached=tuple(sorted(cached)), held=layout.blocks > 1, factored=factored)
+
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: LoopNestSchedule) -> Writer:
         """See `DenseMatch`."""
         return LoopNestWriter(code, Layout(self.task, schedule))
@@ -357,4 +416,6 @@ class LoopNestTemplate(Template[CpuTarget, LoopNestSchedule]):
             match = LoopNestMatch(loop_nest_of(chain), target)
         except UnsupportedError as error:
             return Refusal(str(error), suits=len(chain.reductions) == 1)
+        if not match.reused:
+            return Refusal("each element that it reads is read once, and sweeps over rows do that in order")
         return match if any(True for _ in match.legal()) else Refusal("no box of what it reads fits into a stack frame")

@@ -27,6 +27,7 @@ from covan_mlir.lowering.kernels.cpu.schedule import BLOCKS, UNROLLS, VECTORS, V
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.registry import register
+from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.lowering.source_lines import SourceLines
 
@@ -76,6 +77,10 @@ class ManyRowsMatch(ContractionMatch):
             block = 128 if narrower else schedule.block // 2
             schedule = replace(schedule, vectors=vectors, block=block, parallel=((lane, vectors * width),))
         return schedule
+
+    def structure(self, schedule: VectorSchedule) -> Structure:
+        """See `Match`."""
+        return Structure("rolling")
 
     def emit(self, schedule: VectorSchedule, name: str, lines: SourceLines) -> Executable:
         """See `Match`."""

@@ -31,6 +31,7 @@ from covan_mlir.lowering.kernels.cpu.templates.convolution import staging
 from covan_mlir.lowering.kernels.cpu.templates.product import LONGEST_SUM, TILES, ProductMatch
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.registry import register
+from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.elements import bits
 
@@ -83,6 +84,13 @@ class OutputLanesMatch(ProductMatch):
         """See `ProductMatch`."""
         planes = self.task.planes
         return planes.convolution.channels * staging(planes, schedule.lanes) if planes is not None else 0.0
+
+    def structure(self, schedule: ProductSchedule) -> Structure:
+        """See `Match`: sums wait until they are transposed."""
+        product = self.task
+        assert product.weight is not None
+        cached = (product.slid.window.name,) if product.slid is not None else ()
+        return Structure("tiles", cached=cached, packed=(product.weight.name,), held=True)
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ProductSchedule) -> Writer:
         """See `DenseMatch`."""

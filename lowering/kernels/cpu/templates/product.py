@@ -20,6 +20,7 @@ from itertools import product as combinations
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.expression import reads
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu import pairs
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
@@ -31,11 +32,13 @@ from covan_mlir.lowering.kernels.cpu.panel import transposed_axis
 from covan_mlir.lowering.kernels.cpu.product import ProductWriter, scratch
 from covan_mlir.lowering.kernels.cpu.product_roles import Product, product_of
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
+from covan_mlir.lowering.kernels.cpu.scalar_rows import in_place
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
 from covan_mlir.lowering.kernels.reductions.sweeps import cost
 from covan_mlir.lowering.kernels.registry import register
+from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.description import Machine
 from covan_mlir.machine.elements import bits
@@ -245,9 +248,26 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         packing = Packing.of(self.task, schedule)
         return () if packing is None else (packing.preparation,)
 
+    def structure(self, schedule: ProductSchedule) -> Structure:
+        """See `Match`."""
+        product = self.task
+        cached = set() if schedule.packed else {*reads(product.vectors)}
+        cached |= {*reads(product.scalars)} if not in_place(product.chain, product.scalars) else set()
+        packed = (product.weight.name,) if schedule.packed and product.weight is not None else ()
+        held = schedule.depth < product.sizes[product.contracted[0]]
+        return Structure("tiles", cached=tuple(sorted(cached)), packed=packed, held=held)
+
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ProductSchedule) -> Writer:
         """See `DenseMatch`."""
         return ProductWriter(code, self.task, sizes, schedule)
+
+
+def united(structures: Iterable[Structure]) -> Structure:
+    """That of products in one kernel."""
+    each = list(structures)
+    cached = sorted({name for one in each for name in one.cached})
+    packed = sorted({name for one in each for name in one.packed})
+    return Structure("tiles", cached=tuple(cached), packed=tuple(packed), held=any(one.held for one in each))
 
 
 @register

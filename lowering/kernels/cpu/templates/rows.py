@@ -37,6 +37,7 @@ from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
 from covan_mlir.lowering.kernels.reductions.redundant_precision import without_redundant_precision
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
 from covan_mlir.lowering.kernels.registry import register
+from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Template
 from covan_mlir.lowering.source_lines import SourceLines
 from covan_mlir.machine.elements import bits
@@ -155,6 +156,10 @@ class RowsMatch(Match[VectorSchedule]):
     def cost(self, schedule: VectorSchedule) -> Cost:
         """See `Match`."""
         return Cost(self.predict(schedule), 0, traffic(self.chain), elements(self.chain))
+
+    def structure(self, schedule: VectorSchedule) -> Structure:
+        """See `Match`."""
+        return Structure("rows", factored="lanes" if schedule.shape == "rows" else "")
 
     def emit(self, schedule: VectorSchedule, name: str, lines: SourceLines) -> Executable:
         """See `Match`."""

@@ -20,12 +20,13 @@ from covan_mlir.lowering.kernels.cpu.product import scratch
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.siblings import SiblingsWriter
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.templates.product import ProductMatch, ProductTemplate, seconds
+from covan_mlir.lowering.kernels.cpu.templates.product import ProductMatch, ProductTemplate, seconds, united
 from covan_mlir.lowering.kernels.dense.apart import siblings_of
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
 from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
 from covan_mlir.lowering.kernels.registry import register
+from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Cost, Template
 from covan_mlir.machine.elements import bits
 
@@ -83,6 +84,10 @@ class SiblingsMatch(DenseMatch[SiblingsSchedule]):
     def prepared(self, schedule: SiblingsSchedule) -> tuple[Preparation, ...]:
         """See `DenseMatch`."""
         return tuple(dict.fromkeys(item for one, own in self._each(schedule) for item in one.prepared(own)))
+
+    def structure(self, schedule: SiblingsSchedule) -> Structure:
+        """See `Match`."""
+        return united(one.structure(own) for one, own in self._each(schedule))
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: SiblingsSchedule) -> Writer:
         """See `DenseMatch`."""

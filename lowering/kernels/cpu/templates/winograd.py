@@ -34,6 +34,7 @@ from covan_mlir.lowering.kernels.cpu.winograd_layout import WinogradLayout, Wino
 from covan_mlir.lowering.kernels.kernel import Dispatch, Executable, Operand, Preparation, Refusal, with_prepared
 from covan_mlir.lowering.kernels.reductions.operands import operands
 from covan_mlir.lowering.kernels.registry import register
+from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.lowering.source_lines import SourceLines
 from covan_mlir.machine.description import Machine
@@ -133,6 +134,10 @@ class WinogradMatch(DenseMatch[WinogradSchedule]):
     def prepared(self, schedule: WinogradSchedule) -> tuple[Preparation, ...]:
         """See `DenseMatch`."""
         return (TransformedFilter(WinogradLayout(self.task, schedule), self.weight).preparation,)
+
+    def structure(self, schedule: WinogradSchedule) -> Structure:
+        """See `Match`: sums of all points wait until they are transformed back."""
+        return Structure("tiles", "winograd", (self.task.window.name,), (self.weight.name,), held=True)
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: WinogradSchedule) -> Writer:
         """See `DenseMatch`."""
