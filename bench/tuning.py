@@ -105,7 +105,7 @@ def _samples(records: Path) -> list[tuple[str, Sample]]:
                 continue
             base = median(row.reference for row in rows if row.reference is not None)
             for row in rows:
-                point = space.by_candidate.get(Candidate(row.template, row.schedule))
+                point = space.point(Candidate(row.template, row.schedule))
                 if point is not None and row.seconds is not None and row.reference is not None:
                     seconds = row.seconds / row.reference * base
                     samples.append((name, Sample(chain, point, seconds, min(1.0, base / seconds))))

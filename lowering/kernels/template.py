@@ -67,7 +67,8 @@ class Match(ABC, Generic[S]):
 
     @abstractmethod
     def schedules(self) -> Iterable[S]:
-        """Every legal schedule, the one that is predicted to be best first. There is at least one."""
+        """The legal schedules, the one that is predicted to be best first: all of them, or, where there are `more`,
+        those that may be good. There is at least one."""
 
     @abstractmethod
     def predict(self, schedule: S) -> float:
@@ -96,6 +97,11 @@ class Match(ABC, Generic[S]):
     def structured(self, structure: Structure) -> Iterable[S]:
         """The schedules of a structure."""
         return (schedule for schedule in self.schedules() if self.structure(schedule) == structure)
+
+    @property
+    def more(self) -> bool:
+        """Whether it writes schedules that are not listed."""
+        return False
 
     def sampled(self, structure: Structure, random: Random) -> S | None:
         """A schedule of a structure, all equally likely; None if there is none."""

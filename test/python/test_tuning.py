@@ -26,12 +26,14 @@ from covan_mlir.lowering.kernels.measuring.measure import Outcome
 from covan_mlir.lowering.kernels.measuring.messages import Candidate
 from covan_mlir.lowering.kernels.measuring.timing import Turns
 from covan_mlir.lowering.kernels.recorded import Recorded
+from covan_mlir.lowering.kernels.select import Selection, select
 from covan_mlir.machine.description import PRESETS
 from covan_mlir.machine.host import host
 from covan_mlir.tuning import cost_model, in_program, scheduler
 from covan_mlir.tuning.cost_model import CostModel, Sample
 from covan_mlir.tuning.in_program import Finalists, decide
 from covan_mlir.tuning.search import Search
+from covan_mlir.tuning.sketches.derive import sketch_of
 from covan_mlir.tuning.space import Point, Space, space_of
 from covan_mlir.tuning.tasks import tasks_of
 from covan_mlir.tuning.tune import begin, tune_program
@@ -62,7 +64,8 @@ def truth(point: Point) -> float:
 def measured(points: Space, batch: Sequence[Candidate]) -> list[Outcome]:
     base = truth(points.default)
     rows = [points.default.candidate, *batch]
-    return [Outcome(c, truth(points.by_candidate[c]), truth(points.by_candidate[c]) / base, 5) for c in rows]
+    times = {c: truth(point) for c in rows if (point := points.point(c)) is not None}
+    return [Outcome(c, seconds, seconds / base, 5) for c, seconds in times.items()]
 
 
 # Spaces
@@ -133,15 +136,76 @@ def test_it_needs_a_third_of_what_chance_needs() -> None:
 
 def test_nothing_is_measured_twice_and_all_of_it_at_last() -> None:
     chain = product("ik", "kj", "ij", "k", i=6, j=8, k=16)
-    points = space(chain)
-    search, seen = Search(chain, points), set[Candidate]()
+    listed = Space(space(chain).points)
+    search, seen = Search(chain, listed), set[Candidate]()
     while batch := search.batch(7, CostModel()):
         assert not seen.intersection(batch)
         assert len(set(batch)) == len(batch) <= 7
         seen.update(batch)
-        search.know(measured(points, batch))
+        search.know(measured(listed, batch))
     assert search.exhausted
-    assert seen == {point.candidate for point in points.points[1:]}
+    assert seen == {point.candidate for point in listed.points[1:]}
+
+
+def test_what_is_not_listed_is_not_measured_twice_either() -> None:
+    chain = product("ik", "kj", "ij", "k", i=6, j=8, k=16)
+    points = space(chain)
+    search, seen = Search(chain, points), set[Candidate]()
+    for _ in range(12):
+        batch = search.batch(7, CostModel())
+        assert not seen.intersection(batch)
+        assert len(set(batch)) == len(batch)
+        seen.update(batch)
+        search.know(measured(points, batch))
+    assert not search.exhausted
+    others = seen - {point.candidate for point in points.points}
+    assert others
+    known = Search(chain, points)  # of a later run
+    known.know(measured(points, sorted(others, key=str)))
+    assert {candidate for candidate, _ in known.best} >= others
+
+
+def test_samples_are_whole_programs_of_all_sketches() -> None:
+    chain = product("ik", "kj", "ij", "k", i=40, j=48, k=64)
+    points, generator = space(chain), random.Random(0)
+    samples = [point for _ in range(300) if (point := points.sampled(generator)) is not None]
+    of = [sketch_of(point.structure, points.sketches) for point in samples if point.structure is not None]
+    counts = [of.count(sketch) for sketch in points.written]
+    assert sum(counts) == len(samples) > 250
+    assert len(counts) >= 4
+    expected = len(of) / len(counts)
+    # A multinomial's largest deviation of a share is within four of its standard deviations; few samples are worthless.
+    assert all(abs(count - expected) < 4 * expected**0.5 + 300 - len(of) for count in counts)
+    assert {point.candidate.template for point in samples} >= {"product", "loop_nest"}
+
+
+def test_changes_stay_in_the_sketch() -> None:
+    points, generator = space(CHAINS["product"]), random.Random(0)
+    parents = [point for point in points.points if point.candidate.template == "loop_nest"]
+    for parent in parents[:20]:
+        changed = points.changed(parent, generator)
+        assert changed is not None
+        assert sum(changed.fields[name] != value for name, value in parent.fields.items()) == 1
+        assert sketch_of(changed.structure, points.sketches) == sketch_of(parent.structure, points.sketches)
+        both = points.stages_of(parent, parents[-1], generator)
+        assert both is None or all(
+            value in (parent.fields[name], parents[-1].fields[name]) for name, value in both.fields.items()
+        )
+    assert points.changed(points.default, generator) is None  # all of its template's are listed
+    assert points.stages_of(points.default, parents[0], generator) is None
+
+
+def test_a_record_of_what_is_not_listed_is_taken() -> None:
+    chain = CHAINS["product"]
+    points, generator = space(chain), random.Random(0)
+    parent = next(point for point in points.points if point.candidate.template == "loop_nest")
+    changed = points.changed(parent, generator)
+    assert changed is not None
+    assert changed.candidate not in points.by_candidate
+    record = Recorded("w", changed.candidate.template, changed.candidate.schedule, 1e-3)
+    selection = select(chain, "k", TARGET, recorded=record)
+    assert isinstance(selection, Selection)
+    assert (selection.measured, selection.schedule) == (1e-3, changed.fields)
 
 
 def test_what_has_no_time_is_neither_best_nor_learned_from() -> None:

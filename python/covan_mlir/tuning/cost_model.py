@@ -61,10 +61,23 @@ def features(chain: Chain, point: Point) -> dict[str, float]:
     for number, size in enumerate(sorted(sizes.values(), reverse=True)[:6]):
         known[f"size {number}"] = math.log(size)
     for name, value in point.fields.items():
-        if isinstance(value, bool | int | float):
-            known[f"{point.candidate.template}.{name}"] = float(value)
+        known |= _numbers(f"{point.candidate.template}.{name}", value, list(chain.sizes))
     known[f"is {point.candidate.template}"] = 1.0
     return known
+
+
+def _numbers(name: str, value: Any, axes: list[str]) -> dict[str, float]:
+    """A field of a schedule as numbers: of an axis its place in the chain, of a list how long it is; of counts along
+    axes each of them."""
+    if isinstance(value, bool | int | float):
+        return {name: float(value)}
+    if isinstance(value, str):
+        return {name: float(axes.index(value)) if value in axes else -1.0}
+    if isinstance(value, list):
+        counts = {str(pair[0]): pair[1] for pair in value if isinstance(pair, list) and len(pair) == 2}
+        along = {f"{name} {axes.index(axis)}": math.log(count) for axis, count in counts.items() if axis in axes}
+        return {name: float(len(value)), **along}
+    return {}
 
 
 @dataclass

@@ -4,9 +4,9 @@
 
     first batch: those that are predicted to be the best
     then:  parents   = the best that were measured
-           children  = parents with one field changed, or with fields of two of them
+           children  = parents with one number changed, within their sketch, or with stages or fields of two of them
            batch     = of the children that were not measured, those that the model likes best
-                       + a few of all, at random
+                       + a few whole programs, at random: sketches are equally likely, and so are programs of each
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from covan_mlir.tuning.space import Point, Space
 PARENTS = 6
 RANDOM = 0.15
 """Of a batch, what is taken at random: the model may be wrong about what it has not seen."""
+CHANGES = 12
+"""Programs that are not listed which a parent is changed into, or two parents are made into."""
 
 
 @dataclass
@@ -43,13 +45,16 @@ class Search:
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
+        self._known: dict[Candidate, Point] = dict(self.space.by_candidate)
 
     def know(self, outcomes: Iterable[Outcome]) -> None:
         """Take in what was measured."""
         for outcome in outcomes:
             if outcome.candidate == self.space.default.candidate:
                 self.base = outcome.seconds or self.base
-            if outcome.candidate in self.space.by_candidate:
+            if outcome.candidate not in self._known and (point := self.space.point(outcome.candidate)) is not None:
+                self._known[outcome.candidate] = point
+            if outcome.candidate in self._known:
                 self.ratios[outcome.candidate] = outcome.ratio
 
     @property
@@ -62,7 +67,7 @@ class Search:
     @property
     def exhausted(self) -> bool:
         """Whether all was measured."""
-        return all(point.candidate in self.ratios for point in self.space.points[1:])
+        return not self.space.more and all(point.candidate in self.ratios for point in self.space.points[1:])
 
     def batch(self, count: int, model: CostModel) -> list[Candidate]:
         """The next ones to be measured: no more than so many, none twice, none if all were."""
@@ -70,14 +75,17 @@ class Search:
         if not self.ratios:
             return [point.candidate for point in sorted(fresh, key=lambda point: point.predicted)[:count]]
         chosen: dict[Candidate, None] = {}
-        for point in self._random.sample(fresh, min(len(fresh), max(1, round(RANDOM * count)))):
-            chosen[point.candidate] = None
-        known = {point.candidate for point in fresh}
-        children = [point for point in self._children() if point.candidate in known] or fresh
+        for _ in range(max(1, round(RANDOM * count))):
+            point = self.space.sampled(self._random)
+            if point is None or point.candidate in self.ratios or point == self.space.default:
+                point = self._random.choice(fresh) if fresh else None
+            if point is not None:
+                chosen[self._noted(point)] = None
+        children = [point for point in self._children() if point.candidate not in self.ratios] or fresh
         for point in self._ranked(children, model):
             if len(chosen) >= count:
                 break
-            chosen[point.candidate] = None
+            chosen[self._noted(point)] = None
         for point in self._ranked(fresh, model) if len(chosen) < count else ():
             if len(chosen) >= count:
                 break
@@ -88,16 +96,27 @@ class Search:
         seconds = model.seconds(self.chain, points)
         return [point for _, _, point in sorted(zip(seconds, range(len(points)), points, strict=True))]
 
+    def _noted(self, point: Point) -> Candidate:
+        """The candidate of a point, which may be one that is not listed."""
+        self._known.setdefault(point.candidate, point)
+        return point.candidate
+
     def _children(self) -> list[Point]:
-        parents = [self.space.by_candidate[candidate] for candidate, _ in self.best[:PARENTS]]
+        parents = [self._known[candidate] for candidate, _ in self.best[:PARENTS]]
         children: dict[Candidate, Point] = {}
         for number, parent in enumerate(parents):
-            for point in self.space.neighbours(parent):
+            for point in (*self.space.neighbours(parent), *self._changed(parent)):
                 children.setdefault(point.candidate, point)
             for other in parents[number + 1 :]:
-                for point in self.space.crossed(parent, other):
+                new = self.space.stages_of(parent, other, self._random)
+                for point in (*self.space.crossed(parent, other), *([new] if new is not None else [])):
                     children.setdefault(point.candidate, point)
+        children.pop(self.space.default.candidate, None)
         return list(children.values())
+
+    def _changed(self, parent: Point) -> list[Point]:
+        changed = (self.space.changed(parent, self._random) for _ in range(CHANGES))
+        return [point for point in changed if point is not None]
 
     def samples(self) -> list[Sample]:
         """What the cost model can learn from this chain."""
@@ -107,6 +126,6 @@ class Search:
         timed[self.space.default.candidate] = 1.0
         least = min(timed.values())
         return [
-            Sample(self.chain, self.space.by_candidate[candidate], ratio * self.base, least / ratio)
+            Sample(self.chain, self._known[candidate], ratio * self.base, least / ratio)
             for candidate, ratio in timed.items()
         ]

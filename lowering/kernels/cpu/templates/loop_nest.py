@@ -224,6 +224,11 @@ class LoopNestMatch(DenseMatch[LoopNestSchedule]):
             if self.structure(one) == structure and self.fits(one):
                 yield one
 
+    @property
+    def more(self) -> bool:
+        """See `Match`."""
+        return True
+
     def sampled(self, structure: Structure, random: Random) -> LoopNestSchedule | None:
         """See `Match`."""
         return self.space.sampled(structure, random)
