@@ -22,6 +22,7 @@ from covan_mlir.lowering.kernels.cpu.accesses import Access
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Lanes, Position, Result, Uniform, widen
+from covan_mlir.lowering.kernels.cpu.tiles import transpose
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,14 @@ class Box:
         pairs = zip(self.coordinates, self.pitches, strict=True)
         return sum(dict(each.terms).get(self.lane, 0) * pitch for each, pitch in pairs)
 
+    @cached_property
+    def across(self) -> int | None:
+        """The coordinate along which the input lies together, where that is not the last one."""
+        near = (*([0] * (len(self.access.at) - 1)), 1)
+        if self.source_step in (0, 1):
+            return None
+        return next((n for n, each in enumerate(self.coordinates[:-1]) if each.moves == near), None)
+
     @property
     def source_step(self) -> int:
         """Elements of the input between two that lie side by side in a row."""
@@ -142,42 +151,81 @@ class CacheStage:
 
     def _nest(self, level: int, positions: list[Value], to: Value) -> None:
         code, box = self.code, self.box
+        if level == len(box.coordinates) - 1:
+            if box.across is None:
+                self._row(positions, to)
+            else:
+                self._transposed(positions, to, box.across)
+            return
+        if level == box.across:
+            self._nest(level + 1, positions, to)
+            return
         each, pitch = box.coordinates[level], box.pitches[level]
-        last = level == len(box.coordinates) - 1
 
         def body(at: Value, none: list[Value]) -> list[Value]:
-            there = [code.add(start, code.mul(at, by)) for start, by in zip(positions, each.moves, strict=True)]
-            place = code.add(to, code.mul(at, pitch))
-            if last:
-                self._vector(there, at, place)
-            else:
-                self._nest(level + 1, there, place)
+            self._nest(level + 1, self._moved(positions, each.moves, at), code.add(to, code.mul(at, pitch)))
             return none
 
-        code.loop(0, each.extent, code.lanes if last else 1, [], body)
+        code.loop(0, each.extent, 1, [], body)
 
-    def _vector(self, positions: list[Value], at: Value, to: Value) -> None:
-        """Copies a vector along the last coordinate."""
+    def _moved(self, positions: list[Value], moves: tuple[int, ...], at: Value) -> list[Value]:
+        return [self.code.add(start, self.code.mul(at, by)) for start, by in zip(positions, moves, strict=True)]
+
+    def _row(self, positions: list[Value], to: Value) -> None:
+        """Copies all along the last coordinate."""
+        code, last = self.code, self.box.coordinates[-1]
+
+        def body(at: Value, none: list[Value], length: int) -> list[Value]:
+            value = self._read(self._moved(positions, last.moves, at), last.moves, self.box.source_step, length)
+            code.store(value, self.memory, code.add(to, at))
+            return none
+
+        code.spans(0, last.extent, code.lanes, [], body)
+
+    def _transposed(self, positions: list[Value], to: Value, across: int) -> None:
+        """Copies all along the last coordinate and along the one that lies together in the input, by blocks that are
+        transposed in registers."""
+        code, box, lanes = self.code, self.box, self.code.lanes
+        last, near, pitch = box.coordinates[-1], box.coordinates[across], box.pitches[across]
+
+        def along(at: Value, none: list[Value], length: int) -> list[Value]:
+            def block(start: Value, none: list[Value], count: int) -> list[Value]:
+                there = self._moved(positions, near.moves, start)
+                # Beyond the last one, that one once more: nobody reads it.
+                places = [self._moved(there, last.moves, code.add(at, min(n, length - 1))) for n in range(lanes)]
+                columns = [self._read(place, near.moves, 1, count) for place in places]
+                for n, value in enumerate(transpose(code, columns)[:count]):
+                    code.store(value, self.memory, code.add(to, at, code.mul(code.add(start, n), pitch)))
+                return none
+
+            code.spans(0, near.extent, lanes, [], block)
+            return none
+
+        code.spans(0, last.extent, lanes, [], along)
+
+    def _read(self, positions: list[Value], moves: tuple[int, ...], step: int, length: int) -> Value:
+        """Elements of the input, or what is outside of it.
+
+        Args:
+            positions: of the first one.
+            moves, step: from one to the next, on each dimension and in memory.
+            length: how many there are.
+        """
         code, box, access = self.code, self.box, self.box.access
-        last = box.coordinates[-1]
-        valid: Value | None = None
-        if last.extent % code.lanes:
-            valid = code.prefix(code.min(code.op("subi", code.index(last.extent), at), code.lanes))
-        inside = self._inside(positions, last.moves)
+        valid = code.prefix(length) if length < code.lanes else None
+        inside = self._inside(positions, moves)
         mask = valid if inside is None else inside if valid is None else code.op("andi", inside, valid)
         strides = access.strides(box.sizes)
         source = code.add(code.index(0), *(code.mul(p, s) for p, s in zip(positions, strides, strict=True)))
-        memory, step = code.memory[access.value.name], box.source_step
+        memory = code.memory[access.value.name]
         if step == 1:
             value = code.load(memory, source, mask)
-        elif step == 0:
-            value = code.gather(memory, source, code.iota(0), mask)
         else:
             value = code.gather(memory, source, code.offsets(step), mask)
         value = widen(code, value, access.value.dtype)
         if inside is not None and access.outside.value != 0:
             value = code.op("select", inside, value, code.splat(access.outside.value, computed(access.value.dtype)))
-        code.store(value, self.memory, to)
+        return value
 
     def _inside(self, positions: list[Value], moves: tuple[int, ...]) -> Value | None:
         """A mask of the elements that lie inside of the input; None if all do."""

@@ -63,14 +63,18 @@ TILES = (
 """Rows and columns of register tiles."""
 TIMES = (1, 2, 4, 16, 64)
 """Register tiles along an axis that a workgroup computes, besides all of them."""
+COARSE = (1, 4)
+"""The same, where only a first schedule is looked for."""
 UNROLLS = (1, 4)
-PROBED = 3
+PROBED = 2
 """Register tiles of which all workgroups are looked at before there is a first schedule."""
 ROUGH = 1.5
 """Times the prediction of sums of products and of windows, which special templates take as well: by so much may theirs
 be longer, for they ask for memory ahead of time and pack weights, which is not counted here."""
 GATHERED = 1.5
 """Instructions that gather an element."""
+TRANSPOSED = 8.0
+"""Instructions for each vector of a block that is transposed, with its load and its store."""
 SCATTERED = 8.0
 """Instructions that write an element far from the one before."""
 ACROSS = 12.0
@@ -187,7 +191,8 @@ class LoopNestMatch(DenseMatch[LoopNestSchedule]):
             if (fitting := next((each for each in schedules if self.fits(each)), None)) is not None:
                 one[registers] = fitting
         best = sorted(one, key=lambda registers: self.predict(one[registers]))[:PROBED]
-        return min((each for registers in best for each in self._of(registers)), key=self.predict)
+        few = (each for registers in best for each in self._of(registers, COARSE, UNROLLS[-1:]))
+        return min((*one.values(), *few), key=self.predict)
 
     def legal(self) -> Iterator[LoopNestSchedule]:
         """See `DenseMatch`."""
@@ -266,9 +271,11 @@ class LoopNestMatch(DenseMatch[LoopNestSchedule]):
                 ):
                     yield Registers(lane, row, column, rows, columns, across)
 
-    def _of(self, registers: Registers) -> Iterator[LoopNestSchedule]:
+    def _of(
+        self, registers: Registers, times: Sequence[int] = TIMES, unrolls: Sequence[int] = UNROLLS
+    ) -> Iterator[LoopNestSchedule]:
         """The schedules of a register tile."""
-        for tiles, depth, unroll in combinations(self._workgroups(registers, TIMES), self._depths, UNROLLS):
+        for tiles, depth, unroll in combinations(self._workgroups(registers, times), self._depths, unrolls):
             schedule = self._schedule(registers, tiles, depth, unroll)
             if self.fits(schedule):
                 yield schedule
@@ -345,9 +352,14 @@ class LoopNestMatch(DenseMatch[LoopNestSchedule]):
     def _filled(self, access: Access, layout: Layout) -> float:
         """Instructions that fill its box."""
         box = layout.boxes[access.alias]
-        each = 4.0 + (GATHERED * layout.schedule.lanes if box.source_step not in (0, 1) else 1.0)
-        each += 6.0 * any(access.leaving(self.task.sizes))
-        return box.rows * (4.0 + box.vectors * each)
+        lanes = layout.schedule.lanes
+        each = 4.0 + (1.0 if box.source_step in (0, 1) else GATHERED * lanes)
+        outside = 6.0 * any(access.leaving(self.task.sizes))
+        if box.across is None:
+            return box.rows * (4.0 + box.vectors * (each + outside))
+        near = box.coordinates[box.across].extent
+        blocks = box.rows // near * -(-near // lanes) * box.vectors
+        return blocks * lanes * (TRANSPOSED + outside)
 
     def _between(self, access: Access, layout: Layout) -> float:
         """Bytes of it that are read before a register tile reads the same again, or infinitely many: what has the rows
