@@ -241,7 +241,8 @@ def test_who_is_offered_it() -> None:
     """Dense 3 x 3 convolutions of weights that are computed in single precision."""
 
     def templates(chain: Chain, winograd: int = 4) -> set[str]:
-        return {candidate.template.name for candidate in listed(chain, CpuTarget(MACHINE, winograd)).candidates}
+        names = {candidate.template.name for candidate in listed(chain, CpuTarget(MACHINE, winograd)).candidates}
+        return names - {"loop_nest"}  # it takes all of them
 
     plain = convolution(32, 32, (3, 3), (14, 14))
     assert templates(weights(plain)) == {"winograd", "convolution", "output_lanes"}

@@ -44,7 +44,7 @@ from covan_mlir.machine.elements import bits
 
 ACROSS = 12
 """Instructions that combine the lanes of a vector."""
-GATHERED = 4
+GATHERED = 2
 """Instructions that gather an element."""
 
 
