@@ -218,10 +218,7 @@ class CacheStage:
         strides = access.strides(box.sizes)
         source = code.add(code.index(0), *(code.mul(p, s) for p, s in zip(positions, strides, strict=True)))
         memory = code.memory[access.value.name]
-        if step == 1:
-            value = code.load(memory, source, mask)
-        else:
-            value = code.gather(memory, source, code.offsets(step), mask)
+        value = code.load(memory, source, mask) if step == 1 else code.gather(memory, source, code.offsets(step), mask)
         value = widen(code, value, access.value.dtype)
         if inside is not None and access.outside.value != 0:
             value = code.op("select", inside, value, code.splat(access.outside.value, computed(access.value.dtype)))
