@@ -14,7 +14,7 @@ from typing import Any
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels import registry
-from covan_mlir.lowering.kernels.dense.apart import apart, rows_before
+from covan_mlir.lowering.kernels.dense.apart import apart, rows_before, transposed_after
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.overrides import IllegalError, changes
@@ -253,13 +253,15 @@ def _as_recorded(choice: Choices, recorded: Recorded, name: str, lines: SourceLi
 
 
 def _faster_apart(chain: Chain, target: KernelTarget, seconds: float) -> str | None:
-    """Why the products of a chain, and what is done to their factors before, are better off apart, or None: attention,
-    whose factor is a product itself, is one kernel.
+    """Why the products of a chain, what is done to their factors before, and what transposes the results of windows are
+    better off apart, or None: attention, whose factor is a product itself, is one kernel.
 
     Args:
         seconds: that one kernel of all of them takes, besides what its dispatch takes.
     """
-    parts = apart(chain) if chain.product else rows_before(chain)
+    parts = transposed_after(chain)
+    if len(parts) < 2:
+        parts = apart(chain) if chain.product else rows_before(chain)
     if len(parts) < 2:
         return None
     rates = target.rates(chain)

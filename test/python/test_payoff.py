@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from dense_chains import MACHINE, arrays_of, f
+from dense_chains import MACHINE, arrays_of, convolution, f
 from fred_chains import attention, row_cases
 from plain_chains import Writer
 
@@ -14,7 +16,7 @@ from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cuda.compile import available
 from covan_mlir.lowering.kernels.cuda.device import DEVICES
 from covan_mlir.lowering.kernels.cuda.target import CudaTarget
-from covan_mlir.lowering.kernels.dense.apart import rows_before
+from covan_mlir.lowering.kernels.dense.apart import rows_before, transposed_after
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.reductions.profitability import LEAST, Rates, compiled, does_not_pay
 from covan_mlir.lowering.kernels.select import Selection, select
@@ -69,6 +71,29 @@ def test_rows_before_a_product_are_a_kernel_of_their_own() -> None:
     refusal = select(chain, "together", CpuTarget(MACHINE))
     assert isinstance(refusal, Refusal)
     assert "predicted to take" in refusal.reason  # longer than apart, and than the compiler's own
+
+
+def transposed() -> Chain:
+    """A depthwise convolution of 3 x 3 whose activation lies with its channels last."""
+    plain = convolution(256, 256, (3, 3), (56, 56), groups=256)
+    *before, last = plain.steps
+    return replace(plain, steps=(*before, replace(last, axes=("h", "w", "g"))))
+
+
+def test_what_transposes_results_of_windows_is_a_dispatch_of_its_own() -> None:
+    chain = transposed()
+    windows, move = transposed_after(chain)
+    assert {step.axes for step in windows.steps} == {("g", "h", "w")}
+    arrays = arrays_of(chain, 1)
+    known = interpret(windows, arrays, "f64")["y"]
+    (name,) = move.outputs
+    got = interpret(move, {"y": known}, "f64")[name]
+    np.testing.assert_array_equal(got, interpret(chain, arrays, "f64")["y"])
+    refusal = select(chain, "together", CpuTarget(MACHINE))
+    assert isinstance(refusal, Refusal)
+    assert "as one kernel" in refusal.reason
+    assert isinstance(select(windows, "alone", CpuTarget(MACHINE)), Selection)
+    assert transposed_after(windows) == (windows,)
 
 
 def test_attention_is_not_taken_apart() -> None:

@@ -1,10 +1,11 @@
-"""Chains of sums of products taken apart: several products, what is done to a factor before."""
+"""Chains of sums of products taken apart: several products, what is done to a factor before, transpositions behind."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from covan_mlir.fred.chain import Chain, Input, Step
+from covan_mlir.fred.chain import Chain, Input, Map, Step
 from covan_mlir.fred.expression import Apply, Read, reads
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 
@@ -54,6 +55,21 @@ def rows_before(chain: Chain) -> tuple[Chain, ...]:
     if len(before.reductions) < len(others) or not before.single_domain or before.windowed or not after.product:
         return (chain,)
     return before, after
+
+
+def transposed_after(chain: Chain) -> tuple[Chain, ...]:
+    """What computes the same as a chain that reads through windows and gives its results in another order of axes than
+    its reduction: the chain with that order, and the transposition. One that transposes nothing is one part."""
+    order = chain.reductions[0].axes
+    turned = [step for step in chain.steps if step.axes != order and {*step.axes} == {*order}]
+    if not chain.windowed or len(chain.reductions) > 1 or not turned:
+        return (chain,)
+    steps = tuple(replace(step, axes=order) if step in turned else step for step in chain.steps)
+    given = [step for step in turned if step.name in chain.outputs]
+    moves = tuple(Map(f"{step.name}.t", step.axes, Read(step.name, step.dtype), step.dtype) for step in given)
+    inputs = tuple(Input(step.name, order, step.dtype) for step in given)
+    axes = tuple(axis for axis in chain.axes if axis.name in order)
+    return replace(chain, steps=steps), Chain(axes, inputs, moves, tuple(step.name for step in moves))
 
 
 def _after_factors(chain: Chain) -> list[Chain]:
