@@ -395,8 +395,12 @@ class _Builder:
         return outputs
 
     def _turn(self, outputs: list[ChainTensor]) -> None:
-        """Gives steps the order of axes in which their results are read."""
+        """Gives steps the order of axes in which results are read; of a product alone, also what it makes these of."""
         order = {tensor.name: tuple(axis for group in tensor.groups for axis in group) for tensor in outputs}
+        if sum(isinstance(step, Reduce) for step in self.steps) == 1 and not self.cluster.windows:
+            for axes in dict.fromkeys(order.values()):
+                alike = [step.name for step in self.steps if {*step.axes} == {*axes} and isinstance(step, Map | Reduce)]
+                order = dict.fromkeys(alike, axes) | order
         for k, step in enumerate(self.steps):
             axes = order.get(step.name, step.axes)
             if axes != step.axes:

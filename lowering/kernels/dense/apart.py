@@ -58,14 +58,16 @@ def rows_before(chain: Chain) -> tuple[Chain, ...]:
 
 
 def transposed_after(chain: Chain) -> tuple[Chain, ...]:
-    """What computes the same as a chain that reads through windows and gives its results in another order of axes than
-    its reduction: the chain with that order, and the transposition. One that transposes nothing is one part."""
-    order = chain.reductions[0].axes
+    """What computes the same as a chain of one reduction that gives results in another order of axes than that: the
+    chain with its order, and the transpositions. One that transposes nothing is one part."""
+    if len(chain.reductions) != 1:
+        return (chain,)
+    (order,) = (step.axes for step in chain.reductions)
     turned = [step for step in chain.steps if step.axes != order and {*step.axes} == {*order}]
-    if not chain.windowed or len(chain.reductions) > 1 or not turned:
+    given = [step for step in turned if step.name in chain.outputs]
+    if not given:
         return (chain,)
     steps = tuple(replace(step, axes=order) if step in turned else step for step in chain.steps)
-    given = [step for step in turned if step.name in chain.outputs]
     moves = tuple(Map(f"{step.name}.t", step.axes, Read(step.name, step.dtype), step.dtype) for step in given)
     inputs = tuple(Input(step.name, order, step.dtype) for step in given)
     axes = tuple(axis for axis in chain.axes if axis.name in order)
