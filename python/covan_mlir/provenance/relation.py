@@ -289,9 +289,10 @@ class _Builder:
                         self.region.gaps.append((part, i))
 
     def _shares(self, part: int) -> bool:
-        """Whether a node may do some of a part that others begin or finish: it is given it, or gives it. Else it does
-        all of it, as others do."""
-        return self.source.twin(part) in self.given or part in self.node.all_states
+        """Whether a node may do some of a part that others begin or finish: it is given it, gives it, or writes a piece
+        into what it is given. Else it does all of it, as others do."""
+        pieces = any(map(self.node.hands_on, range(len(self.node.outputs))))
+        return pieces or self.source.twin(part) in self.given or part in self.node.all_states
 
     def _passable(self, part: int) -> bool:
         """Whether a part may be done here unnoticed: nobody is known to compute it, or it is a view, which indexing
