@@ -80,7 +80,7 @@ LINALG = PassStage(
 CUT = "func.func(linalg-cut-windows)"
 """Brings what is left for IREE into forms that it takes."""
 
-OWN = ("func.func(linalg-rematerialize)", "func.func(linalg-sink-transpose)")
+BEFORE_CHAINS = ("func.func(linalg-rematerialize)", "func.func(linalg-sink-transpose)")
 """Gives each reduction what it shares with others, and what is done to its elements, before chains take them in."""
 
 CHECK = "prov-check"
@@ -96,7 +96,7 @@ def prepared(job: Job) -> PassStage:
 
 def to_linalg(job: Job) -> PassStage:
     """`LINALG`, and what chains need of it; where none are raised, what IREE does."""
-    return replace(LINALG, passes=(*LINALG.passes, *(OWN if job.fuse else (CUT,))))
+    return replace(LINALG, passes=(*LINALG.passes, *(BEFORE_CHAINS if job.fuse else (CUT,))))
 
 
 def raising(job: Job) -> PassStage:

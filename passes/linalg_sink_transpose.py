@@ -148,7 +148,7 @@ def _sink(generic: ir.Operation, paths: Sequence[Sequence[ir.Operation]], rewrit
             regions=1,
         )
         generic.regions[0].blocks[0].append_to(early.regions[0])
-        new.results(_laid_out(early.results[0], paths[0], generic.operands[len(generic.operands) - 1]))
+        new.results(_laid_out(early.results[0], paths[0]))
 
 
 def _read_by_it_alone(
@@ -163,12 +163,8 @@ def _read_by_it_alone(
     return gone, left
 
 
-def _laid_out(value: Any, views: Sequence[ir.Operation], memory: Any) -> Any:
-    """A value through views as others went.
-
-    Args:
-        memory: what results are written into, of their size.
-    """
+def _laid_out(value: Any, views: Sequence[ir.Operation]) -> Any:
+    """A value through the same views as another one of its shape, perhaps of another type."""
     for view in views:
         shape, element = view.results[0].type.shape, value.type.element_type
         kind = ir.RankedTensorType.get(list(shape), element)

@@ -253,8 +253,8 @@ def _as_recorded(choice: Choices, recorded: Recorded, name: str, lines: SourceLi
 
 
 def _faster_apart(chain: Chain, target: KernelTarget, seconds: float) -> str | None:
-    """Why the products of a chain, what is done to their factors before, and what transposes the results of windows are
-    better off apart, or None: attention, whose factor is a product itself, is one kernel.
+    """Why the products of a chain, what is done to their factors before, and what transposes their results are better
+    off apart, or None: attention, whose factor is a product itself, is one kernel.
 
     Args:
         seconds: that one kernel of all of them takes, besides what its dispatch takes.

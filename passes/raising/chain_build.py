@@ -399,7 +399,7 @@ class _Builder:
         order = {tensor.name: tuple(axis for group in tensor.groups for axis in group) for tensor in outputs}
         if sum(isinstance(step, Reduce) for step in self.steps) == 1 and not self.cluster.windows:
             for axes in dict.fromkeys(order.values()):
-                alike = [step.name for step in self.steps if {*step.axes} == {*axes} and isinstance(step, Map | Reduce)]
+                alike = [step.name for step in self.steps if {*step.axes} == {*axes}]
                 order = dict.fromkeys(alike, axes) | order
         for k, step in enumerate(self.steps):
             axes = order.get(step.name, step.axes)
