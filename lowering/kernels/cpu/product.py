@@ -30,7 +30,7 @@ from covan_mlir.lowering.kernels.cpu import column_tail, pairs, plane_scalars
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT
 from covan_mlir.lowering.kernels.cpu.elements import computed
-from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, inputs
+from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, address, inputs
 from covan_mlir.lowering.kernels.cpu.packed_panel import PackedPanel, Packing
 from covan_mlir.lowering.kernels.cpu.panel import Panel
 from covan_mlir.lowering.kernels.cpu.plane_scalars import PlaneScalars
@@ -39,7 +39,14 @@ from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, Tile, outer_products
 from covan_mlir.lowering.kernels.cpu.row_outputs import RowOutputs
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
-from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, ask_next, asked_weight, in_place, row_length
+from covan_mlir.lowering.kernels.cpu.scalar_rows import (
+    ScalarRows,
+    ask_next,
+    asked_weight,
+    in_place,
+    row_length,
+    side_by_side,
+)
 from covan_mlir.lowering.kernels.cpu.turns import rows_in_turns
 
 ROWS_AHEAD = 4
@@ -260,6 +267,8 @@ class ProductWriter:
         tiles = -(-self.schedule.group // self.schedule.rows)
         ask = self.panel.asker(unit.outer, unit.column, start, count, code.divmod(number, self.schedule.rows)[0], tiles)
         weight = asked_weight(product.chain, product.scalars, product.rows)
+        beside = None if self.scalars is not None else side_by_side(product.chain, product.scalars, product.rows)
+        next_last = {**unit.outer, **self.rows.position(code.add(row, 2 * rows - 1), self.sizes)}
         idle = rows * vectors - rows - vectors  # loads, two of which go with two products
 
         def asking(u: int, place: Place, tap: int) -> Value:
@@ -271,6 +280,10 @@ class ProductWriter:
                 there = {**indices[0], **place, self.split: code.add(start, place[self.split])}
                 turn = place[product.contracted[-1]]
                 ask_next(code, weight, self.sizes, there, product.rows[0], rows, turn, near=True)
+            elif not u and idle > 1 and beside is not None:
+                last = {**next_last, **place, self.split: code.add(start, place[self.split])}
+                at, _ = address(code, beside.axes, self.sizes, Position(last, None))
+                code.prefetch(code.memory[beside.name], at)
             return vector(u, place, tap)
 
         ranges = [(axis, 0, self.sizes[axis] if n else count) for n, axis in enumerate(product.looped)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from covan_mlir.fred.chain import Chain, Input
+from covan_mlir.fred.chain import Chain, Input, Step
 from covan_mlir.fred.expression import Expr, Read
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.elements import computed
@@ -32,6 +32,15 @@ def asked_weight(chain: Chain, expr: Expr | None, rows: Sequence[str]) -> Input 
         return None
     value = chain.values[expr.name]
     return value if isinstance(value, Input) and value.weight and rows[0] in value.axes else None
+
+
+def side_by_side(chain: Chain, expr: Expr, rows: Sequence[str]) -> Input | Step | None:
+    """What is read as scalars, in place, where those of a tile lie next to each other and the next position of what is
+    contracted far behind them: another core may have written it just now, and no machine foresees such steps."""
+    if not isinstance(expr, Read) or not in_place(chain, expr):
+        return None
+    value = chain.values[expr.name]
+    return value if value.axes and value.axes[-1] == rows[-1] else None
 
 
 def ask_next(
