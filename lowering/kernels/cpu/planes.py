@@ -29,6 +29,8 @@ from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.plane_rows import PlaneRows
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
 
+LINE = 16
+"""Elements of a cache line, in single precision."""
 MOST_WRITTEN = 16
 """Taps that are written out; of more, the rows of the filter are looped over."""
 
@@ -73,8 +75,9 @@ class PlaneLayout:
 
     @cached_property
     def channel(self) -> int:
-        """All planes of a channel."""
-        return len(self.phases) * self.rows * self.pitch
+        """All planes of a channel. Those of a single tap begin at cache lines: no vector of them crosses one."""
+        elements = len(self.phases) * self.rows * self.pitch
+        return elements if len(self.taps) > 1 else -(-elements // LINE) * LINE
 
     @cached_property
     def run(self) -> int:

@@ -30,7 +30,18 @@ from covan_mlir.lowering.kernels.cpu.convolution_roles import (
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT, Writer
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.templates.product import BEGUN, FARTHER, LONGEST_SUM, STAYS, WRITTEN
+from covan_mlir.lowering.kernels.cpu.templates.product import (
+    BEGUN,
+    BESIDE,
+    BREADTH,
+    EXPOSED,
+    FARTHER,
+    IN_FLIGHT,
+    LONGEST_SUM,
+    NARROW,
+    STAYS,
+    WRITTEN,
+)
 from covan_mlir.lowering.kernels.cpu.widened_filter import convolution_with_filter
 from covan_mlir.lowering.kernels.cpu.window_match import WindowMatch
 from covan_mlir.lowering.kernels.kernel import Refusal
@@ -58,10 +69,15 @@ TILES = (
 """Output channels and vectors of positions of register tiles."""
 HEIGHTS = (1, 2, 3, 4, 6, 7, 8, 12, 14, 16, 28)
 WIDTHS = (32, 64, 128, 256)
-DEPTHS = (8, 16, 32, 64, 128)
+DEPTHS = (8, 16, 32, 64, 128, 256, 512, LONGEST_SUM)
 GROUPS = (16, 32, 64, 128)
+LARGEST_GROUPS = (256, 512, 1024)
+"""Of sums that are whole at once: none wait in scratch, and planes are staged less often."""
 MOST_APART = 7
 """Columns of a window that may have planes of their own: as often is an element staged."""
+TILE_BEGUN = 250.0
+"""Instructions in whose time a tile of a single tap begins: its filters' rows, few and far apart, come from the second
+cache."""
 MIXED = 1.04
 """Of the time of tiles of one width, that of tiles of two: twice as much is written out."""
 LEAST_SAVED = 0.02
@@ -100,7 +116,8 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         for (longest, widest, deepest), (tall, vectors) in combinations(shapes, tiles):
             count = -(-rows // tall)
             apart = (False, True) if widest == wide and deepest == channels and self._apart else (False,)
-            for group in dict.fromkeys(-(-count // -(-rows // largest)) * tall for largest in GROUPS):
+            largest_groups = (*GROUPS, *LARGEST_GROUPS) if deepest == channels else GROUPS
+            for group in dict.fromkeys(-(-count // -(-rows // largest)) * tall for largest in largest_groups):
                 for own in apart:
                     schedule = ConvolutionSchedule(lanes, tall, vectors, group, longest, widest, deepest, own)
                     if self._footprint(schedule).elements * element // 8 <= machine.stack:
@@ -126,6 +143,7 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         made of registers."""
         width = self.task.width
         saves = 1 < width.taps <= MOST_APART and width.halo > LEAST_SAVED * width.outside
+        saves = saves or width.taps == 1  # of one column, planes are its own in any case
         return saves and self.task.work <= DIRECT and rows_are_one(self.task)
 
     def predict(self, schedule: ConvolutionSchedule) -> float:
@@ -146,8 +164,15 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         products = 0.0
         for span in footprint.spans:
             held = schedule.rows * span.vectors
-            each = max(1.0, (schedule.rows + span.vectors * load) / held, 8 / held)
+            loads = schedule.rows + span.vectors * load
+            each = max(1.0, loads / held, 8 / held)
+            if taps == 1:
+                each = max(1.0 + NARROW * max(0, BREADTH - held), loads / held, IN_FLIGHT / held)
+                each += BESIDE * loads / held
             products += tall * (span.stop - span.start) * channels * taps * each
+        if taps == 1:
+            tiles = sum((span.stop - span.start) / span.vectors for span in footprint.spans) * tall / schedule.rows
+            products += TILE_BEGUN * tiles * footprint.blocks
         products *= 1.0 if len(footprint.spans) == 1 else MIXED
         vectors = -(-schedule.width // schedule.lanes)
         staged = channels * staging(layout, schedule.lanes)
@@ -158,7 +183,12 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         share = -(-units // machine.cores) / units
         rate = machine.flops / (2 * schedule.lanes)
         computed = units * (BEGUN + products + staged + sums + written) / rate * share
-        return max(computed, convolution.traffic / (machine.bandwidth * machine.cores))
+        # Of all groups' filters, what the second cache does not hold comes from the last one for each band.
+        filters = 4 * min(rows, schedule.group) * channels * taps
+        again = (bands - 1) * filters if filters > STAYS * machine.l2 else 0
+        moved = again / machine.cache_bandwidth * groups * convolution.batch * share
+        moved += convolution.traffic / (machine.bandwidth * machine.cores)
+        return max(computed, moved) + (EXPOSED * min(computed, moved) if again else 0.0)
 
     def structure(self, schedule: ConvolutionSchedule) -> Structure:
         """See `Match`."""

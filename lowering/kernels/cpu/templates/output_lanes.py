@@ -36,6 +36,8 @@ from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.elements import bits
 
 DEPTHS = (64, 128, 256, 512, LONGEST_SUM)
+LINE = 64
+"""Bytes of a cache line."""
 MOST_POSITIONS = 256
 """Of an image; along those of larger ones, vectors are filled."""
 PUSHED_OUT = 0.45
@@ -74,6 +76,10 @@ class OutputLanesMatch(ProductMatch):
         rows, lanes = self.task.count(self.task.rows), schedule.lanes
         each = TURNED + super().written(schedule)
         return lanes * (-(-rows // lanes) * each + BEGUN) / rows
+
+    def beside(self, schedule: ProductSchedule) -> int:
+        """See `ProductMatch`: of each position of what is contracted a tile reads another line, unless it is staged."""
+        return 0 if self.task.planes is not None else schedule.depth * self.task.count(self.task.contracted[1:]) * LINE
 
     @property
     def pushed_out(self) -> float:

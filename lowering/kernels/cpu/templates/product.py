@@ -89,7 +89,8 @@ WRITTEN = 8.0
 BESIDE = 0.1
 """Of the time of a load that is done beside products, what is not hidden by them."""
 FORESEEN = 0.02
-"""The same of packed panels, of which the next one is asked for: of tiles as fast, the one that loads least."""
+"""The same of packed panels in the first cache, of which the next one is asked for: of tiles as fast, the one that loads
+least."""
 LONGEST_SUM = 1024
 """Products that are summed one after the other; longer sums are sums of blocks."""
 
@@ -184,6 +185,10 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         """Instructions that make results of a vector of sums."""
         return WRITTEN + self.task.work
 
+    def beside(self, schedule: ProductSchedule) -> int:
+        """Bytes of the first cache that scalars take beside a panel."""
+        return 0
+
     @property
     def pushed_out(self) -> float:
         """Instructions for each vector of a panel that pushes scalars out of the first cache while it passes."""
@@ -206,9 +211,10 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         held = schedule.depth * product.count(product.contracted[1:]) * schedule.vectors * machine.vector_bits // 8
         held = held // PAIR if schedule.pairs else held
         tile = schedule.rows * schedule.vectors
-        loads = schedule.rows + schedule.vectors * (1.0 if held <= STAYS * machine.l1 else FARTHER)
+        near = held + self.beside(schedule) <= STAYS * machine.l1
+        loads = schedule.rows + schedule.vectors * (1.0 if near else FARTHER)
         each = max(1.0 + NARROW * max(0, BREADTH - tile), loads / tile, IN_FLIGHT / tile)
-        each += (FORESEEN if schedule.packed else BESIDE) * loads / tile
+        each += (FORESEEN if schedule.packed and near else BESIDE) * loads / tile
         each += self.pushed_out * schedule.vectors / tile
         each_staged = 6.0 + (0.0 if schedule.pairs else cost(product.vectors))
         blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)

@@ -126,7 +126,7 @@ class WinogradMatch(DenseMatch[WinogradSchedule]):
         moved = convolution.traffic - 4 * TAPS * TAPS * layout.channels * layout.filters
         supplied = max(again / _bandwidth(machine, filters), moved / (machine.bandwidth * machine.cores))
         # Second caches hold as much of them as they can from call to call.
-        far = max(0, filters - machine.cores * machine.l2)
+        far = filters
         waited = far / machine.bandwidth * math.sqrt(max(1.0, HIDING / layout.tiles))
         waited *= ASKED if layout.asks_next else 1.0
         return max(computed, supplied) + EXPOSED * min(computed, supplied) + waited
