@@ -55,8 +55,7 @@ class JobResult:
         observed: what a lineage is made of; None without provenance.
         unseen: per step, how many parts changed in passes that could not be seen.
         requires: what the machine must have; see `covan_mlir.lowering.targets.resolve`.
-        shared: floating-point operations and elements of a call that kernels for teams of threads compute, and their
-            dispatches.
+        shared: dispatches whose work the caller shares with a team of threads.
         fusions: what was decided about chains of reductions, in the order in which they were looked at.
         why_torch: why the program did not go through torch-mlir's lowering, if that was tried first.
         why_unfused: why no chain became a kernel of our own, if a pass of ours failed.
@@ -67,7 +66,7 @@ class JobResult:
     observed: Observed | None = field(default=None, repr=False)
     unseen: dict[str, int] = field(default_factory=dict)
     requires: dict[str, Any] = field(default_factory=dict)
-    shared: dict[str, int] = field(default_factory=dict)
+    shared: int = 0
     fusions: tuple[FusionRecord, ...] = field(default=(), repr=False)
     why_torch: StepFailure | None = None
     why_unfused: StepFailure | None = None

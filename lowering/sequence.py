@@ -31,9 +31,9 @@ iree:concatenations   what is concatenated is written in place; after that      
 iree:kernel-code      kernels get their code back; before                      where chains are fused
                       iree:executable-sources: what comes before need not
                       walk through them
-iree:team             kernels share their work with a team; after               where chains are fused, on CPUs
-                      iree:executable-sources: targets are known then, and
-                      code is still to be generated
+iree:team             kernels share their work with a team; after               on CPUs
+                      iree:executable-targets: their code is there then, and
+                      is no machine code yet
 ====================  ========================================================  ==============================
 
 Chains are fused in programs that go through linalg, for targets that kernels are written for. A user's extra step
@@ -61,7 +61,6 @@ from covan_mlir.lowering import (
     uneven_loops,
     uneven_products,
 )
-from covan_mlir.lowering.kernels.cpu import team
 from covan_mlir.lowering.pipeline import LoweringStep, Run
 from covan_mlir.lowering.request import Job
 
@@ -124,10 +123,6 @@ def _on_cpu(setting: Setting) -> bool:
     return setting.job.kind == "cpu"
 
 
-def _fused_on_cpu(setting: Setting) -> bool:
-    return setting.fused and setting.job.kind == "cpu"
-
-
 def _phases(first: str, last: str) -> tuple[Entry, ...]:
     """IREE's, from one to another."""
     start, stop = (iree_phases.PHASES.index(name) for name in (first, last))
@@ -161,9 +156,9 @@ SEQUENCE: tuple[Entry, ...] = (
     Entry("iree:concatenations", lambda setting: concatenations.in_place, _on_cpu),
     _phase("stream"),
     Entry("iree:kernel-code", lambda setting: setting.border.restore, _fused),
-    _phase("executable-sources"),
-    Entry("iree:team", lambda setting: team.run, _fused_on_cpu),
-    *_phases("executable-configurations", "end"),
+    *_phases("executable-sources", "executable-targets"),
+    Entry("iree:team", lambda setting: setting.border.team, _on_cpu),
+    *_phases("hal", "end"),
 )
 
 

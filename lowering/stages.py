@@ -25,6 +25,7 @@ from covan_mlir.lowering import iree_phases
 from covan_mlir.lowering.kernels import code_aside, targets
 from covan_mlir.lowering.kernels.chain_body import KernelBody
 from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE
+from covan_mlir.lowering.kernels.cpu import team
 from covan_mlir.lowering.kernels.declarations import bodies, embed_declared
 from covan_mlir.lowering.kernels.recorded import RECORDS, dump
 from covan_mlir.lowering.kernels.reductions import demote
@@ -213,14 +214,14 @@ class Border:
 
     Attributes:
         decisions: on chains of reductions.
-        shared: floating-point operations and elements of a call that kernels for teams of threads compute.
+        shared: dispatches whose work the caller shares with a team of threads.
         kernels: what kernels of our own compute, by the symbol of each of their dispatches.
     """
 
     def __init__(self, job: Job) -> None:
         self.kernels: dict[str, KernelBody] = {}
         self.decisions: list[FusionRecord] = []
-        self.shared: dict[str, int] = {}
+        self.shared = 0
         self._aside: dict[str, Any] = {}
         self._enter = iree_phases.enter(job.flags, job.devices)
 
@@ -233,13 +234,18 @@ class Border:
         """The step that makes dispatches of the calls of kernels, whose code it puts aside."""
         with state.session.context:
             self.kernels |= bodies(state.module)
-            self.shared = embed_declared(state.module)
+            embed_declared(state.module)
             self._aside = code_aside.put_aside(state.module)
 
     def restore(self, state: PipelineState) -> None:
         """The step that gives kernels their code back."""
         with state.session.context:
             code_aside.put_back(state.module, self._aside)
+
+    def team(self, state: PipelineState) -> None:
+        """The step that has dispatches call teams."""
+        with state.session.context:
+            self.shared = team.share(state.module)
 
     @contextmanager
     def whole(self, state: PipelineState) -> Iterator[None]:

@@ -7,7 +7,6 @@ the program.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -78,22 +77,11 @@ def bodies(module: Any) -> dict[str, KernelBody]:
     return known
 
 
-def embed_declared(module: Any) -> dict[str, int]:
+def embed_declared(module: Any) -> None:
     """Makes dispatches of the calls of the kernels that a module of IREE's declares, in whose context the caller is.
-
-    Returns:
-        floating-point operations and elements of a call that kernels for teams of threads compute, and how many
-        dispatches these take.
 
     Raises:
         StepError: two kernels that are not the same have one name.
     """
-    kernels = declared(module)
-    calls = embed(module, [kernel.executable for kernel in kernels]) if kernels else {}
-    shared: Counter[str] = Counter()
-    for kernel in kernels:
-        if kernel.executable.team and (count := calls[kernel.executable.name]):
-            shared["flops"] += count * kernel.cost.flops
-            shared["elements"] += count * kernel.cost.elements
-            shared["dispatches"] += count * len(kernel.executable.dispatches)
-    return dict(shared)
+    if kernels := declared(module):
+        embed(module, [kernel.executable for kernel in kernels])

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from covan_mlir.lowering.kernels import team
 from covan_mlir.lowering.kernels.kernel import Executable
 from covan_mlir.lowering.kernels.prepare import Preparer
 from covan_mlir.lowering.pipeline import StepError
@@ -58,11 +57,8 @@ def embed(module: Any, executables: Iterable[Executable]) -> Counter[str]:
                     if (name := ir.FlatSymbolRefAttr(call.attributes["callee"]).value) in known:
                         calls[name] += 1
                         _dispatch(call, known[name], preparer)
-        texts = [executable.text for executable in known.values()]
-        if any(known[name].team for name in calls):
-            texts.append(team.DECLARATIONS)
-        for text in texts:
-            owner = ir.Module.parse(text)  # of what is in it until that is moved
+        for executable in known.values():
+            owner = ir.Module.parse(executable.text)  # of what is in it until that is moved
             for op in list(owner.body.operations):
                 op.detach_from_parent()
                 module.body.append(op)
@@ -87,9 +83,6 @@ def _dispatch(call: Any, executable: Executable, preparer: Preparer) -> None:
     with ir.Location.unknown(), ir.InsertionPoint(call):  # no action computes them
         i32 = ir.IntegerType.get_signless(32)
         numbers = [arith.index_castui(i32, size) for size in sizes.values()]
-        if executable.team:
-            address = {"callee": ir.FlatSymbolRefAttr.get(team.ADDRESS)}
-            numbers += ir.Operation.create("func.call", [i32] * team.WORDS, attributes=address).results
     for number, step in enumerate(executable.dispatches):
         shapes = [[sizes[axis] for operand in side for axis in operand.extents] for side in (step.inputs, step.outputs)]
         counts = [len(sizes), len(step.inputs) + len(numbers), *map(len, shapes)]

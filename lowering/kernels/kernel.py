@@ -112,7 +112,6 @@ class Executable:
         dispatches: in order; what one writes and a later one reads is named by both. The last one gives the outputs.
         sizes: axes whose sizes each dispatch takes at run time, in order, as its workload and as 32-bit operands after
             all others.
-        team: each dispatch takes the address of a team at the very end; see `covan_mlir.lowering.kernels.team`.
         preparations: operands of dispatches that are computed ahead of time; an input that only these read is not in
             memory when the program runs.
     """
@@ -123,7 +122,6 @@ class Executable:
     outputs: tuple[Operand, ...]
     dispatches: tuple[Dispatch, ...]
     sizes: tuple[str, ...] = ()
-    team: bool = False
     preparations: tuple[Preparation, ...] = ()
 
     @staticmethod
@@ -134,12 +132,11 @@ class Executable:
         outputs: tuple[Operand, ...],
         *,
         sizes: tuple[str, ...] = (),
-        team: bool = False,
         preparations: tuple[Preparation, ...] = (),
     ) -> Executable:
         """A kernel that is one dispatch, which reads `with_prepared` of its inputs."""
         dispatch = Dispatch(name, with_prepared(inputs, preparations), outputs)
-        return Executable(name, text, inputs, outputs, (dispatch,), sizes, team, preparations)
+        return Executable(name, text, inputs, outputs, (dispatch,), sizes, preparations)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -158,7 +155,6 @@ class Executable:
             outputs,
             dispatches,
             tuple(fields["sizes"]),
-            fields["team"],
             tuple(map(Preparation.from_json, fields["preparations"])),
         )
 

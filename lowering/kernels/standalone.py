@@ -11,7 +11,6 @@ import numpy as np
 from iree.compiler.api import Session
 
 from covan_mlir.lowering import iree_phases
-from covan_mlir.lowering.kernels import team as shared
 from covan_mlir.lowering.kernels.cpu.team import share
 from covan_mlir.lowering.kernels.kernel import Executable, Operand
 from covan_mlir.lowering.targets import Target, parse
@@ -34,8 +33,6 @@ def program(kernels: Sequence[Executable], devices: str = "") -> str:
         head, _, rest = text.partition("module {\n")
         aliases.append(head)
         bodies.append(rest.rstrip().removesuffix("}") + _call(kernel) + _prepare(kernel))
-    if any(kernel.team for kernel in kernels):
-        bodies.append(shared.DECLARATIONS)
     attributes = f" attributes {{hal.device.targets = [{devices}]}}" if devices else ""
     return "".join(aliases) + f"module @alone{attributes} {{\n" + "".join(bodies) + "}\n"
 
@@ -53,9 +50,6 @@ def _call(kernel: Executable) -> str:
         lines.append(f"    %i_{axis} = arith.index_castui %n_{axis} : index to i32\n")
     workload = f"[{', '.join(f'%n_{axis}' for axis in kernel.sizes)}]" if kernel.sizes else ""
     numbers = [f"%i_{a}" for a in kernel.sizes]
-    if kernel.team:
-        lines.append(f"    %team:3 = func.call @{shared.ADDRESS}() : () -> (i32, i32, i32)\n")
-        numbers += [f"%team#{n}" for n in range(shared.WORDS)]
     for n, step in enumerate(kernel.dispatches):
         count = len(step.outputs)
         names = ", ".join([*(values[operand.name] for operand in step.inputs), *numbers])
@@ -113,9 +107,9 @@ def compile_text(text: str, extra: Sequence[str] = (), target: Sequence[str] | N
     session.set_flags(*(parse("cpu").compiler_flags(double=True) if target is None else target), *extra)
     with session.context, ir.Location.unknown():
         module = ir.Module.parse(text)
-    phase = "executable-sources"  # after it as in programs (`covan_mlir.lowering.sequence`): targets are known then
+    phase = "executable-targets"  # after it as in programs (`covan_mlir.lowering.sequence`): code is there then
     iree_phases.execute(session, module, "start", phase)
-    with session.context, ir.Location.unknown():
+    with session.context:
         share(module)
     return iree_phases.execute(session, module, phase, "end")
 
@@ -157,10 +151,11 @@ class Standalone:
         return self._rt.asdevicearray(self.device, np.ascontiguousarray(array))
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
-        main = self._invoker(f"{name}_main")
+        main = self.function(f"{name}_main")
         return lambda *buffers: main(*buffers, *self._prepare(name, buffers))
 
-    def _invoker(self, symbol: str) -> Callable[..., Any]:
+    def function(self, symbol: str) -> Callable[..., Any]:
+        """A function of the program."""
         function = self._module.lookup_function(symbol)
         invoker: Callable[..., Any] = self._rt.FunctionInvoker(self._context, self.device, function)
         return invoker
@@ -169,7 +164,7 @@ class Standalone:
         """What a kernel reads prepared of what its call is given."""
         if not (count := self._prepared.get(name, 0)):
             return ()
-        values = self._invoker(f"{name}_prepare")(*buffers)
+        values = self.function(f"{name}_prepare")(*buffers)
         return (values,) if count == 1 else tuple(values)
 
     def bound(self, name: str, *buffers: Any) -> Callable[[], Any]:

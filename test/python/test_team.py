@@ -62,7 +62,77 @@ def test_a_team_computes_what_workers_compute(threads: list[int]) -> None:
         threads.clear()
         theirs, ours = (np.asarray(it[name](*map(it.buffer, inputs)).to_host()) for it in drivers.values())
         np.testing.assert_array_equal(ours, theirs)
-        assert threads == [2] * (2 if name == "parts" else 1)  # once for each dispatch of several workgroups
+        assert threads == [2]  # to merge parts is so little that it is not shared
+
+
+EACH_PLACE = """
+#layout = #hal.pipeline.layout<bindings = [#hal.pipeline.binding<storage_buffer, ReadOnly>,
+                                           #hal.pipeline.binding<storage_buffer>]>
+module {
+  hal.executable.source private @places {
+    hal.executable.export public @places ordinal(0) layout(#layout) count(%d: !hal.device) -> (index, index, index) {
+      %c3 = arith.constant 3 : index
+      %c2 = arith.constant 2 : index
+      %c5 = arith.constant 5 : index
+      hal.return %c3, %c2, %c5 : index, index, index
+    }
+    builtin.module {
+      func.func @places() {
+        %c0 = arith.constant 0 : index
+        %c1 = arith.constant 1 : index
+        %c2 = arith.constant 2 : index
+        %c3 = arith.constant 3 : index
+        %c500 = arith.constant 500 : index
+        %one = arith.constant 1.0 : f32
+        %x = hal.interface.workgroup.id[0] : index
+        %y = hal.interface.workgroup.id[1] : index
+        %z = hal.interface.workgroup.id[2] : index
+        %from = hal.interface.binding.subspan layout(#layout) binding(0) alignment(64) offset(%c0) flags(ReadOnly)
+            : memref<15000xf32>
+        %to = hal.interface.binding.subspan layout(#layout) binding(1) alignment(64) offset(%c0) : memref<15000xf32>
+        %zy = arith.muli %z, %c2 : index
+        %row = arith.addi %zy, %y : index
+        %rows = arith.muli %row, %c3 : index
+        %place = arith.addi %rows, %x : index
+        %begin = arith.muli %place, %c500 : index
+        scf.for %i = %c0 to %c500 step %c1 {
+          %at = arith.addi %begin, %i : index
+          %before = memref.load %from[%at] : memref<15000xf32>
+          %after = arith.addf %before, %one : f32
+          memref.store %after, %to[%at] : memref<15000xf32>
+        }
+        return
+      }
+    }
+  }
+  func.func @main(%x: tensor<15000xf32>) -> tensor<15000xf32> {
+    %y = flow.dispatch @places::@places(%x) : (tensor<15000xf32>) -> tensor<15000xf32>
+    return %y : tensor<15000xf32>
+  }
+}
+"""
+
+
+def test_workgroups_of_three_dimensions_are_shares(threads: list[int]) -> None:
+    loaded = Standalone([], team.DRIVER, compile_text(EACH_PLACE))
+    x = np.arange(15000, dtype=np.float32)
+    np.testing.assert_array_equal(np.asarray(loaded.function("main")(loaded.buffer(x)).to_host()), x + 1)
+    assert threads == [2]
+
+
+class Turned(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.T.contiguous()
+
+
+@pytest.mark.parametrize(("size", "teams"), [(600, 1), (8, 0)])
+def test_what_iree_makes_is_shared_where_it_is_not_little(threads: list[int], size: int, teams: int) -> None:
+    x = torch.randn(size, 500 if teams else 4)
+    exe = compile_module(Turned(), (x,), options=CompileOptions(device="openmp"))
+    assert not exe.lineage.fusions
+    assert torch.equal(exe(x), x.T)
+    assert threads == [2] * teams
+    assert exe.verify()
 
 
 def test_threads_flush_denormals_as_the_caller_does(threads: list[int]) -> None:

@@ -138,7 +138,6 @@ def test_executables_are_data() -> None:
     assert isinstance(selection, Selection)
     executable = selection.executable
     assert [dispatch.name for dispatch in executable.dispatches] == ["k", "k_merge"]
-    assert executable.team
     assert Executable.from_json(json.loads(json.dumps(executable.to_json()))) == executable
 
 

@@ -48,15 +48,13 @@ class KernelBuilder:
         outputs: Sequence[Operand],
         lanes: int,
         extents: Sequence[str] = (),
-        *,
-        team: bool = False,
     ) -> None:
         self.lanes = lanes
         self.context = context()
         self._constants: dict[tuple[Any, ...], Value] = {}
         self._indices = Indices(self.index)
         with self.context, ir.Location.unknown():
-            self.module = ir.Module.parse(shell(name, inputs, outputs, extents, team=team))
+            self.module = ir.Module.parse(shell(name, inputs, outputs, extents))
             self._block = first_named(self.module.operation, "func.func").regions[0].blocks[0]
             results: dict[str, list[Value]] = {}
             for op in self._block:

@@ -98,11 +98,11 @@ class DenseMatch(Match[S]):
 
     def emit(self, schedule: S, name: str, lines: SourceLines) -> Executable:
         """See `Match`."""
-        chain, team = self.task.chain, self.target.team
+        chain = self.task.chain
         inputs, outputs = operands(self.given)
         prepared = self.prepared(schedule)
-        code = KernelBuilder(name, with_prepared(inputs, prepared), outputs, schedule.lanes, chain.extents, team=team)
+        code = KernelBuilder(name, with_prepared(inputs, prepared), outputs, schedule.lanes, chain.extents)
         sizes = chain.nominal.known_sizes
         writer = self.writer(code, {**sizes, **code.extents}, schedule)
         text = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))
-        return Executable.single(name, text, inputs, outputs, sizes=chain.extents, team=team, preparations=prepared)
+        return Executable.single(name, text, inputs, outputs, sizes=chain.extents, preparations=prepared)

@@ -30,12 +30,10 @@ class Emitter:
 
     Attributes:
         builder: a schedule has to suit it.
-        team: kernels are for a team of threads.
     """
 
     machine: Machine
     builder: type[KernelBuilder] = KernelBuilder
-    team: bool = False
 
     def _begin(
         self,
@@ -45,7 +43,7 @@ class Emitter:
         schedule: VectorSchedule,
         sizes: tuple[str, ...],
     ) -> KernelBuilder:
-        return self.builder(name, inputs, outputs, schedule.lanes, sizes, team=self.team)
+        return self.builder(name, inputs, outputs, schedule.lanes, sizes)
 
     def rows(self, chain: Chain, schedule: VectorSchedule, name: str) -> Executable:
         """Sweeps over rows, one after the other.
@@ -61,7 +59,7 @@ class Emitter:
         code = self._begin(name, inputs, outputs, schedule, chain.extents)
         writer = RowsWriter(code, chain, {**sizes, **code.extents}, schedule)
         text = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))
-        return Executable.single(name, text, inputs, outputs, sizes=chain.extents, team=self.team)
+        return Executable.single(name, text, inputs, outputs, sizes=chain.extents)
 
     def few_rows(self, task: Contraction, schedule: VectorSchedule, name: str) -> Executable:
         """A loop with contractions, lanes along the keys; of one part, or of several whose states are merged.
@@ -77,7 +75,7 @@ class Emitter:
         text = self._loop(task, schedule, parts, FewRowsWriter)
         merging, merge = self._merge(task, schedule, parts, outputs)
         return Executable(
-            name, joined(text, merging), inputs, outputs, (parts, merge), task.chain.extents, team=self.team
+            name, joined(text, merging), inputs, outputs, (parts, merge), task.chain.extents
         )
 
     def many_rows(self, task: Contraction, schedule: VectorSchedule, name: str) -> Executable:
@@ -93,7 +91,7 @@ class Emitter:
     ) -> Executable:
         inputs, outputs = operands(task.chain)
         text = self._loop(task, schedule, Dispatch(name, inputs, outputs), writer)
-        return Executable.single(name, text, inputs, outputs, sizes=task.chain.extents, team=self.team)
+        return Executable.single(name, text, inputs, outputs, sizes=task.chain.extents)
 
     def _loop(
         self,

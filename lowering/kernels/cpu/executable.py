@@ -11,10 +11,6 @@ import iree.compiler.ir as ir
 
 from covan_mlir.lowering.kernels.cpu.elements import storage
 from covan_mlir.lowering.kernels.kernel import Operand
-from covan_mlir.lowering.kernels.team import WORDS
-
-MARK = "covan_team"
-"""An attribute of the functions of kernels for a team of threads."""
 
 
 def _layout(operands: int, outputs: int, constants: int) -> str:
@@ -29,18 +25,13 @@ def shell(
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
     extents: Sequence[str] = (),
-    *,
-    team: bool = False,
 ) -> str:
     """The executable around a kernel, with a function that only asks for what it is given.
 
     Values in the function: workgroup, sizes known at run time, memory of the operands.
-
-    Args:
-        team: each dispatch is given the words of an address; see `covan_mlir.lowering.kernels.cpu.team`.
     """
     operands = (*inputs, *outputs)
-    layout = _layout(len(operands), len(outputs), len(extents) + (WORDS if team else 0))
+    layout = _layout(len(operands), len(outputs), len(extents))
     lines = []
     for n in range(len(extents)):
         lines.append(f"%s{n} = hal.interface.constant.load layout(#layout) ordinal({n}) : i32")
@@ -69,7 +60,7 @@ module {{
       hal.return %n, %n, %n : index, index, index
     }}
     builtin.module {{
-      func.func @{name}(){f" attributes {{{MARK}}}" if team else ""} {{
+      func.func @{name}() {{
         %c0 = arith.constant 0 : index
         %wx = hal.interface.workgroup.id[0] : index
         {body}

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.cpu.schedule import lanes
-from covan_mlir.lowering.kernels.cpu.team_functions import INSTRUCTION_SETS
 from covan_mlir.lowering.kernels.overrides import IllegalError, changes
 from covan_mlir.lowering.kernels.reductions.profitability import Rates
 from covan_mlir.lowering.kernels.target import KernelTarget
@@ -39,11 +38,6 @@ class CpuTarget(KernelTarget):
     def allowing(self, winograd: int) -> CpuTarget:
         """See `KernelTarget`."""
         return replace(self, winograd=winograd)
-
-    @property
-    def team(self) -> bool:
-        """Whether kernels can be for a team of threads."""
-        return self.machine.architecture in INSTRUCTION_SETS
 
     def rates(self, chain: Chain) -> Rates:
         """The compiler's contractions are vectorised; its other reductions take one element after the other (a sum over

@@ -196,7 +196,10 @@ def _variant(
         "options": options.to_json(),
         "flops": imported.flops,
         "elements": imported.elements,
-        "shared": result.shared,
+        # All of a call, where its dispatches call teams.
+        "shared": {"flops": imported.flops, "elements": imported.elements, "dispatches": result.shared}
+        if result.shared
+        else {},
         "seconds": {**result.seconds, "lineage": time.perf_counter() - start},
         "weights": "globals" if result.frontend == "linalg" else "arguments",
     }

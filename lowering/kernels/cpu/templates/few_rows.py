@@ -104,7 +104,7 @@ class FewRowsMatch(ContractionMatch):
 
     def emit(self, schedule: VectorSchedule, name: str, lines: SourceLines) -> Executable:
         """See `Match`."""
-        return Emitter(self.target.machine, team=self.target.team).few_rows(self.task, schedule, name)
+        return Emitter(self.target.machine).few_rows(self.task, schedule, name)
 
 
 @register

@@ -84,7 +84,7 @@ class ManyRowsMatch(ContractionMatch):
 
     def emit(self, schedule: VectorSchedule, name: str, lines: SourceLines) -> Executable:
         """See `Match`."""
-        return Emitter(self.target.machine, team=self.target.team).many_rows(self.task, schedule, name)
+        return Emitter(self.target.machine).many_rows(self.task, schedule, name)
 
 
 @register

@@ -163,7 +163,7 @@ class RowsMatch(Match[VectorSchedule]):
 
     def emit(self, schedule: VectorSchedule, name: str, lines: SourceLines) -> Executable:
         """See `Match`."""
-        return Emitter(self.target.machine, team=self.target.team).rows(self.chain, schedule, name)
+        return Emitter(self.target.machine).rows(self.chain, schedule, name)
 
 
 @register

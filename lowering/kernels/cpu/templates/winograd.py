@@ -148,7 +148,7 @@ class WinogradMatch(DenseMatch[WinogradSchedule]):
         """See `Match`."""
         if schedule.fused:
             return super().emit(schedule, name, lines)
-        chain, team, prepared = self.task.chain, self.target.team, self.prepared(schedule)
+        chain, prepared = self.task.chain, self.prepared(schedule)
         inputs, outputs = operands(chain)
         layout = WinogradLayout(self.task, schedule)
         parts = self._parts(layout)
@@ -159,12 +159,12 @@ class WinogradMatch(DenseMatch[WinogradSchedule]):
         texts = []
         for dispatch in (first, second):
             code = KernelBuilder(
-                dispatch.name, dispatch.inputs, dispatch.outputs, schedule.lanes, chain.extents, team=team
+                dispatch.name, dispatch.inputs, dispatch.outputs, schedule.lanes, chain.extents
             )
             sizes = {**chain.nominal.known_sizes, **code.extents}
             writes: Writer = TransformWriter(code, layout, sizes)
             texts.append(_written(code, chain, writes if dispatch is first else self.writer(code, sizes, schedule)))
-        return Executable(name, joined(*texts), inputs, outputs, (first, second), chain.extents, team, prepared)
+        return Executable(name, joined(*texts), inputs, outputs, (first, second), chain.extents, prepared)
 
     def _parts(self, layout: WinogradLayout) -> Operand:
         """What the first of two dispatches leaves for the second."""
