@@ -74,9 +74,7 @@ class Emitter:
         parts = Dispatch(name, inputs, states)
         text = self._loop(task, schedule, parts, FewRowsWriter)
         merging, merge = self._merge(task, schedule, parts, outputs)
-        return Executable(
-            name, joined(text, merging), inputs, outputs, (parts, merge), task.chain.extents
-        )
+        return Executable(name, joined(text, merging), inputs, outputs, (parts, merge), task.chain.extents)
 
     def many_rows(self, task: Contraction, schedule: VectorSchedule, name: str) -> Executable:
         """A loop with contractions, lanes along the rows.

@@ -89,8 +89,8 @@ WRITTEN = 8.0
 BESIDE = 0.1
 """Of the time of a load that is done beside products, what is not hidden by them."""
 FORESEEN = 0.02
-"""The same of packed panels in the first cache, of which the next one is asked for: of tiles as fast, the one that loads
-least."""
+"""The same of packed panels in the first cache, of which the next one is asked for: of tiles as fast, the one that
+loads least."""
 LONGEST_SUM = 1024
 """Products that are summed one after the other; longer sums are sums of blocks."""
 

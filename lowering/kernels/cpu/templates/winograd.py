@@ -158,9 +158,7 @@ class WinogradMatch(DenseMatch[WinogradSchedule]):
         second = Dispatch(name, read, outputs)
         texts = []
         for dispatch in (first, second):
-            code = KernelBuilder(
-                dispatch.name, dispatch.inputs, dispatch.outputs, schedule.lanes, chain.extents
-            )
+            code = KernelBuilder(dispatch.name, dispatch.inputs, dispatch.outputs, schedule.lanes, chain.extents)
             sizes = {**chain.nominal.known_sizes, **code.extents}
             writes: Writer = TransformWriter(code, layout, sizes)
             texts.append(_written(code, chain, writes if dispatch is first else self.writer(code, sizes, schedule)))
