@@ -305,7 +305,7 @@ def test_in_a_program(winograd: int, sizes: list[int]) -> None:
     model = Net().eval()
     model.norm.running_mean.normal_()
     model.norm.running_var.uniform_(0.5, 2.0)
-    x = torch.randn(1, 32, 28, 28)
+    x = torch.randn(1, 32, 56, 56)
     with torch.no_grad():
         want = model.double()(x.double())
         model.float()

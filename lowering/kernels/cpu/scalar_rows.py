@@ -40,7 +40,7 @@ def side_by_side(chain: Chain, expr: Expr, rows: Sequence[str]) -> Input | Step 
     if not isinstance(expr, Read) or not in_place(chain, expr):
         return None
     value = chain.values[expr.name]
-    return value if value.axes and value.axes[-1] == rows[-1] else None
+    return value if value.axes and value.axes[-1:] == tuple(rows[-1:]) else None
 
 
 def ask_next(
