@@ -78,8 +78,11 @@ class OutputLanesMatch(ProductMatch):
         return lanes * (-(-rows // lanes) * each + BEGUN) / rows
 
     def beside(self, schedule: ProductSchedule) -> int:
-        """See `ProductMatch`: of each position of what is contracted a tile reads another line, unless it is staged."""
-        return 0 if self.task.planes is not None else schedule.depth * self.task.count(self.task.contracted[1:]) * LINE
+        """See `ProductMatch`: of each position of what is contracted a tile reads another line."""
+        planes = self.task.planes
+        if planes is not None and len(planes.taps) > 1:
+            return 0
+        return schedule.depth * self.task.count(self.task.contracted[1:]) * LINE
 
     @property
     def pushed_out(self) -> float:

@@ -89,8 +89,7 @@ WRITTEN = 8.0
 BESIDE = 0.1
 """Of the time of a load that is done beside products, what is not hidden by them."""
 FORESEEN = 0.02
-"""The same of packed panels in the first cache, of which the next one is asked for: of tiles as fast, the one that
-loads least."""
+"""The same of packed panels, of which the next one is asked for: of tiles as fast, the one that loads least."""
 LONGEST_SUM = 1024
 """Products that are summed one after the other; longer sums are sums of blocks."""
 
@@ -186,7 +185,8 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         return WRITTEN + self.task.work
 
     def beside(self, schedule: ProductSchedule) -> int:
-        """Bytes of the first cache that scalars take beside a panel."""
+        """Bytes of the first cache that a tile's scalars take beside a panel, if those of the next tile are in the same
+        lines; 0: they are in others."""
         return 0
 
     @property
@@ -211,10 +211,13 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         held = schedule.depth * product.count(product.contracted[1:]) * schedule.vectors * machine.vector_bits // 8
         held = held // PAIR if schedule.pairs else held
         tile = schedule.rows * schedule.vectors
-        near = held + self.beside(schedule) <= STAYS * machine.l1
-        loads = schedule.rows + schedule.vectors * (1.0 if near else FARTHER)
+        loads = schedule.rows + schedule.vectors * (1.0 if held <= STAYS * machine.l1 else FARTHER)
         each = max(1.0 + NARROW * max(0, BREADTH - tile), loads / tile, IN_FLIGHT / tile)
-        each += (FORESEEN if schedule.packed and near else BESIDE) * loads / tile
+        beside = self.beside(schedule)
+        # Tiles of few products have no time to ask for the next panel.
+        foreseen = schedule.packed and tile > schedule.rows + schedule.vectors
+        foreseen = foreseen and (not beside or held + beside <= STAYS * machine.l1)
+        each += (FORESEEN if foreseen else BESIDE) * loads / tile
         each += self.pushed_out * schedule.vectors / tile
         each_staged = 6.0 + (0.0 if schedule.pairs else cost(product.vectors))
         blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
