@@ -22,10 +22,14 @@ Records = Annotated[
 
 def tune(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="FILE.py:FACTORY|FILE.pt2", help="The model.")],
+    models: Annotated[list[str], typer.Argument(metavar="FILE.py:FACTORY|FILE.pt2...", help="The models.")],
     inputs: Inputs = None,
     minutes: Annotated[float, typer.Option("--minutes", help="How long to measure, about.")] = 10.0,
     records: Records = None,
+    limit: Annotated[
+        list[float] | None,
+        typer.Option("--limit", metavar="MS", min=0.0, help="Of each model in turn: enough for a call; 0: nothing is."),
+    ] = None,
     winograd: Annotated[int, typer.Option("--winograd", min=0, metavar="TIMES", help="As of 'covan compile'.")] = 4,
     sketches: Annotated[
         bool, typer.Option("--sketches", help="Print the structures that kernels may have, and measure nothing.")
@@ -34,36 +38,56 @@ def tune(
     seed: Seed = 0,
     debug: Debug = False,
 ) -> None:
-    """Measure schedules of a model's kernels on this machine. Compilations take the best from then on.
+    """Measure schedules of models' kernels on this machine. Compilations take the best from then on.
 
+    Several models are tuned as one: the sum of their calls' times becomes less, or what is above their limits.
     What was measured is kept when it is stopped, and not measured again. Nothing else should run meanwhile.
 
     \b
     covan tune model.py:make --minutes 10
     covan tune model.py:Net -i 1x3x224x224xf32 --records tuned.sqlite
+    covan tune first.py:make second.py:make --limit 2.5 --limit 0
     covan tune model.py:make --sketches
     """
     from covan_mlir.tools import cli_inputs, cli_models
 
     parsed = [cli_inputs.parse(text) for text in inputs or ()]
-    path, factory = cli_models.split(model)
+    named = [cli_models.split(model) for model in models]
+    if len(named) > 1 and parsed:
+        raise CliError("-i gives the inputs of one model", "let the factories of several give them", code=2)
+    if limit and len(limit) != len(named):
+        raise CliError(f"--limit is given {len(limit)} times for {len(named)} models", "give it for each", code=2)
     if not minutes > 0:
         raise CliError(f"--minutes {minutes:g} is no time to measure in", "give a positive number", code=2)
     with Progress("importing torch") as progress:
         import covan_mlir
         from covan_mlir import tuner
 
-        progress(f"loading {path.name}")
-        example = cli_models.load(path, factory, parsed, seed)
+        given = []
+        for path, factory in named:
+            progress(f"loading {path.name}")
+            example = cli_models.load(path, factory, parsed, seed)
+            given.append((example.model, example.args, example.kwargs))
         options = covan_mlir.CompileOptions(winograd=winograd)
-        given = (example.model, example.args, example.kwargs)
         with torch_is_quiet(context.ensure_object(Session).debug):
             if sketches:
-                text = tuner.sketches(*given, options=options, progress=progress)
+                texts = [tuner.sketches(*each, options=options, progress=progress) for each in given]
             else:
-                tuning = covan_mlir.tune(*given, minutes=minutes, records=records, options=options, progress=progress)
-                text = json.dumps(asdict(tuning), indent=1) + "\n" if as_json else str(tuning)
-    print(text, end="")
+                tunings = covan_mlir.tune_models(
+                    given,
+                    minutes=minutes,
+                    limits=[1e-3 * each for each in limit or ()],
+                    records=records,
+                    options=options,
+                    progress=progress,
+                )
+                if as_json:
+                    rows = [{"model": model, **asdict(each)} for model, each in zip(models, tunings, strict=True)]
+                    print(json.dumps(rows[0] if len(rows) == 1 else rows, indent=1))
+                    return
+                texts = [str(each) for each in tunings]
+    for model, text in zip(models, texts, strict=True):
+        print(f"{model}\n{text}" if len(models) > 1 else text, end="")
 
 
 def records_(

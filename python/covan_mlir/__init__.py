@@ -15,6 +15,7 @@ _PUBLIC = {
     "compile_module": "covan_mlir.compile",
     "load": "covan_mlir.loading",
     "tune": "covan_mlir.tuner",
+    "tune_models": "covan_mlir.tuner",
     "Tuning": "covan_mlir.tuning.report",
     "last_compiled": "covan_mlir.dynamo",
     "tag": "covan_mlir.provenance.tags",
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from covan_mlir.provenance.tags import tag as tag
     from covan_mlir.runtime.isolation.limits import Isolation as Isolation
     from covan_mlir.tuner import tune as tune
+    from covan_mlir.tuner import tune_models as tune_models
     from covan_mlir.tuning.report import Tuning as Tuning
 
 

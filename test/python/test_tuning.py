@@ -31,12 +31,13 @@ from covan_mlir.machine.description import PRESETS
 from covan_mlir.machine.host import host
 from covan_mlir.tuning import cost_model, in_program, scheduler
 from covan_mlir.tuning.cost_model import CostModel, Sample
-from covan_mlir.tuning.in_program import Finalists, decide
+from covan_mlir.tuning.in_program import Entry, Finalists, decide
 from covan_mlir.tuning.search import Search
+from covan_mlir.tuning.session import begin
 from covan_mlir.tuning.sketches.derive import sketch_of
 from covan_mlir.tuning.space import Point, Space, space_of
 from covan_mlir.tuning.tasks import tasks_of
-from covan_mlir.tuning.tune import begin, tune_program
+from covan_mlir.tuning.tune import Program, tune_programs
 
 TARGET = CpuTarget(PRESETS["avx512"])
 CHAINS = {
@@ -258,47 +259,71 @@ def test_without_the_library_templates_are_off_by_what_they_were(monkeypatch: py
 # The scheduler
 
 
-def run(tasks: list[scheduler.Progress], after: Sequence[Callable[[int], float]], slices: int) -> list[int]:
+def run(
+    tasks: list[scheduler.Progress],
+    calls: Sequence[scheduler.Call],
+    after: Sequence[Callable[[int], float]],
+    slices: int,
+) -> list[int]:
     order: list[int] = []
-    while len(order) < slices and (number := scheduler.next_task(tasks)) is not None:
+    while len(order) < slices and (number := scheduler.next_task(tasks, calls)) is not None:
         tasks[number].times.append(after[number](tasks[number].slices + 1))
         order.append(number)
     return order
 
 
 def test_each_task_begins_then_the_heaviest_goes_on() -> None:
-    tasks = [scheduler.Progress(weight, 1e6, "product flops", [1e-3]) for weight in (1.0, 20.0, 1.0)]
-    order = run(tasks, [lambda n: 1e-3 / n] * 3, 12)
+    tasks = [scheduler.Progress(1e6, "product flops", [1e-3]) for _ in range(3)]
+    call = scheduler.Call({0: 1.0, 1: 20.0, 2: 1.0})
+    order = run(tasks, [call], [lambda n: 1e-3 / n] * 3, 12)
     assert set(order[:3]) == set(order[3:6]) == {0, 1, 2}
     assert order[0] == 1
     assert order[6:].count(1) >= 4
 
 
 def test_a_task_that_others_outrun_has_more_to_gain() -> None:
-    slow = scheduler.Progress(1.0, 1e6, "product flops", [4e-3, 4e-3, 4e-3])
-    fast = scheduler.Progress(1.0, 1e6, "product flops", [1e-3, 1e-3, 1e-3])
-    other = scheduler.Progress(1.0, 1e6, "rows bytes", [4e-3, 4e-3, 4e-3])
+    slow = scheduler.Progress(1e6, "product flops", [4e-3, 4e-3, 4e-3])
+    fast = scheduler.Progress(1e6, "product flops", [1e-3, 1e-3, 1e-3])
+    other = scheduler.Progress(1e6, "rows bytes", [4e-3, 4e-3, 4e-3])
     tasks = [slow, fast, other]
     assert scheduler.gain(slow, tasks) > scheduler.gain(other, tasks) > scheduler.gain(fast, tasks)
 
 
 def test_it_ends_when_little_is_left() -> None:
-    tasks = [scheduler.Progress(1.0, 1e6, "product flops", [1e-3]) for _ in range(3)]
-    order = run(tasks, [lambda n: 1e-3] * 3, 1000)
+    tasks = [scheduler.Progress(1e6, "product flops", [1e-3]) for _ in range(3)]
+    calls = [scheduler.Call(dict.fromkeys(range(3), 1.0))]
+    order = run(tasks, calls, [lambda n: 1e-3] * 3, 1000)
     assert len(order) < 100
     tasks[0].done = tasks[1].done = tasks[2].done = True
-    assert scheduler.next_task(tasks) is None
-    assert scheduler.next_task([]) is None
+    assert scheduler.next_task(tasks, calls) is None
+    assert scheduler.next_task([], []) is None
+
+
+def test_what_several_models_run_counts_for_all_of_them() -> None:
+    tasks = [scheduler.Progress(1e6, "product flops", [1e-3, 1e-3, 1e-3]) for _ in range(3)]
+    first, second = scheduler.Call({0: 2.0, 1: 3.0}, rest=1e-3), scheduler.Call({1: 1.0, 2: 3.0})
+    assert scheduler.objective([first, second], tasks) == pytest.approx(6e-3 + 4e-3)
+    assert scheduler.gradient([first, second], tasks) == [2.0, 4.0, 3.0]
+    assert scheduler.next_task(tasks, [first, second]) == 1
+    assert scheduler.next_task(tasks, [first, second], busy={1}) == 2
+
+
+def test_a_model_under_its_limit_gets_no_more_time() -> None:
+    tasks = [scheduler.Progress(1e6, "product flops", [1e-3]) for _ in range(2)]
+    heavy, light = scheduler.Call({0: 9.0}, limit=10e-3), scheduler.Call({1: 1.0}, limit=0.6e-3)
+    assert scheduler.objective([heavy, light], tasks) == pytest.approx(10e-3 + 1e-3)
+    assert set(run(tasks, [heavy, light], [lambda n: 1e-3 / n] * 2, 50)) == {1}
+    assert tasks[1].times[-1] == 0.5e-3, "under its limit, too"
 
 
 # The last choice
 
 
 class Programs:
-    """Programs as tables: seconds of each kernel by schedule."""
+    """Programs as tables: seconds of each kernel by schedule; as what they take as a whole, what is in their names."""
 
-    def __init__(self, inside: dict[str, float] | None) -> None:
-        self.inside = inside
+    def __init__(self, inside: dict[str, float] | None, kernels: str = "ab", slow: str = "") -> None:
+        self.inside, self.kernels, self.slow = inside, kernels, slow
         self.compiled: list[tuple[Recorded, ...]] = []
 
     def program(self, records: Sequence[Recorded]) -> Any:
@@ -306,19 +331,25 @@ class Programs:
         return tuple(records)
 
     def caller(self, model: Any) -> Any:
-        return lambda: model
+        slower = any(record.workload in self.slow for record in model)
+        return lambda: slower
+
+    def entry(self) -> Any:
+        programs: Any = self
+        base: Any = ()
+        return Entry(programs, base, {name: [f"kernel {name}"] for name in self.kernels})
 
     def kernel_seconds(self, model: Any) -> dict[str, float]:
         if self.inside is None:
             raise ProfileError("no times here")
         taken = {record.workload: record.schedule for record in model}
-        return {f"kernel {name}": self.inside[f"{name} {taken.get(name, 'default')}"] for name in "ab"}
+        return {f"kernel {name}": self.inside[f"{name} {taken.get(name, 'default')}"] for name in self.kernels}
 
 
 def finalists() -> list[Finalists]:
     ranked = {"a": ("fast", "faster inside"), "b": ("only",)}
     return [
-        Finalists(f"kernel {name}", name, 1e-3, tuple((Candidate("t", s), 0.5 + 0.1 * n) for n, s in enumerate(names)))
+        Finalists(name, 1e-3, tuple((Candidate("t", s), 0.5 + 0.1 * n) for n, s in enumerate(names)))
         for name, names in ranked.items()
     ]
 
@@ -328,42 +359,61 @@ INSIDE = {"a default": 1.0, "a fast": 1.2, "a faster inside": 0.8, "b default": 
 
 @pytest.fixture
 def whole(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Sets the time of the program that is tried over that of the one before."""
+    """Sets the time of the program that is tried over that of the one before; of a slow one it is 1.1."""
 
     def set_ratio(ratio: float) -> None:
-        turns = (Turns(1.0, 1.0, 9), [Turns(ratio, ratio, 9)])
-        monkeypatch.setattr(in_program, "in_turns", lambda *args, **kwargs: turns)
+        def in_turns(base: object, calls: Sequence[Callable[[], bool]], seconds: float) -> Any:
+            ratios = [1.1 if call() else ratio for call in calls]
+            return Turns(1.0, 1.0, 9), [Turns(each, each, 9) for each in ratios]
+
+        monkeypatch.setattr(in_program, "in_turns", in_turns)
 
     return set_ratio
 
 
 def test_what_is_best_inside_of_the_program_is_chosen(whole: Callable[[float], None]) -> None:
     whole(0.9)
-    programs: Any = Programs(INSIDE)
-    chosen, _, after = decide(programs, (), finalists(), 1.0, lambda step: None)
+    programs = Programs(INSIDE)
+    chosen, (verdict,) = decide([programs.entry()], finalists(), 1.0, lambda step: None)
     # b's is faster by less than counts
     assert [(record.workload, record.schedule) for record in chosen] == [("a", "faster inside")]
     assert chosen[0].seconds == pytest.approx(0.6e-3)
-    assert after.ratio == 0.9
+    assert verdict.ratio == verdict.tried == 0.9
     assert programs.compiled[-1] == chosen
 
 
 def test_a_program_that_is_not_faster_changes_nothing(whole: Callable[[float], None]) -> None:
     whole(1.01)
-    programs: Any = Programs(INSIDE)
-    chosen, _, after = decide(programs, (), finalists(), 1.0, lambda step: None)
+    programs = Programs(INSIDE)
+    chosen, (verdict,) = decide([programs.entry()], finalists(), 1.0, lambda step: None)
     assert chosen == ()
-    assert after.ratio == 1.01
+    assert (verdict.ratio, verdict.tried) == (1.0, 1.01)
 
 
 def test_where_there_are_no_times_inside_those_alone_count(
     whole: Callable[[float], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     whole(0.9)
-    programs: Any = Programs(None)
-    chosen, _, _ = decide(programs, (), finalists(), 1.0, lambda step: None)
+    chosen, _ = decide([Programs(None).entry()], finalists(), 1.0, lambda step: None)
     assert [record.schedule for record in chosen] == ["fast", "only"]
     assert "kernels are not timed inside of the program (no times here)" in caplog.text
+
+
+def test_kernels_of_a_program_that_is_not_faster_are_chosen_for_none(whole: Callable[[float], None]) -> None:
+    whole(0.9)
+    inside = {**INSIDE, "b only": 0.5}
+    both, one = Programs(inside), Programs(inside, kernels="b", slow="b")
+    chosen, verdicts = decide([both.entry(), one.entry()], finalists(), 1.0, lambda step: None)
+    assert [record.workload for record in chosen] == ["a"]
+    assert [(verdict.ratio, verdict.tried) for verdict in verdicts] == [(0.9, 0.9), (1.0, 1.1)]
+    assert [record.workload for record in both.compiled[-1]] == ["a"], "it was timed again without the other's"
+
+
+def test_what_several_programs_run_is_timed_in_all_of_them(whole: Callable[[float], None]) -> None:
+    whole(0.9)
+    other = Programs({**INSIDE, "a fast": 0.5, "a faster inside": 1.1}, kernels="a")
+    chosen, _ = decide([Programs(INSIDE).entry(), other.entry()], finalists(), 1.0, lambda step: None)
+    assert [record.schedule for record in chosen] == ["fast"], "1.2 + 0.5 is less than 0.8 + 1.1"
 
 
 # All of it
@@ -396,15 +446,14 @@ def test_a_model_is_tuned_and_compiled_with_what_was_found(tmp_path: Path) -> No
 
     def tune() -> covan_mlir.Tuning:
         assert executable.origin is not None
-        return tune_program(
-            executable,
-            executable.origin,
-            ((x,), {}),
+        (tuning,) = tune_programs(
+            [Program(executable, executable.origin, ((x,), {}))],
             minutes=0.5,
             records=records,
             tell=steps.append,
-            clock=counting(3.0),
+            clock=counting(4.0),
         )
+        return tuning
 
     tuning = tune()
     assert {name for row in tuning.rows for name in row.what.split(", ")} >= {"linear", "linear_1", "softmax"}
@@ -456,18 +505,39 @@ def test_an_exported_program_brings_its_arguments(tmp_path: Path) -> None:
     assert [row.what for row in tuning.rows] == ["linear"]
 
 
+def test_what_models_share_is_one_task(tmp_path: Path) -> None:
+    models = [torch.nn.Linear(48, 64), torch.nn.Sequential(torch.nn.Linear(48, 64), torch.nn.Linear(64, 40))]
+    compiled = [
+        covan_mlir.compile_module(m, (torch.randn(24, 48),), options=CompileOptions(records=None)) for m in models
+    ]
+    programs = [
+        Program(each, each.origin, ((torch.randn(24, 48),), {})) for each in compiled if each.origin is not None
+    ]
+    steps: list[str] = []
+    first, second = tune_programs(
+        programs, minutes=0.2, records=tmp_path / "records", tell=steps.append, clock=counting(2.0)
+    )
+    assert ([row.what for row in first.rows], len(second.rows)) == (["linear"], 2)
+    assert any("of 2 kernels" in step for step in steps)
+    assert first.rows[0].seconds in [row.seconds for row in second.rows]
+
+
 def test_what_cannot_be_tuned_is_told(tmp_path: Path) -> None:
     model, x = torch.nn.Linear(4, 4), torch.randn(2, 4)
+    with pytest.raises(InputError, match="there is no model to tune"):
+        covan_mlir.tune_models([])
+    with pytest.raises(InputError, match="give one number of seconds for each model"):
+        covan_mlir.tune_models([(model, (x,))], limits=[1.0, 2.0])
     with pytest.raises(InputError, match="give a positive number of minutes"):
         covan_mlir.tune(model, (x,), minutes=0)
     executable = covan_mlir.compile_module(model, (x,), target="cpu:znver4")
     assert executable.origin is not None
     with pytest.raises(TargetError, match="cpu:znver4 is not this machine's CPU"):
-        tune_program(executable, executable.origin, ((x,), {}), minutes=1.0, records=tmp_path / "records")
+        tune_programs([Program(executable, executable.origin, ((x,), {}))], minutes=1.0, records=tmp_path / "records")
     bare = covan_mlir.compile_module(model, (x,), provenance=False)
     assert bare.origin is not None
     with pytest.raises(InputError, match="compile with provenance=True"):
-        tune_program(bare, bare.origin, ((x,), {}), minutes=1.0, records=tmp_path / "records")
+        tune_programs([Program(bare, bare.origin, ((x,), {}))], minutes=1.0, records=tmp_path / "records")
     assert not (tmp_path / "records").exists()
 
 
@@ -480,14 +550,8 @@ def test_sizes_that_are_known_at_run_time_only_are_left_as_they_are(tmp_path: Pa
         options=CompileOptions(records=None),
     )
     assert executable.origin is not None
-    tuning = tune_program(
-        executable,
-        executable.origin,
-        ((torch.randn(8, 48),), {}),
-        minutes=0.1,
-        records=tmp_path / "r",
-        clock=counting(1.0),
-    )
+    program = Program(executable, executable.origin, ((torch.randn(8, 48),), {}))
+    (tuning,) = tune_programs([program], minutes=0.1, records=tmp_path / "r", clock=counting(1.0))
     assert tuning.rows == ()
     assert list(tuning.left.values()) == ["it has sizes that are known at run time only"]
     assert "was not tuned: it has sizes that are known at run time only" in str(tuning)

@@ -126,7 +126,12 @@ class Measurer:
         winograd: the most that rounding errors of convolutions by Winograd's filtering may be, in direct sums'.
         driver: that programs run on.
         extensions: files of the user's own that register templates.
+
+    Attributes:
+        slots: batches that are measured at once: others would disturb it.
     """
+
+    slots = 1
 
     def __init__(self, machine: Machine, winograd: int, driver: str, extensions: Sequence[str] = ()) -> None:
         self._machine, self._winograd, self._driver = machine, winograd, driver

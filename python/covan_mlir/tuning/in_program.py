@@ -1,8 +1,9 @@
 """The last choice, between the best few of each kernel: inside of the program, with its neighbours, caches and threads.
 
 A kernel that is the fastest alone may not be in its program. Programs are compiled with the best schedules of all
-kernels, with the second best, and so on, and each kernel is timed in each of them. The program with what is best there
-then runs in turns with the one that prediction gives: if it is not faster as a whole, nothing is chosen.
+kernels, with the second best, and so on, and each kernel is timed in each of them; where several programs run one, the
+sum over them counts. The programs with what is best there then run in turns with those that prediction gives: none of
+the kernels of one that is not faster as a whole is chosen.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from covan_mlir.errors import ProfileError
 from covan_mlir.lowering import targets
 from covan_mlir.lowering.kernels.database import Database, Setting
 from covan_mlir.lowering.kernels.measuring.messages import Candidate
-from covan_mlir.lowering.kernels.measuring.timing import Turns, in_turns
+from covan_mlir.lowering.kernels.measuring.timing import in_turns
 from covan_mlir.lowering.kernels.recorded import Recorded
 from covan_mlir.profiling import run as profiling
 from covan_mlir.runtime.compiled import CompiledModel
@@ -43,12 +44,10 @@ class Finalists:
     """The best schedules of a kernel.
 
     Attributes:
-        kernel: its name in the program.
         seconds: of the default, alone.
         ranked: schedules and times alone over the default's, best first.
     """
 
-    kernel: str
     workload: str
     seconds: float
     ranked: tuple[tuple[Candidate, float], ...]
@@ -99,47 +98,118 @@ class Programs:
         return seconds
 
 
+@dataclass(frozen=True)
+class Entry:
+    """A program, at the last choice.
+
+    Attributes:
+        base: it, with what is predicted to be best.
+        kernels: the names of its kernels, by workload.
+    """
+
+    programs: Programs
+    base: CompiledModel
+    kernels: Mapping[str, Sequence[str]]
+
+    def of(self, records: Sequence[Recorded]) -> tuple[Recorded, ...]:
+        """Those that are for its kernels."""
+        return tuple(record for record in records if record.workload in self.kernels)
+
+    def inside(self, model: CompiledModel) -> dict[str, float]:
+        """Seconds of a call, by workload.
+
+        Raises:
+            ProfileError: the device gives no times.
+        """
+        own = self.programs.kernel_seconds(model)
+        return {
+            name: sum(own[kernel] for kernel in kernels if kernel in own)
+            for name, kernels in self.kernels.items()
+            if any(kernel in own for kernel in kernels)
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a program.
+
+    Attributes:
+        seconds: of a call with what is predicted to be best.
+        ratio: of a call with what is chosen to that, in turns; 1 where nothing is.
+        tried: of the program that was tried first.
+    """
+
+    seconds: float
+    ratio: float
+    tried: float
+
+
 def decide(
-    programs: Programs, base: CompiledModel, finalists: Sequence[Finalists], seconds: float, tell: Callable[[str], None]
-) -> tuple[tuple[Recorded, ...], Turns, Turns]:
-    """The schedules that make the program faster, and the times of the program without them and with them, in turns.
+    entries: Sequence[Entry], finalists: Sequence[Finalists], seconds: float, tell: Callable[[str], None]
+) -> tuple[tuple[Recorded, ...], list[Verdict]]:
+    """The schedules that make programs faster, and none of them slower; and what became of each.
 
     Args:
-        base: the program with what is predicted to be best.
         finalists: of the kernels that have any.
-        seconds: that the programs are timed for, at last.
+        seconds: that the programs are timed for, at last, each time.
         tell: is told the name of each step before it runs.
     """
-    rank = max((len(each.ranked) for each in finalists), default=0)
-    if not rank:
-        (turns, _) = in_turns(programs.caller(base), [], seconds / 4)
-        return (), turns, turns
     best = _records(finalists, {each.workload: each.ranked[0] for each in finalists})
-    try:
-        tell("timing kernels inside of the program")
-        best = _best_inside(programs, base, finalists, min(rank, RANKS), tell)
-    except ProfileError as error:
-        log.warning("kernels are not timed inside of the program (%s): those that are the best alone count", error)
-    tell("timing the program")
-    tuned = programs.program(best)
-    before, (after,) = in_turns(programs.caller(base), [programs.caller(tuned)], seconds)
-    return (best if after.ratio < 1.0 else ()), before, after
+    if finalists:
+        try:
+            tell("timing kernels inside of the program")
+            ranks = min(max(len(each.ranked) for each in finalists), RANKS)
+            best = _best_inside(entries, finalists, ranks, tell)
+        except ProfileError as error:
+            log.warning("kernels are not timed inside of the program (%s): those that are the best alone count", error)
+        tell("timing the program")
+    return _faster(entries, best, seconds)
+
+
+def _faster(
+    entries: Sequence[Entry], best: Sequence[Recorded], seconds: float
+) -> tuple[tuple[Recorded, ...], list[Verdict]]:
+    """Without the kernels of programs that are not faster; those that share some of them are asked again."""
+    verdicts: dict[int, Verdict] = {}
+    timed: dict[int, tuple[Recorded, ...]] = {}
+    while waiting := [n for n, entry in enumerate(entries) if n not in timed or timed[n] != entry.of(best)]:
+        number = waiting[0]
+        entry, own = entries[number], entries[number].of(best)
+        timed[number] = own
+        if number in verdicts and not own:
+            verdicts[number] = replace(verdicts[number], ratio=1.0)
+            continue
+        calls = [entry.programs.caller(entry.programs.program(own))] if own else []
+        before, after = in_turns(entry.programs.caller(entry.base), calls, seconds if own else seconds / 4)
+        ratio = after[0].ratio if own else 1.0
+        tried = verdicts[number].tried if number in verdicts else ratio
+        verdicts[number] = Verdict(before.seconds, min(1.0, ratio), tried)
+        if own and ratio >= 1.0:
+            best = [record for record in best if record not in own]
+    return tuple(best), [verdicts[n] for n in range(len(entries))]
 
 
 def _best_inside(
-    programs: Programs, base: CompiledModel, finalists: Sequence[Finalists], ranks: int, tell: Callable[[str], None]
+    entries: Sequence[Entry], finalists: Sequence[Finalists], ranks: int, tell: Callable[[str], None]
 ) -> tuple[Recorded, ...]:
-    own = programs.kernel_seconds(base)
+    def inside(records: Sequence[Recorded] | None) -> dict[str, float]:
+        total: dict[str, float] = {}
+        for entry in entries:
+            model = entry.base if records is None else entry.programs.program(entry.of(records))
+            for name, took in entry.inside(model).items():
+                total[name] = total.get(name, 0.0) + took
+        return total
+
+    own = inside(None)
     chosen: dict[str, tuple[Candidate, float]] = {}
-    least = {each.workload: WORTH * own.get(each.kernel, each.seconds) for each in finalists}
+    least = {each.workload: WORTH * own[each.workload] for each in finalists if each.workload in own}
     for rank in range(ranks):
         tell(f"timing kernels inside of the program, {rank + 1} of {ranks}")
         tried = {each.workload: each.ranked[min(rank, len(each.ranked) - 1)] for each in finalists}
-        inside = programs.kernel_seconds(programs.program(_records(finalists, tried)))
-        for each in finalists:
-            took = inside.get(each.kernel)
-            if took is not None and took < least[each.workload]:
-                least[each.workload], chosen[each.workload] = took, tried[each.workload]
+        took = inside(_records(finalists, tried))
+        for name in least:
+            if name in took and took[name] < least[name]:
+                least[name], chosen[name] = took[name], tried[name]
     return _records(finalists, chosen)
 
 

@@ -35,6 +35,7 @@ class Search:
     Attributes:
         ratios: of what was measured, times over that of the default in the same turns; None where there is none.
         base: seconds of the default, the latest.
+        asked: what was given out to be measured.
     """
 
     chain: Chain
@@ -42,6 +43,7 @@ class Search:
     seed: int = 0
     ratios: dict[Candidate, float | None] = field(default_factory=dict)
     base: float | None = None
+    asked: set[Candidate] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -70,18 +72,25 @@ class Search:
         return not self.space.more and all(point.candidate in self.ratios for point in self.space.points[1:])
 
     def batch(self, count: int, model: CostModel) -> list[Candidate]:
-        """The next ones to be measured: no more than so many, none twice, none if all were."""
-        fresh = [point for point in self.space.points[1:] if point.candidate not in self.ratios]
+        """The next ones to be measured: no more than so many, none twice, none if all were. Others of which nothing is
+        known yet may be at work."""
+        batch = self._batch(count, model)
+        self.asked.update(batch)
+        return batch
+
+    def _batch(self, count: int, model: CostModel) -> list[Candidate]:
+        taken = self.asked | self.ratios.keys()
+        fresh = [point for point in self.space.points[1:] if point.candidate not in taken]
         if not self.ratios:
             return [point.candidate for point in sorted(fresh, key=lambda point: point.predicted)[:count]]
         chosen: dict[Candidate, None] = {}
         for _ in range(max(1, round(RANDOM * count))):
             point = self.space.sampled(self._random)
-            if point is None or point.candidate in self.ratios or point == self.space.default:
+            if point is None or point.candidate in taken or point == self.space.default:
                 point = self._random.choice(fresh) if fresh else None
             if point is not None:
                 chosen[self._noted(point)] = None
-        children = [point for point in self._children() if point.candidate not in self.ratios] or fresh
+        children = [point for point in self._children() if point.candidate not in taken] or fresh
         for point in self._ranked(children, model):
             if len(chosen) >= count:
                 break

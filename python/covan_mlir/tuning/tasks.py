@@ -45,8 +45,15 @@ class Task:
         return f"{self.space.default.candidate.template} {'flops' if self.chain.contraction_flops else 'bytes'}"
 
 
-def tasks_of(lineage: LineageData, target: KernelTarget) -> tuple[list[Task], dict[str, str]]:
-    """The kernels of a program that can be tuned, and why others cannot, by name."""
+def tasks_of(
+    lineage: LineageData, target: KernelTarget, spaces: dict[str, Space | Refusal] | None = None
+) -> tuple[list[Task], dict[str, str]]:
+    """The kernels of a program that can be tuned, and why others cannot, by name.
+
+    Args:
+        spaces: by workload; those that are not there are added.
+    """
+    spaces = {} if spaces is None else spaces
     runs = Counter(site.kernel for site in lineage.sites if site.phase == "call")
     tasks: dict[str, Task] = {}
     left: dict[str, str] = {}
@@ -57,7 +64,9 @@ def tasks_of(lineage: LineageData, target: KernelTarget) -> tuple[list[Task], di
         if chain.extents:
             left[record.kernel] = "it has sizes that are known at run time only"
             continue
-        space = space_of(chain, target)
+        name = workload(chain)
+        space = spaces.get(name) or space_of(chain, target)
+        spaces[name] = space
         if isinstance(space, Refusal):
             left[record.kernel] = space.reason
             continue
@@ -65,5 +74,5 @@ def tasks_of(lineage: LineageData, target: KernelTarget) -> tuple[list[Task], di
             lineage.actions[part.action].name for i in record.parts if (part := lineage.parts.get(i)) is not None
         )
         count = runs[record.kernel] or 1
-        tasks[record.kernel] = Task(record.kernel, workload(chain), chain, count, ", ".join(names), space)
+        tasks[record.kernel] = Task(record.kernel, name, chain, count, ", ".join(names), space)
     return list(tasks.values()), left

@@ -1,53 +1,77 @@
-"""Tuning a program: measure schedules of its kernels until the time is up, and keep what makes it faster."""
+"""Tuning programs: measure schedules of their kernels until the time is up, and keep what makes them faster."""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from covan_mlir.compilation.captured import machine_of
 from covan_mlir.compilation.origin import Origin
 from covan_mlir.errors import InputError, RecordsError, TargetError
-from covan_mlir.fred import chain_json
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.database import Database, Measurement, Setting, Workload, default_path
-from covan_mlir.lowering.kernels.measuring.measure import Measurer, MeasuringError, Outcome
-from covan_mlir.lowering.kernels.measuring.messages import Candidate
-from covan_mlir.lowering.kernels.recorded import Recorded, compact
+from covan_mlir.lowering.kernels.database import Database, Setting, default_path
+from covan_mlir.lowering.kernels.kernel import Refusal
+from covan_mlir.lowering.kernels.measuring.measure import Measurer
+from covan_mlir.lowering.kernels.measuring.timing import in_turns
+from covan_mlir.lowering.kernels.recorded import Recorded
 from covan_mlir.lowering.targets import parse
 from covan_mlir.runtime.compiled import CompiledModel
-from covan_mlir.tuning import scheduler
-from covan_mlir.tuning.cost_model import CostModel
-from covan_mlir.tuning.in_program import WORTH, Finalists, Programs, decide
+from covan_mlir.tuning.in_program import WORTH, Entry, Finalists, Programs, Verdict, decide
 from covan_mlir.tuning.report import Row, Tuning
-from covan_mlir.tuning.search import Search
+from covan_mlir.tuning.session import Load, Measures, Session, Tuned, begin
+from covan_mlir.tuning.space import Space
 from covan_mlir.tuning.tasks import Task, tasks_of
 
 log = logging.getLogger(__name__)
 
-BATCH = 12
-"""Schedules that are built and timed together."""
-SLICE = 0.12
-"""Seconds that each of them is timed for, about."""
 LAST = 0.3
-"""Of all the time, what is kept for the program as a whole."""
+"""Of all the time, what is kept for the programs as a whole."""
 WHOLE = 6.0
-"""Seconds that the program is timed for at last, at most."""
+"""Seconds that a program is timed for at last, at most."""
+FIRST = 0.2
+"""Seconds that a program is timed for at first."""
 
 
-@dataclass
-class Tuned:
-    """A task, its search, and what the scheduler knows of it."""
+@dataclass(frozen=True)
+class Program:
+    """A compiled model.
 
-    task: Task
-    search: Search
-    progress: scheduler.Progress
-    failures: int = 0
+    Attributes:
+        model: compiled without records, for this machine's CPU.
+        arguments: that it is called with, by place and by name.
+        limit: seconds of a call that are good enough; 0: none are.
+    """
+
+    model: CompiledModel
+    origin: Origin
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    limit: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What there is to tune in a program."""
+
+    program: Program
+    tasks: Sequence[Task]
+    left: Mapping[str, str]
+    programs: Programs
+    seconds: float
+
+    @property
+    def entry(self) -> Entry:
+        kernels: dict[str, list[str]] = defaultdict(list)
+        for task in self.tasks:
+            kernels[task.workload].append(task.kernel)
+        return Entry(self.programs, self.program.model, kernels)
 
 
 def records_path(records: str | os.PathLike[str] | None) -> Path:
@@ -66,49 +90,85 @@ def records_path(records: str | os.PathLike[str] | None) -> Path:
     return path
 
 
-def tune_program(
-    model: CompiledModel,
-    origin: Origin,
-    arguments: tuple[tuple[Any, ...], dict[str, Any]],
+def tune_programs(
+    programs: Sequence[Program],
     *,
     minutes: float,
     records: Path,
     tell: Callable[[str], None] = lambda step: None,
     clock: Callable[[], float] = time.monotonic,
-) -> Tuning:
-    """Tune a compiled model; see `covan_mlir.tune`.
+) -> list[Tuning]:
+    """Tune compiled models, as one: what several of them run is measured once; see `covan_mlir.tune`.
 
     Args:
-        model: compiled without records, for this machine's CPU.
-        arguments: that it is called with.
         records: the file that keeps what is measured; see `records_path`.
         clock: for tests.
 
+    Returns: what became of each.
+
     Raises:
         InputError: the arguments do not fit, or there is no lineage.
-        TargetError: the program is for another machine.
+        TargetError: a program is for another machine.
         RecordsError: the file of records cannot be used.
     """
-    target = tuned_target(model, origin)
-    machine = target.machine
-    model.checked(*arguments)  # before anything slow begins
+    targets = [tuned_target(each.model, each.origin) for each in programs]
+    for each in programs:
+        each.model.checked(*each.arguments)  # before anything slow begins
     end = clock() + 60.0 * minutes
+    machine = targets[0].machine
     setting = Setting.of("cpu", machine)
-    tasks, left = tasks_of(model.lineage, target)
-    for kernel, why in left.items():
-        log.info("%s is not tuned: %s", kernel, why)
+    spaces: dict[str, Space | Refusal] = {}
+    work = [_work(each, target, setting, spaces) for each, target in zip(programs, targets, strict=True)]
     with Database(records) as database:
-        tuned = [begin(task, database, setting) for task in tasks]
-        with Measurer(machine, target.winograd, model.driver, origin.options.extensions) as measurer:
-            enough = _search(tuned, measurer, database, setting, end - LAST * 60.0 * minutes, tell, clock)
-        finalists = [each for one in tuned if (each := _finalists(one)) is not None]
-        programs = Programs(origin, model.target, setting, arguments)
-        seconds = min(WHOLE, max(1.0, LAST * 60.0 * minutes / 4))
-        chosen, before, after = decide(programs, model, finalists, seconds, tell)
+        tuned = _distinct(work, database, setting)
+        names = {one.task.workload: number for number, one in enumerate(tuned)}
+        with ExitStack() as processes:
+
+            @cache
+            def measurer(driver: str) -> Measures:
+                first, target = next((p, t) for p, t in zip(programs, targets, strict=True) if p.model.driver == driver)
+                return processes.enter_context(
+                    Measurer(machine, target.winograd, driver, first.origin.options.extensions)
+                )
+
+            loads = [_load(each, names) for each in work]
+            last = end - LAST * 60.0 * minutes
+            enough = Session(tuned, loads, measurer, database, setting, last, tell, clock).run()
+        finalists = [best for one in tuned if (best := _finalists(one)) is not None]
+        seconds = min(WHOLE, max(1.0, LAST * 60.0 * minutes / 4 / len(programs)))
+        chosen, verdicts = decide([each.entry for each in work], finalists, seconds, tell)
         if chosen:
             database.choose(setting, [*_defaults(tuned, chosen), *chosen])
-        rows = [_row(one, {record.workload: record for record in chosen}) for one in tuned]
-    return Tuning(tuple(rows), left, before.seconds, after.ratio if chosen else 1.0, after.ratio, enough, str(records))
+    by_name = {one.task.workload: one for one in tuned}
+    return [
+        _tuning(each, by_name, chosen, verdict, enough, records) for each, verdict in zip(work, verdicts, strict=True)
+    ]
+
+
+def _work(program: Program, target: CpuTarget, setting: Setting, spaces: dict[str, Space | Refusal]) -> _Work:
+    tasks, left = tasks_of(program.model.lineage, target, spaces)
+    for kernel, why in left.items():
+        log.info("%s is not tuned: %s", kernel, why)
+    programs = Programs(program.origin, program.model.target, setting, program.arguments)
+    before, _ = in_turns(programs.caller(program.model), [], FIRST)
+    return _Work(program, tasks, left, programs, before.seconds)
+
+
+def _distinct(work: Sequence[_Work], database: Database, setting: Setting) -> list[Tuned]:
+    """A search for each thing that kernels compute, whatever they are called, and whichever programs run them."""
+    tuned: dict[str, Tuned] = {}
+    for each in work:
+        for task in each.tasks:
+            if task.workload not in tuned:
+                tuned[task.workload] = begin(task, database, setting, each.program.model.driver)
+    return list(tuned.values())
+
+
+def _load(work: _Work, numbers: Mapping[str, int]) -> Load:
+    counts: dict[int, float] = defaultdict(float)
+    for task in work.tasks:
+        counts[numbers[task.workload]] += task.count
+    return Load(counts, work.seconds, work.program.limit)
 
 
 def tuned_target(model: CompiledModel, origin: Origin) -> CpuTarget:
@@ -127,97 +187,12 @@ def tuned_target(model: CompiledModel, origin: Origin) -> CpuTarget:
     return CpuTarget(machine, origin.options.winograd)
 
 
-def begin(task: Task, database: Database, setting: Setting) -> Tuned:
-    """A task with what is known of it from earlier runs. Where another kernel was predicted to be the best then, times
-    over its time say nothing: such schedules are measured again."""
-    search = Search(task.chain, task.space)
-    against = str(task.space.default.candidate)
-    known = [row for row in database.measurements(setting, task.workload) if row.failure or row.against == against]
-    search.know(
-        Outcome(
-            Candidate(row.template, row.schedule),
-            row.seconds,
-            row.seconds / row.reference if row.seconds is not None and row.reference else None,
-            row.rounds,
-            row.failure,
-        )
-        for row in known
-    )
-    progress = scheduler.Progress(float(task.count), task.work, task.kind, [task.space.default.predicted])
-    if search.base is not None:
-        progress.times = [search.base, *([search.base * search.best[0][1]] * scheduler.SLICES)]
-    return Tuned(task, search, progress, sum(bool(row.failure) for row in known))
-
-
-def _search(
-    tuned: Sequence[Tuned],
-    measurer: Measurer,
-    database: Database,
-    setting: Setting,
-    end: float,
-    tell: Callable[[str], None],
-    clock: Callable[[], float],
-) -> bool:
-    """Measures until the end; -> whether it stopped before, since little more is to be gained."""
-    model = CostModel()
-    while clock() < end:
-        number = scheduler.next_task([one.progress for one in tuned])
-        if number is None:
-            return True
-        one = tuned[number]
-        model.learn([sample for other in tuned for sample in other.search.samples()])
-        batch = one.search.batch(BATCH, model)
-        if not batch:
-            one.progress.done = True
-            continue
-        best = 1.0 / one.search.best[0][1]
-        tell(
-            f"{one.task.what} ({number + 1} of {len(tuned)} kernels): {best:.2f} times as fast so far, "
-            f"{len(one.search.ratios)} of {len(one.task.space.points)} tried, {max(0.0, end - clock()):.0f} s left"
-        )
-        reference = one.task.space.default.candidate
-        try:
-            outcomes = measurer.measure(one.task.chain, reference, batch, SLICE * len(batch))
-        except MeasuringError as error:
-            log.warning("%s is not tuned any further: %s", one.task.what, error)
-            one.progress.done = True
-            continue
-        _keep(database, setting, one.task, outcomes)
-        for outcome in outcomes:
-            if outcome.failure:
-                one.failures += 1
-                log.info("%s: %s", outcome.candidate, outcome.failure)
-        one.search.know(outcomes)
-        base = one.search.base or one.task.space.default.predicted
-        if not one.progress.slices:
-            one.progress.times = [base]
-        one.progress.times.append(base * one.search.best[0][1])
-    return False
-
-
-def _keep(database: Database, setting: Setting, task: Task, outcomes: Sequence[Outcome]) -> None:
-    rows = [
-        Measurement(
-            task.workload,
-            outcome.candidate.template,
-            outcome.candidate.schedule,
-            outcome.seconds,
-            str(task.space.default.candidate),
-            outcome.seconds / outcome.ratio if outcome.seconds is not None and outcome.ratio else None,
-            outcome.rounds,
-            outcome.failure,
-        )
-        for outcome in outcomes
-    ]
-    database.add(setting, Workload(task.workload, compact(chain_json.dump(task.chain))), rows)
-
-
 def _finalists(one: Tuned) -> Finalists | None:
     """The best schedules of a task, where there are better ones than the default."""
     better = tuple((candidate, ratio) for candidate, ratio in one.search.best if ratio < WORTH)
     if not better or one.search.base is None:
         return None
-    return Finalists(one.task.kernel, one.task.workload, one.search.base, better)
+    return Finalists(one.task.workload, one.search.base, better)
 
 
 def _defaults(tuned: Sequence[Tuned], chosen: Sequence[Recorded]) -> list[Recorded]:
@@ -232,17 +207,29 @@ def _defaults(tuned: Sequence[Tuned], chosen: Sequence[Recorded]) -> list[Record
     ]
 
 
-def _row(one: Tuned, chosen: dict[str, Recorded]) -> Row:
-    record = chosen.get(one.task.workload)
+def _tuning(
+    work: _Work,
+    tuned: Mapping[str, Tuned],
+    chosen: Sequence[Recorded],
+    verdict: Verdict,
+    enough: bool,
+    records: Path,
+) -> Tuning:
+    by_name = {record.workload: record for record in chosen}
+    rows = tuple(_row(task, tuned[task.workload], by_name.get(task.workload)) for task in work.tasks)
+    return Tuning(rows, work.left, verdict.seconds, verdict.ratio, verdict.tried, enough, str(records))
+
+
+def _row(task: Task, one: Tuned, record: Recorded | None) -> Row:
     return Row(
-        kernel=one.task.kernel,
-        what=one.task.what,
-        count=one.task.count,
-        default=one.task.space.default.candidate.template,
+        kernel=task.kernel,
+        what=task.what,
+        count=task.count,
+        default=task.space.default.candidate.template,
         seconds=one.search.base,
         tried=sum(ratio is not None for ratio in one.search.ratios.values()),
         failures=one.failures,
-        points=len(one.task.space.points),
+        points=len(task.space.points),
         best=one.search.best[0][1],
         chosen=f"{record.template} {record.schedule}" if record else "",
     )
