@@ -1,9 +1,12 @@
 """What tuning brings: models with kernels that were measured, beside predicted ones; and what is learned of them.
 
     python bench/tuning.py resnet50 mobilenet_v2 --minutes 5 [--records tuned.sqlite] [--json tuning.json]
+    python bench/tuning.py --layers resnet50/conv3x3 unet --minutes 5 --records tuned.sqlite
+    python bench/tuning.py --ship tuned.sqlite         what others of this kind of machine may take (docs/tuning.md)
     python bench/tuning.py --learned tuned.sqlite      how well the cost model ranks schedules that it has not seen
 
-Without `--records` each run begins with none. A model's times are those of its programs in turns; the peers of
+Layers are those of `bench/dense.py`, by parts of their names; all of them are tuned as one. Without `--records` each
+run begins with none. A model's times are those of its programs in turns; the peers of
 `bench/models.py` take part there with `COVAN_RECORDS=tuned.sqlite`.
 """
 
@@ -21,17 +24,21 @@ from pathlib import Path
 from statistics import fmean, median
 
 import common
+import dense
 import torch
+from layers import LAYERS
 from scipy.stats import spearmanr
 from workloads import build
 
 import covan_mlir
 from covan_mlir.fred import chain_json
+from covan_mlir.lowering.kernels import shipped
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.database import Database, Setting
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.measuring.messages import Candidate
 from covan_mlir.machine.host import host
+from covan_mlir.machine.reading import model
 from covan_mlir.tuning.cost_model import CostModel, Sample
 from covan_mlir.tuning.space import space_of
 
@@ -42,12 +49,38 @@ SPLITS = 5
 
 def tune(name: str, minutes: float, records: Path) -> common.Row:
     """One model."""
-    model, args, kwargs = build(name)
+    built, args, kwargs = build(name)
     start = time.perf_counter()
     with torch.no_grad():
-        tuning = covan_mlir.tune(model, args, kwargs, minutes=minutes, records=records, progress=_tell)
+        tuning = covan_mlir.tune(built, args, kwargs, minutes=minutes, records=records, progress=_tell)
     print(f"{name}\n{tuning}")
     return {"model": name, "took_s": time.perf_counter() - start, **asdict(tuning)}
+
+
+def tune_layers(parts: list[str], minutes: float, records: Path) -> list[common.Row]:
+    """Dense layers whose names have one of some parts, as one."""
+    layers = [layer for layer in LAYERS if any(part in layer.name for part in parts)]
+    start = time.perf_counter()
+    with torch.no_grad():
+        models = [dense.build(layer.operation) for layer in layers]
+        tunings = covan_mlir.tune_models(models, minutes=minutes, records=records, progress=_tell)
+    took = time.perf_counter() - start
+    return [
+        {"model": layer.name, "took_s": took, **asdict(tuning)} for layer, tuning in zip(layers, tunings, strict=True)
+    ]
+
+
+def ship(records: Path) -> Path:
+    """Writes the file of shipped schedules for machines of this kind, from what was measured on this one."""
+    machine = host()
+    path = shipped.FOLDER / f"{shipped.machine_kind('cpu', machine)}.jsonl"
+    processor = f"{model() or machine.name}, {machine.cores} cores"
+    with Database(records, "read") as database:
+        lines = list(shipped.lines(database, Setting.of("cpu", machine), CpuTarget(machine), processor))
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"".join(lines))
+    print(f"{path}: {len(lines) - 1} schedules")
+    return path
 
 
 def _tell(step: str) -> None:
@@ -120,14 +153,20 @@ def main() -> None:
     parser.add_argument("--records", type=Path, help="kept, and taken into account")
     parser.add_argument("--learned", type=Path, metavar="RECORDS", help="rank correlations of the cost model")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--layers", nargs="+", metavar="PART", help="of the names of dense layers")
+    parser.add_argument("--ship", type=Path, metavar="RECORDS", help="write the file that is shipped with the package")
     options = parser.parse_args()
     rows: list[common.Row] = []
     if options.learned:
         for name, value in learned(options.learned).items():
             print(f"{name}: {value:.3g}")
+    if options.ship:
+        ship(options.ship)
     with tempfile.TemporaryDirectory() as folder:
         for name in options.models:
             rows.append(tune(name, options.minutes, options.records or Path(folder) / f"{name}.sqlite"))
+        if options.layers:
+            rows += tune_layers(options.layers, options.minutes, options.records or Path(folder) / "layers.sqlite")
     if rows:
         print(common.table("Calls with what was measured", ["model", "seconds", "ratio", "took_s"], rows))
     if options.json:

@@ -19,7 +19,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -76,11 +76,12 @@ class Setting:
         """That of kernels for a machine, written and compiled by what is installed now."""
         name = model() if machine.speeds in ("read", "measured") else machine.name
         facts = (name, machine.cores, machine.vector_bits, machine.registers, machine.l1, machine.l2, machine.llc)
-        return Setting(kind, _digest(facts), _digest((source_digest.of_packages(_PACKAGES), _compiler())))
+        return Setting(kind, _digest(facts), _digest((source_digest.of_packages(_PACKAGES), compiler_version())))
 
 
 @functools.cache
-def _compiler() -> str:
+def compiler_version() -> str:
+    """Of what compiles kernels."""
     return importlib.metadata.version(_COMPILER)
 
 
@@ -137,7 +138,7 @@ class _Line(msgspec.Struct, frozen=True):
     setting: Setting | None = None
 
 
-_CHOSEN = tuple(field.name for field in fields(Recorded))
+_CHOSEN = ("workload", "template", "schedule", "seconds")
 _lines: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
 
 
@@ -224,7 +225,7 @@ class Database:
 
     def choose(self, setting: Setting, records: Iterable[Recorded]) -> None:
         """Have later compilations take these schedules."""
-        rows = [(*astuple(setting), *astuple(record)) for record in records]
+        rows = [(*astuple(setting), *(getattr(record, name) for name in _CHOSEN)) for record in records]
         if not rows:
             return
         with self._told(), self._transaction():
@@ -321,33 +322,3 @@ class Database:
 
 def _marks(rows: Sequence[tuple[object, ...]]) -> str:
     return ", ".join("?" * len(rows[0]))
-
-
-def schedules_for(records: str | os.PathLike[str] | None, kind: str, machine: Machine | None) -> tuple[Recorded, ...]:
-    """The schedules that a compilation takes without being asked.
-
-    Args:
-        records: path of a file; empty: the user's own, if there is one; None: none.
-        machine: the one that is compiled for, if that is this one.
-
-    Raises:
-        RecordsError: a file that was named is not there, or holds no records. What is wrong with the user's own file is
-            a warning.
-    """
-    if records is None or machine is None:
-        return ()
-    path = Path(records) if records != "" else default_path()
-    if path is None or (records == "" and not path.exists()):
-        return ()
-    setting = Setting.of(kind, machine)
-    try:
-        with Database(path, "read") as database:
-            chosen, stale = database.chosen(setting), database.stale(setting)
-    except RecordsError as error:
-        if records != "":
-            raise
-        log.warning("schedules that were measured are not used: %s", error)
-        return ()
-    if stale:
-        log.info("schedules of %d workloads in %s were measured with other versions, and are not used", stale, path)
-    return chosen

@@ -18,7 +18,7 @@ from covan_mlir.lowering.kernels.dense.apart import apart, rows_before, transpos
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.overrides import IllegalError, changes
-from covan_mlir.lowering.kernels.recorded import Recorded
+from covan_mlir.lowering.kernels.recorded import Condition, Recorded, code_digest, compact
 from covan_mlir.lowering.kernels.reductions.operands import refused, traffic
 from covan_mlir.lowering.kernels.reductions.profitability import compiled, does_not_pay
 from covan_mlir.lowering.kernels.target import KernelTarget
@@ -37,6 +37,7 @@ class Selection:
         schedule: of that template, as JSON.
         cost: what the template predicts.
         measured: seconds that it took when it was measured to be the best; None: the prediction decided.
+        elsewhere: that was on another machine of this kind.
     """
 
     executable: Executable
@@ -44,6 +45,7 @@ class Selection:
     schedule: Mapping[str, Any]
     cost: Cost
     measured: float | None = None
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -231,7 +233,8 @@ def _selected(
         selection = _as_recorded(choice, recorded, name, lines)
         if isinstance(selection, Selection):
             return selection
-        log.warning("the schedule that was measured for %s is not used: %s", name, selection.reason)
+        level = logging.WARNING if recorded.condition is None else logging.INFO
+        log.log(level, "the schedule that was measured for %s is not used: %s", name, selection.reason)
     refusals: dict[str, Refusal] = {}
     for candidate in choice.candidates:
         for schedule in islice(candidate.match.schedules(), candidate.template.tries):
@@ -248,8 +251,28 @@ def _as_recorded(choice: Choices, recorded: Recorded, name: str, lines: SourceLi
         candidate, schedule = choice.scheduled(recorded.template, json.loads(recorded.schedule))
     except ValueError as error:  # no JSON, or no schedule that is legal
         return Refusal(str(error))
+    if recorded.condition is not None:
+        if (reason := _lacking(choice, recorded.condition)) is not None:
+            return Refusal(reason)
+        plain = candidate.write(schedule, "kernel")
+        if isinstance(plain, Refusal) or code_digest(plain.executable) != recorded.condition.code:
+            return Refusal("another version, or for another machine, wrote the kernel that was measured")
     selection = candidate.write(schedule, name, lines)
-    return replace(selection, measured=recorded.seconds) if isinstance(selection, Selection) else selection
+    if isinstance(selection, Refusal):
+        return selection
+    return replace(selection, measured=recorded.seconds, elsewhere=recorded.condition is not None)
+
+
+def _lacking(choice: Choices, condition: Condition) -> str | None:
+    """Why a schedule that was measured elsewhere may not be faster here; None: it was compared with what is the best
+    by prediction here, too."""
+    first = choice.candidates[0]
+    if f"{first.template.name} {compact(first.first.to_json())}" != condition.against:
+        return "it was compared with another one than is predicted to be the best"
+    plain = first.write(first.first, "kernel")
+    if isinstance(plain, Refusal) or code_digest(plain.executable) != condition.against_code:
+        return "it was compared with a kernel of another version, or for another machine"
+    return None
 
 
 def _faster_apart(chain: Chain, target: KernelTarget, seconds: float) -> str | None:

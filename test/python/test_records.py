@@ -18,7 +18,7 @@ import covan_mlir
 from covan_mlir import CompileOptions, RecordsError
 from covan_mlir.fred import chain_json
 from covan_mlir.fred.chain import Chain
-from covan_mlir.lowering.kernels import database
+from covan_mlir.lowering.kernels import database, shipped, taken
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.database import Database, Measurement, Setting, Workload
 from covan_mlir.lowering.kernels.kernel import Refusal
@@ -239,7 +239,7 @@ def test_what_is_wrong_with_the_users_own_file_is_a_warning(
 ) -> None:
     (tmp_path / "damaged").write_text("no database" * 100)
     monkeypatch.setenv(database.VARIABLE, str(tmp_path / "damaged"))
-    assert database.schedules_for("", "cpu", host()) == ()
+    assert taken.schedules_for("", "cpu", host()) == ()
     assert "schedules that were measured are not used: " in caplog.text
 
 
@@ -248,11 +248,91 @@ def test_stale_records_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture
         older = replace(Setting.of("cpu", host()), versions="older")
         kept.choose(older, [Recorded("w", "product", "{}", 1.0)])
     with caplog.at_level(logging.INFO):
-        assert database.schedules_for(tmp_path / "records", "cpu", host()) == ()
+        assert taken.schedules_for(tmp_path / "records", "cpu", host()) == ()
     assert "schedules of 1 workloads" in caplog.text
     assert "other versions, and are not used" in caplog.text
 
 
+@pytest.fixture
+def kind_folder(tmp_path: Path) -> Path:
+    """Shipped schedules for machines of the preset's kind: `third`, measured twice as fast as what is predicted."""
+    record = third()
+    setting = Setting.of("cpu", TARGET.machine)
+    candidate, schedule = next(listed().schedules())
+    against = f"{candidate.template.name} {compact(schedule.to_json())}"
+    row = Measurement(record.workload, record.template, record.schedule, 1e-5, against, 2e-5, 7)
+    with Database(tmp_path / "records") as kept:
+        kept.add(setting, Workload(record.workload, compact(chain_json.dump(chain()))), [row])
+        kept.choose(setting, [record])
+        lines = list(shipped.lines(kept, setting, TARGET, "a processor"))
+        slow = msgspec.structs.replace(row, seconds=1.9e-5)
+        kept.add(setting, Workload(record.workload, ""), [slow])
+        assert len(list(shipped.lines(kept, setting, TARGET, "a processor"))) == 1, "a head alone: it is no margin"
+    (tmp_path / f"{shipped.machine_kind('cpu', TARGET.machine)}.jsonl").write_bytes(b"".join(lines))
+    return tmp_path
+
+
+def test_a_shipped_schedule_is_taken_on_a_machine_of_the_kind(kind_folder: Path) -> None:
+    (record,) = shipped.schedules("cpu", replace(TARGET.machine, name="another", flops=1e9), kind_folder)
+    selection = select(chain(), "k", TARGET, always=True, recorded=record)
+    assert isinstance(selection, Selection)
+    assert (compact(selection.schedule), selection.measured) == (third().schedule, 1e-5)
+    assert selection.elsewhere
+    assert load(dump([record])) == {record.workload: record}
+    assert shipped.schedules("cpu", PRESETS["avx2"], kind_folder) == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"against": "another"}, "compared with another one than is predicted"),
+        ({"against_code": "0" * 64}, "compared with a kernel of another version"),
+        ({"code": "0" * 64}, "another version, or for another machine, wrote the kernel"),
+    ],
+)
+def test_a_shipped_schedule_is_not_taken_where_it_may_be_slower(
+    kind_folder: Path, changed: dict[str, str], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (record,) = shipped.schedules("cpu", TARGET.machine, kind_folder)
+    assert record.condition is not None
+    other = replace(record, condition=replace(record.condition, **changed))
+    with caplog.at_level(logging.INFO):
+        selection = select(chain(), "k", TARGET, always=True, recorded=other)
+    assert selection == select(chain(), "k", TARGET, always=True)
+    assert said in caplog.text
+
+
+def test_another_compilers_shipped_schedules_are_told(
+    kind_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(shipped, "compiler_version", lambda: "another")
+    with caplog.at_level(logging.INFO):
+        assert shipped.schedules("cpu", TARGET.machine, kind_folder) == ()
+    assert "of the compiler, and are not used" in caplog.text
+
+
+def test_the_users_records_come_before_the_shipped_ones(
+    kind_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (record,) = shipped.schedules("cpu", TARGET.machine, kind_folder)
+    monkeypatch.setattr(shipped, "schedules", lambda *kind: (record,))
+    monkeypatch.setenv(database.VARIABLE, str(tmp_path / "own"))
+    assert taken.schedules_for("", "cpu", TARGET.machine) == (record,)
+    with Database(tmp_path / "own") as kept:
+        kept.choose(Setting.of("cpu", TARGET.machine), [third()])
+    assert taken.schedules_for("", "cpu", TARGET.machine) == (third(),)
+    assert taken.schedules_for(tmp_path / "own", "cpu", TARGET.machine) == (third(),)
+    monkeypatch.setenv(database.VARIABLE, database.OFF)
+    assert taken.schedules_for("", "cpu", TARGET.machine) == taken.schedules_for(None, "cpu", TARGET.machine) == ()
+
+
+def test_what_is_shipped_can_be_read() -> None:
+    files = list(shipped.FOLDER.glob("*.jsonl"))
+    assert files
+    for path in files:
+        assert shipped._read(path, json.loads(path.read_bytes().splitlines()[0])["compiler"])
+
+
 def test_other_machines_programs_take_none(tmp_path: Path) -> None:
-    assert database.schedules_for(tmp_path / "never looked at", "cpu", None) == ()
+    assert taken.schedules_for(tmp_path / "never looked at", "cpu", None) == ()
     assert json.loads(dump([])) == []

@@ -22,7 +22,7 @@ from covan_mlir.frontend.groups import groups
 from covan_mlir.frontend.importer import Imported, import_program
 from covan_mlir.frontend.precision import convolves_halves, first_double
 from covan_mlir.lowering import pool, targets
-from covan_mlir.lowering.kernels.database import schedules_for
+from covan_mlir.lowering.kernels.taken import schedules_for
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.result import JobResult
 from covan_mlir.machine import host

@@ -116,7 +116,10 @@ def _paragraph(
 
 def _decided(record: FusionRecord) -> str:
     """Why its kernel has its schedule."""
-    return f"measured to be the best ({_seconds(record.measured)})" if record.measured else "predicted to be the best"
+    if not record.measured:
+        return "predicted to be the best"
+    where = " on another machine of this kind" if record.elsewhere else ""
+    return f"measured to be the best{where} ({_seconds(record.measured)})"
 
 
 def _proofs(record: FusionRecord) -> Iterator[str]:

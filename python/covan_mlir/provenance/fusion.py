@@ -44,6 +44,7 @@ class FusionRecord(JsonObject, frozen=True):
         template: who wrote it (`covan_mlir.lowering.kernels.template`).
         measured: the time that it took when it was measured to be the best, which is why it was taken
             (docs/tuning.md); 0: the prediction decided.
+        elsewhere: that was on another machine of this kind.
     """
 
     what: str
@@ -60,3 +61,4 @@ class FusionRecord(JsonObject, frozen=True):
     source: Mapping[str, Any] = msgspec.field(default_factory=dict)
     template: str = ""
     measured: Amount = 0.0
+    elsewhere: bool = False

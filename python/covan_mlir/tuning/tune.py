@@ -22,6 +22,7 @@ from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.measuring.measure import Measurer
 from covan_mlir.lowering.kernels.measuring.timing import in_turns
 from covan_mlir.lowering.kernels.recorded import Recorded
+from covan_mlir.lowering.kernels.shipped import schedules as shipped_schedules
 from covan_mlir.lowering.targets import parse
 from covan_mlir.runtime.compiled import CompiledModel
 from covan_mlir.tuning.in_program import WORTH, Entry, Finalists, Programs, Verdict, decide
@@ -137,8 +138,9 @@ def tune_programs(
         finalists = [best for one in tuned if (best := _finalists(one)) is not None]
         seconds = min(WHOLE, max(1.0, LAST * 60.0 * minutes / 4 / len(programs)))
         chosen, verdicts = decide([each.entry for each in work], finalists, seconds, tell)
-        if chosen:
-            database.choose(setting, [*_defaults(tuned, chosen), *chosen])
+        shipped = {record.workload for record in shipped_schedules("cpu", machine)}
+        others = [each for each in _defaults(tuned, chosen) if chosen or each.workload in shipped]
+        database.choose(setting, [*others, *chosen])
     by_name = {one.task.workload: one for one in tuned}
     return [
         _tuning(each, by_name, chosen, verdict, enough, records) for each, verdict in zip(work, verdicts, strict=True)
@@ -196,8 +198,8 @@ def _finalists(one: Tuned) -> Finalists | None:
 
 
 def _defaults(tuned: Sequence[Tuned], chosen: Sequence[Recorded]) -> list[Recorded]:
-    """The defaults of kernels that are none of those chosen: what earlier runs chose of them was not timed in this
-    program."""
+    """The defaults of kernels that are none of those chosen: what earlier runs chose of them, or is shipped, was not
+    timed in these programs."""
     taken = {record.workload for record in chosen}
     return [
         Recorded(one.task.workload, default.template, default.schedule, one.search.base)
