@@ -59,7 +59,7 @@ def tune(name: str, minutes: float, records: Path) -> common.Row:
 
 def tune_layers(parts: list[str], minutes: float, records: Path) -> list[common.Row]:
     """Dense layers whose names have one of some parts, as one."""
-    layers = [layer for layer in LAYERS if any(part in layer.name for part in parts)]
+    layers = [layer for layer in LAYERS.values() if any(part in layer.name for part in parts)]
     start = time.perf_counter()
     with torch.no_grad():
         models = [dense.build(layer.operation) for layer in layers]

@@ -385,6 +385,7 @@ app.command("compare")(cli_compare.compare)
 app.command("report")(cli_report.report)
 app.command("tune")(cli_tune.tune)
 app.command("records")(cli_tune.records_)
+app.command("worker")(cli_tune.worker)
 
 
 def _tags(values: Sequence[str]) -> dict[str, list[str]]:

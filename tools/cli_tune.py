@@ -30,6 +30,10 @@ def tune(
         list[float] | None,
         typer.Option("--limit", metavar="MS", min=0.0, help="Of each model in turn: enough for a call; 0: nothing is."),
     ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", metavar="ADDRESS", help="Measure on the workers of Dask's scheduler there."),
+    ] = None,
     winograd: Annotated[int, typer.Option("--winograd", min=0, metavar="TIMES", help="As of 'covan compile'.")] = 4,
     sketches: Annotated[
         bool, typer.Option("--sketches", help="Print the structures that kernels may have, and measure nothing.")
@@ -47,6 +51,7 @@ def tune(
     covan tune model.py:make --minutes 10
     covan tune model.py:Net -i 1x3x224x224xf32 --records tuned.sqlite
     covan tune first.py:make second.py:make --limit 2.5 --limit 0
+    covan tune model.py:make --scheduler tcp://10.0.0.1:8786
     covan tune model.py:make --sketches
     """
     from covan_mlir.tools import cli_inputs, cli_models
@@ -78,6 +83,7 @@ def tune(
                     minutes=minutes,
                     limits=[1e-3 * each for each in limit or ()],
                     records=records,
+                    scheduler=scheduler,
                     options=options,
                     progress=progress,
                 )
@@ -88,6 +94,25 @@ def tune(
                 texts = [str(each) for each in tunings]
     for model, text in zip(models, texts, strict=True):
         print(f"{model}\n{text}" if len(models) > 1 else text, end="")
+
+
+def worker(
+    scheduler: Annotated[str, typer.Argument(metavar="ADDRESS", help="Of Dask's scheduler: tcp://HOST:PORT.")],
+    debug: Debug = False,
+) -> None:
+    """Measure kernels for 'covan tune --scheduler', on machines like this one, until the scheduler is gone.
+
+    Whoever can talk to the scheduler can run code here: let trusted networks alone do so.
+
+    \b
+    dask scheduler
+    covan worker tcp://10.0.0.1:8786
+    """
+    from covan_mlir.lowering.kernels import database
+    from covan_mlir.machine import host
+    from covan_mlir.tuning import remote
+
+    remote.work(scheduler, database.Setting.of("cpu", host.host(measure=False)))
 
 
 def records_(

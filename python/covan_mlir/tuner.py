@@ -26,6 +26,7 @@ def tune(
     *,
     minutes: float = 10.0,
     records: str | os.PathLike[str] | None = None,
+    scheduler: str | None = None,
     options: CompileOptions | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Tuning:
@@ -38,6 +39,8 @@ def tune(
         model, args, kwargs: as for `compile_module`; an exported program may be called with what it was exported for.
         minutes: that it takes, about; the compilation of the model comes first.
         records: the file that keeps what is measured; by default the user's own, which compilations look into.
+        scheduler: address of a scheduler of Dask's: its workers that are machines like this one (``covan worker``)
+            measure kernels; None: they are measured here.
         options: as for `compile_module`; ``records`` of them is not looked at.
         progress: is told what is being done.
 
@@ -46,7 +49,12 @@ def tune(
         RecordsError: the file of records cannot be used.
     """
     (tuning,) = tune_models(
-        [(model, args, kwargs or {})], minutes=minutes, records=records, options=options, progress=progress
+        [(model, args, kwargs or {})],
+        minutes=minutes,
+        records=records,
+        scheduler=scheduler,
+        options=options,
+        progress=progress,
     )
     return tuning
 
@@ -58,6 +66,7 @@ def tune_models(
     minutes: float = 10.0,
     limits: Sequence[float] = (),
     records: str | os.PathLike[str] | None = None,
+    scheduler: str | None = None,
     options: CompileOptions | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Tuning, ...]:
@@ -68,7 +77,7 @@ def tune_models(
         models: each with its arguments, and its named arguments if it has any.
         minutes: that it takes in all, about; compilations come first.
         limits: by model, seconds of a call that are good enough: a model below gets no more time (f2); 0: none are.
-        records, options, progress: as for `tune`.
+        records, scheduler, options, progress: as for `tune`.
 
     Returns: what became of each.
 
@@ -96,7 +105,7 @@ def tune_models(
             arguments = known
         programs.append(Program(executable, executable.origin, arguments, limit))
     tell = progress or (lambda step: None)
-    return tuple(tune_programs(programs, minutes=minutes, records=path, tell=tell))
+    return tuple(tune_programs(programs, minutes=minutes, records=path, scheduler=scheduler, tell=tell))
 
 
 def sketches(

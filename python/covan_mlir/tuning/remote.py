@@ -1,14 +1,14 @@
-"""Measuring on several machines at once, by Dask distributed: workers say which machine they are, and get work for it only.
+"""Measuring on several machines at once, by Dask distributed: workers say which machine they are, and get its work.
 
 ::
 
     this process      Remote.measure(batch) ──► scheduler ──► a worker of the same machine and versions
                       a second worker measures the best of the batch again ◄── before it counts
 
-A worker is `covan worker tcp://...`: it announces a resource whose name is the `Setting` of its machine and versions, one
-of it, so that it measures one batch at a time. The scheduler gives what a worker that ended had to another one. What
-takes much longer than batches did so far is asked of another worker, too, and the first answer counts. Two workers that
-do not agree on a time are settled by a third; whoever is off gets no more work, and his batch is measured anew.
+A worker is `covan worker tcp://...`: it announces a resource whose name is the `Setting` of its machine and versions,
+one of it, so that it measures one batch at a time. The scheduler gives what a worker had that ended to another one.
+What takes much longer than batches did so far is asked of another worker, too, and the first answer counts. Where two
+workers do not agree on a time, a third decides; whoever is off gets no more work, and its batch is measured anew.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def work(scheduler: str, setting: Setting) -> None:
     _library()
     try:
         asyncio.run(serve(scheduler, setting))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise InputError(f"{scheduler}: {error}\nstart one with 'dask scheduler'") from error
 
 
@@ -171,7 +171,7 @@ class Workers:
         """Raises `InputError`: there is no scheduler, none of its workers is such a machine, or no library."""
         distributed = _library()
         try:
-            client = distributed.Client(scheduler, timeout=20, set_as_default=False)
+            client = distributed.Client(scheduler, timeout=20)
         except (OSError, ValueError) as error:
             raise InputError(f"{scheduler}: {error}\nstart one with 'dask scheduler'") from error
         workers = Workers(client, setting)

@@ -180,10 +180,11 @@ class Session:
                 one.failures += 1
                 log.info("%s: %s", outcome.candidate, outcome.failure)
         one.search.know(outcomes)
-        base, best = one.search.base or one.task.space.default.predicted, one.search.best[0][1]
+        best = one.search.best[0][1]
         if not one.progress.slices:
-            one.progress.times = [base]
-        one.progress.times.append(base * best)
+            one.progress.times = [one.search.base or one.task.space.default.predicted]
+        # The first time is kept: another moment of the machine, in which all is slower or faster, is no loss nor gain.
+        one.progress.times.append(one.progress.times[0] * best)
         one.curve = (*one.curve, (self.clock() - start, len(one.search.ratios), best))
 
 

@@ -26,6 +26,7 @@ from covan_mlir.lowering.kernels.shipped import schedules as shipped_schedules
 from covan_mlir.lowering.targets import parse
 from covan_mlir.runtime.compiled import CompiledModel
 from covan_mlir.tuning.in_program import WORTH, Entry, Finalists, Programs, Verdict, decide
+from covan_mlir.tuning.remote import Remote, Workers
 from covan_mlir.tuning.report import Row, Tuning
 from covan_mlir.tuning.session import Load, Measures, Session, Tuned, begin
 from covan_mlir.tuning.space import Space
@@ -96,6 +97,7 @@ def tune_programs(
     *,
     minutes: float,
     records: Path,
+    scheduler: str | None = None,
     tell: Callable[[str], None] = lambda step: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Tuning]:
@@ -103,12 +105,13 @@ def tune_programs(
 
     Args:
         records: the file that keeps what is measured; see `records_path`.
+        scheduler: address of Dask's, whose workers measure kernels; None: they are measured here.
         clock: for tests.
 
     Returns: what became of each.
 
     Raises:
-        InputError: the arguments do not fit, or there is no lineage.
+        InputError: the arguments do not fit, there is no lineage, or no worker.
         TargetError: a program is for another machine.
         RecordsError: the file of records cannot be used.
     """
@@ -124,13 +127,13 @@ def tune_programs(
         tuned = _distinct(work, database, setting)
         names = {one.task.workload: number for number, one in enumerate(tuned)}
         with ExitStack() as processes:
+            workers = processes.enter_context(Workers.of(scheduler, setting)) if scheduler else None
 
             @cache
             def measurer(driver: str) -> Measures:
                 first, target = next((p, t) for p, t in zip(programs, targets, strict=True) if p.model.driver == driver)
-                return processes.enter_context(
-                    Measurer(machine, target.winograd, driver, first.origin.options.extensions)
-                )
+                how = (machine, target.winograd, driver, first.origin.options.extensions)
+                return processes.enter_context(Measurer(*how)) if workers is None else Remote(workers, *how)
 
             loads = [_load(each, names) for each in work]
             last = end - LAST * 60.0 * minutes
