@@ -34,6 +34,9 @@ def tune(
         str | None,
         typer.Option("--scheduler", metavar="ADDRESS", help="Measure on the workers of Dask's scheduler there."),
     ] = None,
+    html: Annotated[
+        str | None, typer.Option("--html", metavar="FILE.html", help="Write a page with each kernel's curve, too.")
+    ] = None,
     winograd: Annotated[int, typer.Option("--winograd", min=0, metavar="TIMES", help="As of 'covan compile'.")] = 4,
     sketches: Annotated[
         bool, typer.Option("--sketches", help="Print the structures that kernels may have, and measure nothing.")
@@ -67,6 +70,7 @@ def tune(
     with Progress("importing torch") as progress:
         import covan_mlir
         from covan_mlir import tuner
+        from covan_mlir.tuning import page
 
         given = []
         for path, factory in named:
@@ -87,6 +91,8 @@ def tune(
                     options=options,
                     progress=progress,
                 )
+                if html is not None:
+                    page.write(html, dict(zip(models, tunings, strict=True)))
                 if as_json:
                     rows = [{"model": model, **asdict(each)} for model, each in zip(models, tunings, strict=True)]
                     print(json.dumps(rows[0] if len(rows) == 1 else rows, indent=1))

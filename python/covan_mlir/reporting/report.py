@@ -1,28 +1,22 @@
 """A program's provenance as one HTML file that needs nothing else: source, source graph and compiled graph.
 
-The page is package data: page.html, into which styles, scripts and the content (`covan_mlir.reporting.content`) are
-put when the file is written. Its content security policy names the hashes of exactly these: nothing else runs,
-whatever the model's names say, and nothing is fetched.
+The page is package data (`covan_mlir.reporting.document`): page.html, page.css and scripts; its content is made by
+`covan_mlir.reporting.content`.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
-import json
 import math
 import os
-import re
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Any, Protocol
 
-from covan_mlir.errors import CovanError, InputError
+from covan_mlir.errors import InputError
 from covan_mlir.provenance.model import LineageData
 from covan_mlir.reporting.content import content
+from covan_mlir.reporting.document import document, save
 from covan_mlir.reporting.sources import listing
-from covan_mlir.support import whole_file
 
 _SCRIPTS = ("model.js", "graph.js", "details.js", "page.js")
 
@@ -82,19 +76,6 @@ def write(
     save(path, text)
 
 
-def save(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file of a report.
-
-    Raises:
-        CovanError: it cannot be written.
-    """
-    try:
-        whole_file.write(path, text.encode("utf-8", "backslashreplace"))  # file names may be no text
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise CovanError(f"{os.fspath(path)}: the report cannot be written: {reason}\nChoose another path.") from error
-
-
 def page(
     lineage: LineageData,
     *,
@@ -116,18 +97,8 @@ def page(
         errors=errors,
     )
     value |= {"title": title or "program", "target": target, "unit": unit}
-    folder = resources.files(__package__)
-    style = folder.joinpath("page.css").read_text(encoding="utf-8")
-    script = "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS)
-    pieces = {
-        "title": html.escape(f"{value['title']}: covan report"),
-        "policy": f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'",
-        "style": style,
-        "script": script,
-        "content": _json(value),
-    }
-    template = folder.joinpath("page.html").read_text(encoding="utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: pieces[match[1]], template)
+    title = f"{value['title']}: covan report"
+    return document(resources.files(__package__), title, _SCRIPTS, value)
 
 
 def _seconds(lineage: LineageData, profile: TimedProgram | Mapping[int, float] | None) -> Mapping[int, float] | None:
@@ -155,14 +126,3 @@ def _errors(
         elif row.measured is not None:
             errors[action.id] = row.measured.excess
     return errors, "of what is allowed"
-
-
-def _json(value: Any) -> str:
-    """JSON that can stand in a script element: no text in it ends the element or opens a comment."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    text = text.encode("utf-8", "backslashreplace").decode()  # lone surrogates, as of strange file names
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

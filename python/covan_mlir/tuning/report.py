@@ -20,6 +20,9 @@ class Row:
         points: schedules that there are.
         best: time of the best one, alone, over that of the default.
         chosen: template and schedule that compilations take from now on; empty: what prediction takes.
+        flops, moved: operations, and bytes that are read and written at least.
+        curve: of this run, after each batch: seconds since its beginning, schedules that were tried by then, in all
+            runs, and the best one's time over that of the default.
     """
 
     kernel: str
@@ -32,6 +35,9 @@ class Row:
     points: int
     best: float
     chosen: str
+    flops: float = 0.0
+    moved: float = 0.0
+    curve: tuple[tuple[float, int, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,8 @@ class Tuning:
         tried_ratio: of the program that was tried at last, also where it was not faster.
         enough: it ended since little more was to be gained, and not for lack of time.
         records: the file that knows it.
+        peak, bandwidth: of the machine's roofline: operations of float32, and bytes of memory, a second, by the
+            threads that the program runs on.
     """
 
     rows: tuple[Row, ...]
@@ -55,6 +63,8 @@ class Tuning:
     tried_ratio: float
     enough: bool
     records: str
+    peak: float = 0.0
+    bandwidth: float = 0.0
 
     def __str__(self) -> str:
         took = f"a call takes {self.seconds * 1e3:.3f} ms"

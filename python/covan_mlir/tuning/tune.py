@@ -22,6 +22,7 @@ from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.measuring.measure import Measurer
 from covan_mlir.lowering.kernels.measuring.timing import in_turns
 from covan_mlir.lowering.kernels.recorded import Recorded
+from covan_mlir.lowering.kernels.reductions.operands import traffic
 from covan_mlir.lowering.kernels.shipped import schedules as shipped_schedules
 from covan_mlir.lowering.targets import parse
 from covan_mlir.runtime.compiled import CompiledModel
@@ -222,7 +223,10 @@ def _tuning(
 ) -> Tuning:
     by_name = {record.workload: record for record in chosen}
     rows = tuple(_row(task, tuned[task.workload], by_name.get(task.workload)) for task in work.tasks)
-    return Tuning(rows, work.left, verdict.seconds, verdict.ratio, verdict.tried, enough, str(records))
+    told = (rows, work.left, verdict.seconds, verdict.ratio, verdict.tried, enough, str(records))
+    model = work.program.model
+    ceilings = tuned_target(model, work.program.origin).machine.ceilings(1 if model.driver == "local-sync" else None)
+    return Tuning(*told, ceilings.flops, ceilings.bandwidth)
 
 
 def _row(task: Task, one: Tuned, record: Recorded | None) -> Row:
@@ -237,4 +241,7 @@ def _row(task: Task, one: Tuned, record: Recorded | None) -> Row:
         points=len(task.space.points),
         best=one.search.best[0][1],
         chosen=f"{record.template} {record.schedule}" if record else "",
+        flops=float(task.chain.contraction_flops),
+        moved=float(traffic(task.chain)),
+        curve=one.curve,
     )
