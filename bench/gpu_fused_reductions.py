@@ -7,6 +7,10 @@ On a machine with the project and the extra ``cuda`` (no GPU needed), write the 
     python bench/gpu_fused_reductions.py --run kernels.pt --json gpu.json [--minutes 8]
     python bench/gpu_fused_reductions.py --check kernels.pt        (no GPU: the file is complete and its sources parse)
 
+On a machine with both, measure what later compilations for that architecture take (docs/tuning.md):
+
+    python bench/gpu_fused_reductions.py --tune records.sqlite [--minutes 8] [--simulate] [--quick] [--json tuned.json]
+
 Times are by CUDA events, with a cold L2 (a buffer of twice its size is written before each sample), medians; the first
 row of a case is this project's kernel with the best of its first schedules, tried on the device. Fractions are of the
 matrix product and copy rates measured in the same run.
@@ -120,6 +124,30 @@ def write(path: Path, architecture: str, quick: bool, tries: int) -> None:
         cases.append(case)
         print(name, schedules[0], file=sys.stderr)
     torch.save({"architecture": architecture, "cases": [vars(case) for case in cases]}, path)
+
+
+def tune(records: Path, architecture: str, quick: bool, minutes: float, simulate: bool, out: Path) -> None:
+    """Measures schedules of all cases, on the GPU or a simulated one; writes what became of each."""
+    from covan_mlir.lowering.kernels.cuda.device import DEVICES
+    from covan_mlir.lowering.kernels.cuda.target import CudaTarget
+    from covan_mlir.lowering.kernels.database import Database
+    from covan_mlir.tuning.gpu import CudaGpu, SimulatedGpu, tune_chains
+
+    target = CudaTarget(DEVICES[architecture])
+    device = SimulatedGpu(target.device) if simulate else CudaGpu(target.device)
+    chains = {name: chain for name, _, chain in _cases(quick)}
+    with Database(records) as database:
+        end = time.monotonic() + 60 * minutes
+        best = tune_chains(
+            chains, target, device, database, end, lambda step: print(step, file=sys.stderr), time.monotonic
+        )
+    rows = [{"case": name, **vars(one), "candidate": str(one.candidate)} for name, one in best.items()]
+    for row in rows:
+        tried = f"{row['tried']}/{row['points']}"
+        print(f"{row['case']:32} {row['seconds'] * 1e6:9.1f} us  {1 / row['ratio']:5.2f}x  {tried}")
+    mean = geometric_mean(1 / one.ratio for one in best.values())
+    print(f"{'simulated: ' if simulate else ''}{mean:.3f} times as fast as predicted schedules, geometric mean")
+    out.write_text(json.dumps({"simulated": simulate, "architecture": architecture, "cases": rows}, indent=1))
 
 
 def _launch(launch: Any) -> dict[str, Any]:
@@ -469,6 +497,8 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="generate and compile all cases into this file")
     parser.add_argument("--check", type=Path, help="check a file without a GPU")
     parser.add_argument("--run", type=Path, help="run the cases of a file")
+    parser.add_argument("--tune", type=Path, metavar="RECORDS", help="measure schedules into this file of records")
+    parser.add_argument("--simulate", action="store_true", help="of --tune: with a model of a GPU instead of one")
     parser.add_argument("--architecture", default="sm_90a")
     parser.add_argument("--quick", action="store_true", help="one size of each case")
     parser.add_argument("--tries", type=int, default=4, help="schedules that are tried on the device, of each case")
@@ -477,6 +507,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.write:
         write(options.write, options.architecture, options.quick, options.tries)
+    if options.tune:
+        tune(options.tune, options.architecture, options.quick, options.minutes, options.simulate, options.json)
     if options.check:
         check(options.check)
     if options.run:

@@ -26,6 +26,7 @@ from typing import Literal
 import msgspec
 
 from covan_mlir.errors import RecordsError
+from covan_mlir.lowering.kernels.cuda.device import CudaDevice
 from covan_mlir.lowering.kernels.recorded import Recorded
 from covan_mlir.machine.description import Machine
 from covan_mlir.machine.reading import model
@@ -77,6 +78,24 @@ class Setting:
         name = model() if machine.speeds in ("read", "measured") else machine.name
         facts = (name, machine.cores, machine.vector_bits, machine.registers, machine.l1, machine.l2, machine.llc)
         return Setting(kind, _digest(facts), _digest((source_digest.of_packages(_PACKAGES), compiler_version())))
+
+    @staticmethod
+    def of_gpu(device: CudaDevice, name: str = "") -> Setting:
+        """That of Triton's kernels for a GPU.
+
+        Args:
+            name: of what is no such GPU, but is measured like one; empty: it is one.
+        """
+        facts = (device.name, device.multiprocessors, name)
+        versions = (source_digest.of_packages(_PACKAGES), compiler_version(), _installed("triton"))
+        return Setting("cuda", _digest(facts), _digest(versions))
+
+
+def _installed(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 @functools.cache

@@ -31,7 +31,7 @@ from covan_mlir.machine.description import Machine
 
 log = logging.getLogger(__name__)
 
-MARGIN = 0.9
+MARGIN = 0.95
 """Time alone over that of what was predicted to be the best, above which a schedule is not shipped."""
 FOLDER = Path(__file__).parent / "shipped_records"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from covan_mlir.errors import RecordsError
 from covan_mlir.lowering.kernels import shipped
+from covan_mlir.lowering.kernels.cuda.device import CudaDevice
 from covan_mlir.lowering.kernels.database import OFF, VARIABLE, Database, Setting, default_path
 from covan_mlir.lowering.kernels.recorded import Recorded
 from covan_mlir.machine.description import Machine
@@ -30,19 +31,32 @@ def schedules_for(records: str | os.PathLike[str] | None, kind: str, machine: Ma
     if records is None or machine is None or (records == "" and os.environ.get(VARIABLE) == OFF):
         return ()
     if records != "":
-        return _chosen(Path(records), kind, machine)
+        return _chosen(Path(records), Setting.of(kind, machine))
     known = {record.workload: record for record in shipped.schedules(kind, machine)}
-    path = default_path()
-    if path is not None and path.exists():
-        try:
-            known |= {record.workload: record for record in _chosen(path, kind, machine)}
-        except RecordsError as error:
-            log.warning("schedules that were measured are not used: %s", error)
+    known |= {record.workload: record for record in _own(Setting.of(kind, machine))}
     return tuple(known[name] for name in sorted(known))
 
 
-def _chosen(path: Path, kind: str, machine: Machine) -> tuple[Recorded, ...]:
-    setting = Setting.of(kind, machine)
+def schedules_for_gpu(records: str | os.PathLike[str] | None, device: CudaDevice) -> tuple[Recorded, ...]:
+    """The same for a GPU, wherever it is; none are shipped for any."""
+    if records is None:
+        return ()
+    return _chosen(Path(records), Setting.of_gpu(device)) if records != "" else _own(Setting.of_gpu(device))
+
+
+def _own(setting: Setting) -> tuple[Recorded, ...]:
+    """Of the user's records."""
+    path = default_path()
+    if path is None or not path.exists():
+        return ()
+    try:
+        return _chosen(path, setting)
+    except RecordsError as error:
+        log.warning("schedules that were measured are not used: %s", error)
+        return ()
+
+
+def _chosen(path: Path, setting: Setting) -> tuple[Recorded, ...]:
     with Database(path, "read") as database:
         chosen, stale = database.chosen(setting), database.stale(setting)
     if stale:

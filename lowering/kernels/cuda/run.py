@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,16 @@ def run(kernel: CudaKernel, inputs: Sequence[Tensor]) -> list[Tensor]:
     Args:
         inputs: contiguous, in the order of the kernel's inputs; i1 as torch.bool.
     """
+    with tempfile.TemporaryDirectory() as folder:
+        return prepared(kernel, inputs, Path(folder))()
+
+
+def prepared(kernel: CudaKernel, inputs: Sequence[Tensor], folder: Path) -> Callable[[], list[Tensor]]:
+    """A function that runs the launches of a kernel, whose results are the same tensors each time; see `run`.
+
+    Args:
+        folder: which keeps the sources as long as that is called.
+    """
     import torch
 
     dtypes = {
@@ -42,16 +52,20 @@ def run(kernel: CudaKernel, inputs: Sequence[Tensor]) -> list[Tensor]:
     for operand, value in zip(kernel.inputs, inputs, strict=True):
         assert tuple(value.shape) == operand.shape
         known[operand.name] = value.view(torch.int8) if value.dtype == torch.bool else value
-    device = inputs[0].device
-    with tempfile.TemporaryDirectory() as folder:
-        for launch in kernel.launches:
-            jit_function = function(launch, Path(folder))
-            for operand in launch.outputs:
-                known[operand.name] = torch.empty(operand.shape, dtype=dtypes[operand.dtype], device=device)
-            arguments = [known[operand.name] for operand in (*launch.inputs, *launch.outputs)]
+    launches = []
+    for launch in kernel.launches:
+        for operand in launch.outputs:
+            known[operand.name] = torch.empty(operand.shape, dtype=dtypes[operand.dtype], device=inputs[0].device)
+        arguments = [known[operand.name] for operand in (*launch.inputs, *launch.outputs)]
+        launches.append((function(launch, folder), launch, arguments))
+
+    def call() -> list[Tensor]:
+        for jit_function, launch, arguments in launches:
             jit_function[(launch.grid,)](*arguments, **options(launch))
-    outputs = [known[operand.name] for operand in kernel.outputs]
-    return [x.bool() if o.dtype == "i1" else x for x, o in zip(outputs, kernel.outputs, strict=True)]
+        outputs = [known[operand.name] for operand in kernel.outputs]
+        return [x.bool() if o.dtype == "i1" else x for x, o in zip(outputs, kernel.outputs, strict=True)]
+
+    return call
 
 
 def options(launch: Launch) -> Mapping[str, int]:

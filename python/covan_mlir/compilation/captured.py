@@ -22,7 +22,10 @@ from covan_mlir.frontend.groups import groups
 from covan_mlir.frontend.importer import Imported, import_program
 from covan_mlir.frontend.precision import convolves_halves, first_double
 from covan_mlir.lowering import pool, targets
-from covan_mlir.lowering.kernels.taken import schedules_for
+from covan_mlir.lowering.kernels import targets as kernel_targets
+from covan_mlir.lowering.kernels.cuda.target import CudaTarget
+from covan_mlir.lowering.kernels.recorded import Recorded
+from covan_mlir.lowering.kernels.taken import schedules_for, schedules_for_gpu
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.result import JobResult
 from covan_mlir.machine import host
@@ -144,7 +147,7 @@ def jobs(
             kind=goal.kind,
             devices=goal.devices,
             machine=machine,
-            records=schedules_for(options.records, goal.kind, machine),
+            records=_records(goal, options, machine),
         )
         asked.append((goal, goal_job))
     return asked
@@ -158,6 +161,14 @@ def pipeline_of(captured: Capture, goal: targets.Target, options: CompileOptions
         imported = _imported(captured, True, options)
     ((_, job),) = jobs(captured, [goal], options, True, imported)
     return text(job)
+
+
+def _records(goal: targets.Target, options: CompileOptions, machine: Machine | None) -> tuple[Recorded, ...]:
+    """The schedules that were measured to be the best on what a target is."""
+    if goal.kind == "cuda" and options.fuse_reductions:
+        gpu = kernel_targets.of(goal.name, goal.devices)
+        return schedules_for_gpu(options.records, gpu.device) if isinstance(gpu, CudaTarget) else ()
+    return schedules_for(options.records, goal.kind, machine)
 
 
 def machine_of(goal: targets.Target) -> Machine | None:
