@@ -57,7 +57,7 @@ def report(
         )
     from covan_mlir.artifacts import artifact
     from covan_mlir.provenance import bipartite
-    from covan_mlir.reporting import model_explorer
+    from covan_mlir.reporting import document, model_explorer
     from covan_mlir.reporting import report as page
 
     path = Path(output or f"{Path(file).stem or 'report'}{_ENDINGS[form]}")
@@ -92,9 +92,9 @@ def report(
                 written=os.stat(file).st_mtime,
             )
         elif form == "graphviz":
-            page.save(path, bipartite.dot(lineage, lineage.actions))
+            document.save(path, bipartite.dot(lineage, lineage.actions))
         else:
-            page.save(path, json.dumps(model_explorer.collection(lineage)))
+            document.save(path, json.dumps(model_explorer.collection(lineage)))
     print(f"{path}: {os.stat(path).st_size / 1024:.0f} KiB")
     if show:
         webbrowser.open(path.resolve().as_uri())
