@@ -74,10 +74,15 @@ def _through_linalg(
     try:
         return _attempt("linalg", bytecode, job, told, prints)
     except JobError as error:
-        if error.failure.phase not in FUSING or job.fuse == "always" or job.extra:
+        if not _only_fusing(error.failure) or not job.fuse or job.fuse == "always" or job.extra:
             raise
         result, program = _attempt("linalg", bytecode, replace(job, fuse=False), told, prints)
         return replace(result, why_unfused=error.failure), program
+
+
+def _only_fusing(failure: StepFailure) -> bool:
+    """Whether what failed is there for chains of reductions alone."""
+    return failure.phase in FUSING or failure.own_pass in stages.FOR_CHAINS
 
 
 def _load(job: Job) -> None:
@@ -130,7 +135,8 @@ def _attempt(
     try:
         run(instrument(steps, observers.all if observers is not None else ()), state, before)
     except StepError as error:
-        raise JobError(StepFailure(step_name, str(error), error.diagnostics, job.reproducer)) from error
+        failure = StepFailure(step_name, str(error), error.diagnostics, job.reproducer, own_pass=error.own_pass)
+        raise JobError(failure) from error
     keep.forget()
     result = JobResult(
         frontend=frontend,

@@ -56,11 +56,12 @@ class Observer(Protocol):
 
 
 class StepError(Exception):
-    """A step failed: carries the diagnostics that its compiler gave."""
+    """A step failed: carries the diagnostics that its compiler gave, and the name of the pass of ours that it was."""
 
-    def __init__(self, message: str, diagnostics: Iterable[CompilerDiagnostic] = ()) -> None:
+    def __init__(self, message: str, diagnostics: Iterable[CompilerDiagnostic] = (), own_pass: str = "") -> None:
         super().__init__(message)
         self.diagnostics = tuple(diagnostics)
+        self.own_pass = own_pass
 
 
 def instrument(pipeline: Iterable[LoweringStep], observers: Sequence[Observer]) -> tuple[LoweringStep, ...]:

@@ -36,6 +36,7 @@ class StepFailure:
         message: what happened.
         reproducer: where the step's input was kept, or None.
         log: end of what the worker printed: after a crash, or a bug of ours.
+        own_pass: the pass of covan's that failed, where it was one; empty for passes of torch-mlir's and IREE's.
     """
 
     phase: str
@@ -43,6 +44,7 @@ class StepFailure:
     diagnostics: tuple[CompilerDiagnostic, ...] = ()
     reproducer: str | None = None
     log: str = ""
+    own_pass: str = ""
 
 
 @dataclass(frozen=True)

@@ -81,8 +81,11 @@ LINALG = PassStage(
 CUT = "func.func(linalg-cut-windows)"
 """Brings what is left for IREE into forms that it takes."""
 
-BEFORE_CHAINS = ("func.func(linalg-rematerialize)", "func.func(linalg-sink-transpose)")
-"""Gives each reduction what it shares with others, and what is done to its elements, before chains take them in."""
+FOR_CHAINS = ("linalg-rematerialize", "linalg-sink-transpose")
+"""Give each reduction what it shares with others, and what is done to its elements, before chains take them in."""
+
+BEFORE_CHAINS = tuple(f"func.func({name})" for name in FOR_CHAINS)
+"""Those as elements of a pipeline."""
 
 CHECK = "prov-check"
 """Fails where the traces no longer say, to the last operation, what the program computes."""
@@ -154,7 +157,10 @@ def run(stage: PassStage, state: PipelineState) -> None:
             manager.run(state.module.operation)
         except ir.MLIRError as error:
             told_of = [_diagnostic(info) for info in error.error_diagnostics] or seen
-            raise StepError(str(error), told_of) from (raised[0][1] if raised else error)
+            if raised:
+                failed, cause = raised[0]
+                raise StepError(str(error), told_of, failed.name) from cause
+            raise StepError(str(error), told_of) from error
         finally:
             handler.detach()
 

@@ -9,6 +9,7 @@ from torch_mlir import ir
 
 from covan_mlir.fred.expression import Affine
 from covan_mlir.passes.framework.index_values import dimension, slice_of
+from covan_mlir.passes.framework.place import visited
 from covan_mlir.passes.framework.rewriter import Rewriter
 from covan_mlir.passes.raising.windows import affine_maps
 
@@ -37,8 +38,7 @@ class LinalgCutWindows:
 
     def run(self, op: ir.Operation) -> None:
         rewriter: Rewriter | None = None
-        for view in [view for block in op.regions[0] for view in block]:
-            windowed = view.operation
+        for windowed in visited([view for block in op.regions[0] for view in block]):
             cuts = _cuts(windowed)
             if not cuts:
                 continue

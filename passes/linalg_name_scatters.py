@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
+from covan_mlir.passes.framework.place import enter
+
 _SCATTER = "tm_tensor.scatter"
 _PLACED = "tensor.insert_slice"
 _COMPUTED = "linalg.generic"
@@ -37,6 +39,7 @@ class LinalgNameScatters:
     def run(self, op: ir.Operation) -> None:
         def visit(scatter: ir.Operation) -> Any:
             if scatter.name == _SCATTER:
+                enter(scatter.location)
                 for position in _positions(scatter):
                     _locate(position, scatter.location)
             return ir.WalkResult.ADVANCE

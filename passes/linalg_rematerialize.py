@@ -8,6 +8,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from covan_mlir.dialects.prov_locations import TraceReader, rewrite_locations
+from covan_mlir.passes.framework.place import visited
 
 _COPIES = frozenset({"tensor.pad", "linalg.broadcast", "linalg.transpose"})
 _WIDENS = "arith.extf"
@@ -43,9 +44,9 @@ class LinalgRematerialize:
         reader = TraceReader()
         # From the last one on: what prepares a copy's operand is to be its own as well.
         for block in op.regions[0]:
-            for view in reversed(list(block)):
-                if _is_copy(view.operation):
-                    _split(view.operation, reader)
+            for copy in visited(reversed(list(block))):
+                if _is_copy(copy):
+                    _split(copy, reader)
 
 
 def _is_copy(op: ir.Operation) -> bool:

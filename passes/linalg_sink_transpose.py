@@ -10,6 +10,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import linalg, tensor
 
 from covan_mlir.passes.framework.index_values import dimension
+from covan_mlir.passes.framework.place import visited
 from covan_mlir.passes.framework.rewriter import Rewriter
 from covan_mlir.passes.raising.windows import affine_maps
 
@@ -47,8 +48,7 @@ class LinalgSinkTranspose:
 
     def run(self, op: ir.Operation) -> None:
         rewriter: Rewriter | None = None
-        for view in [view for block in op.regions[0] for view in block]:
-            generic = view.operation
+        for generic in visited([view for block in op.regions[0] for view in block]):
             if not _element_wise(generic):
                 continue
             paths = [_views(value) for value in _tensors(generic)]

@@ -15,6 +15,7 @@ from covan_mlir.passes.framework.interface import Pass, PassFailure, op_name_of
 from covan_mlir.passes.framework.near import nearest
 from covan_mlir.passes.framework.options import describe, parse_options
 from covan_mlir.passes.framework.pipeline_text import Element, Reader
+from covan_mlir.passes.framework.place import enter, place
 from covan_mlir.passes.framework.trace_check import TraceError, run_checked
 
 
@@ -128,13 +129,14 @@ def _callback(
     def run(op: ir.Operation, handle: Any) -> None:
         for target in _descend(op, path):
             around = target.location
+            enter(None)
             try:
                 run_checked(pass_, target)
             # An exception must not unwind through the pass manager's C++ frames, and it is the pass's name
             # that its author needs to see.
             except Exception as error:
                 # Taken before: a pass that fails may have erased its op.
-                location = getattr(error, "location", None) or around
+                location = getattr(error, "location", None) or place() or around
                 if isinstance(error, TraceError):
                     for fault in error.faults:
                         fault.location.emit_error(f"pass '{pass_.name}' {fault}")

@@ -26,8 +26,11 @@ from covan_mlir.lowering.kernels.passes.fred_raise import FredRaise
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.result import JobResult
 from covan_mlir.machine import host
-from covan_mlir.passes.framework.interface import PassFailure
+from covan_mlir.passes.framework.interface import Pass, PassFailure
 from covan_mlir.passes.framework.pipeline import PassError, parse_pipeline
+from covan_mlir.passes.framework.place import visited
+from covan_mlir.passes.linalg_name_scatters import LinalgNameScatters
+from covan_mlir.passes.linalg_sink_transpose import LinalgSinkTranspose
 
 # What the compiler has before the step into IREE, in a file beside this one.
 STEPS = """
@@ -106,6 +109,9 @@ class Norms(nn.Module):
         return torch.softmax(x, -1), torch.softmax(y, -1)
 
 
+SOFTMAX = Norms.forward.__code__.co_firstlineno + 1
+
+
 def test_false_traces_are_caught(tmp_path: Path) -> None:
     (tmp_path / "steps.py").write_text(SWAPPING)
     args = (torch.randn(64, 128), torch.randn(64, 128))
@@ -139,6 +145,41 @@ def test_a_pass_that_fails_costs_kernels_and_not_the_program(
     assert "it is broken" in caplog.text
     with pytest.raises(JobError):
         covan_mlir.compile_module(Norms(), args, options=CompileOptions(fuse_reductions="always"))
+
+
+@pytest.mark.loses_kernels
+@pytest.mark.parametrize(
+    ("broken", "frontend", "told"),
+    [
+        (LinalgSinkTranspose, "linalg", "no kernels of covan's own, for torch-to-linalg failed at softmax"),
+        (LinalgNameScatters, "torch", f"{__file__}:{SOFTMAX}: covan's pass linalg-name-scatters failed at softmax"),
+    ],
+)
+def test_a_pass_of_ours_that_crashes_is_warned_of(
+    broken: type[Pass],
+    frontend: str,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def crashes(self: Pass, op: ir.Operation) -> None:
+        for inner in visited(op.regions[0].blocks[0]):
+            if inner.name == "linalg.generic":
+                raise KeyError("nothing is called that")
+
+    def here(bytecode: bytes, job: Job, **kwargs: object) -> tuple[JobResult, bytes]:
+        return compile_job(bytecode, job, lambda step: None)
+
+    monkeypatch.setattr(broken, "run", crashes)
+    monkeypatch.setattr(pool, "compile_program", here)
+    monkeypatch.setattr(host, "assume", lambda machine: None)  # a job's machine is for its worker
+    args = (torch.randn(64, 128), torch.randn(64, 128))
+    exe = covan_mlir.compile_module(Norms(), args)
+    assert_same(exe(*args), Norms()(*args))
+    assert exe.info["frontend"] == frontend
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told in warning
+    assert "raised KeyError: 'nothing is called that'" in warning
 
 
 def test_command_prints_it(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def test_what_is_refused_can_be_left_to_pytorch() -> None:
             "there is no lowering",
         ),
         ("'math.absf' op operand #0 must be float: %3 = math.absf", "'math.absf' op operand #0 must be float"),
+        ("loc(unknown): LLVM Translation failed for operation: x", "the compiler has no machine code for it"),
         ("", "the compiler gives no reason"),
         ("memory ran out", "memory ran out"),
     ],

@@ -47,7 +47,7 @@ def compile_error(error: pool.WorkerError, actions: tuple[Action, ...]) -> Compi
     action, file, line = _culprit(diagnostics, actions)
     where = f"{file}:{line}: " if file else ""
     what = f"{action.name} ({action.op}): " if action else ""
-    do = f"; {advice(action.op)}" if action else ""
+    do = f"; {advice(action.op if action else '')}" if action or file else ""
     lines = [f"{where}{what}{plainly(failure.message)}{do} [in {failure.phase}]"]
     if failure.reproducer:
         lines.append(f"reproducer: {failure.reproducer}")
@@ -68,10 +68,21 @@ def compile_error(error: pool.WorkerError, actions: tuple[Action, ...]) -> Compi
 
 
 def report_frontend(result: JobResult, actions: tuple[Action, ...]) -> None:
-    """Log why the program did not go through torch-mlir, if it did not."""
+    """Log why the program did not go through torch-mlir, if it did not: a warning where a pass of covan's is why."""
     reason = result.why_torch
-    if reason is not None:
-        action, file, line = _culprit(_diagnostics(reason.diagnostics, actions), actions)
+    if reason is None:
+        return
+    action, file, line = _culprit(_diagnostics(reason.diagnostics, actions), actions)
+    if reason.own_pass:
+        log.warning(
+            "%scovan's pass %s failed%s: %s. The whole program takes IREE's torch input instead, without kernels of "
+            "covan's own. Its results are the same; please report this",
+            f"{file}:{line}: " if file else "",
+            reason.own_pass,
+            f" at {action.name} ({action.op})" if action else "",
+            (reason.diagnostics[0].message if reason.diagnostics else reason.message).strip().splitlines()[0],
+        )
+    else:
         what = f" {action.name} ({action.op}) at {file}:{line}" if action else ""
         log.info(
             "torch-mlir cannot lower%s: the whole program takes IREE's torch input instead. %s",

@@ -34,6 +34,7 @@ _ADVICE = (
 _NO_CODE = re.compile(
     r"failed to legalize|explicitly marked illegal|unsupported by backend contract|[Nn]ot implemented|Unimplemented"
 )
+_NO_MACHINE_CODE = re.compile(r"LLVM Translation failed|failed to translate the MLIR LLVM dialect")
 _NOTATION = re.compile(
     r"\s*[:,]?\s*(?:%\w|\"torch\.|!torch|loc\(|see current operation|\^bb\d|#map|func\.func).*", re.S
 )
@@ -51,6 +52,8 @@ def plainly(message: str) -> str:
     first = next(iter(message.strip().splitlines()), "")
     if _NO_CODE.search(first):
         return "there is no lowering for it"
+    if _NO_MACHINE_CODE.search(first):
+        return "the compiler has no machine code for it"
     text = _TYPES.sub("", _NOTATION.sub("", first)).partition(". ")[0].strip(" :,")
     return text or "the compiler gives no reason"
 
