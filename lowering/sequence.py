@@ -17,6 +17,8 @@ iree:data-tiling      hints which products are to be laid out anew; after       
                       iree:global-optimization
 iree:strided-reads    element-wise operations beside convolutions that read at  on CPUs
                       strides read slices; after that
+iree:sliced-gathers   elements of slices at strides are taken from what was     on CPUs
+                      sliced; after that
 iree:filled-memory    constants of one number that are written into are memory  always
                       that is filled; after that
 iree:slices           what is copied into a slice of new memory is written      on CPUs
@@ -55,6 +57,7 @@ from covan_mlir.lowering import (
     iree_phases,
     kept_arguments,
     parameters,
+    sliced_gathers,
     slices_in_place,
     stages,
     strided_reads,
@@ -146,6 +149,7 @@ SEQUENCE: tuple[Entry, ...] = (
     *_phases("input", "global-optimization"),
     Entry("iree:data-tiling", lambda setting: data_tiling.hint, _on_cpu),
     Entry("iree:strided-reads", lambda setting: strided_reads.cut, _on_cpu),
+    Entry("iree:sliced-gathers", lambda setting: sliced_gathers.through, _on_cpu),
     Entry("iree:filled-memory", lambda setting: filled_memory.fill),
     _phase("dispatch-creation"),
     Entry("iree:slices", lambda setting: slices_in_place.write, _on_cpu),

@@ -137,6 +137,19 @@ def test_dynamic_shapes() -> None:
         assert_same(exe(inputs), batch(inputs), depth=DEPTH)
 
 
+def test_indices_into_slices_at_strides() -> None:
+    def forward(x: Tensor, i: Tensor) -> tuple[Tensor, ...]:
+        return x[::2, 1::3].index_select(1, i), x[1, ::2][i], x[:, ::2].unflatten(0, (3, -1))[:, :, i]
+
+    i = torch.tensor([2, 0])
+    shapes = {"x": {1: torch.export.Dim.DYNAMIC}, "i": None}
+    exe = covan_mlir.compile_module(forward, (r(6, 9), i), dynamic_shapes=shapes)
+    for count in (9, 14):
+        x = r(6, count)
+        assert_same(exe(x, i), forward(x, i))
+    assert exe.verify()
+
+
 def test_written_inputs() -> None:
     def forward(x: Tensor, y: Tensor) -> Tensor:
         x[-1] = 3.0

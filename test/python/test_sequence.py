@@ -37,6 +37,7 @@ TILED = [
     *IREE[:4],
     "iree:data-tiling",
     "iree:strided-reads",
+    "iree:sliced-gathers",
     *IREE[4:6],
     "iree:slices",
     *IREE[6:8],
@@ -47,7 +48,7 @@ TILED = [
     "iree:team",
     *IREE[12:],
 ]
-WITH_KERNELS = [*TILED[:15], "iree:kernel-code", *TILED[15:]]
+WITH_KERNELS = [*TILED[:16], "iree:kernel-code", *TILED[16:]]
 
 
 def setting(job: Job, frontend: Literal["linalg", "torch"]) -> Setting:

@@ -23,6 +23,7 @@ _UNSEEN = frozenset(
     {
         "iree:data-tiling",
         "iree:strided-reads",
+        "iree:sliced-gathers",
         "iree:filled-memory",
         "iree:uneven-loops",
         "iree:kept-arguments",
