@@ -20,8 +20,8 @@ _GIVEN = frozenset({CARRIED, ELEMENT})
 _NUMBERS = frozenset(("int", "float", "bool"))
 _TAKES_FUNCTIONS = "higher_order."
 _FILLED = "aten.full.default"
-_SLICES = frozenset({"aten.slice.Tensor", "aten.slice_scatter.default"})
-_PUT_TOGETHER = frozenset({"aten.cat.default", "aten.slice_scatter.default"})
+_SLICES = frozenset({"aten.slice.Tensor", "aten.slice_scatter.default", "aten.select.int", "aten.expand.default"})
+_PUT_TOGETHER = frozenset({"aten.cat.default", "aten.slice_scatter.default", "aten.complex.default"})
 
 
 def check_source(subject: Subject) -> tuple[list[Counterexample], list[str]]:
@@ -183,7 +183,8 @@ def _reads(
 
 
 def _reads_piece(lineage: LineageData, action: Action, given: int) -> bool:
-    """Whether a slice of what an action put together, or wrote over, reads a piece of it in its place."""
+    """Whether a slice of what an action put together, or wrote over, reads a piece of it in its place; or a half of
+    complex numbers what they were put together of."""
     if all(part.op not in _SLICES for part in action.parts):
         return False
     read = {operand for part in action.parts for operand in arguments.operands(part.args)}

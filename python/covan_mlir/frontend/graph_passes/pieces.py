@@ -28,6 +28,8 @@ def slice_pieces(graph: Graph) -> None:
             _read_split(node)
         if node.target is _aten.slice_scatter.default and not node.kwargs:
             _write_once(node)
+        if node.target is _aten.select.int and not node.kwargs:
+            _select_piece(node)
         if node.target is not _aten.slice.Tensor or node.kwargs:
             continue
         whole = uncopied(node.args[0])
@@ -109,6 +111,26 @@ def _read_split(node: Node) -> None:
         node.graph.erase_node(part)
     else:
         node.replace_all_uses_with(part)
+
+
+def _select_piece(node: Node) -> None:
+    """Has what is taken of a concatenation at one place of its axis read the operand in which that lies."""
+    source: Any
+    source, axis, place = node.args
+    whole = uncopied(source)
+    if whole.target is not _aten.cat.default or not isinstance(place, int):
+        return
+    size = whole.meta["val"].shape[axis]
+    if not isinstance(size, int):
+        return
+    place %= size
+    with node.graph.inserting_before(node):
+        part = node.graph.call_function(_aten.slice.Tensor, (source, axis, place, place + 1, 1))
+    part.meta = {"val": node.meta["val"]}
+    _read_piece(part, whole)
+    if part.args[0] is not source:
+        node.args = (part.args[0], axis, part.args[2])
+    node.graph.erase_node(part)
 
 
 def _read_piece(node: Node, cat: Node) -> None:
