@@ -382,7 +382,10 @@ class Performed:
         for view in block:
             self._visit(view.operation)
         computing = self._computing[True] | self._computing[False]
-        self.ids = frozenset(computing or self._moving or read.ids(dispatch.location))
+        own = read.ids(dispatch.location)
+        places = not self._moving and all(_is_silent(view) or _is_number(view) for view in block)
+        # Numbers say where a piece is put, and not who puts it there.
+        self.ids = frozenset(own) if own and places else frozenset(computing or self._moving or own)
         self.data = self._computing[False] - self._computing[True] if self._computing[True] else frozenset[int]()
 
     def _visit(self, op: Any) -> bool:
@@ -397,7 +400,7 @@ class Performed:
                 varies = varies or any(inner)
         if varies:
             self._varying.update(op.results)
-        if op.name not in SILENT and not op.name.startswith(_SILENT_DIALECTS) and op not in self._checks:
+        if not _is_silent(op) and op not in self._checks:
             self._note(op, varies)
         return varies
 
@@ -411,6 +414,18 @@ class Performed:
             self._moving.update(ids)
         else:
             self._computing[varies].update(ids)
+
+
+def _is_silent(op: Any) -> bool:
+    """Whether an operation's location says nothing about what is computed."""
+    name = op.operation.name
+    return name in SILENT or name.startswith(_SILENT_DIALECTS)
+
+
+def _is_number(op: Any) -> bool:
+    """Whether an operation computes numbers, of numbers."""
+    values = (*op.operation.operands, *op.operation.results)
+    return op.operation.name.startswith("arith.") and all("tensor<" not in str(value.type) for value in values)
 
 
 def _checks(dispatch: Any) -> set[Any]:

@@ -113,6 +113,21 @@ def test_what_cannot_lie_there_is_copied(case: str) -> None:
     assert kernels["copy"] <= most
 
 
+def test_a_piece_whose_place_is_computed_is_a_share_of_the_concatenation() -> None:
+    """Its copy computes where the piece is read, and writes it."""
+
+    def padded(x: Tensor) -> Tensor:
+        n = x.shape[1]
+        whole = torch.cat([x[:, :1], x, x[:, -1:]], 1)
+        return whole[:, :n] + whole[:, 2 : n + 2]
+
+    exe = compile_module(padded, (torch.randn(3, 7),), dynamic_shapes={"x": {1: torch.export.Dim.DYNAMIC}})
+    x = torch.randn(3, 5)
+    torch.testing.assert_close(exe(x), padded(x))
+    assert [[action.name for action in exe.lineage.why(site)] for site in exe.lineage.sites[:3]] == [["cat"]] * 3
+    assert exe.verify(), str(exe.verify())
+
+
 def test_pieces_that_are_no_runs_of_bytes_stay_copies() -> None:
     exe, _ = _compiled(Ghost(), batch=2)
     assert len(exe.lineage.sites) > 3
