@@ -113,6 +113,8 @@ DYNAMIC: dict[str, Callable[[Tensor], Any]] = {
     "reshape": lambda x: (x.reshape(-1), x.unsqueeze(0).expand(2, -1, -1)),
     "layer_norm": lambda x: F.layer_norm(x, (4,)),
     "cumsum": lambda x: x.cumsum(0),
+    "reflected": lambda x: F.pad(x.T[None], (1, 1), mode="reflect"),
+    "a size before a tensor": lambda x: (x.shape[0] - x, x.shape[0] / 2 - torch.arange(4)),
     "arange": lambda x: x + torch.arange(x.shape[0]).unsqueeze(1),
     "index": lambda x: x[:, torch.tensor([0, -1])],
     "index_put": lambda x: x.index_put((torch.tensor([0, -1]),), torch.zeros(4)),

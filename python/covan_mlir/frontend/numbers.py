@@ -1,7 +1,7 @@
 """Numbers in the place of tensors.
 
-Decompositions write ``sub(3.14, x)``. The importer makes float32 of such a first argument, whatever ``x`` is. Of
-``x + True`` it makes what no operation takes, or adds without a carry.
+Decompositions write ``sub(3.14, x)``. The importer makes float32 of such a first argument, whatever ``x`` is, and of a
+size what no operation takes. Of ``x + True`` it makes what no operation takes either, or adds without a carry.
 """
 
 from __future__ import annotations
@@ -27,11 +27,18 @@ def type_numbers(graph: Graph) -> None:
                     node.update_arg(position, int(number))
                 elif isinstance(formal.type, torch.TensorType):
                     node.update_arg(position, _typed(graph, node, number, like[0]))
+            elif not position and isinstance(formal.type, torch.TensorType) and _is_number(number):
+                node.update_arg(position, _typed(graph, node, number, like[0]))
             # In any other place the importer finds the form of the operation that takes a number.
             elif position or not isinstance(number, float) or like[0].dtype is not torch.float64:
                 continue
             elif isinstance(formal.type, torch.TensorType):
                 node.update_arg(position, _typed(graph, node, number, like[0]))
+
+
+def _is_number(value: object) -> bool:
+    """Whether a node gives a size, or another number that is known when the program runs."""
+    return isinstance(value, Node) and isinstance(value.meta.get("val"), torch.SymInt | torch.SymFloat)
 
 
 def read_wide(graph: Graph) -> None:
@@ -46,10 +53,14 @@ def read_wide(graph: Graph) -> None:
             node.update_arg(0, wide)
 
 
-def _typed(graph: Graph, node: Node, number: float, like: torch.Tensor) -> Node:
+def _typed(graph: Graph, node: Node, number: float | Node, like: torch.Tensor) -> Node:
+    """A number as a tensor of the type in which it is computed with ``like``."""
+    example = number.meta["val"] if isinstance(number, Node) else number
+    whole = isinstance(example, torch.SymFloat) and not (like.is_floating_point() or like.is_complex())
+    dtype = torch.get_default_dtype() if whole else like.dtype
     with graph.inserting_before(node):
-        scalar = graph.call_function(_scalar_tensor, (number,), {"dtype": like.dtype})
-    _describe(scalar, node, like.new_empty(()))
+        scalar = graph.call_function(_scalar_tensor, (number,), {"dtype": dtype})
+    _describe(scalar, node, like.new_empty((), dtype=dtype))
     return scalar
 
 
