@@ -161,6 +161,11 @@ PROGRAMS: dict[str, tuple[Program, tuple[Tensor, ...], str]] = {
         (X[0], X),
         "scan_combine_graph_0.sin",
     ),
+    "scan, from the first one on": (
+        lambda xs: scan(lambda carry, x: (carry * 0.5 + x, (carry + x).sin()), xs[0] * 1, xs),
+        (X,),
+        "scan_combine_graph_0.sin",
+    ),
     "scan, backwards": (
         lambda first, xs: scan(lambda carry, x: (carry * 0.5 + x, carry * 1), first, xs, reverse=True),
         (X[0], X),

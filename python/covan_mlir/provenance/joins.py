@@ -93,7 +93,7 @@ class _Search:
         if behind in states:
             return True
         through = [given for given in node.inputs if node.hands_on(value.result)]
-        return any(isinstance(given, NodeResult) and self._may_be(given, part) for given in through)
+        return any(isinstance(given, NodeResult | Argument) and self._stands(given, ("p", part)) for given in through)
 
     def _behind(self, operand: Operand) -> Operand:
         """What a value is another shape of."""
