@@ -63,6 +63,18 @@ GROUPS["fourier"] = {
         lambda x: torch.stft(x, 16, 4, window=torch.hann_window(16), return_complex=True).abs(),
         (r(1, 64),),
     ),
+    "stft, short windows": (
+        lambda x, w: torch.view_as_real(
+            torch.stft(x, 15, 4, 9, w, center=False, normalized=True, onesided=False, return_complex=True)
+        ),
+        (r(64), r(9)),
+    ),
+    "stft, complex": (
+        lambda x: torch.view_as_real(
+            torch.stft(torch.view_as_complex(x), 16, window=torch.ones(16), return_complex=True, onesided=False)
+        ),
+        (r(2, 32, 2),),
+    ),
 }
 
 GROUPS["counted"] = {

@@ -30,6 +30,14 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "products": (lambda z, y: (z @ y, torch.einsum("ij,bjk->bik", z, y[None])), (Z, torch.complex(r(4, 5), r(4, 5)))),
     "a number in the program": (lambda z: z + torch.tensor(3 + 1j), (Z,)),
     "a half beside an argument": (lambda x: torch.fft.fftn(x, dim=(1, 2)).real + x, (r(2, 32, 32),)),
+    "halves of what was put together": (
+        lambda x, y: ((z := torch.complex(x, y[0])).imag + y, z.real.exp(), z * z, torch.view_as_real(z)[..., 1] * 2),
+        (r(5), r(3, 5)),
+    ),
+    "pieces of signals": (
+        lambda x, w: (torch.stft(x, 16, 8, window=w, return_complex=True).abs(), torch.stack([x, -x], 1)[:, 1] * 2),
+        (r(2, 64), r(16)),
+    ),
     "of doubles": (lambda x: x.to(torch.complex128), (r(5),)),
 }
 

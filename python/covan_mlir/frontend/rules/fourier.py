@@ -109,6 +109,38 @@ def unscaled_complex_to_real(x: Tensor, *, dim: list[int], last_dim_size: int) -
     return complex_to_real(x, dim, _NONE, last_dim_size)
 
 
+@rule(aten.stft.default)
+def short_time(
+    x: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+) -> Any:
+    """All pieces at once: torch-mlir goes over them in a loop."""
+    length = n_fft if win_length is None else win_length
+    if align_to_window or n_fft > _LARGEST:
+        return NotImplemented
+    pieces = (x if x.dim() == 2 else x.unsqueeze(0)).unfold(-1, n_fft, hop_length or n_fft // 4)
+    if window is None and length < n_fft:
+        window = torch.ones(length, dtype=x.dtype)
+    if window is not None:
+        left = (n_fft - length) // 2
+        pieces = pieces * torch.nn.functional.pad(window, (left, n_fft - length - left))
+    scaled = _ROOT if normalized else _NONE
+    if pieces.dtype.is_complex:
+        given = aten._fft_c2c.default(pieces, [pieces.dim() - 1], scaled, True)
+        given = given[..., : n_fft // 2 + 1] if onesided else given
+    else:
+        given = aten._fft_r2c.default(pieces, [pieces.dim() - 1], scaled, onesided is not False)
+    given = given.transpose(1, 2) if x.dim() == 2 else given.transpose(1, 2).squeeze(0)
+    return given if return_complex else torch.view_as_real(given)
+
+
 @rule(aten._conj.default, aten.conj_physical.default, prims.conj_physical.default)
 def conjugate(x: Tensor) -> Tensor:
     return torch.complex(x.real, -x.imag) if x.dtype.is_complex else x.clone()
