@@ -88,7 +88,7 @@ def result(graph: ProgramGraph) -> JobResult:
     fusion = FusionRecord(
         "a chain", (1, 2), "fred_max", "", ("m = max(x)",), (Sweep(("k",), "", ("m",)),), (Certificate("c", (proof,)),)
     )
-    return JobResult("linalg", {"iree:hal": 0.5}, observed, {"cse": 1}, {"cpu": "znver4"}, {"flops": 2}, (fusion,))
+    return JobResult("linalg", {"iree:hal": 0.5}, observed, {"cse": 1}, {"cpu": "znver4"}, 2, (fusion,))
 
 
 def sent(message: Job | messages.Answer, blobs: Sequence[bytes] = ()) -> io.BytesIO:
