@@ -207,3 +207,18 @@ def test_machine_code_changes_where_the_lineage_says(seed: int) -> None:
     for verdict in verdicts:
         if isinstance(verdict, Verdict):
             assert verdict.truth == verdict.claimed, verdict
+
+
+def test_positions_along_one_axis_belong_to_those_who_read_them() -> None:
+    """Both results compute them, from a size alone, at the location of the first."""
+
+    def forward(x: Tensor) -> tuple[Tensor, Tensor]:
+        n = x.shape[1]
+        return n - torch.arange(n), n / 2 - torch.arange(n)
+
+    exe = covan_mlir.compile_module(forward, (torch.randn(3, 7),), dynamic_shapes={"x": {1: torch.export.Dim.DYNAMIC}})
+    names = [{action.name for action in exe.lineage.why(site)} for site in exe.lineage.sites]
+    assert len(names) == 2
+    assert "arange_1" not in names[0]
+    assert {"arange", "arange_1"} & names[1] == {"arange_1"}
+    assert not exe.verify().counterexamples

@@ -48,6 +48,7 @@ def apportion(source: Source, graph: ProgramGraph, results: Sequence[Operand], r
         node, region = graph.nodes[index], regions[index]
         if index in data:  # its location is whose it is; also those are here whose value it is read as
             mine = region.performed | region.viewed
+            mine -= _read_as_twins(source, twins, mine) - wanted[index]
             _settle(source, twins, region, mine | wanted[index], lambda part: False)
             region.folded -= region.performed - mine
         else:
@@ -87,6 +88,13 @@ def _read(source: Source, graph: ProgramGraph, index: int, region: Region) -> se
             if source.constant[part] and source.twin(part) not in given:
                 stack.append(part)
     return read
+
+
+def _read_as_twins(source: Source, twins: Mapping[int, set[int]], mine: set[int]) -> set[int]:
+    """Of the parts that a node performs, those that it goes on with under another name alone: it computes the value for
+    that one, at the location of the first."""
+    read = {i for part in mine for i in source.parts[part].inputs}
+    return {part for part in mine - read if twins[source.twin(part)] & read & mine}
 
 
 def _vaguely_read(graph: ProgramGraph, regions: Sequence[Region]) -> set[int]:
