@@ -75,6 +75,27 @@ GROUPS["fourier"] = {
         ),
         (r(2, 32, 2),),
     ),
+    "istft": (
+        lambda x: torch.istft(
+            torch.view_as_complex(x), 16, 5, 13, torch.hamming_window(13), normalized=True, length=49
+        ),
+        (r(2, 9, 8, 2),),
+    ),
+    "istft, complex": (
+        lambda x: torch.view_as_real(
+            torch.istft(torch.view_as_complex(x), 8, 4, center=False, onesided=False, return_complex=True)
+        ),
+        (r(8, 6, 2),),
+    ),
+    "signal_windows": (
+        lambda x: (
+            x
+            * (torch.blackman_window(30) + torch.bartlett_window(30, periodic=False))
+            * (torch.kaiser_window(30) + torch.hamming_window(30, periodic=False, alpha=0.6))
+            + torch.hamming_window(1)
+        ),
+        (r(30),),
+    ),
 }
 
 GROUPS["counted"] = {

@@ -35,6 +35,7 @@ from covan_mlir.frontend.rules import (
     resizing,
     sampling,
     segments,
+    signal_windows,
     special,
     views,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "resizing",
     "sampling",
     "segments",
+    "signal_windows",
     "special",
     "views",
 ]

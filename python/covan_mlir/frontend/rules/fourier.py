@@ -14,6 +14,8 @@ aten, prims = torch.ops.aten, torch.ops.prims
 
 _LARGEST = 2048
 """Points of the longest transform: its matrices are constants of the program."""
+_MOST_PIECES = 32
+"""Of a short-time transform, that lie over each other."""
 _NONE, _ROOT, _WHOLE = range(3)  # what torch calls by these numbers: how results are scaled
 
 
@@ -139,6 +141,57 @@ def short_time(
         given = aten._fft_r2c.default(pieces, [pieces.dim() - 1], scaled, onesided is not False)
     given = given.transpose(1, 2) if x.dim() == 2 else given.transpose(1, 2).squeeze(0)
     return given if return_complex else torch.view_as_real(given)
+
+
+@rule(aten.istft.default)
+def inverse_short_time(
+    x: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool = False,
+) -> Any:
+    """Pieces are put over each other (Griffin and Lim 1984, equation 6). Where no window is, there are infinities; eager
+    raises an error."""
+    hop, width = hop_length or n_fft // 4, n_fft if win_length is None else win_length
+    frequencies = x.shape[-2]
+    if n_fft > _LARGEST or n_fft > _MOST_PIECES * hop:
+        return NotImplemented
+    left = (n_fft - width) // 2
+    given = torch.ones(width, dtype=x.dtype.to_real()) if window is None else window
+    shown = torch.nn.functional.pad(given, (left, n_fft - width - left))
+    pieces = (x if x.dim() == 3 else x.unsqueeze(0)).transpose(1, 2)
+    scaled = _ROOT if normalized else _WHOLE
+    if return_complex:
+        waves = aten._fft_c2c.default(pieces, [2], scaled, False)
+    else:
+        half = pieces if frequencies == n_fft // 2 + 1 else pieces[..., : n_fft // 2 + 1]
+        waves = aten._fft_c2r.default(half, [2], scaled, n_fft)
+    count, whole = x.shape[-1], n_fft + hop * (x.shape[-1] - 1)
+    sums = _overlapping(waves * shown, hop)
+    weights = _overlapping((shown * shown).expand(1, count, n_fft), hop)
+    start = n_fft // 2 if center else 0
+    stop = start + length if length is not None else whole - (n_fft // 2 if center else 0)
+    inside = min(stop, whole) if isinstance(stop, int) and isinstance(whole, int) else stop
+    results = sums[:, start:inside] / weights[:, start:inside]
+    if length is not None:
+        results = torch.nn.functional.pad(results, (0, stop - inside))
+    return results if x.dim() == 3 else results.squeeze(0)
+
+
+def _overlapping(pieces: Tensor, hop: int) -> Tensor:
+    """The sums of pieces, [N, count, width], each of which begins a hop behind the one before: rows of a hop's length,
+    [N, hop * (count + width / hop - 1)] at least."""
+    rows = -(-pieces.shape[2] // hop)
+    padded = torch.nn.functional.pad(pieces, (0, rows * hop - pieces.shape[2]))
+    by_row = padded.unflatten(2, (rows, hop))
+    shifted = [torch.nn.functional.pad(by_row[:, :, n], (0, 0, n, rows - 1 - n)) for n in range(rows)]
+    return torch.stack(shifted).sum(0).flatten(1) if len(shifted) > 1 else shifted[0].flatten(1)
 
 
 @rule(aten._conj.default, aten.conj_physical.default, prims.conj_physical.default)
