@@ -77,7 +77,7 @@ GROUPS["fourier"] = {
     ),
     "istft": (
         lambda x: torch.istft(
-            torch.view_as_complex(x), 16, 5, 13, torch.hamming_window(13), normalized=True, length=49
+            torch.view_as_complex(x), 16, 5, 13, torch.hamming_window(13), normalized=True, length=30
         ),
         (r(2, 9, 8, 2),),
     ),
