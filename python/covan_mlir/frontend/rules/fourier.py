@@ -156,8 +156,8 @@ def inverse_short_time(
     length: int | None = None,
     return_complex: bool = False,
 ) -> Any:
-    """Pieces are put over each other (Griffin and Lim 1984, equation 6). Where there is no window, results are not finite;
-    eager raises an error."""
+    """Pieces are put over each other (Griffin and Lim 1984, equation 6). Where there is no window, results are not
+    finite; eager raises an error."""
     hop, width = hop_length or n_fft // 4, n_fft if win_length is None else win_length
     frequencies = x.shape[-2]
     if n_fft > _LARGEST or n_fft > _MOST_PIECES * hop:
