@@ -189,7 +189,7 @@ def _overlapping(pieces: Tensor, hop: int) -> Tensor:
     [N, hop * (count + width / hop - 1)] at least."""
     rows = -(-pieces.shape[2] // hop)
     padded = torch.nn.functional.pad(pieces, (0, rows * hop - pieces.shape[2]))
-    by_row = padded.unflatten(2, (rows, hop))
+    by_row = padded.reshape(*padded.shape[:2], rows, hop)
     shifted = [torch.nn.functional.pad(by_row[:, :, n], (0, 0, n, rows - 1 - n)) for n in range(rows)]
     return torch.stack(shifted).sum(0).flatten(1) if len(shifted) > 1 else shifted[0].flatten(1)
 
