@@ -51,10 +51,11 @@ def _share(module: Any) -> int:
         return 0
     dispatches = [op for op in _walk(module.operation) if op.name == "stream.cmd.dispatch"]
     shared = [op for op in dispatches if all(str(entry) in wrapped for entry in op.attributes["entry_points"])]
-    functions_of = {op: _function(op) for op in shared}
-    words = {function: _words(function) for function in dict.fromkeys(functions_of.values())}
-    for op in shared:
-        _give(op, words[functions_of[op]])
+    # Nothing is looked up by a dispatch: one that was replaced must not be compared with.
+    owners = [_function(op) for op in shared]
+    words = {function: _words(function) for function in dict.fromkeys(owners)}
+    for op, function in zip(shared, owners, strict=True):
+        _give(op, words[function])
     declared = ir.Module.parse(DECLARATIONS)
     for op in list(declared.body.operations):
         op.detach_from_parent()
@@ -86,7 +87,10 @@ def _exports(module: Any) -> Iterator[_Export]:
         if len(variants) != 1:
             continue  # a dispatch would be of several
         (variant,) = variants
-        inner = next(op for op in _block(variant) if op.name == "builtin.module")
+        modules = [op for op in _block(variant) if op.name == "builtin.module"]
+        if len(modules) != 1:
+            continue  # its code is given, as of GPUs
+        (inner,) = modules
         code = {_symbol(op): op for op in _block(inner) if op.name == "llvm.func"}
         for export in [op for op in _block(variant) if op.name == "hal.executable.export"]:
             if (function := code.get(_symbol(export))) is not None:
