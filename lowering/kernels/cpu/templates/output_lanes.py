@@ -36,8 +36,8 @@ from covan_mlir.lowering.kernels.template import ChainKind, Template
 from covan_mlir.machine.elements import bits
 
 DEPTHS = (64, 128, 256, 512, LONGEST_SUM)
-LINE = 64
-"""Bytes of a cache line."""
+LINE_BYTES = 64
+"""Of a cache line."""
 MOST_POSITIONS = 256
 """Of an image; along those of larger ones, vectors are filled."""
 PUSHED_OUT = 0.45
@@ -82,7 +82,7 @@ class OutputLanesMatch(ProductMatch):
         planes = self.task.planes
         if planes is not None and len(planes.taps) > 1:
             return 0
-        return schedule.depth * self.task.count(self.task.contracted[1:]) * LINE
+        return schedule.depth * self.task.count(self.task.contracted[1:]) * LINE_BYTES
 
     @property
     def pushed_out(self) -> float:
