@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.actions import graphs, modules
+from covan_mlir.frontend.alike_calls import decompose_alike
 from covan_mlir.frontend.composites import overridden_only_by_rules
 from covan_mlir.frontend.graph_passes.complements import unite_complements
 from covan_mlir.frontend.graph_passes.complex_pairs import pair_complex
@@ -47,22 +48,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
     Raises:
         ExportError: a decomposition refuses the program.
     """
-    twin = copy.copy(program)
-    twin._constants = dict(program.constants)
-    twin._module_call_graph = _flat_outputs(program.module_call_graph)
-    twin._guards_code = []  # what calls are checked by; some ask for arguments that flat calls do not have
-    with (
-        _kept_constants(twin._constants),
-        _node_by_node(program.graph),
-        overridden_only_by_rules(),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytree classes
-        try:
-            decomposed: ExportedProgram = twin.run_decompositions(dict(table()))
-        except Exception as error:
-            why = f"{type(error).__name__}: {plainly(str(error))}"
-            raise ExportError(f"{_where(error)}the model cannot be decomposed: {why}; {advice('')}") from error
+    decomposed = decompose_alike(program, _by_torch) or _by_torch(program)
     constants = {
         name: value
         for name, key in decomposed.graph_signature.inputs_to_lifted_tensor_constants.items()
@@ -93,6 +79,26 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         graph.eliminate_dead_code()  # decompositions leave nodes behind that nobody reads
     pair_complex(decomposed)
     return decomposed
+
+
+def _by_torch(program: ExportedProgram) -> ExportedProgram:
+    """Decomposed call by call."""
+    twin = copy.copy(program)
+    twin._constants = dict(program.constants)
+    twin._module_call_graph = _flat_outputs(program.module_call_graph)
+    twin._guards_code = []  # what calls are checked by; some ask for arguments that flat calls do not have
+    with (
+        _kept_constants(twin._constants),
+        _node_by_node(program.graph),
+        overridden_only_by_rules(),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytree classes
+        try:
+            return twin.run_decompositions(dict(table()))
+        except Exception as error:
+            why = f"{type(error).__name__}: {plainly(str(error))}"
+            raise ExportError(f"{_where(error)}the model cannot be decomposed: {why}; {advice('')}") from error
 
 
 def _where(error: Exception) -> str:
