@@ -27,6 +27,7 @@ class Reach:
         count = len(graph.nodes)
         self.before = [1 << i for i in range(count)]
         self.after = [1 << i for i in range(count)]
+        self.views = {node.index for node in graph.nodes if node.kind == "view"}
         self._reads: list[list[int]] = [[] for _ in range(count)]
         for value, users in graph.users.items():
             source = graph.definition.get(value)
@@ -40,14 +41,20 @@ class Reach:
             for source in graph.needs[i]:
                 self.after[source] |= self.after[i]
 
-    def convex(self, members: set[int]) -> bool:
-        """Whether nothing else lies between two of them."""
+    def convex(self, members: set[int], perhaps: set[int] | None = None) -> bool:
+        """Whether nothing else lies between two of them.
+
+        Args:
+            perhaps: members that may join; with them, False is certain and True is not.
+        """
+        within = members | (perhaps or set())
         before = after = inside = 0
         for i in members:
             for source in self._reads[i]:
-                if source not in members:
+                if source not in within:
                     before |= self.before[source]
             after |= self.after[i]
+        for i in within:
             inside |= 1 << i
         return not before & after & ~inside
 
@@ -155,6 +162,11 @@ class Growth:
         """The cluster with these nodes, if it is a chain then."""
         nodes = [self.graph.nodes[i] for i in path]
         if not any(not node.copies for node in nodes):
+            return None
+        # Asked first, for it costs less than axes: what joins beside the path is a view.
+        certain = {i for i in self.cluster.members if not self.cluster.is_free(i)}
+        certain |= {node.index for node in nodes if not (node.copies or node.widens)}
+        if not self.reach.convex(certain, self.reach.views.union(path, self.cluster.members)):
             return None
         grown = self.cluster.copy()
         for node in nodes:
