@@ -16,7 +16,7 @@ import numpy as np
 from iree.compiler.passmanager import PassManager
 
 from covan_mlir.lowering import marks
-from covan_mlir.lowering.dispatch_graph import EMPTY, VIEWS
+from covan_mlir.lowering.dispatch_graph import EMPTY, VIEWS, is_filling
 from covan_mlir.lowering.kernels.chain_body import KernelBody
 from covan_mlir.provenance.bodies import (
     Block,
@@ -327,7 +327,7 @@ class _Writer:
             if value in seen:
                 continue
             seen.add(value)
-            if isinstance(value.owner, ir.Block) or not _is_scalar(value.type):
+            if isinstance(value.owner, ir.Block) or not (_is_scalar(value.type) or is_filling(value.owner.operation)):
                 self.inputs.append(_type(value.type))
                 self.operands.append(self.operand(value))
                 self._numbers[value] = self._take()

@@ -72,8 +72,30 @@ EMPTY = frozenset({"tensor.empty", "flow.tensor.empty", "flow.tensor.alloca"})
 # A piece of the elements, moved and not changed.
 _PIECES = frozenset({"flow.tensor.slice", "tensor.extract_slice"})
 _DISPATCH = "flow.dispatch.workgroups"
+_UPDATE = "flow.tensor.update"
+_SPLAT = "flow.tensor.splat"
 _LOAD = "iree_tensor_ext.dispatch.tensor.load"
 _STORE = "iree_tensor_ext.dispatch.tensor.store"
+
+
+def filling(op: Any) -> Any | None:
+    """Of an operation that writes into a piece of something what computes the one number that it writes there, if it is
+    no constant and nobody else reads it: compilers fill the piece with it, by one command."""
+    if op.name != _UPDATE:
+        return None
+    segments = ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])
+    piece = op.operands[sum(segments[k] for k in range(3))]
+    splat = piece.owner
+    if isinstance(splat, ir.Block) or splat.name != _SPLAT or len(list(piece.uses)) > 1:
+        return None
+    number = splat.operands[0].owner
+    return None if not isinstance(number, ir.Block) and number.name == "arith.constant" else splat.operation
+
+
+def is_filling(op: Any) -> bool:
+    """Whether an operation is the `filling` of another one, and no node."""
+    readers = [use.owner.operation for use in op.results[0].uses] if op.name == _SPLAT else []
+    return any(filling(reader) is not None for reader in readers)
 
 
 Paddings = Mapping[tuple[int, ...], tuple[int, ...]]
@@ -185,7 +207,7 @@ class _Reader:
             elif name in VIEWS or name in ("hal.tensor.export", "hal.tensor.alias"):
                 self._values[op.results[0]] = self.value(op.operands[0])
             elif name == "util.return":
-                values = [self.value(operand) for operand in op.operands]
+                values = [self._returned(operand) for operand in op.operands]
                 if not self.results or any(value != Unknown() for value in values):
                     self.results = values  # of a function that only calls another, nothing is known
             elif name.startswith(("flow.", "tensor.")) and len(op.results):
@@ -193,12 +215,24 @@ class _Reader:
                 # A slice is a piece of what it is given, an encoding all of it, whatever operation asked for it.
                 moved = name in _PIECES or name in _LAYOUTS
                 definition = Definition("input") if moved else Definition("move", ids)
-                if name != "tensor.dim":
+                if (fills := filling(op)) is not None:
+                    ids = tuple(sorted({*ids, *self._ids(fills)}))
+                if name != "tensor.dim" and not is_filling(op):
                     self._node(op, "transfer", [(definition,)] * len(op.results), ids)
             elif not self._control.read(op):
                 for region in op.regions:
                     for inner in region:
                         self.body(inner)
+
+    def _returned(self, value: Any) -> Value:
+        """What a value is that a function returns. A number is computed beside the dispatches, by a node of its own."""
+        known = self.value(value)
+        if known != Unknown() or "tensor<" in str(value.type) or isinstance(value.owner, ir.Block):
+            return known
+        op = value.owner.operation
+        if (ids := self._ids(op)) and not len(op.regions):
+            self._node(op, "transfer", [(Definition("compute", ids),)] * len(op.results), ids)
+        return self.value(value)
 
     def _varies(self, operand: Any) -> bool:
         """Whether an argument lies behind the elements of an operand; of a number that is none, whether a node does."""
@@ -223,7 +257,9 @@ class _Reader:
         data: Iterable[int] = (),
     ) -> None:
         index = len(self.nodes)
-        tensors = [operand for operand in op.operands if "tensor<" in str(operand.type)]
+        fills = filling(op)
+        pieces = list(fills.results) if fills is not None else []
+        tensors = [operand for operand in op.operands if "tensor<" in str(operand.type) and operand not in pieces]
         given = tuple(map(self.value, tensors))
         numbers = tuple(number for number in self._numbers(op) if number not in given)
         self.nodes.append(
@@ -248,7 +284,8 @@ class _Reader:
         and how long they are."""
         known: dict[NodeResult, None] = {}
         seen: set[Any] = set()
-        stack = [operand for operand in reversed(list(op.operands)) if "tensor<" not in str(operand.type)]
+        operands = [*op.operands, *(fills.operands if (fills := filling(op)) is not None else ())]
+        stack = [operand for operand in reversed(operands) if "tensor<" not in str(operand.type)]
         while stack:
             number = stack.pop()
             if number in seen:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _PHASE = "sites"
 _MOVES = frozenset({"copy", "fill"})
+_PUT = "flow.tensor.update"
+"""Writes a piece into the first of what it is given."""
 
 
 def check_sites(subject: Subject, graph: ProgramGraph) -> tuple[list[Counterexample], list[str]]:
@@ -129,15 +131,17 @@ class _Sites:
         op = self.graph.nodes[index].op
         return site.kernel in _MOVES and ("memcpy" in op or op in others)
 
-    def _reads(self, index: int, *, before: bool = True) -> set[int]:
+    def _reads(self, index: int, *, before: bool = True, pieces: bool = True) -> set[int]:
         """The sites whose results a node reads, through nodes that are no sites; ``before``: also what they gave in an
-        iteration before."""
+        iteration before; ``pieces``: also those that wrote other pieces of what it writes one of."""
         sites: set[int] = set()
         seen: set[int] = set()
         stack = [index]
         while stack:
             reader = stack.pop()
-            for value in self.graph.nodes[reader].inputs:
+            node = self.graph.nodes[reader]
+            piece = not pieces and reader == index and node.op == _PUT
+            for value in node.inputs[1 if piece else 0 :]:
                 # What a later node gives is what it gave at the call before, or in the iteration: state.
                 last = index if before else reader
                 if isinstance(value, NodeResult) and value.node < last and value.node not in seen:
@@ -170,8 +174,10 @@ class _Sites:
             if site is None:
                 running.clear()
             elif (known := self.lineage.sites[site]).kind == "dispatch":
-                at_once = known.inputs if known.node is None else self._reads(known.node, before=False)
-                if read := sorted(running.intersection(known.inputs, at_once)):
+                read_now = set(known.inputs)
+                if known.node is not None:  # pieces of one thing that are filled do not wait for each other
+                    read_now &= self._reads(known.node, before=False, pieces=False)
+                if read := sorted(running & read_now):
                     yield self._wrong(known, f"said not to wait for {self.words.sites(read)}, which it reads")
                 running.add(site)
 

@@ -73,8 +73,9 @@ class SourceViews:
         self._elements: dict[int, list[int]] = {}
         """Of parts with several results, the parts that are one of them."""
         for part in self.parts.values():
-            for (kind, name), type_ in arguments.operand_types(part.args).items():
-                self._types[kind, name] = type_
+            for operand, type_ in arguments.operand_types(part.args, asked=True).items():
+                self._types.setdefault(operand, type_)
+            for kind, name in arguments.operand_types(part.args):
                 if kind == "w":
                     self._resources.setdefault(resource_name(str(name)), set()).add((kind, name))
             if self.constant[part.id]:
@@ -108,7 +109,7 @@ class SourceViews:
     def _kinds(self) -> Iterator[Iterable[str]]:
         for part in self.parts.values():
             yield part.types
-            yield arguments.operand_types(part.args).values()
+            yield arguments.operand_types(part.args, asked=True).values()
 
     def _together(self) -> Iterator[list[str]]:
         """Types of what operators take element by element, of those with sizes that are known at run time only."""

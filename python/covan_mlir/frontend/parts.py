@@ -69,12 +69,19 @@ def ledger(
         value = meant(value)
         if value in parts or isinstance(value, Key):
             return {"p": number[value]}
+        assert isinstance(value, Node)
+        return outer(value) | {"of": ", ".join(type_strings(value.meta.get("val")))}
+
+    def outer(value: Node) -> dict[str, Any]:
         own = paths[id(value.graph)] + value.name  # what a body is given is not known
-        kind = {"a": position[value]} if value in position else {"w": held.get(value, own)}
-        return kind | {"of": ", ".join(type_strings(value.meta.get("val")))}
+        return {"a": position[value]} if value in position else {"w": held.get(value, own)}
 
     def given(values: Sequence[Node], value: Any) -> Any:
-        return plain(value) if value in values else _plain(value)
+        if value in values or not isinstance(value, Node):
+            return plain(value) if value in values else _plain(value)
+        asked = meant(value)
+        known = isinstance(asked, Node) and (asked in position or asked in held)
+        return _plain(value) | ({"like": outer(asked)} if known else {})
 
     def passage(item: Passage, action: int) -> Part:
         read = [value for value in map(meant, item.sources) if value in parts]

@@ -9,6 +9,7 @@ The text is JSON, ``[[argument, ...], [[name, argument], ...]]``. What JSON lack
     {"f": "inf"}                                 a float that is not finite
     {"d": "cpu"}                                 a device
     {"s": [0, 4, 1]}                             a slice
+    {"r": "f32[8]", "like": {"a": 0}}            a value of which only the type is read; if it is no part's, which
     {"r": "..."}                                 anything else, by its repr
     {"n": {"p": 12}}                             what a value that goes round in a loop is in the next iteration
 
@@ -63,8 +64,12 @@ def numbers(text: str) -> int:
     return sum(isinstance(item, int | float) and item not in (0, 1) for item in given)
 
 
-def operand_types(text: str) -> dict[Operand, str]:
-    """Types of the arguments and weights among the operands; those of parts are theirs."""
+def operand_types(text: str, *, asked: bool = False) -> dict[Operand, str]:
+    """Types of the arguments and weights among the operands; those of parts are theirs.
+
+    Args:
+        asked: also of those of which only the type is read.
+    """
     types: dict[Operand, str] = {}
     stack = [json.loads(text)]
     while stack:
@@ -74,6 +79,9 @@ def operand_types(text: str) -> dict[Operand, str]:
         elif isinstance(item, dict) and "of" in item:
             kind, name = next(iter(item.items()))
             types[kind, name] = item["of"]
+        elif isinstance(item, dict) and asked and "like" in item:
+            kind, name = next(iter(item["like"].items()))
+            types[kind, name] = item["r"]
     return types
 
 
@@ -83,7 +91,9 @@ def signature(text: str) -> str:
     def blank(item: Any) -> Any:
         if isinstance(item, list):
             return [blank(inner) for inner in item]
-        return {} if isinstance(item, dict) and not item.keys().isdisjoint(_VALUES) else item
+        if isinstance(item, dict):
+            return {} if not item.keys().isdisjoint(_VALUES) else {key: item[key] for key in item if key != "like"}
+        return item
 
     return json.dumps(blank(json.loads(text)), separators=(",", ":"))
 

@@ -324,7 +324,8 @@ def _check_operand(operand: Mapping[str, Any], parts: Set[int], path: str) -> No
     if kind == "n" and isinstance(operand[kind], dict):
         _check_operand(operand[kind], parts, path)
         return
-    known = kind in _OPERANDS and not operand.keys() - {kind, "of"} and isinstance(operand.get("of", ""), str)
+    known = kind in _OPERANDS and not operand.keys() - {kind, "of", "like"} and isinstance(operand.get("of", ""), str)
+    known = known and ("like" not in operand or (kind == "r" and _is_outside(operand["like"])))
     if not known or not _OPERANDS[kind](operand[kind]):
         fail(f"{short(operand)} is no argument", LINEAGE, path)
     if kind == "p" and operand["p"] not in parts:
@@ -337,6 +338,14 @@ def _is_natural(value: Any) -> bool:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
+
+
+def _is_outside(value: Any) -> bool:
+    """Whether this is an argument or a weight."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return False
+    ((kind, name),) = value.items()
+    return kind in ("a", "w") and _OPERANDS[kind](name)
 
 
 def _is_slice(value: Any) -> bool:

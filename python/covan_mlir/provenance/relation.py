@@ -29,6 +29,8 @@ from covan_mlir.provenance.program_graph import (
     Value,
 )
 
+_PUT = "flow.tensor.update"
+
 
 @dataclass
 class Region:
@@ -106,17 +108,18 @@ def relate(source: Source, graph: ProgramGraph, identity: Identity) -> list[Regi
 def _share_data(source: Source, graph: ProgramGraph, regions: Sequence[Region], data: frozenset[int]) -> None:
     """What is data belongs to the work of those who read it, as far as its location says so."""
     of_readers = readers(graph, data)
+    returned = {value.node for value in graph.results if isinstance(value, NodeResult)}
+    shares = data - returned  # what the program returns is work of its own, though it may be made of sizes alone
     for index in data:
         region, node = regions[index], graph.nodes[index]
         if node.hands_on_pieces:
             continue
-        work = {part for reader in of_readers[index] - data for part in regions[reader].performed}
+        work = {part for reader in of_readers[index] - shares for part in regions[reader].performed}
         # What others write straight to its place, as into memory that is filled with zeros.
-        given = {part for reader in of_readers[index] - data for part in graph.nodes[reader].all_states}
+        given = {part for reader in of_readers[index] - shares for part in graph.nodes[reader].all_states}
         work |= {part for part in given if part in source.parts and not source.parts[part].view}
         shared = {part for part in node.evidence if part in work and not source.independent[part]}
-        returned = any(isinstance(value, NodeResult) and value.node == index for value in graph.results)
-        if not returned:
+        if index in shares:
             needed = {source.twin(part) for part in constants_behind(source.parts, source.independent, work)}
             foreign = {part for part in region.performed | region.folded if source.twin(part) not in needed}
             region.performed -= foreign
@@ -159,6 +162,7 @@ class _Builder:
         named = {part for part in self.node.evidence if part in source.parts}
         # Beside tensors, numbers are of whoever compared first what says where a piece begins.
         self.evidence = {part for part in named if "[" in "".join(source.parts[part].types)} or named
+        self.graph = graph
         self.given: set[int] = set()
         self.arguments: set[int] = set()
         self.open = False
@@ -279,6 +283,8 @@ class _Builder:
                 elif self.source.twin(i) in self.given:
                     if i in self.evidence:  # split: begun before, finished here
                         stack.append(i)
+                elif split and self._written_by_another(part, i):
+                    continue
                 elif i in self.evidence or (self._passable(i) and self._reaches(i)):
                     stack.append(i)
                 elif not self.open and not (split and self._shares(part)):
@@ -293,6 +299,18 @@ class _Builder:
         into what it is given. Else it does all of it, as others do."""
         pieces = any(map(self.node.hands_on, range(len(self.node.outputs))))
         return pieces or self.source.twin(part) in self.given or part in self.node.all_states
+
+    def _written_by_another(self, part: int, piece: int) -> bool:
+        """Whether a node writes one piece of what several put together of sizes alone, and another node this one."""
+        if not self.data or self.node.op != _PUT or piece in self.evidence:
+            return False
+        others = (self.graph.nodes[index] for index in self.owners[part] - {self.index})
+        written: set[int] = set()
+        for node in others:
+            written.update(node.evidence)
+            for value in node.inputs:
+                written |= self.graph.nodes[value.node].states(value.result) if isinstance(value, NodeResult) else set()
+        return self.source.twin(piece) in map(self.source.twin, written)
 
     def _passable(self, part: int) -> bool:
         """Whether a part may be done here unnoticed: nobody is known to compute it, or it is a view, which indexing
