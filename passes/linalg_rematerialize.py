@@ -70,7 +70,7 @@ def _is_copy(op: ir.Operation) -> bool:
 def _split(op: ir.Operation, reader: TraceReader) -> None:
     """Gives those readers of a copy their own whose share it is not, if it is the share of another one."""
     own = reader.ids(op.location)
-    readers = list({use.owner.operation: None for use in op.results[0].uses})
+    readers = list({_beside(use.owner.operation, op): None for use in op.results[0].uses})
     others = [other for other in readers if (theirs := reader.ids(other.location)) and not own & theirs]
     if not own or len(others) in (0, len(readers)):
         return
@@ -78,9 +78,25 @@ def _split(op: ir.Operation, reader: TraceReader) -> None:
         with ir.InsertionPoint(other):
             copy = op.clone()
         _locate(copy, other.location)
-        for number, value in enumerate(other.operands):
-            if value == op.results[0]:
-                other.operands[number] = copy.results[0]
+        _reads_instead(other, op.results[0], copy.results[0])
+
+
+def _beside(reader: ir.Operation, op: ir.Operation) -> ir.Operation:
+    """The operation beside another one that a reader is, or is in the body of: a gather takes elements there."""
+    while reader.block != op.block:
+        reader = reader.parent.operation
+    return reader
+
+
+def _reads_instead(reader: ir.Operation, value: ir.Value, other: ir.Value) -> None:
+    """Has an operation, and what is in it, read another value."""
+    for number, operand in enumerate(reader.operands):
+        if operand == value:
+            reader.operands[number] = other
+    for region in reader.regions:
+        for block in region:
+            for inner in block:
+                _reads_instead(inner.operation, value, other)
 
 
 def _locate(op: ir.Operation, location: ir.Location) -> None:

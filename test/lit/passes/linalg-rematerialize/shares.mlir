@@ -62,3 +62,23 @@ func.func @behind(%h: tensor<4xf16>, %y: tensor<4xf32>, %z: tensor<2x4xf32>) -> 
   %1 = math.sin %rows : tensor<2x4xf32> loc("prov:5:sin")
   return %0, %1 : tensor<2x4xf32>, tensor<2x4xf32>
 }
+
+// Who takes elements inside of its body reads a copy that stands beside it, not in it.
+// CHECK-LABEL: func.func @taken(
+// CHECK: %[[ROWS:.*]] = linalg.transpose
+// CHECK: math.exp %[[ROWS]]
+// CHECK: %[[TAKEN:.*]] = linalg.transpose
+// CHECK: linalg.generic
+// CHECK: tensor.extract %[[TAKEN]]
+func.func @taken(%x: tensor<2x4xf32>, %y: tensor<4x2xf32>, %z: tensor<4xf32>) -> (tensor<4x2xf32>, tensor<4xf32>) {
+  %zero = arith.constant 0 : index
+  %t = linalg.transpose ins(%x : tensor<2x4xf32>) outs(%y : tensor<4x2xf32>) permutation = [1, 0] loc("prov:1:exp")
+  %0 = math.exp %t : tensor<4x2xf32> loc("prov:1:exp")
+  %1 = linalg.generic {indexing_maps = [#all], iterator_types = ["parallel"]} outs(%z : tensor<4xf32>) {
+  ^bb0(%b: f32):
+    %i = linalg.index 0 : index loc("prov:2:index")
+    %e = tensor.extract %t[%i, %zero] : tensor<4x2xf32> loc("prov:2:index")
+    linalg.yield %e : f32 loc("prov:2:index")
+  } -> tensor<4xf32> loc("prov:2:index")
+  return %0, %1 : tensor<4x2xf32>, tensor<4xf32>
+}
