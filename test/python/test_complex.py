@@ -25,6 +25,18 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "transforms": (lambda x: (torch.fft.rfft(x), torch.fft.ihfft(x), torch.fft.ihfft2(x)), (r(4, 6),)),
     "double": (lambda x: torch.fft.rfft(x), (r(4, 6, dtype=torch.float64),)),
     "of reals": (lambda x: x.to(torch.complex64) * 1j, (r(5),)),
+    "there and back, of both sides": (
+        lambda x, w: torch.istft(
+            torch.stft(x[0], 8, 4, window=w, onesided=False, return_complex=True), 8, 4, window=w, onesided=False
+        ),
+        (r(2, 24), torch.hann_window(8)),
+    ),
+    "there and back": (
+        lambda z, w: torch.istft(
+            torch.stft(z[0], 8, 4, window=w, return_complex=True), 8, 4, window=w, onesided=False, return_complex=True
+        ),
+        (torch.complex(r(2, 24), r(2, 24)), torch.hann_window(8)),
+    ),
     "sums": (lambda z: (z.sum(), z.mean(1), z.sum((0, 1), dtype=torch.complex128)), (Z,)),
     "quotients": (lambda z: (z / (z.conj() + 3), 1 / z, z / z.mean()), (Z,)),
     "products": (lambda z, y: (z @ y, torch.einsum("ij,bjk->bik", z, y[None])), (Z, torch.complex(r(4, 5), r(4, 5)))),

@@ -56,6 +56,21 @@ def _sized(x: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
     return torch.ones(size, 5) + x[:size], torch.arange(size) * 2, torch.full((size,), 2.5)
 
 
+def _around(x: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
+    """The same rows, said in two ways, and a piece of the others."""
+    size = _size(counts[0], 9)
+    return x[:size].sum(0), x.narrow(0, 0, size).sin().sum(), x[size:].sum(0) * x[size:, :3].sum()
+
+
+def _followed(x: Tensor, counts: Tensor) -> Tensor:
+    """A number that is read is where the next one is read."""
+    steps = x[:5].argmax(1)
+    path = [x[8].argmax()]
+    for _ in range(2):
+        path.append(steps[path[-1]])
+    return torch.stack(path)
+
+
 def _masked(x: Tensor, counts: Tensor) -> Tensor:
     longest = _size(counts.max(), 9)
     mask = torch.arange(longest)[None] < counts[:, None]
@@ -107,6 +122,8 @@ PROGRAMS: dict[str, Program] = {
     "products of pieces": _products,
     "sums of pieces": _sums,
     "written over the first rows": _written,
+    "rows around a place": _around,
+    "a path": _followed,
     "sizes of constants": _sized,
     "lengths of sequences": _masked,
     "softmax of the first rows": _softmax,

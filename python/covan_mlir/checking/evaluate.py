@@ -89,7 +89,7 @@ class _Evaluator:
             return INDICES[name](operation, operands)
         if name in _SAME:
             return [read_as(_reshaped(operation, operands), operation.types[0])]
-        if name.startswith(("arith.", "math.")):
+        if name.startswith(("arith.", "math.", "complex.")):
             return [_elementwise(operation, operands)]
         results = extension(operation, operands, first, self.values)
         if results is None:

@@ -51,6 +51,8 @@ class Given:
         self._seen.add(value)
         node = self.reading.nodes[value.node]
         meant = self.reading.states(value)
+        if value.node in self.reading.computed:  # as where a piece begins, of the number that was read for that
+            stack += node.inputs
         if node.hands_on(value.result):
             meant |= frozenset() if node.hands_on_pieces else self.reading.evidence(value.node)
             stack += node.inputs

@@ -136,11 +136,14 @@ class Matcher:
 
     def _partial(self, draws: Draws, operand: Operand) -> bool:
         """Whether a result is not wholly written, whatever is drawn: no number that it reads is an index."""
+        source = draws.source(TRIALS[0], "all", DRAWS[0][1])
+        return self._floats_only(draws) and self._unwritten(draws, operand, source)
+
+    def _floats_only(self, draws: Draws) -> bool:
+        """Whether all that is read are floats, and no indices."""
         read = [state.operand for state in draws.states.values()]
         read += [("a", position) for position in draws.cone.given]
-        if not all(self._views.type_of(value).startswith(FLOAT) for value in read):
-            return False
-        return self._unwritten(draws, operand, draws.source(TRIALS[0], "all", DRAWS[0][1]))
+        return all(self._views.type_of(value).startswith(FLOAT) for value in read)
 
     def _signature(self, draws: Draws, operand: Operand) -> Hashable:
         twin = self._views.drawn(TRIALS[0], 0).twin
@@ -218,7 +221,10 @@ class Matcher:
         tried = 0
         for operand in said:
             if self._unwritten(draws, operand, plain):
-                compared = True
+                if len(integers) > 1 and not self._floats_only(draws):
+                    problem = problem or "it reads elements that are not there"  # by a large index
+                else:
+                    compared = True
                 continue
             try:
                 source, want = self._wanted(draws, operand, plain, draw, integers)

@@ -28,6 +28,7 @@ class Reading:
     Attributes:
         data: positions of the nodes that no argument lies behind.
         numbers: of those that give a number read from a tensor, or computed of such.
+        computed: of the latter.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Reading:
         self.guesses = guesses or {}
         self.data = frozenset(self._data())
         self.numbers = frozenset(self._numbers())
+        self.computed = frozenset(node for node in self.numbers if graph.nodes[node].op not in _READ)
         self._states: dict[NodeResult, frozenset[int]] = {}
         self._guessed: dict[int, frozenset[int]] = {}
         for value, parts in self.guesses.items():
@@ -119,7 +121,7 @@ class Reading:
     def _believed(self, node: int, parts: Iterable[int]) -> frozenset[int]:
         known = self.source.parts.keys() & parts
         if node in self.numbers:  # where a piece begins is not the piece
-            known = {part for part in known if all(map(_is_number, self.source.parts[part].types))} or known
+            known = {part for part in known if all(map(_is_number, self.source.parts[part].types))}
         if node in self.data:
             return frozenset(part for part in known if self.source.independent[part])
         return frozenset(known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Iterator, Set
+from contextlib import suppress
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -259,7 +260,14 @@ class SourceViews:
                 break
             operand = operands[0]
             layout = order if layout is None else layout.through(order)
-        return operand, None if layout is None or layout.plain else layout
+        return operand, None if layout is None or (layout.plain and self._is_whole(operand, layout)) else layout
+
+    def _is_whole(self, operand: Operand, layout: Order) -> bool:
+        """Whether an order is of all elements of a value, and not of the first ones only, as far as sizes are known."""
+        with suppress(UnevaluatedError):
+            kind = self.type_of(operand)
+            return has_symbols(kind) or layout.size == prod(self._sizes.of(kind))
+        return True
 
     def bijection(self, index: int) -> Order | None:
         """Of a part that gives the elements of its only operand in another order: that order; else None."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from covan_mlir.checking.verdict import Counterexample
 
 _DISPATCH = "flow.dispatch"
+_PIECE = "tensor.extract_slice"
+"""Of places that are computed it is work, and as much a piece."""
 
 Term = int
 Names = dict[Term, list[tuple[int, frozenset[int]]]]
@@ -90,6 +92,7 @@ class Successors:
         """Of each node, the numbers that it and what it reads are computed with."""
         for index, node in enumerate(graph.nodes):
             varying: set[Hashable] = set()
+            is_piece = node.hands_on_pieces or node.op == _PIECE
             givers = {v.node for v in node.inputs if isinstance(v, NodeResult) and v.node < index}
             numbers = {giver for giver in givers if _is_number(graph.nodes[giver].op)}
             asked = frozenset[int]().union(*(behind[giver] for giver in givers - numbers))
@@ -108,18 +111,22 @@ class Successors:
                 piece = pieces.get(value.node) if isinstance(value, NodeResult) else None
                 if piece is None:
                     varying.add(value)
-                elif node.hands_on_pieces:
+                elif is_piece:
                     varying |= piece[1]
                 else:
                     varying.add(piece)
             if not varying:
                 prepared.add(index)
-            if node.hands_on_pieces:
+            if is_piece:
                 viewed = {v.node for v in varying if isinstance(v, NodeResult) and v.node in views}
                 varying -= {NodeResult(view) for view in viewed}
                 varying = varying.union(*(read[view] for view in viewed))
                 pieces[index] = node.evidence, frozenset(varying)
-            elif (states := node.all_states) and all(number in parts and parts[number].view for number in states):
+            elif (
+                not _is_number(node.op)  # where a view begins is none
+                and (states := node.all_states)
+                and all(number in parts and parts[number].view for number in states)
+            ):
                 views.add(index)
             read.append(frozenset(varying))
         return read

@@ -18,6 +18,8 @@ _DIMENSIONS = frozenset({"dim", "dims", "dim0", "dim1"})
 _LONGER = {aten.unsqueeze.default: 1, aten.stack.default: 1}
 """Operators whose dimension is one of the result's, which has so many more."""
 _SLICES = (aten.slice.Tensor, aten.slice_scatter.default)
+_END = torch.iinfo(torch.int64).max
+"""As torch writes that a slice goes on to the end."""
 _SELECTS = (aten.select.int, aten.select_scatter.default)
 
 
@@ -65,6 +67,9 @@ def _size(node: Node, value: torch.Tensor, position: int) -> int | None:
 
 def _count_bounds(node: Node, value: torch.Tensor, scatters: bool) -> None:
     first = 2 if scatters else 1
+    for position, bound in ((first + 1, 0), (first + 2, _END)):  # what is left out is said
+        if position < len(node.args) and node.args[position] is None:
+            node.update_arg(position, bound)
     size = _size(node, value, first)
     bounds = node.args[first + 1 : first + 3]
     if size is None or any(type(bound) is not int and bound is not None for bound in bounds):

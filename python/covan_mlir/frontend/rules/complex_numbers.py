@@ -17,7 +17,7 @@ def total(x: Any, y: Any, *, alpha: Any = 1) -> Any:
     """torch-mlir multiplies by ``alpha`` as a whole number."""
     if not torch.result_type(x, y).is_complex or isinstance(alpha, complex):
         return NotImplemented
-    a, b = (_real_and_imaginary(side) for side in (x, y))
+    a, b = (real_and_imaginary(side) for side in (x, y))
     return torch.complex(a[0] + alpha * b[0], a[1] + alpha * b[1])
 
 
@@ -26,7 +26,8 @@ def difference(x: Any, y: Any, *, alpha: Any = 1) -> Any:
     return total(x, y, alpha=-alpha)
 
 
-def _real_and_imaginary(x: Any) -> tuple[Any, Any]:
+def real_and_imaginary(x: Any) -> tuple[Any, Any]:
+    """The halves of a tensor, or a number, which may be real."""
     if isinstance(x, Tensor):
         return (x.real, x.imag) if x.dtype.is_complex else (x, torch.zeros_like(x))
     return (x.real, x.imag) if isinstance(x, complex) else (x, 0)
@@ -42,7 +43,7 @@ def _parts(x: Any, y: Any) -> tuple[Tensor, Any] | None:
 @rule(aten.mul.Tensor)
 def product(x: Any, y: Any) -> Any:
     if isinstance(x, complex) or isinstance(y, complex):  # the importer has no such numbers
-        (a, b), (c, d) = _real_and_imaginary(x), _real_and_imaginary(y)
+        (a, b), (c, d) = real_and_imaginary(x), real_and_imaginary(y)
         return torch.complex(a * c - b * d, a * d + b * c)
     parts = _parts(x, y) or _parts(y, x)
     return torch.complex(parts[0].real * parts[1], parts[0].imag * parts[1]) if parts else NotImplemented
@@ -55,7 +56,7 @@ def quotient(x: Any, y: Any) -> Any:
         return torch.complex(parts[0].real / parts[1], parts[0].imag / parts[1])
     if not torch.result_type(x, y).is_complex:
         return NotImplemented
-    (a, b), (c, d) = _real_and_imaginary(x), _real_and_imaginary(y)
+    (a, b), (c, d) = real_and_imaginary(x), real_and_imaginary(y)
     # Both of the divisor over the greater one, whose square might be out of range.
     c, d = torch.as_tensor(c), torch.as_tensor(d)
     size = torch.maximum(c.abs(), d.abs())

@@ -18,13 +18,19 @@ _plain: set[OpOverload] = set()
 _F = TypeVar("_F", bound=Rule)
 
 
-def rule(*ops: OpOverload) -> Callable[[_F], _F]:
-    """Register a function as the decomposition of ``ops``, for the cases that functions registered before leave."""
+def rule(*ops: OpOverload, first: bool = False) -> Callable[[_F], _F]:
+    """Register a function as the decomposition of ``ops``, for the cases that functions registered before leave.
+
+    Args:
+        first: the function is asked before those, as of types that they know nothing of.
+    """
 
     def register(function: _F) -> _F:
         for op in ops:
             ours = _unless_plain(op, function)
-            RULES[op] = either(RULES[op], ours) if op in RULES else ours
+            pair = (ours, RULES.get(op)) if first else (RULES.get(op), ours)
+            known = [one for one in pair if one is not None]
+            RULES[op] = either(*known) if len(known) == 2 else ours
         return function
 
     return register

@@ -50,7 +50,6 @@ func.func @called(%x: tensor<4xf32>) -> (tensor<6xf32>, tensor<6xf32>) {
 // CHECK: arith.extf {{.*}} loc(#[[LATER]])
 // CHECK: %[[YOURS:.*]] = linalg.broadcast ins(%[[WIDE_TOO]]
 // CHECK: math.sin %[[YOURS]] {{.*}} loc(#[[LATER]])
-// CHECK: #[[ONE]] = loc("prov:1:conv")
 func.func @behind(%h: tensor<4xf16>, %y: tensor<4xf32>, %z: tensor<2x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>) {
   %wide = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel"]} ins(%h : tensor<4xf16>) outs(%y : tensor<4xf32>) {
   ^bb0(%a: f16, %b: f32):
@@ -82,3 +81,5 @@ func.func @taken(%x: tensor<2x4xf32>, %y: tensor<4x2xf32>, %z: tensor<4xf32>) ->
   } -> tensor<4xf32> loc("prov:2:index")
   return %0, %1 : tensor<4x2xf32>, tensor<4xf32>
 }
+
+// CHECK: #[[ONE]] = loc("prov:1:conv")
