@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
 from typing import Any
@@ -67,6 +68,38 @@ def test_refusals_are_words(name: str) -> None:
     message = str(caught.value)
     assert message.startswith(f"{__file__}:"), message
     assert not NOTATION.search(message), message
+
+
+def _two_rows(x: Tensor) -> Tensor:
+    y = x + 1
+    return y.view(2, -1)
+
+
+def _ten(x: Tensor) -> Tensor:
+    return x.view(5, 2) * 2
+
+
+def _alike(x: Tensor, y: Tensor) -> Tensor:
+    return x + y
+
+
+OPEN_SIZES: dict[str, tuple[Callable[..., Any], int, str]] = {
+    # name: (function, its line that fixes a size, what is said)
+    "a number": (_ten, 1, r"n0 is always 10. Say so in dynamic_shapes: n0 = 10"),
+    "equal": (_alike, 1, r"n1 = y.shape\[0\] and n0 = x.shape\[0\] must always be equal. .*: n1 = n0"),
+    "even": (_two_rows, 2, r"of all n0 = x.shape\[0\] has to hold \(x.shape\[0\] % 2\) == 0; .*n0 = 2\*_n0"),
+}
+
+
+@pytest.mark.parametrize("name", OPEN_SIZES)
+def test_sizes_that_are_not_open(name: str) -> None:
+    function, line, said = OPEN_SIZES[name]
+    names = list(inspect.signature(function).parameters)
+    sizes = {argument: {0: torch.export.Dim(f"n{k}", max=20)} for k, argument in enumerate(names)}
+    where = f"{__file__}:{function.__code__.co_firstlineno + line}: "
+    with pytest.raises(covan_mlir.ExportError, match=said) as caught:
+        covan_mlir.compile_module(function, (torch.randn(10),) * len(names), dynamic_shapes=sizes)
+    assert str(caught.value).startswith(where)
 
 
 def test_a_program_may_draw_numbers_of_its_own() -> None:

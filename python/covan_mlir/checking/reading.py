@@ -121,7 +121,8 @@ class Reading:
     def _believed(self, node: int, parts: Iterable[int]) -> frozenset[int]:
         known = self.source.parts.keys() & parts
         if node in self.numbers:  # where a piece begins is not the piece
-            known = {part for part in known if all(map(_is_number, self.source.parts[part].types))}
+            whole = set() if node in self.computed else known  # how many there are is a share of finding them
+            known = {part for part in known if all(map(_is_number, self.source.parts[part].types))} or whole
         if node in self.data:
             return frozenset(part for part in known if self.source.independent[part])
         return frozenset(known)

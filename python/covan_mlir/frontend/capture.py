@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch.fx.traceback import preserve_node_meta
 from covan_mlir.errors import ExportError, InputError
 from covan_mlir.frontend.frames import user_frame, whole_stacks
 from covan_mlir.frontend.lifted import lift_constants
+from covan_mlir.frontend.open_sizes import fixed_sizes, fixing_line
 from covan_mlir.frontend.refusals import depends_on_data, export_failure
 
 log = logging.getLogger(__name__)
@@ -104,6 +106,9 @@ def capture(
         raise
     except Exception as error:
         where = user_frame(error)
+        if fixed_sizes(error):
+            again = partial(_exported, module, example_args, example_kwargs, dynamic_shapes, name)
+            where = fixing_line(again) or where
         raise ExportError(f"{f'{where}: ' if where else ''}{export_failure(name, error)}") from error
     return Capture(lift_constants(program), module if isinstance(model, torch.nn.Module) else None, _parameters(module))
 

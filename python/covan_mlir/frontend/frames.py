@@ -57,7 +57,7 @@ def user_frame(error: BaseException) -> Frame | None:
     return None
 
 
-def _model_frames(summary: traceback.StackSummary) -> traceback.StackSummary:
+def model_frames(summary: traceback.StackSummary) -> traceback.StackSummary:
     """Frames between tracing and the operation: the model's code, its helpers, ``forward`` of torch's modules."""
     start = next((i for i, frame in enumerate(summary) if frame.filename.startswith(_TRACING)), -1)
     kept = [
@@ -80,7 +80,7 @@ def whole_stacks() -> Iterator[None]:
     if own is None:  # another torch: keep what it records
         yield
         return
-    tracer._filter_traceback_frames = lambda self, summary: _model_frames(summary)
+    tracer._filter_traceback_frames = lambda self, summary: model_frames(summary)
     try:
         yield
     finally:

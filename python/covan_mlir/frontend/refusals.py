@@ -11,6 +11,7 @@ from torch.fx import Graph, Node
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.actions import graphs, op_name
+from covan_mlir.frontend.open_sizes import fixed_sizes
 
 _LEAVE = (
     "use other operations, or leave it to PyTorch: put it into a function under @torch.compiler.disable and compile "
@@ -107,6 +108,8 @@ def export_failure(name: str, error: BaseException) -> str:
     if depends_on_data(error):
         reason = f"what it does next depends on the value of a tensor (data-dependent, {kind})"
         return f"{name} does not export: {reason}, which torch.export does not follow: {_BREAKS}"
+    if (fixed := fixed_sizes(error)) is not None:
+        return f"{name} does not export: sizes are not as open as dynamic_shapes says: {fixed}"
     return (
         f"{name} does not export: torch.export fails with {kind}: {first}. If the model runs in eager mode on these "
         'arguments, torch.compile(model, backend="covan") compiles what can be exported and leaves the rest to PyTorch'
