@@ -17,6 +17,7 @@ from torch_mlir import ir
 import covan_mlir
 import covan_mlir.lowering.kernels.passes  # makes them known
 from covan_mlir import CompileError, CompileOptions, dialects
+from covan_mlir.compilation.messages import compile_error
 from covan_mlir.compile import pipeline_text
 from covan_mlir.frontend.capture import capture
 from covan_mlir.frontend.importer import import_program
@@ -24,7 +25,7 @@ from covan_mlir.lowering import pool
 from covan_mlir.lowering.job import JobError, compile_job
 from covan_mlir.lowering.kernels.passes.fred_raise import FredRaise
 from covan_mlir.lowering.request import Job
-from covan_mlir.lowering.result import JobResult
+from covan_mlir.lowering.result import CompilerDiagnostic, JobResult, StepFailure
 from covan_mlir.machine import host
 from covan_mlir.passes.framework.interface import Pass, PassFailure
 from covan_mlir.passes.framework.pipeline import PassError, parse_pipeline
@@ -180,6 +181,16 @@ def test_a_pass_of_ours_that_crashes_is_warned_of(
     (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert told in warning
     assert "raised KeyError: 'nothing is called that'" in warning
+
+
+def test_a_pass_of_ours_that_fails_for_good_is_our_mistake() -> None:
+    """Who asks for one way through is told that the model is not why there is none."""
+    diagnostic = CompilerDiagnostic("error", "pass 'linalg-name-scatters' raised KeyError: 'x'", (), "model.py", 7)
+    failure = StepFailure("torch-to-linalg", "it failed", (diagnostic,), own_pass="linalg-name-scatters")
+    told = str(compile_error(pool.WorkerError(failure), ()))
+    assert told.startswith("model.py:7: covan's pass linalg-name-scatters failed: ")
+    assert "a mistake of covan's" in told
+    assert "frontend='torch'" in told
 
 
 def test_command_prints_it(tmp_path: Path) -> None:

@@ -8,11 +8,17 @@ from collections.abc import Sequence
 from covan_mlir.errors import CompileError, Diagnostic
 from covan_mlir.frontend.refusals import advice, plainly, said
 from covan_mlir.lowering import pool
+from covan_mlir.lowering.request import FUSING, TO_LINALG
 from covan_mlir.lowering.result import CompilerDiagnostic, JobResult
 from covan_mlir.provenance.model import Action
 
 log = logging.getLogger(__name__)
 
+_OTHER_WAYS = {
+    **dict.fromkeys(FUSING, ". CompileOptions(fuse_reductions=False) compiles without it"),
+    **dict.fromkeys(TO_LINALG, ". CompileOptions(frontend='torch') compiles without it"),
+}
+"""What leaves out the passes of covan's, by the step that they are in."""
 _WORDS, _WIDTH = 8, 200  # of a crashed compiler's output in the message; all that was kept is in ``CompileError.log``
 
 
@@ -47,8 +53,14 @@ def compile_error(error: pool.WorkerError, actions: tuple[Action, ...]) -> Compi
     action, file, line = _culprit(diagnostics, actions)
     where = f"{file}:{line}: " if file else ""
     what = f"{action.name} ({action.op}): " if action else ""
-    do = f"; {advice(action.op if action else '')}" if action or file else ""
-    lines = [f"{where}{what}{plainly(failure.message)}{do} [in {failure.phase}]"]
+    if failure.own_pass:  # nothing that the user could do otherwise
+        first = (failure.diagnostics[0].message if failure.diagnostics else failure.message).strip().splitlines()[0]
+        why = f"covan's pass {failure.own_pass} failed: {first}"
+        do = f"; this is a mistake of covan's, or of a step of your own: please report it{_OTHER_WAYS.get(failure.phase, '')}"
+    else:
+        why = plainly(failure.message)
+        do = f"; {advice(action.op if action else '')}" if action or file else ""
+    lines = [f"{where}{what}{why}{do} [in {failure.phase}]"]
     if failure.reproducer:
         lines.append(f"reproducer: {failure.reproducer}")
     elif error.crashed:
