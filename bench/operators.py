@@ -214,10 +214,10 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="after which nothing more is begun")
     parser.add_argument("--folder", type=Path, default=FOLDER)
-    parser.add_argument("--write-docs", action="store_true", help="write docs/operators.md of what the folder holds")
+    parser.add_argument("--write-docs", action="store_true", help="bring docs/operators.md up to what the folder holds")
     options = parser.parse_args()
     if options.write_docs:
-        DOCS.write_text(page(list(recorded(options.folder)), ALIKE))
+        DOCS.write_text(page(list(recorded(options.folder)), ALIKE, DOCS.read_text() if DOCS.exists() else ""))
         return
     options.folder.mkdir(parents=True, exist_ok=True)
     known = {

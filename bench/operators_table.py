@@ -26,8 +26,9 @@ HEAD = """# Operators
 
 What covan compiles of PyTorch's operators, by all of torch's own samples (`OpInfo`, which torch tests its operators
 with). Made by `python bench/operators.py --write-docs` with torch {torch}. A row is of the last sweep of most samples
-that its operator and dtype were in: most that agreed were not swept again on later changes. Dtypes without a row in
-the first table, and operators without one in the second, were not swept.
+that its operator and dtype were in: most that agreed were not swept again on later changes. A row of the first table is of
+the last sweep of all operators in its dtype. Dtypes without a row in the first table, and operators without one in the
+second, were not swept.
 
 A sample *agrees* if its results are eager's, within `torch.testing`'s tolerances for the dtype or those that torch's
 own tests grant the operator, or as near to eager in f64 as eager is, within twice its error. A sample that does not
@@ -50,13 +51,37 @@ In *compiles* and *agrees*, of the samples that `torch.export` takes: all (yes),
 """
 
 
-def page(records: Sequence[Record], alike: int) -> str:
-    """The whole page."""
+def page(records: Sequence[Record], alike: int, before: str = "") -> str:
+    """The whole page.
+
+    Args:
+        before: the page as it was: rows of operators and dtypes that there is no record of stay.
+    """
     by_dtype = {dtype: [record for record in records if record.dtype == dtype] for dtype in DTYPES}
-    totals = "".join(_total(dtype, swept) for dtype, swept in by_dtype.items() if swept)
-    rows = "".join(_rows(list(group)) for _, group in groupby(records, lambda record: record.op))
-    versions = ", ".join(sorted({record.torch for record in records}))
-    return HEAD.format(torch=versions, alike=alike) + totals + ROWS + rows
+    first, _, second = before.partition(ROWS)
+    known = {cells[0]: line for line in first.splitlines() if (cells := _cells(line)) and cells[0] in DTYPES}
+    totals = "".join(_whole(dtype, swept, known.get(dtype, "")) for dtype, swept in by_dtype.items())
+    rows: dict[str, str] = {op: _rows(list(group)) for op, group in groupby(records, lambda record: record.op)}
+    swept = {(record.op, record.dtype) for record in records}
+    for line in second.splitlines():
+        op, dtypes, *said = _cells(line)
+        if left := [dtype for dtype in dtypes.split() if (op, dtype) not in swept]:
+            rows[op] = rows.get(op, "") + _row([op, " ".join(left), *said])
+    versions = {record.torch for record in records} | set(re.findall(r"with torch (.*?)\. A row", before))
+    head = HEAD.format(torch=", ".join(sorted(versions)), alike=alike)
+    return head + totals + ROWS + "".join(rows[op] for op in sorted(rows))
+
+
+def _cells(line: str) -> list[str]:
+    """Those of a row; none of another line."""
+    return [cell.strip() for cell in line.strip()[1:-1].split("|")] if line.startswith("|") else []
+
+
+def _whole(dtype: str, records: Sequence[Record], before: str) -> str:
+    """The row of a dtype: as it was, where fewer operators were swept than it counts."""
+    if before and len(records) < int(_cells(before)[1]):
+        return f"{before}\n"
+    return _total(dtype, records) if records else ""
 
 
 def counts(record: Record) -> Counter[Outcome]:

@@ -176,3 +176,18 @@ def test_the_page_counts_what_was_recorded() -> None:
 def test_elements_are_judged_one_by_one(exact: list[float], eager: list[float], given: list[float], near: bool) -> None:
     judged = opinfo_samples._near(torch.tensor(exact, dtype=torch.float64), torch.tensor(eager), torch.tensor(given))
     assert bool(judged.all()) == near
+
+
+def test_rows_that_were_not_swept_stay() -> None:
+    """Of an operator that was swept in one dtype, the row of the others stays; totals are those of whole sweeps."""
+    before = page([operators.Record(op, dtype, 3, (), 3) for op in ("abs", "sin") for dtype in ("f32", "i64")], 4)
+    assert page([], 4, before) == before
+    after = page([operators.Record("sin", "i64", 5, (), 5)], 4, before)
+    rows = [line for line in after.splitlines() if line.startswith(("| abs", "| sin", "| f32", "| i64"))]
+    totals = [line for line in before.splitlines() if line.startswith(("| f32", "| i64"))]
+    assert rows == [
+        *totals,
+        "| abs | f32 i64 | 3 | yes | yes |  |",
+        "| sin | i64 | 5 | yes | yes |  |",
+        "| sin | f32 | 3 | yes | yes |  |",
+    ]
