@@ -289,6 +289,67 @@ def redirected_operand(data: Json, choose: random.Random) -> Iterator[tuple[str,
 
 
 @kind
+def other_number(data: Json, choose: random.Random) -> Iterator[tuple[str, Json]]:
+    """A part that the results need is called with another number: along another axis, from another place, with another
+    factor."""
+    for number in _shuffled(choose, _worked(data)):
+        part = data["parts"][number]
+        for place in _shuffled(choose, [*_numbers(json.loads(part[PART_ARGS])[0])]):
+            args = json.loads(part[PART_ARGS])
+            told = item(args[0], place)
+            put(args[0], place, told + 1 if told <= 0 else told - 1)
+            lie = deepcopy(data)
+            lie["parts"][number][PART_ARGS] = json.dumps(args, separators=(",", ":"))
+            yield f"{place} of part {part[0]}", lie
+
+
+def _worked(data: Json) -> list[int]:
+    """The parts that sites perform or index by; constants that were computed ahead of time are believed."""
+    there = {fate[0] for fate in data["part_fates"] if fate[1] in ("dispatched", "view")}
+    return [number for number, part in enumerate(data["parts"]) if part[0] in there]
+
+
+def _numbers(args: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """Where among arguments numbers are."""
+    if isinstance(args, list):
+        for index, inner in enumerate(args):
+            yield from _numbers(inner, (*path, index))
+    elif type(args) in (int, float):
+        yield path
+
+
+@kind
+def other_operand(data: Json, choose: random.Random) -> Iterator[tuple[str, Json]]:
+    """A part that the results need reads another value of the same type: a view of it, a piece, another weight, or what
+    was computed before."""
+    same = {fate[0]: fate[4] for fate in data["part_fates"] if fate[1] == "merged"}
+
+    def value(operand: Json) -> Any:
+        return same.get(operand["p"], operand["p"]) if "p" in operand else operand
+
+    values: dict[str, list[Any]] = {}
+    for part in data["parts"]:
+        for place in places(json.loads(part[PART_ARGS])):
+            operand = item(json.loads(part[PART_ARGS]), place)
+            if "of" in operand and operand not in values.setdefault(operand["of"], []):
+                values[operand["of"]].append(operand)
+    types = {part[0]: data["pool"][part[4][0]] for part in data["parts"] if len(part[4]) == 1}
+    for number in _shuffled(choose, _worked(data)):
+        part = data["parts"][number]
+        for place in _shuffled(choose, list(places(json.loads(part[PART_ARGS])))):
+            operand = item(json.loads(part[PART_ARGS]), place)
+            type_ = operand.get("of") or types.get(operand["p"], "")
+            others = [{"p": other} for other, kind in types.items() if kind == type_ and other < part[0]]
+            for other in _shuffled(choose, [*others, *values.get(type_, [])])[:4]:
+                if value(other) != value(operand):
+                    lie = deepcopy(data)
+                    args = json.loads(part[PART_ARGS])
+                    put(args, place, other)
+                    lie["parts"][number][PART_ARGS] = json.dumps(args, separators=(",", ":"))
+                    yield f"{place} of part {part[0]} is {other}", lie
+
+
+@kind
 def false_flag(data: Json, choose: random.Random) -> Iterator[tuple[str, Json]]:
     """What the ledger says of parts and actions that follows from their operators and operands."""
     for number in _shuffled(choose, range(len(data["parts"]))):

@@ -133,13 +133,17 @@ def commutes(data: Mapping[str, Any], lie: Mapping[str, Any]) -> bool:
         operator = getattr(operator, word, None)
     generator = torch.Generator().manual_seed(0)
     drawn: dict[str, torch.Tensor] = {}
+    types = {part[0]: data["pool"][part[4][0]] for part in data["parts"] if len(part[4]) == 1}
 
     def call(text: str) -> Any:
         args = json.loads(text)
         for place in list(places(args)):
             key = json.dumps(item(args, place))
             if key not in drawn:
-                drawn[key] = torch.randn(3, 3, generator=generator, dtype=torch.float64)
+                operand = item(args, place)
+                like = _tensor(types.get(operand["p"], "") if "p" in operand else operand["of"])
+                shape = (3, 3) if like is None or not like.is_floating_point() else like.shape
+                drawn[key] = torch.randn(shape, generator=generator, dtype=torch.float64)
             put(args, place, drawn[key])
         return operator(*args[0], **dict(args[1]))
 

@@ -37,6 +37,16 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         ),
         (torch.complex(r(2, 24), r(2, 24)), torch.hann_window(8)),
     ),
+    "functions": (
+        lambda z: (z.exp(), z.log(), z.sqrt(), z.sin(), z.tan(), -z, z.sgn()),
+        (Z,),
+    ),
+    "powers": (lambda z, y: (z**-3, z**y, 2.0**z), (Z, torch.complex(r(4), r(4)))),
+    "chosen and compared": (
+        lambda z, m, i: (torch.where(m, z, z * 2), z.masked_fill(m, 0), z == z.conj(), torch.isnan(z), z[:, i]),
+        (Z, r(3, 4) > 0, torch.tensor([0, 2, 2])),
+    ),
+    "products of rows, variances": (lambda z: (z.prod(0), z.cumsum(1), z.var(1)), (Z,)),
     "sums": (lambda z: (z.sum(), z.mean(1), z.sum((0, 1), dtype=torch.complex128)), (Z,)),
     "quotients": (lambda z: (z / (z.conj() + 3), 1 / z, z / z.mean()), (Z,)),
     "products": (lambda z, y: (z @ y, torch.einsum("ij,bjk->bik", z, y[None])), (Z, torch.complex(r(4, 5), r(4, 5)))),

@@ -56,7 +56,8 @@ def compile_error(error: pool.WorkerError, actions: tuple[Action, ...]) -> Compi
     if failure.own_pass:  # nothing that the user could do otherwise
         first = (failure.diagnostics[0].message if failure.diagnostics else failure.message).strip().splitlines()[0]
         why = f"covan's pass {failure.own_pass} failed: {first}"
-        do = f"; this is a mistake of covan's, or of a step of your own: please report it{_OTHER_WAYS.get(failure.phase, '')}"
+        other = _OTHER_WAYS.get(failure.phase, "")
+        do = f"; this is a mistake of covan's, or of a step of your own: please report it{other}"
     else:
         why = plainly(failure.message)
         do = f"; {advice(action.op if action else '')}" if action or file else ""

@@ -27,6 +27,10 @@ _LARGE = 1 << 20  # elements
 _TYPE = re.compile(r"(?P<dtype>\w+)\[(?P<shape>.*)\]")
 
 
+_REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, AssertionError)
+"""What operators raise for what they do not take."""
+
+
 class Identities:
     """Answers for the parts of one model, remembered. Called with the id of a part, says whether it gives one back.
 
@@ -95,7 +99,7 @@ class Identities:
                 return _called(operator, called.args, given, "cpu")
         except (NotImplementedError, TypeError, AttributeError):
             return None
-        except (RuntimeError, IndexError) as error:
+        except (RuntimeError, IndexError, ArithmeticError, AssertionError) as error:  # a stride of 0 divides by it
             raise ValueError(str(error).partition("\n")[0]) from error
 
     @staticmethod
@@ -150,7 +154,7 @@ class Identities:
             args, kwargs = arguments.decode(part.args, examples)
             with torch.no_grad():
                 result = operator(*args, **kwargs)
-        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):  # it wants what was not drawn
+        except (*_REFUSALS, ArithmeticError):  # it wants what was not drawn
             return []
         if not isinstance(result, torch.Tensor):
             return []
@@ -186,7 +190,7 @@ def _constant(op: str, args: str) -> torch.Tensor | None:
         if shape is not None and shape.numel() > _LARGE:
             return None
         constant = operator(*values, **named)
-    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, NotImplementedError):
+    except (*_REFUSALS, ArithmeticError, NotImplementedError):
         return None
     return constant if isinstance(constant, torch.Tensor) and constant.numel() <= _LARGE else None
 

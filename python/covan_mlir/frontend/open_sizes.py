@@ -1,4 +1,4 @@
-"""What torch.export says of sizes that ``dynamic_shapes`` leaves open and the model does not, and where it fixes them."""
+"""What torch.export says of sizes that ``dynamic_shapes`` leaves open and the model does not, and which line it is."""
 
 from __future__ import annotations
 

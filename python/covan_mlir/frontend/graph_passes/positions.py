@@ -67,9 +67,9 @@ def _size(node: Node, value: torch.Tensor, position: int) -> int | None:
 
 def _count_bounds(node: Node, value: torch.Tensor, scatters: bool) -> None:
     first = 2 if scatters else 1
-    for position, bound in ((first + 1, 0), (first + 2, _END)):  # what is left out is said
+    for position, end in ((first + 1, 0), (first + 2, _END)):  # what is left out is said
         if position < len(node.args) and node.args[position] is None:
-            node.update_arg(position, bound)
+            node.update_arg(position, end)
     size = _size(node, value, first)
     bounds = node.args[first + 1 : first + 3]
     if size is None or any(type(bound) is not int and bound is not None for bound in bounds):

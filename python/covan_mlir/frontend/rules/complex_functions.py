@@ -60,9 +60,7 @@ def root(z: Tensor) -> Tensor:
     larger = torch.sqrt((torch.abs(a) + torch.hypot(a, b)) / 2)
     smaller = torch.where(larger == 0, larger, torch.abs(b) / (2 * larger))
     right = a >= 0
-    return torch.complex(
-        torch.where(right, larger, smaller), torch.copysign(torch.where(right, smaller, larger), b)
-    )
+    return torch.complex(torch.where(right, larger, smaller), torch.copysign(torch.where(right, smaller, larger), b))
 
 
 @_complex_rule(aten.rsqrt.default)
