@@ -27,8 +27,8 @@ HEAD = """# Operators
 What covan compiles of PyTorch's operators, by all of torch's own samples (`OpInfo`, which torch tests its operators
 with). Made by `python bench/operators.py --write-docs` with torch {torch}. A row is of the last sweep of most samples
 that its operator and dtype were in: most that agreed were not swept again on later changes. A row of the first table is
-of the last sweep of all operators in its dtype. Dtypes without a row in the first table, and operators without one in the
-second, were not swept.
+of the last sweep of all operators in its dtype. Dtypes without a row in the first table, and operators without one in
+the second, were not swept.
 
 A sample *agrees* if its results are eager's, within `torch.testing`'s tolerances for the dtype or those that torch's
 own tests grant the operator, or as near to eager in f64 as eager is, within twice its error. A sample that does not

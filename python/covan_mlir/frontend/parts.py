@@ -80,8 +80,9 @@ def ledger(
         if value in values or not isinstance(value, Node):
             return plain(value) if value in values else _plain(value)
         asked = meant(value)
-        outside = isinstance(asked, Node) and (asked in position or asked in held)
-        return _plain(value) | ({"like": outer(asked)} if isinstance(asked, Node) and outside else {})
+        if isinstance(asked, Node) and (asked in position or asked in held):
+            return _plain(value) | {"like": outer(asked)}
+        return _plain(value)
 
     def passage(item: Passage, action: int) -> Part:
         read = [value for value in map(meant, item.sources) if value in parts]
