@@ -95,10 +95,11 @@ def _by_torch(program: ExportedProgram) -> ExportedProgram:
     ):
         warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytree classes
         try:
-            return twin.run_decompositions(dict(table()))
+            decomposed: ExportedProgram = twin.run_decompositions(dict(table()))
         except Exception as error:
             why = f"{type(error).__name__}: {plainly(str(error))}"
             raise ExportError(f"{_where(error)}the model cannot be decomposed: {why}; {advice('')}") from error
+    return decomposed
 
 
 def _where(error: Exception) -> str:
