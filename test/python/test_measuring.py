@@ -113,10 +113,16 @@ def test_a_machine_that_slows_down_changes_no_ratio() -> None:
 
 def test_what_is_hopeless_is_not_timed_any_longer() -> None:
     clock = Clock()
-    own, (slow, fast) = timing.in_turns(
-        clock.takes(lambda now: 1e-3), [clock.takes(lambda now: 1.0), clock.takes(lambda now: 0.9e-3)], 60.0, clock
-    )
+    calls = [clock.takes(lambda now, each=each: each) for each in (1.0, 0.9)]
+    own, (slow, fast) = timing.in_turns(clock.takes(lambda now: 0.75), calls, 60.0, clock)
     assert slow.rounds == timing.ROUNDS < fast.rounds == own.rounds
+
+
+def test_what_is_hopeless_takes_part_for_a_while() -> None:
+    clock = Clock()
+    calls = [clock.takes(lambda now, each=each: each) for each in (0.4, 0.9e-3)]
+    own, (slow, fast) = timing.in_turns(clock.takes(lambda now: 1e-3), calls, 60.0, clock)
+    assert timing.ROUNDS < slow.rounds < fast.rounds == own.rounds
 
 
 def test_short_calls_are_timed_many_at_once() -> None:

@@ -24,6 +24,8 @@ ROUNDS = 5
 MANY = 200
 HOPELESS = 1.25
 """Times the reference's time, by which a call is not timed any longer."""
+FAIR = 0.25
+"""Of the time, that in which all are timed: of how much slower the slow ones are, a model learns, too."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ def in_turns(
         seconds: that it takes in all, or what the least number of rounds does.
         clock: for tests.
     """
-    end = clock() + seconds
+    start = clock()
+    end, fair = start + seconds, start + FAIR * seconds
     counts = [_count(call, clock) for call in (reference, *calls)]
     own: list[float] = []
     times: list[list[tuple[float, float]]] = [[] for _ in calls]
@@ -63,7 +66,7 @@ def in_turns(
         own.append(base)
         for number in active:
             times[number].append((_timed(calls[number], counts[number + 1], clock), base))
-        if len(own) >= ROUNDS:
+        if len(own) >= ROUNDS and clock() >= fair:
             active = [number for number in active if _ratio(times[number]) < HOPELESS]
             if calls and not active:
                 break
