@@ -2,7 +2,6 @@
 
     python bench/tuning.py resnet50 mobilenet_v2 --minutes 5 [--records tuned.sqlite] [--json tuning.json]
     python bench/tuning.py --layers resnet50/conv3x3 unet --minutes 5 --records tuned.sqlite
-    python bench/tuning.py --ship tuned.sqlite         what others of this kind of machine may take (docs/tuning.md)
     python bench/tuning.py --learned tuned.sqlite      how well the cost model ranks schedules that it has not seen
 
 Layers are those of `bench/dense.py`, by parts of their names; all of them are tuned as one. Without `--records` each
@@ -32,21 +31,14 @@ from workloads import build
 
 import covan_mlir
 from covan_mlir.fred import chain_json
-from covan_mlir.lowering.kernels import shipped
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.database import Database, Setting
 from covan_mlir.lowering.kernels.kernel import Refusal
-from covan_mlir.lowering.kernels.measuring.measure import Measurer
 from covan_mlir.lowering.kernels.measuring.messages import Candidate
 from covan_mlir.machine.host import host
-from covan_mlir.machine.reading import model
 from covan_mlir.tuning.cost_model import CostModel, Sample
-from covan_mlir.tuning.session import keep
 from covan_mlir.tuning.space import space_of
-from covan_mlir.tuning.tasks import Task
 
-CONFIRMED = 4.0
-"""Seconds that a schedule which may be shipped is measured for, beside the default."""
 FEWEST = 4
 """Schedules of a kernel, held out, that a rank correlation is computed of."""
 SPLITS = 5
@@ -73,33 +65,6 @@ def tune_layers(parts: list[str], minutes: float, records: Path) -> list[common.
     return [
         {"model": layer.name, "took_s": took, **asdict(tuning)} for layer, tuning in zip(layers, tunings, strict=True)
     ]
-
-
-def ship(records: Path) -> Path:
-    """Writes the file of shipped schedules for machines of this kind, from what was measured on this one. Those that
-    were chosen are measured anew: the least of many times is less than what it is a time of."""
-    machine = host()
-    setting, target = Setting.of("cpu", machine), CpuTarget(machine)
-    with Database(records) as database, Measurer(machine, target.winograd, "local-task") as measurer:
-        chains = database.workloads()
-        for record in database.chosen(setting):
-            chain = chain_json.load(json.loads(chains[record.workload]))
-            space = space_of(chain, target)
-            candidate = Candidate(record.template, record.schedule)
-            if isinstance(space, Refusal) or candidate == space.default.candidate:
-                continue
-            against = space.default.candidate
-            outcomes = measurer.measure(chain, against, [candidate], CONFIRMED)
-            print(f"{record.workload[:8]} {record.template}: {outcomes[-1].ratio} times the predicted one's time")
-            keep(database, setting, Task("", record.workload, chain, 1, "", space), outcomes)
-    path = shipped.FOLDER / f"{shipped.machine_kind('cpu', machine)}.jsonl"
-    processor = f"{model() or machine.name}, {machine.cores} cores"
-    with Database(records, "read") as database:
-        lines = list(shipped.lines(database, setting, target, processor))
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(b"".join(lines))
-    print(f"{path}: {len(lines) - 1} schedules")
-    return path
 
 
 def _tell(step: str) -> None:
@@ -173,14 +138,11 @@ def main() -> None:
     parser.add_argument("--learned", type=Path, metavar="RECORDS", help="rank correlations of the cost model")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--layers", nargs="+", metavar="PART", help="of the names of dense layers")
-    parser.add_argument("--ship", type=Path, metavar="RECORDS", help="write the file that is shipped with the package")
     options = parser.parse_args()
     rows: list[common.Row] = []
     if options.learned:
         for name, value in learned(options.learned).items():
             print(f"{name}: {value:.3g}")
-    if options.ship:
-        ship(options.ship)
     with tempfile.TemporaryDirectory() as folder:
         for name in options.models:
             rows.append(tune(name, options.minutes, options.records or Path(folder) / f"{name}.sqlite"))

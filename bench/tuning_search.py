@@ -55,13 +55,27 @@ DRIVER = "local-sync"
 """One thread: the other cores may be at work for others."""
 
 
+class Product(nn.Module):
+    """A batch of products, no factor of which is a weight."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x @ y
+
+
+class Attention(nn.Module):
+    """Some heads."""
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
 def kernels() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
     """Models of one kernel each, and their arguments."""
     return {
         "depthwise": (nn.Conv2d(32, 32, 5, padding=2, groups=32), (torch.randn(1, 32, 56, 56),)),
         "conv3d": (nn.Conv3d(8, 16, 3, padding=1), (torch.randn(1, 8, 8, 14, 14),)),
-        "strided": (nn.Conv2d(16, 32, 5, padding=2, stride=2), (torch.randn(1, 16, 48, 48),)),
-        "product": (nn.Conv2d(64, 64, 1), (torch.randn(1, 64, 28, 28),)),
+        "product": (Product(), (torch.randn(4, 48, 64), torch.randn(4, 64, 80))),
+        "attention": (Attention(), tuple(torch.randn(1, 4, 128, 32) for _ in range(3))),
     }
 
 

@@ -230,7 +230,7 @@ def _selected(
     if not always and (reason := _faster_apart(chain, target, seconds)):
         return Refusal(reason)
     if recorded is not None:
-        selection = _as_recorded(choice, recorded, name, lines)
+        selection = as_recorded(choice, recorded, name, lines)
         if isinstance(selection, Selection):
             return selection
         level = logging.WARNING if recorded.condition is None else logging.INFO
@@ -245,7 +245,7 @@ def _selected(
     return _united(refusals)
 
 
-def _as_recorded(choice: Choices, recorded: Recorded, name: str, lines: SourceLines) -> Selection | Refusal:
+def as_recorded(choice: Choices, recorded: Recorded, name: str, lines: SourceLines = ()) -> Selection | Refusal:
     """The kernel with the schedule that was measured, or why there is none."""
     try:
         candidate, schedule = choice.scheduled(recorded.template, json.loads(recorded.schedule))

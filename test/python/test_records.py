@@ -265,11 +265,13 @@ def kind_folder(tmp_path: Path) -> Path:
     with Database(tmp_path / "records") as kept:
         kept.add(setting, Workload(record.workload, compact(chain_json.dump(chain()))), [row])
         kept.choose(setting, [record])
-        lines = list(shipped.lines(kept, setting, TARGET, "a processor"))
+        ship = list(shipped.chosen(kept, setting, TARGET))
         slow = msgspec.structs.replace(row, seconds=1.95e-5)
         kept.add(setting, Workload(record.workload, ""), [slow])
-        assert len(list(shipped.lines(kept, setting, TARGET, "a processor"))) == 1, "a head alone: it is no margin"
-    (tmp_path / f"{shipped.machine_kind('cpu', TARGET.machine)}.jsonl").write_bytes(b"".join(lines))
+        assert not list(shipped.chosen(kept, setting, TARGET)), "it is no margin"
+    origin = shipped.Origin("a processor", database.compiler_version(), TARGET.machine)
+    path = tmp_path / f"{shipped.machine_kind('cpu', TARGET.machine)}.jsonl"
+    path.write_bytes(shipped.written(origin, ship))
     return tmp_path
 
 
@@ -327,11 +329,29 @@ def test_the_users_records_come_before_the_shipped_ones(
     assert taken.schedules_for("", "cpu", TARGET.machine) == taken.schedules_for(None, "cpu", TARGET.machine) == ()
 
 
-def test_what_is_shipped_can_be_read() -> None:
-    files = list(shipped.FOLDER.glob("*.jsonl"))
-    assert files
-    for path in files:
-        assert shipped._read(path, json.loads(path.read_bytes().splitlines()[0])["compiler"])
+def test_a_schedule_that_nobody_can_take_is_stale(kind_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path,) = kind_folder.glob("*.jsonl")
+    origin, (one,) = shipped.read(path)
+    assert shipped.written(origin, [one]) == path.read_bytes()
+    assert shipped.stale(origin, [one], CpuTarget) == {}
+    assert one.record.condition is not None
+    other = msgspec.structs.replace(
+        one, record=replace(one.record, condition=replace(one.record.condition, code="0" * 64))
+    )
+    assert "another version" in shipped.stale(origin, [other], CpuTarget)[one.record.workload]
+    monkeypatch.setattr(shipped, "compiler_version", lambda: "another")
+    assert "of the compiler" in shipped.stale(origin, [one], CpuTarget)[one.record.workload]
+
+
+@pytest.mark.parametrize("path", sorted(shipped.FOLDER.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_what_is_shipped_can_be_taken(path: Path) -> None:
+    origin, records = shipped.read(path)
+    assert path.stem == shipped.machine_kind("cpu", origin.machine)
+    stale = shipped.stale(origin, records, CpuTarget)
+    assert not stale, (
+        f"{len(stale)} of {len(records)} shipped schedules are of kernels that are written in another way now: "
+        "python bench/ship_records.py --renew measures them again (on such a machine), --drop-stale leaves them out"
+    )
 
 
 def test_other_machines_programs_take_none(tmp_path: Path) -> None:
