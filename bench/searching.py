@@ -6,6 +6,7 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.measuring.measure import Outcome
@@ -17,7 +18,8 @@ from covan_mlir.tuning.space import Point, Space
 Steps = Generator[Candidate, float, None]
 """What is measured next; is sent its time over that of the default."""
 Strategy = Callable[[Chain, Space, float, int], Steps]
-"""Of a chain and its space, seconds of the default, and a seed: all but the default, each once."""
+"""Of a chain and its space, seconds of the default, and a seed: all schedules, each once; those that are not `blind` or
+`informed` leave out the default, which was measured before."""
 BATCH = 12
 
 
@@ -118,11 +120,42 @@ def q_learning(_: Chain, space: Space, __: float, seed: int) -> Steps:
             at = new
 
 
+def blind(strategy: Strategy) -> Strategy:
+    """The same by someone who knows no predictions: the default is any schedule, and all are predicted to be equal."""
+
+    def steps(chain: Chain, space: Space, seconds: float, seed: int) -> Steps:
+        points = random.Random(seed).sample(space.points, len(space.points))
+        first = yield points[0].candidate
+        unknown = Space(tuple(replace(point, predicted=1.0) for point in points))
+        inner = strategy(chain, unknown, first * seconds, seed)
+        candidate = next(inner, None)
+        while candidate is not None:
+            ratio = yield candidate
+            try:
+                candidate = inner.send(ratio / first)
+            except StopIteration:
+                candidate = None
+
+    return steps
+
+
+def informed(strategy: Strategy) -> Strategy:
+    """The default is measured first."""
+
+    def steps(chain: Chain, space: Space, seconds: float, seed: int) -> Steps:
+        yield space.default.candidate
+        yield from strategy(chain, space, seconds, seed)
+
+    return steps
+
+
 STRATEGIES: dict[str, Strategy] = {
-    "random": by_chance,
-    "predicted order": by_prediction,
-    "Q-learning": q_learning,
-    "evolution, no model": evolution,
-    "evolution, predictions": evolution_predicted,
-    "evolution, learned model": evolution_learned,
+    "random": blind(by_chance),
+    "Q-learning": blind(q_learning),
+    "evolution": blind(evolution),
+    "evolution, learned model": blind(evolution_learned),
+    "predictions": informed(by_prediction),
+    "predictions, evolution": informed(evolution_predicted),
+    "predictions, evolution, learned model": informed(evolution_learned),
 }
+"""By name; the last one is the tuner's own."""

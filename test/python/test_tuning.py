@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 from dense_chains import convolution, product
+from simulated_measurer import SimulatedMeasurer, measured, truth
 
 import covan_mlir
 from covan_mlir import CompileOptions, InputError, TargetError
@@ -26,12 +26,12 @@ from covan_mlir.lowering.kernels.recorded import Recorded
 from covan_mlir.lowering.kernels.select import Selection, select
 from covan_mlir.machine.description import PRESETS
 from covan_mlir.machine.host import host
-from covan_mlir.tuning import cost_model, scheduler
+from covan_mlir.tuning import cost_model, scheduler, tune
 from covan_mlir.tuning.cost_model import CostModel, Sample
 from covan_mlir.tuning.search import Search
 from covan_mlir.tuning.session import begin
 from covan_mlir.tuning.sketches.derive import sketch_of
-from covan_mlir.tuning.space import Point, Space, space_of
+from covan_mlir.tuning.space import Space, space_of
 from covan_mlir.tuning.tasks import tasks_of
 from covan_mlir.tuning.tune import Program, tune_programs
 
@@ -43,26 +43,11 @@ CHAINS = {
 }
 
 
+@cache
 def space(chain: Chain) -> Space:
     points = space_of(chain, TARGET)
     assert not isinstance(points, Refusal)
     return points
-
-
-def truth(point: Point) -> float:
-    """Another machine than the one that is predicted: it likes other tiles, and is not quite the same twice."""
-    fields = point.fields
-    liked = 0.35 * math.cos(fields.get("rows", 1)) + 0.2 * math.sin(fields.get("vectors", 1))
-    liked += 0.15 * math.cos(math.log2(fields.get("depth", 1) or 1) * 2) + 0.1 * (fields.get("height", 0) % 3)
-    noise = int(hashlib.sha256(point.candidate.schedule.encode()).hexdigest()[:4], 16) / 0xFFFF
-    return point.predicted * math.exp(liked + 0.03 * noise)
-
-
-def measured(points: Space, batch: Sequence[Candidate]) -> list[Outcome]:
-    base = truth(points.default)
-    rows = [points.default.candidate, *batch]
-    times = {c: truth(point) for c in rows if (point := points.point(c)) is not None}
-    return [Outcome(c, seconds, seconds / base, 5) for c, seconds in times.items()]
 
 
 # Spaces
@@ -326,12 +311,19 @@ class Model(torch.nn.Module):
         return torch.softmax(self.second(self.first(x).relu()), -1)
 
 
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is built nor timed of kernels; of programs, it is."""
+    monkeypatch.setattr(tune, "Measurer", SimulatedMeasurer)
+
+
 def counting(step: float) -> Callable[[], float]:
     """A clock that goes on whenever it is looked at: how long things take here decides nothing."""
     ticks = itertools.count()
     return lambda: step * next(ticks)
 
 
+@pytest.mark.usefixtures("simulated")
 def test_a_model_is_tuned_and_compiled_with_what_was_found(tmp_path: Path) -> None:
     model, x = Model().eval(), torch.randn(24, 48)
     records = tmp_path / "records.sqlite"
@@ -340,7 +332,7 @@ def test_a_model_is_tuned_and_compiled_with_what_was_found(tmp_path: Path) -> No
     assert executable.origin is not None
     steps: list[str] = []
 
-    def tune() -> covan_mlir.Tuning:
+    def tuned() -> covan_mlir.Tuning:
         assert executable.origin is not None
         (tuning,) = tune_programs(
             [Program(executable, executable.origin, ((x,), {}))],
@@ -351,7 +343,7 @@ def test_a_model_is_tuned_and_compiled_with_what_was_found(tmp_path: Path) -> No
         )
         return tuning
 
-    tuning = tune()
+    tuning = tuned()
     assert {name for row in tuning.rows for name in row.what.split(", ")} >= {"linear", "linear_1", "softmax"}
     assert sum(row.tried for row in tuning.rows) > 0
     assert not any(row.failures for row in tuning.rows)
@@ -364,7 +356,7 @@ def test_a_model_is_tuned_and_compiled_with_what_was_found(tmp_path: Path) -> No
         before = database.measurements(setting)
         chosen = database.chosen(setting)
     assert {row.workload for row in before} >= {record.workload for record in chosen}
-    again = tune()
+    again = tuned()
     with Database(records, "read") as database:
         after = database.measurements(setting)
     assert len(after) >= len(before)
@@ -395,12 +387,14 @@ def test_times_beside_another_kernel_say_nothing_of_this_one(tmp_path: Path) -> 
     assert search.ratios == {one: 2.0, three: None}
 
 
+@pytest.mark.usefixtures("simulated")
 def test_an_exported_program_brings_its_arguments(tmp_path: Path) -> None:
     program = torch.export.export(torch.nn.Linear(48, 64), (torch.randn(8, 48),))
     tuning = covan_mlir.tune(program, minutes=0.01, records=tmp_path / "records")
     assert [row.what for row in tuning.rows] == ["linear"]
 
 
+@pytest.mark.usefixtures("simulated")
 def test_what_models_share_is_one_task(tmp_path: Path) -> None:
     models = [torch.nn.Linear(48, 64), torch.nn.Sequential(torch.nn.Linear(48, 64), torch.nn.Linear(64, 40))]
     compiled = [

@@ -24,7 +24,7 @@ from covan_mlir.tuning.space import Point
 
 log = logging.getLogger(__name__)
 
-ENOUGH = 48
+ENOUGH = 24
 """Measurements that trees are grown from."""
 ROUNDS = 120
 

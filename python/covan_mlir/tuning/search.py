@@ -5,7 +5,7 @@
     first batch: those that are predicted to be the best
     then:  parents   = the best that were measured
            children  = parents with one number changed, within their sketch, or with stages or fields of two of them
-           batch     = of the children that were not measured, those that the model likes best
+           batch     = of the children and of what is listed, those that the model likes best
                        + a few whole programs, at random: sketches are equally likely, and so are programs of each
 """
 
@@ -90,15 +90,13 @@ class Search:
                 point = self._random.choice(fresh) if fresh else None
             if point is not None:
                 chosen[self._noted(point)] = None
-        children = [point for point in self._children() if point.candidate not in taken] or fresh
-        for point in self._ranked(children, model):
+        # What is listed is no more than the model can look at as a whole: evolution leads to the rest, and would stay
+        # beside what was good at first.
+        pool = {point.candidate: point for point in (*self._children(), *fresh) if point.candidate not in taken}
+        for point in self._ranked(list(pool.values()), model):
             if len(chosen) >= count:
                 break
             chosen[self._noted(point)] = None
-        for point in self._ranked(fresh, model) if len(chosen) < count else ():
-            if len(chosen) >= count:
-                break
-            chosen[point.candidate] = None
         return list(chosen)
 
     def _ranked(self, points: Sequence[Point], model: CostModel) -> list[Point]:
