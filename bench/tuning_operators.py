@@ -14,6 +14,7 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
+from statistics import geometric_mean
 
 import common
 import peers
@@ -160,7 +161,11 @@ def main() -> None:
         for contender, reason in row["fails"].items():
             print(f"{row['operator']}: {contender} fails: {reason}")
     for column in ("untuned / tuned", "stock / tuned", "best / tuned"):
-        print(f"{column}: {peers.summary({row['operator']: row.get(column) for row in rows})}")
+        known = {row["operator"]: row[column] for row in rows if row[column] is not None}
+        if known:
+            least = min(known, key=known.__getitem__)
+            mean = common.cell(geometric_mean(list(known.values())))
+            print(f"{column}, over {len(known)}: geometric mean {mean}, least {common.cell(known[least])} ({least})")
 
 
 if __name__ == "__main__":

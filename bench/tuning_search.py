@@ -19,7 +19,8 @@ import json
 import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from math import inf
 from pathlib import Path
 from statistics import fmean, median
@@ -35,10 +36,12 @@ from covan_mlir import CompileOptions
 from covan_mlir.fred import chain_json
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.measuring.measure import Measurer
+from covan_mlir.lowering.kernels.measuring.measure import Measurer, Outcome
 from covan_mlir.lowering.kernels.measuring.messages import Candidate
 from covan_mlir.machine.host import host
+from covan_mlir.tuning import scheduler
 from covan_mlir.tuning.cost_model import CostModel, Sample
+from covan_mlir.tuning.search import Search
 from covan_mlir.tuning.space import Point, Space
 from covan_mlir.tuning.tasks import tasks_of
 
@@ -50,6 +53,12 @@ LONGER = 5.0
 """Times as long."""
 AGAIN = 5
 """Of so many schedules, one is timed twice."""
+COUNTS = {"depthwise": 12, "conv3d": 1, "product": 4, "attention": 2}
+"""How often a call that is made up runs each of the kernels."""
+SLICES = 5
+"""For each kernel, until its tuning ends."""
+AFTER = (0, 2, 4, 8, 12)
+"""Slices after which calls are looked at, when each kernel had one."""
 NEAR = (0.05, 0.02)
 """Of the best time, by how much more what is near it takes."""
 DRIVER = "local-sync"
@@ -120,6 +129,10 @@ class Table:
     @property
     def space(self) -> Space:
         return Space(tuple(Point(row.candidate, row.predicted) for row in self.rows))
+
+    @cached_property
+    def times(self) -> Mapping[Candidate, Row]:
+        return {row.candidate: row for row in self.rows}
 
     @property
     def best(self) -> float:
@@ -202,7 +215,7 @@ class Run:
 
 def replay(table: Table, strategy: Strategy, seed: int) -> Run:
     """A search over a measured space, until all of it was measured or asked for."""
-    rows = {row.candidate: row for row in table.rows}
+    rows = table.times
     steps = strategy(table.chain, table.space, table.seconds, seed)
     least, quality = (inf, inf), list[float]()
     candidate: Candidate | None = next(steps)
@@ -232,6 +245,55 @@ def compare(table: Table, seeds: int) -> list[common.Row]:
         {**row, **{f"{each} x": rows[0][each] / row[each] for each in (f"to {share:.0%}" for share in NEAR)}}
         for row in rows
     ]
+
+
+def schedule(tables: Sequence[Table], seed: int, in_turns: bool) -> list[float]:
+    """Kernels that a call runs `COUNTS` times, tuned as one by someone who knows no predictions.
+
+    Args:
+        in_turns: each has its turn; else the scheduler decides.
+
+    Returns: time of a call, over the least that it can be, after each slice; only once each kernel had one.
+    """
+    tasks, searches, model = list[scheduler.Progress](), list[Search](), CostModel()
+    for table in tables:
+        points = random.Random(seed).sample(table.space.points, len(table.rows))
+        first = table.times[points[0].candidate]
+        space = Space(tuple(replace(point, predicted=1.0) for point in points))
+        searches.append(Search(table.chain, space, seed))
+        tasks.append(scheduler.Progress(1.0, table.name, [first.first * table.seconds]))
+    call = scheduler.Call({n: float(COUNTS[table.name]) for n, table in enumerate(tables)})
+    least = sum(COUNTS[table.name] * table.best * table.seconds for table in tables)
+    reached = []
+    for slices in range(SLICES * len(tables)):
+        number = slices % len(tables) if in_turns else scheduler.next_task(tasks, [call])
+        if number is None:
+            reached.append(reached[-1])
+            continue
+        table, search, base = tables[number], searches[number], tasks[number].times[0]
+        batch = search.batch(BATCH, model)
+        rows = [table.times[candidate].first * table.seconds for candidate in batch]
+        outcomes = [Outcome(c, seconds, seconds / base, 5) for c, seconds in zip(batch, rows, strict=True)]
+        search.know([Outcome(search.space.default.candidate, base, 1.0, 5), *outcomes])
+        tasks[number].times.append(base * search.best[0][1])
+        tasks[number].done = not batch
+        model.learn([sample for each in searches for sample in each.samples()])
+        takes = sum(
+            COUNTS[each.name] * each.times[one.best[0][0]].last * each.seconds
+            for each, one in zip(tables, searches, strict=True)
+        )
+        reached.append(takes / least)
+    return reached[len(tables) - 1 :]
+
+
+def compare_schedulers(tables: Sequence[Table], seeds: int) -> list[common.Row]:
+    """What the scheduler is worth: times of a call over the least, after some slices."""
+    rows: list[common.Row] = []
+    for name, in_turns in (("in turns", True), ("scheduler", False)):
+        runs = [schedule(tables, seed, in_turns) for seed in range(seeds)]
+        after = {f"{n + len(tables)} slices": fmean(run[n] for run in runs) for n in AFTER}
+        rows.append({"who decides": name, **after})
+    return rows
 
 
 def correlations(table: Table, splits: int = 5) -> common.Row:
@@ -301,6 +363,10 @@ def main() -> None:
                 rows,
             )
         )
+        if len(tables) > 1:
+            rows = compare_schedulers(tables, options.seeds)
+            columns = ["who decides", *(f"{n + len(tables)} slices" for n in AFTER)]
+            print(common.table("Time of a call that runs all of them, over the least", columns, rows))
     columns = ["space", "schedules", "without a time", "seconds", "best", "predicted", "learned", "second time"]
     print(common.table("Rank correlations with times", columns, [correlations(table) for table in tables]))
 
