@@ -73,6 +73,7 @@ def interleave(
     warmup: int = 1,
     collect: bool = False,
     settle: int = 0,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Timing]:
     """Time contenders in turns: A B C, B C A, C A B, ...
 
@@ -87,6 +88,7 @@ def interleave(
         collect: run the garbage collector before each sample; else it is off throughout.
         settle: untimed calls of a contender right before each of its samples, so that it finds the caches (and its
             threads) as its own last call left them, and not as another's did.
+        clock: of samples; `time.process_time` where one thread computes on a core that others use as well.
     """
     for call in contenders.values():
         for _ in range(warmup):
@@ -105,9 +107,9 @@ def interleave(
                     gc.collect()
                 for _ in range(settle):
                     contenders[name]()
-                start = time.perf_counter()
+                start = clock()
                 result = contenders[name]()
-                samples[name].append(time.perf_counter() - start)
+                samples[name].append(clock() - start)
                 del result
             done += 1
     finally:

@@ -8,6 +8,7 @@ Parts are programs of their own, tuned for as long as the whole, and called one 
 from __future__ import annotations
 
 import tempfile
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -91,7 +92,8 @@ def main() -> None:
 
             torch.testing.assert_close(fused(*inputs, *besides), apart(), atol=1e-4, rtol=1e-4)
             calls = {"fused": lambda fused=fused, args=(*inputs, *besides): fused(*args), "apart": apart}
-            times = common.interleave(calls, rounds=options.rounds, seconds=options.seconds, warmup=2)
+            clock = time.process_time if common.cores() == 1 else time.perf_counter
+            times = common.interleave(calls, rounds=options.rounds, seconds=options.seconds, warmup=2, clock=clock)
         row: common.Row = {"layer": name, **{each: timing.median * 1e3 for each, timing in times.items()}}
         rows.append({**row, "apart / fused": times["apart"].over(times["fused"])})
     if options.json:

@@ -15,6 +15,7 @@ import time
 import warnings
 from pathlib import Path
 from statistics import geometric_mean
+from typing import Any
 
 import common
 import peers
@@ -119,9 +120,14 @@ def measure(name: str, minutes: float, rounds: int, seconds: float) -> common.Ro
         calls = {**lineup.calls, TUNED: lambda: exe(*args, **kwargs)}
         ceilings = Ceilings(host(), copied=COPIED)
         beside = {"fma": lambda: ceilings.run_fma(), "copy": lambda: ceilings.run_copy()}
-        times = common.interleave({**calls, **beside}, rounds=rounds, seconds=seconds, warmup=2, settle=1)
+        # Of one thread, what others take of its core is not counted.
+        clock = time.process_time if common.cores() == 1 else time.perf_counter
+        how: dict[str, Any] = {"rounds": rounds, "seconds": seconds, "warmup": 2, "settle": 1, "clock": clock}
+        stock = calls.pop("stock", None)  # which takes as long as all others together
+        times = common.interleave({**calls, **beside}, **how)
+        slow = common.interleave({"stock": stock, TUNED: calls[TUNED]}, **how) if stock is not None else {}
     flops, bandwidth = ceilings.rates(min(times["fma"].samples), min(times["copy"].samples))
-    peer = peers.best({each: timing for each, timing in times.items() if each != "stock"})
+    peer = peers.best(times)
     row: common.Row = {
         "operator": name,
         "kernels": len(tuning.rows),
@@ -134,7 +140,8 @@ def measure(name: str, minutes: float, rounds: int, seconds: float) -> common.Ro
         "copy_gb_per_s": bandwidth / 1e9,
         **{each: timing.median * 1e3 for each, timing in times.items() if each in calls},
     }
-    row["stock / tuned"] = times["stock"].over(times[TUNED]) if "stock" in times else None
+    row["stock"] = slow["stock"].median * 1e3 if slow else None
+    row["stock / tuned"] = slow["stock"].over(slow[TUNED]) if slow else None
     row["untuned / tuned"] = times[peers.COVAN].over(times[TUNED]) if peers.COVAN in times else None
     row["best"], row["best / tuned"] = peer, times[peer].over(times[TUNED]) if peer else None
     return row

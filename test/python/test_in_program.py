@@ -15,6 +15,12 @@ from covan_mlir.tuning import in_program
 from covan_mlir.tuning.in_program import Entry, Finalists, decide
 
 
+class Base(tuple[Recorded, ...]):
+    """A program without records."""
+
+    driver = "local-sync"
+
+
 class Programs:
     """Programs as tables: seconds of each kernel by schedule; as what they take as a whole, what is in their names."""
 
@@ -32,7 +38,7 @@ class Programs:
 
     def entry(self) -> Any:
         programs: Any = self
-        base: Any = ()
+        base: Any = Base()
         return Entry(programs, base, {name: [f"kernel {name}"] for name in self.kernels})
 
     def kernel_seconds(self, model: Any) -> dict[str, float]:
@@ -58,7 +64,7 @@ def whole(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Sets the time of the program that is tried over that of the one before; of a slow one it is 1.1."""
 
     def set_ratio(ratio: float) -> None:
-        def in_turns(base: object, calls: Sequence[Callable[[], bool]], seconds: float) -> Any:
+        def in_turns(base: object, calls: Sequence[Callable[[], bool]], seconds: float, clock: object) -> Any:
             ratios = [1.1 if call() else ratio for call in calls]
             return Turns(1.0, 1.0, 9), [Turns(each, each, 9) for each in ratios]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,10 +17,12 @@ from covan_mlir import CompileOptions
 from covan_mlir.fred.chain import Chain, Combine
 from covan_mlir.fred.expression import Affine, Const, Expr, Window
 from covan_mlir.fred.interpret import interpret
+from covan_mlir.lowering.kernels.cpu.loop_nest_space import AHEAD
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.select import Candidate, Selection, choices
 from covan_mlir.lowering.kernels.standalone import Standalone
+from covan_mlir.lowering.kernels.template import IllegalScheduleError
 
 TARGET = CpuTarget(MACHINE)
 
@@ -118,6 +121,26 @@ def test_first_and_other_schedules(name: str) -> None:
     for kernel in kernels:
         got = np.asarray(alone[kernel.name](*(alone.buffer(arrays[each.name]) for each in chain.inputs)).to_host())
         near(got, want, 2100, chain.values["y"].dtype)
+
+
+def test_what_is_read_can_be_asked_for_ahead() -> None:
+    chain = product("ik", "kj", "ij", "k", i=9, j=48, k=33)
+    one = candidate(chain)
+    match = one.match
+    plain = next(each for each in match.schedules() if each.lane == "j" and not each.staged)
+    ahead = match.read({**plain.to_json(), "ahead": 8})
+    written = [one.write(schedule, f"k{n}") for n, schedule in enumerate((plain, ahead))]
+    kernels = [each.executable for each in written if isinstance(each, Selection)]
+    assert ["prefetch" in kernel.text for kernel in kernels] == [False, True]
+    alone, arrays = Standalone(kernels), arrays_of(chain, 3)
+    results = [alone[k.name](*(alone.buffer(arrays[each.name]) for each in chain.inputs)).to_host() for k in kernels]
+    np.testing.assert_array_equal(*results)
+    structure, generator = match.structure(plain), random.Random(0)
+    sampled = [match.sampled(structure, generator) for _ in range(60)]
+    assert {each.ahead for each in sampled if each is not None} == {*AHEAD}
+    everything = [access.alias for access in match.task.accesses]
+    with pytest.raises(IllegalScheduleError, match="nothing is asked for 2 steps ahead"):
+        match.read({**plain.to_json(), "staged": everything, "ahead": 2})
 
 
 def test_a_nan_is_passed_on() -> None:

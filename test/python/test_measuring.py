@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -116,6 +117,11 @@ def test_what_is_hopeless_is_not_timed_any_longer() -> None:
     calls = [clock.takes(lambda now, each=each: each) for each in (1.0, 0.9)]
     own, (slow, fast) = timing.in_turns(clock.takes(lambda now: 0.75), calls, 60.0, clock)
     assert slow.rounds == timing.ROUNDS < fast.rounds == own.rounds
+
+
+def test_what_others_do_between_a_threads_turns_is_not_counted() -> None:
+    assert timing.clock_of("local-sync") is time.thread_time, "what it waits for a turn takes none of it"
+    assert timing.clock_of("local-task") is time.perf_counter, "threads of the runtime compute"
 
 
 def test_what_is_hopeless_takes_part_for_a_while() -> None:

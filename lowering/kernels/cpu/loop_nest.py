@@ -44,6 +44,10 @@ from covan_mlir.lowering.kernels.cpu.evaluator import (
 )
 from covan_mlir.lowering.kernels.cpu.row_outputs import RowOutputs
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
+from covan_mlir.machine.elements import bits
+
+LINE = 64
+"""Bytes of a cache line."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class LoopNestSchedule(DenseSchedule):
         depth: positions of the first contracted axis in a block.
         unroll: positions of the last contracted axis that are written out; along lanes, vectors.
         staged: reads that go through scratch.
+        ahead: steps of the innermost loop by which vectors that are read in place are asked for before; 0: none are.
     """
 
     lane: str
@@ -69,6 +74,7 @@ class LoopNestSchedule(DenseSchedule):
     depth: int
     unroll: int
     staged: tuple[str, ...]
+    ahead: int = 0
 
 
 @dataclass(frozen=True)
@@ -148,6 +154,21 @@ class Layout:
     def elements(self) -> int:
         """All scratch."""
         return self.held + sum(box.elements for box in self.boxes.values())
+
+    def between(self, access: Access) -> int:
+        """Elements of an input from one step of the innermost loop to the next, of what is read in place as a vector
+        and lies in another cache line then; 0: it is read in another way."""
+        nest, schedule = self.nest, self.schedule
+        strides = access.strides(nest.sizes)
+
+        def moved(axis: str) -> int:
+            return sum(by * stride for by, stride in zip(access.moves(axis), strides, strict=True))
+
+        inner, step = (nest.contracted[-1], 1) if self.kept_lane else (schedule.lane, schedule.lanes)
+        if access.alias in schedule.staged or moved(schedule.lane) != 1:
+            return 0
+        far = step * moved(inner)
+        return far if abs(far) * bits(access.value.dtype) // 8 >= LINE else 0
 
     @cached_property
     def grid(self) -> tuple[tuple[str, int], ...]:
@@ -360,12 +381,15 @@ class LoopNestWriter:
         code, dtype = self.code, access.value.dtype
         memory, strides = code.memory[access.value.name], access.strides(self.nest.sizes)
         distance = sum(by * stride for by, stride in zip(access.moves(self.schedule.lane), strides, strict=True))
+        ahead = self.schedule.ahead * self.layout.between(access)
 
         def read(position: Position) -> Result:
             at = self._address(access, position)
             if distance == 0:
                 return Uniform(widen(code, code.scalar(memory, at), dtype))
             if distance == 1:
+                if ahead:
+                    code.prefetch(memory, code.add(at, ahead))
                 return Lanes(widen(code, code.load(memory, at, position.valid), dtype))
             return Lanes(widen(code, code.gather(memory, at, code.offsets(distance), position.valid), dtype))
 

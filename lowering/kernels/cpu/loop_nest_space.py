@@ -2,7 +2,7 @@
 of them, changes of one number, and of one stage.
 
 Numbers are tiles of any size, also such as divide nothing, blocks that divide what is contracted, register tiles of any
-two axes, unrolling, and which reads go through scratch.
+two axes, unrolling, which reads go through scratch, and how far ahead the others are asked for.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from covan_mlir.lowering.kernels.structure import Structure
 
 MOST_UNROLLED = 16
 """Positions of the last contracted axis that are written out."""
+AHEAD = (0, 2, 8, 32)
+"""Steps by which what is read is asked for before."""
 ROWS = 14
 COLUMNS = 12
 TRIES = 60
@@ -73,9 +75,16 @@ class NestSpace:
             return f"{of.unroll} positions are written out, of {MOST_UNROLLED} at most"
         if not {*self.needed(of.lane)} <= {*of.staged} <= aliases or len({*of.staged}) != len(of.staged):
             return f"with lanes along {of.lane}, {', '.join(self.needed(of.lane))} has to go through scratch"
+        if of.ahead not in AHEAD or (of.ahead and not self._foreseen(of)):
+            return f"nothing is asked for {of.ahead} steps ahead"
         if (elements := Layout(nest, of).elements) > self.scratch:
             return f"{elements} elements of scratch are more than {self.scratch}"
         return ""
+
+    def _foreseen(self, of: LoopNestSchedule) -> bool:
+        """Whether something that it reads can be asked for ahead of time."""
+        layout = Layout(self.nest, of)
+        return any(layout.between(access) for access in self.nest.accesses)
 
     # Samples
 
@@ -112,7 +121,7 @@ class NestSpace:
         chosen = {*needed, *(alias for alias in free if random.random() < 0.5)}
         if not chosen and free:
             chosen = {random.choice(free)}
-        return LoopNestSchedule(
+        schedule = LoopNestSchedule(
             self.lanes,
             lane,
             row,
@@ -124,6 +133,7 @@ class NestSpace:
             random.randint(1, MOST_UNROLLED),
             tuple(access.alias for access in nest.accesses if access.alias in chosen),
         )
+        return replace(schedule, ahead=random.choice(AHEAD)) if self._foreseen(schedule) else schedule
 
     def _tile(self, axis: str, random: Random) -> int:
         """As many tiles along an axis, or as many positions of one, all equally likely."""
@@ -149,13 +159,15 @@ class NestSpace:
         return None
 
     def _changed(self, of: LoopNestSchedule, random: Random) -> LoopNestSchedule:
-        number = random.choice(("rows", "columns", "tile", "depth", "unroll"))
+        number = random.choice(("rows", "columns", "tile", "depth", "unroll", "ahead"))
         if number == "rows":
             return replace(of, rows=max(1, of.rows + random.choice((-2, -1, 1, 2))))
         if number == "columns":
             return replace(of, columns=max(1, of.columns + random.choice((-1, 1))))
         if number == "unroll":
             return replace(of, unroll=random.choice((max(1, of.unroll // 2), of.unroll * 2)))
+        if number == "ahead":
+            return replace(of, ahead=random.choice(AHEAD))
         if number == "depth":
             total = self.nest.sizes[self.nest.contracted[0]]
             return replace(of, depth=random.choice([n for n in range(1, total + 1) if total % n == 0]))
@@ -165,10 +177,11 @@ class NestSpace:
 
     def crossed(self, one: LoopNestSchedule, other: LoopNestSchedule, random: Random) -> LoopNestSchedule | None:
         """A program whose stages are each of one of two: registers with what goes through scratch, the workgroup's
-        tile, and the blocks with what is written out of them; None if none of them is legal and new."""
+        tile, and the blocks with what is written out of them and asked for ahead of them; None if none of them is legal
+        and new."""
         for _ in range(4):
             registers, tiles, blocks = (random.choice((one, other)) for _ in range(3))
-            new = replace(registers, tiles=tiles.tiles, depth=blocks.depth, unroll=blocks.unroll)
+            new = replace(registers, tiles=tiles.tiles, depth=blocks.depth, unroll=blocks.unroll, ahead=blocks.ahead)
             if new not in (one, other) and not self.illegal(new):
                 return new
         return None

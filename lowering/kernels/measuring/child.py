@@ -139,7 +139,8 @@ def _time(request: messages.Time, programs: Sequence[bytes]) -> messages.Timed:
     if failures[request.reference]:
         raise ValueError(f"the kernel that others are compared with is wrong: {failures[request.reference]}")
     good = [n for n in request.timed if not failures[n]]
-    base, turns = timing.in_turns(calls[request.reference], [calls[n] for n in good], request.seconds)
+    clock = timing.clock_of(request.driver)
+    base, turns = timing.in_turns(calls[request.reference], [calls[n] for n in good], request.seconds, clock)
     by_number = dict(zip(good, turns, strict=True)) | {request.reference: base}
     order = range(len(calls))
     return messages.Timed(

@@ -43,6 +43,12 @@ class Turns:
     rounds: int
 
 
+def clock_of(driver: str) -> Callable[[], float]:
+    """What tells how long calls take on a driver. Where they run on the caller's thread alone, that is the time that
+    this thread had: what others take of a core between its turns is not counted."""
+    return time.thread_time if driver == "local-sync" else time.perf_counter
+
+
 def in_turns(
     reference: Callable[[], object],
     calls: Sequence[Callable[[], object]],
@@ -53,7 +59,7 @@ def in_turns(
 
     Args:
         seconds: that it takes in all, or what the least number of rounds does.
-        clock: for tests.
+        clock: see `clock_of`.
     """
     start = clock()
     end, fair = start + seconds, start + FAIR * seconds

@@ -21,7 +21,7 @@ from covan_mlir.errors import ProfileError
 from covan_mlir.lowering import targets
 from covan_mlir.lowering.kernels.database import Database, Setting
 from covan_mlir.lowering.kernels.measuring.messages import Candidate
-from covan_mlir.lowering.kernels.measuring.timing import in_turns
+from covan_mlir.lowering.kernels.measuring.timing import clock_of, in_turns
 from covan_mlir.lowering.kernels.recorded import Recorded
 from covan_mlir.profiling import run as profiling
 from covan_mlir.runtime.compiled import CompiledModel
@@ -180,7 +180,8 @@ def _faster(
             verdicts[number] = replace(verdicts[number], ratio=1.0)
             continue
         calls = [entry.programs.caller(entry.programs.program(own))] if own else []
-        before, after = in_turns(entry.programs.caller(entry.base), calls, seconds if own else seconds / 4)
+        clock, own_seconds = clock_of(entry.base.driver), seconds if own else seconds / 4
+        before, after = in_turns(entry.programs.caller(entry.base), calls, own_seconds, clock)
         ratio = after[0].ratio if own else 1.0
         tried = verdicts[number].tried if number in verdicts else ratio
         verdicts[number] = Verdict(before.seconds, min(1.0, ratio), tried)

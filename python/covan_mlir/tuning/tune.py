@@ -20,7 +20,7 @@ from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.database import Database, Setting, default_path
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.measuring.measure import Measurer
-from covan_mlir.lowering.kernels.measuring.timing import in_turns
+from covan_mlir.lowering.kernels.measuring.timing import clock_of, in_turns
 from covan_mlir.lowering.kernels.recorded import Recorded
 from covan_mlir.lowering.kernels.reductions.operands import traffic
 from covan_mlir.lowering.kernels.shipped import schedules as shipped_schedules
@@ -156,7 +156,7 @@ def _work(program: Program, target: CpuTarget, setting: Setting, spaces: dict[st
     for kernel, why in left.items():
         log.info("%s is not tuned: %s", kernel, why)
     programs = Programs(program.origin, program.model.target, setting, program.arguments)
-    before, _ = in_turns(programs.caller(program.model), [], FIRST)
+    before, _ = in_turns(programs.caller(program.model), [], FIRST, clock_of(program.model.driver))
     return _Work(program, tasks, left, programs, before.seconds)
 
 
