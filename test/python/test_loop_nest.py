@@ -143,6 +143,12 @@ def test_what_is_read_can_be_asked_for_ahead() -> None:
         match.read({**plain.to_json(), "staged": everything, "ahead": 2})
 
 
+def test_what_comes_from_memory_is_asked_for_ahead() -> None:
+    near, far = (product("ik", "kj", "ij", "k", i=4, j=j, k=256) for j in (64, 8192))
+    assert [candidate(chain).first.to_json()["ahead"] for chain in (near, far)] == [0, 8]
+    assert 4 * 256 * 64 < TARGET.machine.l2 < 4 * 256 * 8192
+
+
 def test_a_nan_is_passed_on() -> None:
     chain = CASES["least sums"]
     written = candidate(chain).write(candidate(chain).first, "k")

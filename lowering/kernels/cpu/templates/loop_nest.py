@@ -66,6 +66,9 @@ TIMES = (1, 2, 4, 16, 64)
 COARSE = (1, 4)
 """The same, where only a first schedule is looked for."""
 UNROLLS = (1, 4)
+FORESEEN = 8
+"""Steps of the innermost loop by which what comes from memory is asked for before: streams of columns take 0.65 to 0.81
+of the time on a Sapphire Rapids, by 32 steps as much."""
 PROBED = 2
 """Register tiles of which all workgroups are looked at before there is a first schedule."""
 ROUGH = 1.5
@@ -225,7 +228,7 @@ class LoopNestMatch(DenseMatch[LoopNestSchedule]):
         for schedule in self.legal():
             one = schedule
             if self.structure(schedule) != structure:
-                one = replace(schedule, staged=tuple(dict.fromkeys((*schedule.staged, *extra))))
+                one = self._asking(replace(schedule, staged=tuple(dict.fromkeys((*schedule.staged, *extra)))))
             if self.structure(one) == structure and self.fits(one):
                 yield one
 
@@ -282,9 +285,22 @@ class LoopNestMatch(DenseMatch[LoopNestSchedule]):
 
     def _schedule(self, of: Registers, tiles: Tiles, depth: int, unroll: int) -> LoopNestSchedule:
         staged = self.staged(of.lane)
-        return LoopNestSchedule(
-            self._lanes, of.lane, of.row, of.column, of.rows, of.columns, tiles, depth, unroll, staged
+        return self._asking(
+            LoopNestSchedule(self._lanes, of.lane, of.row, of.column, of.rows, of.columns, tiles, depth, unroll, staged)
         )
+
+    @cached_property
+    def _streamed(self) -> tuple[Access, ...]:
+        """Reads of what does not fit into the second cache."""
+        held = self.target.machine.l2
+        reads = self.task.accesses
+        return tuple(a for a in reads if self.task.count(a.value.axes) * bits(a.value.dtype) // 8 > held)
+
+    def _asking(self, schedule: LoopNestSchedule) -> LoopNestSchedule:
+        """The same, with vectors asked for ahead of time where they come from farther than the second cache."""
+        layout = Layout(self.task, schedule) if self._streamed else None
+        far = layout is not None and any(layout.between(access) for access in self._streamed)
+        return replace(schedule, ahead=FORESEEN if far else 0)
 
     def _tiles(self) -> Iterable[tuple[int, int]]:
         machine = self.target.machine
