@@ -26,7 +26,7 @@ from covan_mlir.lowering.kernels.recorded import Recorded
 from covan_mlir.lowering.kernels.select import Selection, select
 from covan_mlir.machine.description import PRESETS
 from covan_mlir.machine.host import host
-from covan_mlir.tuning import cost_model, scheduler, tune
+from covan_mlir.tuning import cost_model, in_program, scheduler, tune
 from covan_mlir.tuning.cost_model import CostModel, Sample
 from covan_mlir.tuning.search import Search
 from covan_mlir.tuning.session import begin
@@ -37,9 +37,9 @@ from covan_mlir.tuning.tune import Program, tune_programs
 
 TARGET = CpuTarget(PRESETS["avx512"])
 CHAINS = {
-    "product": product("ik", "kj", "ij", "k", i=196, j=256, k=1024),
-    "convolution": convolution(64, 128, (3, 3), (28, 28)),
-    "strided": convolution(64, 128, (1, 1), (28, 28), stride=2, pad=0),
+    "product": product("ik", "kj", "ij", "k", i=48, j=64, k=96),
+    "convolution": convolution(32, 32, (3, 3), (14, 14)),
+    "strided": convolution(32, 64, (1, 1), (14, 14), stride=2, pad=0),
 }
 
 
@@ -61,7 +61,7 @@ def test_a_space_begins_with_what_prediction_takes() -> None:
 
 
 def test_all_algorithms_are_in_it() -> None:
-    chain = convolution(64, 128, (3, 3), (28, 28))
+    chain = CHAINS["convolution"]
     chain = replace(chain, inputs=tuple(replace(each, weight=each.name == "f") for each in chain.inputs))
     assert {point.candidate.template for point in space(chain).points} >= {"convolution", "winograd"}
 
@@ -220,8 +220,9 @@ def test_it_learns_what_a_machine_likes() -> None:
     model = CostModel()
     model.learn([Sample(chain, point, truth(point), 1.0) for point in known])
     right = [truth(point) for point in held_out]
-    assert _rank_correlation(model.seconds(chain, held_out), right) >= 0.75
-    assert _rank_correlation([point.predicted for point in held_out], right) < 0.75
+    learned = _rank_correlation(model.seconds(chain, held_out), right)
+    assert learned >= 0.75
+    assert learned > _rank_correlation([point.predicted for point in held_out], right)
 
 
 def test_without_the_library_templates_are_off_by_what_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,8 +314,15 @@ class Model(torch.nn.Module):
 
 @pytest.fixture
 def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is built nor timed of kernels; of programs, it is."""
+    """No kernels are built nor timed; of programs, few are."""
     monkeypatch.setattr(tune, "Measurer", SimulatedMeasurer)
+    monkeypatch.setattr(in_program, "RANKS", 1)
+    monkeypatch.setattr(in_program, "CALLS", 2)
+
+
+def undecided(entries: Sequence[in_program.Entry], *_: object) -> tuple[tuple[()], list[in_program.Verdict]]:
+    """In the place of the last choice, where that is not what is looked at: nothing is chosen."""
+    return (), [in_program.Verdict(1e-3, 1.0, 1.0) for _ in entries]
 
 
 def counting(step: float) -> Callable[[], float]:
@@ -324,7 +332,7 @@ def counting(step: float) -> Callable[[], float]:
 
 
 @pytest.mark.usefixtures("simulated")
-def test_a_model_is_tuned_and_compiled_with_what_was_found(tmp_path: Path) -> None:
+def test_a_model_is_tuned_and_compiled_with_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, x = Model().eval(), torch.randn(24, 48)
     records = tmp_path / "records.sqlite"
     options = CompileOptions(records=None)
@@ -356,6 +364,7 @@ def test_a_model_is_tuned_and_compiled_with_what_was_found(tmp_path: Path) -> No
         before = database.measurements(setting)
         chosen = database.chosen(setting)
     assert {row.workload for row in before} >= {record.workload for record in chosen}
+    monkeypatch.setattr(tune, "decide", undecided)
     again = tuned()
     with Database(records, "read") as database:
         after = database.measurements(setting)
@@ -395,7 +404,8 @@ def test_an_exported_program_brings_its_arguments(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("simulated")
-def test_what_models_share_is_one_task(tmp_path: Path) -> None:
+def test_what_models_share_is_one_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "decide", undecided)
     models = [torch.nn.Linear(48, 64), torch.nn.Sequential(torch.nn.Linear(48, 64), torch.nn.Linear(64, 40))]
     compiled = [
         covan_mlir.compile_module(m, (torch.randn(24, 48),), options=CompileOptions(records=None)) for m in models
