@@ -264,7 +264,7 @@ def schedule(tables: Sequence[Table], seed: int, in_turns: bool) -> list[float]:
         tasks.append(scheduler.Progress(1.0, table.name, [first.first * table.seconds]))
     call = scheduler.Call({n: float(COUNTS[table.name]) for n, table in enumerate(tables)})
     least = sum(COUNTS[table.name] * table.best * table.seconds for table in tables)
-    reached = []
+    reached = list[float]()
     for slices in range(SLICES * len(tables)):
         number = slices % len(tables) if in_turns else scheduler.next_task(tasks, [call])
         if number is None:

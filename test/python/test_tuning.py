@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -29,10 +30,10 @@ from covan_mlir.machine.host import host
 from covan_mlir.tuning import cost_model, in_program, scheduler, tune
 from covan_mlir.tuning.cost_model import CostModel, Sample
 from covan_mlir.tuning.search import Search
-from covan_mlir.tuning.session import begin
+from covan_mlir.tuning.session import Load, Session, begin
 from covan_mlir.tuning.sketches.derive import sketch_of
 from covan_mlir.tuning.space import Space, space_of
-from covan_mlir.tuning.tasks import tasks_of
+from covan_mlir.tuning.tasks import Task, tasks_of
 from covan_mlir.tuning.tune import Program, tune_programs
 
 TARGET = CpuTarget(PRESETS["avx512"])
@@ -296,6 +297,29 @@ def test_a_model_under_its_limit_gets_no_more_time() -> None:
     assert scheduler.objective([heavy, light], tasks) == pytest.approx(10e-3 + 1e-3)
     assert set(run(tasks, [heavy, light], [lambda n: 1e-3 / n] * 2, 50)) == {1}
     assert tasks[1].times[-1] == 0.5e-3, "under its limit, too"
+
+
+# Sessions
+
+
+def test_what_others_are_at_work_on_when_the_time_is_up_is_kept(tmp_path: Path) -> None:
+    chain, now = CHAINS["product"], [0.0]
+    late = SimulatedMeasurer(TARGET.machine, TARGET.winograd, "local-sync")
+
+    class Several:
+        slots = 2
+
+        def measure(self, *given: Any) -> list[Outcome]:
+            now[0] = 2.0  # while it measures, the time is up
+            return late.measure(*given)
+
+    setting = Setting.of("cpu", TARGET.machine)
+    with Database(tmp_path / "records") as database:
+        tuned = begin(Task("k", "w", chain, 1, "product", space(chain)), database, setting)
+        loads, measurer = [Load({0: 1.0}, 1e-3)], Several()
+        session = Session([tuned], loads, lambda _: measurer, database, setting, 1.0, lambda _: None, lambda: now[0])
+        assert not session.run()
+        assert len(database.measurements(setting, "w")) == len(tuned.search.ratios) > 1
 
 
 # All of it

@@ -138,6 +138,7 @@ def work(scheduler: str, setting: Setting) -> None:
         InputError: there is no scheduler, or the library is not installed.
     """
     _library()
+    logging.getLogger("distributed").setLevel(logging.WARNING)
     try:
         asyncio.run(serve(scheduler, setting))
     except (OSError, ValueError, RuntimeError) as error:

@@ -27,6 +27,10 @@ SLICE = 0.12
 """Seconds that each of them is timed for, about."""
 
 
+GRACE = 20.0
+"""Seconds that are waited for batches which others are at work on, when the time is up."""
+
+
 class Measures(Protocol):
     """Who measures.
 
@@ -130,6 +134,9 @@ class Session:
                 ready, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
                 for future in ready:
                     self._measured(running.pop(future), future.result(), start)
+            ready, _ = wait(running, timeout=GRACE)  # in one thread, the last batch is ended, too
+            for future in ready:
+                self._measured(running.pop(future), future.result(), start)
             return False
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
