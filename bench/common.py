@@ -74,6 +74,7 @@ def interleave(
     collect: bool = False,
     settle: int = 0,
     clock: Callable[[], float] = time.perf_counter,
+    pause: float = 0.0,
 ) -> dict[str, Timing]:
     """Time contenders in turns: A B C, B C A, C A B, ...
 
@@ -89,6 +90,8 @@ def interleave(
         settle: untimed calls of a contender right before each of its samples, so that it finds the caches (and its
             threads) as its own last call left them, and not as another's did.
         clock: of samples; `time.process_time` where one thread computes on a core that others use as well.
+        pause: seconds before each turn, in which the threads of the contender before come to rest: the process's time
+            has theirs, too.
     """
     for call in contenders.values():
         for _ in range(warmup):
@@ -105,6 +108,7 @@ def interleave(
                 name = names[(done + i) % len(names)]
                 if collect:
                     gc.collect()
+                time.sleep(pause)
                 for _ in range(settle):
                     contenders[name]()
                 start = clock()
