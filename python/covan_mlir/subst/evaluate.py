@@ -257,9 +257,14 @@ def evaluate(
         sizes: by name.
     """
     values: dict[Term, Numbers] = {}
+    fronts = [given[term.name].shape[: -ranks[term] or None] for term in ranks if isinstance(term, Var)]
+    points = next(iter(fronts), ())
     for term in subterms(terms):
         if isinstance(term, Var):
             values[term] = given[term.name]
+        elif not term.args:
+            constant = _apply(term, [], ranks, sizes)
+            values[term] = constant.map(lambda a: np.broadcast_to(a, (*points, *a.shape)))
         else:
             values[term] = _apply(term, [values[arg] for arg in term.args], ranks, sizes)
     return [values[term] for term in terms]

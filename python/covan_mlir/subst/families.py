@@ -69,7 +69,12 @@ class Family:
                 groups, rest = divmod(left[1], right[1])
                 if not rest and not right[0] % groups:
                     pad = poly((right[2] - 1) // 2)
-                    yield (("stride", (ONE, ONE)), ("pad", (pad, pad)), ("dilation", (ONE, ONE)), ("groups", (poly(groups),)))
+                    yield (
+                        ("stride", (ONE, ONE)),
+                        ("pad", (pad, pad)),
+                        ("dilation", (ONE, ONE)),
+                        ("groups", (poly(groups),)),
+                    )
 
 
 def _numbers(*numbers: int) -> Attribute:
@@ -78,11 +83,11 @@ def _numbers(*numbers: int) -> Attribute:
 
 MATRICES = Family(
     "matrices",
-    tensors=(("a", (2, 2)), ("b", (2, 2)), ("c", (2, 2)), ("s", ())),
-    constants=(Apply("eye", (), (("size", _numbers(2)),)), Apply("ones", (), (("size", _numbers(2, 2)),))),
+    tensors=(("a", (3, 3)), ("b", (3, 3)), ("c", (3, 3)), ("s", ())),
+    constants=(Apply("eye", (), (("size", _numbers(3)),)), Apply("ones", (), (("size", _numbers(3, 3)),))),
     operators=("add", "mul", "scale", "matmul", "transpose", "relu", "concat", "head", "tail"),
-    base=(2, 2),
-    longest=(6, 6),
+    base=(3, 3),
+    longest=(9, 9),
 )
 
 IMAGES = Family(

@@ -1,15 +1,17 @@
 """All programs of up to so many operators, and which of them compute the same.
 
 Programs are enumerated by their number of different operator nodes. Of those that have one fingerprint (their results on
-random numbers modulo a prime) the first stands for all; only it is an operand of larger ones, for what is equal by a smaller
-rule is that rule's affair. Every other program and the one that stands for it are a candidate of a rule.
+random numbers modulo a prime) the first stands for all; only it is an operand of larger ones, for what is equal by a
+smaller rule is that rule's affair. Every other program and the one that stands for it are a candidate of a rule. For the
+same reason, a program of which rules that are known already make a smaller one at its last operator is not looked at.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,13 +28,18 @@ ELEMENTS = 48
 CHUNK = 4096
 
 Attributes = tuple[tuple[str, Attribute], ...]
+Kind = tuple[Apply | None, Numbered, tuple[Numbered, ...]]
+"""Of programs: the last operator (on nothing), the shape of what it gives, the shapes of what it takes. None for tensors."""
+
+Operands = tuple[int, ...]
+Reducible = Callable[[str, Attributes, tuple[Kind, ...]], bool]
 
 
 @dataclass
 class _Group:
-    """Programs whose results have one shape; numbers of all of them, and their values."""
+    """Programs whose results have one shape, and their values."""
 
-    numbers: list[int] = field(default_factory=list)
+    count: int = 0
     blocks: list[Numbers] = field(default_factory=list)
 
     def values(self) -> Numbers:
@@ -42,171 +49,207 @@ class _Group:
         return self.blocks[0]
 
 
-@dataclass
-class Enumeration:
-    """What was enumerated.
+class Enumerator:
+    """Programs of a family, level by level.
 
     Attributes:
-        candidates: pairs of programs with one fingerprint.
-        programs: how many were looked at, by their number of operators.
-        kept: how many stand for what they compute, by their number of operators.
+        reducible: whether known rules make a smaller program of all those with this last operator on operands of these
+            kinds. It may change between levels.
+        programs: how many were looked at on each level.
+        kept: how many of them stand for what they compute.
     """
 
-    family: Family
-    candidates: list[Rule] = field(default_factory=list)
-    programs: list[int] = field(default_factory=list)
-    kept: list[int] = field(default_factory=list)
-
-
-class _Enumerator:
-    def __init__(self, family: Family, seed: int) -> None:
-        self.family = family
-        rng = np.random.default_rng(seed)
-        self.rounds = max(1, -(-ELEMENTS // int(np.prod(family.base))))
-        self.factors = rng.integers(0, 2**63, 4096, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    def __init__(self, family: Family, reducible: Reducible, seed: int = 0) -> None:
+        self.family, self.reducible = family, reducible
+        self.programs: list[int] = []
+        self.kept: list[int] = []
         self.terms: list[Term] = []
-        self.shapes: list[Numbered] = []
-        self.nodes: list[frozenset[int]] = []
-        self.local: list[int] = []  # a program's place within the group of its shape
-        self.groups: dict[Numbered, _Group] = defaultdict(_Group)
-        self.by_cost: dict[tuple[int, Numbered], list[int]] = defaultdict(list)
-        self.known: dict[int, int] = {}
-        self.fresh: list[tuple[Term, Numbers, frozenset[int]]] = []
-        self.result = Enumeration(family)
+        self._rounds = max(1, -(-ELEMENTS // int(np.prod(family.base))))
+        rng = np.random.default_rng(seed)
+        self._factors = rng.integers(0, 2**63, 4096, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+        self._shapes: list[Numbered] = []
+        self._nodes: list[frozenset[int]] = []
+        self._operands: list[Operands] = []
+        self._kinds: list[Kind] = []
+        self._names: list[tuple[str, ...]] = []
+        self._places: list[int] = []  # within the group of its shape
+        self._groups: dict[Numbered, _Group] = defaultdict(_Group)
+        self._by_kind: dict[int, dict[Kind, list[int]]] = defaultdict(lambda: defaultdict(list))
+        self._known: dict[int, int] = {}
         for name, shape in family.tensors:
-            self._add(Var(name), draw((1, self.rounds, *shape), rng), ())
+            self._add(Var(name), draw((1, self._rounds, *shape), rng), None)
         for constant in family.constants:
             attributes = {name: tuple(size.value({}) for size in value) for name, value in constant.attributes}
             values = apply(constant.op, attributes, [], 0)
-            self._add(constant, values.map(lambda a: np.repeat(a[None, None], self.rounds, 1)), ())
+            self._add(constant, values.map(lambda a: np.repeat(a[None, None], self._rounds, 1)), None)
 
-    def _add(self, term: Term, values: Numbers, nodes: tuple[int, ...] | frozenset[int], operator: bool = False) -> int:
-        number = len(self.terms)
-        shape = tuple(values.shape[2:])
+    def _add(self, term: Term, values: Numbers, operands: Operands | None) -> None:
+        number, shape = len(self.terms), tuple(values.shape[2:])
+        nodes = frozenset[int]()
+        if operands is not None:
+            nodes = frozenset([number]).union(*(self._nodes[operand] for operand in operands))
+        head = Apply(term.op, (), term.attributes) if isinstance(term, Apply) else None
+        kind = (head, shape, tuple(self._shapes[operand] for operand in operands or ()))
         self.terms.append(term)
-        self.shapes.append(shape)
-        self.nodes.append(frozenset(nodes) | ({number} if operator else set()))
-        group = self.groups[shape]
-        self.local.append(len(group.numbers))
-        group.numbers.append(number)
+        self._shapes.append(shape)
+        self._nodes.append(nodes)
+        self._operands.append(operands or ())
+        self._kinds.append(kind)
+        self._names.append(tuple(variables((term,))))
+        group = self._groups[shape]
+        self._places.append(group.count)
+        group.count += len(values.field)
         group.blocks.append(values)
-        self.by_cost[len(self.nodes[number]), shape].append(number)
-        self.known.setdefault(int(self._fingerprints(values)[0]), number)
-        return number
+        self._by_kind[len(nodes)][kind].append(number)
+        self._known.setdefault(int(self._fingerprints(values)[0]), number)
 
     def _fingerprints(self, values: Numbers) -> Array:
         flat = values.field.reshape(len(values.field), -1).astype(np.uint64)
         salt = np.uint64(hash(values.shape[2:]) & (2**63 - 1))
-        prints: Array = (flat * self.factors[: flat.shape[1]]).sum(axis=1, dtype=np.uint64) + salt
+        prints: Array = (flat * self._factors[: flat.shape[1]]).sum(axis=1, dtype=np.uint64) + salt
         return prints
 
-    def _operands(self, cost: int, shape: Numbered) -> list[int]:
-        return self.by_cost.get((cost, shape), [])
+    # Which programs there are
 
-    def _pairs(self, count: int, left: Numbered, right: Numbered, commutes: bool) -> Iterator[tuple[int, int]]:
-        """Operands that have one node less together than the program is to have."""
-
-        def wanted(a: int, b: int) -> bool:
-            return not commutes or count == 1 or a <= b
-
-        for cost in range(count):
-            for a, b in itertools.product(self._operands(cost, left), self._operands(count - 1 - cost, right)):
-                if wanted(a, b) and not self.nodes[a] & self.nodes[b]:
-                    yield a, b
-        for a, b in self._sharing(count, left, right):
-            if wanted(a, b):
-                yield a, b
-
-    def _sharing(self, count: int, left: Numbered, right: Numbered) -> Iterator[tuple[int, int]]:
-        for cost in range(1, count):
-            for a in self._operands(cost, left):
-                near: set[int] = set()
-                for other in range(max(count - cost, 1), count):
-                    if cost == count - 1:
-                        near |= {b for b in self.nodes[a] if len(self.nodes[b]) == other}
-                    elif other == count - 1:
-                        continue  # the other way round, below
-                    else:
-                        near |= {
-                            b for b in self._operands(other, right) if len(self.nodes[a] | self.nodes[b]) == count - 1
-                        }
-                for b in sorted(near):
-                    if self.shapes[b] == right and self.nodes[a] & self.nodes[b]:
-                        yield a, b
-        for b in self._operands(count - 1, right):
-            for a in sorted(self.nodes[b]):
-                if len(self.nodes[a]) < count - 1 and self.shapes[a] == left:
-                    yield a, b
-
-    def applications(self, count: int) -> Iterator[tuple[str, Attributes, list[tuple[int, ...]]]]:
-        """Programs of so many operators: the last one, its attributes and its operands."""
-        shapes = sorted({shape for cost, shape in self.by_cost if cost < count})
+    def _applications(self, count: int, last: bool) -> Iterator[tuple[str, Attributes, list[Operands]]]:
+        """Programs of so many operators: the last one, its attributes, its operands."""
+        batches: dict[tuple[str, Attributes, tuple[Numbered, ...]], list[Operands]] = defaultdict(list)
         for op in self.family.operators:
-            if OPERATORS[op].arity == 1:
-                for shape in shapes:
-                    operands = [(number,) for number in self._operands(count - 1, shape)]
-                    for attributes in self.family.unary(op, shape):
-                        yield op, attributes, operands  # type: ignore[misc]  # tuples of one
-            else:
-                for left, right in itertools.product(shapes, repeat=2):
-                    choices = list(self.family.binary(op, left, right))
-                    if choices:
-                        operands2 = list(self._pairs(count, left, right, OPERATORS[op].commutes))
-                        for attributes in choices:
-                            yield op, attributes, operands2  # type: ignore[misc]  # tuples of two
+            choose = self._unary if OPERATORS[op].arity == 1 else self._binary
+            for attributes, shapes, operands in choose(op, count):
+                operands = [item for item in operands if count == 1 or any(self._names[number] for number in item)]
+                if last:
+                    operands = [item for item in operands if self._in_order(item)]
+                batches[op, attributes, shapes] += operands
+        for (op, attributes, _), operands in batches.items():
+            if operands:
+                yield op, attributes, operands
 
-    def level(self, count: int) -> None:
-        """All programs of so many operators."""
-        self.fresh = []
-        programs = 0
-        for op, attributes, operands in list(self.applications(count)):
-            for start in range(0, len(operands), CHUNK):
-                self._chunk(op, attributes, operands[start : start + CHUNK])
+    def _unary(self, op: str, count: int) -> Iterator[tuple[Attributes, tuple[Numbered, ...], list[Operands]]]:
+        for kind, numbers in self._by_kind[count - 1].items():
+            for attributes in self.family.unary(op, kind[1]):
+                if not self.reducible(op, attributes, (kind,)):
+                    yield attributes, (kind[1],), [(number,) for number in numbers]
+
+    def _binary(self, op: str, count: int) -> Iterator[tuple[Attributes, tuple[Numbered, ...], list[Operands]]]:
+        apart = [(cost, count - 1 - cost) for cost in range(count)]
+        for left_cost, right_cost in apart:
+            for left, right in itertools.product(self._by_kind[left_cost].items(), self._by_kind[right_cost].items()):
+                yield from self._pairs(op, count, left[0], right[0], itertools.product(left[1], right[1]), True)
+        for (left_kind, right_kind), pairs in self._sharing(count).items():
+            yield from self._pairs(op, count, left_kind, right_kind, iter(pairs), False)
+
+    def _pairs(
+        self, op: str, count: int, left: Kind, right: Kind, pairs: Iterator[tuple[int, int]], apart: bool
+    ) -> Iterator[tuple[Attributes, tuple[Numbered, ...], list[Operands]]]:
+        chosen: list[Operands] | None = None
+        for attributes in self.family.binary(op, left[1], right[1]):
+            if self.reducible(op, attributes, (left, right)):
+                continue
+            if chosen is None:
+                nodes, commutes = self._nodes, OPERATORS[op].commutes
+                chosen = [
+                    pair
+                    for pair in pairs
+                    if (not commutes or count == 1 or self._sorted(op, count, *pair))
+                    and (not apart or not nodes[pair[0]] & nodes[pair[1]])
+                ]
+            yield attributes, (left[1], right[1]), chosen
+
+    def _sorted(self, op: str, count: int, left: int, right: int) -> bool:
+        """Whether operands of an operator that is associative and commutative are in the one order that is looked at."""
+        if left > right:
+            return False
+        if count < 3:
+            return True
+        head, inner = self._kinds[right][0], self._kinds[left][0]
+        if inner is not None and inner.op == op:
+            return False
+        return head is None or head.op != op or left <= self._operands[right][0]
+
+    def _sharing(self, count: int) -> dict[tuple[Kind, Kind], list[tuple[int, int]]]:
+        """Operands that have operators in common, and one less than the program together."""
+        pairs: dict[tuple[Kind, Kind], set[tuple[int, int]]] = defaultdict(set)
+        for number in itertools.chain(*self._by_kind[count - 1].values()):
+            for other in self._nodes[number]:
+                for pair in {(number, other), (other, number)}:
+                    pairs[self._kinds[pair[0]], self._kinds[pair[1]]].add(pair)
+        users: dict[int, list[int]] = defaultdict(list)
+        for cost in range(2, count - 1):
+            for number in itertools.chain(*self._by_kind[cost].values()):
+                for node in self._nodes[number] - {number}:
+                    users[node].append(number)
+        for numbers in users.values():
+            for left, right in itertools.product(numbers, repeat=2):
+                if left != right and len(self._nodes[left] | self._nodes[right]) == count - 1:
+                    pairs[self._kinds[left], self._kinds[right]].add((left, right))
+        return {kinds: sorted(found) for kinds, found in pairs.items()}
+
+    def _in_order(self, operands: Operands) -> bool:
+        """Whether tensors of one shape come up in their order: else another program is the same with other names."""
+        return self._names_in_order(tuple(self._names[operand] for operand in operands))
+
+    @functools.cache  # noqa: B019  # as long-lived as the enumerator, of which there are few
+    def _names_in_order(self, names: tuple[tuple[str, ...], ...]) -> bool:
+        met = list(dict.fromkeys(itertools.chain(*names)))
+        for _, group in itertools.groupby(self.family.tensors, key=lambda tensor: tensor[1]):
+            all_names = [name for name, _ in group]
+            here = [name for name in met if name in all_names]
+            if here != all_names[: len(here)]:
+                return False
+        return True
+
+    # What they compute
+
+    def level(self, count: int, last: bool) -> list[Rule]:
+        """All programs of so many operators: pairs that have one fingerprint.
+
+        Args:
+            last: nothing will be made of them.
+        """
+        fresh: list[tuple[str, Attributes, Operands, Numbers | None]] = []
+        same: list[tuple[tuple[str, Attributes, Operands], int]] = []
+        programs, known = 0, len(self.terms)
+        for op, attributes, operands in self._applications(count, last):
             programs += len(operands)
-        self.result.programs.append(programs)
-        self.result.kept.append(len(self.fresh))
-        for term, values, nodes in self.fresh:
-            self._add(term, values, nodes, operator=True)
+            for start in range(0, len(operands), CHUNK):
+                chunk = operands[start : start + CHUNK]
+                values = self._values(op, attributes, chunk)
+                for at, fingerprint in enumerate(self._fingerprints(values).tolist()):
+                    other = self._known.get(fingerprint)
+                    if other is not None:
+                        same.append(((op, attributes, chunk[at]), other))
+                        continue
+                    self._known[fingerprint] = known + len(fresh)
+                    one = None if last else Numbers(values.field[at : at + 1], values.real[at : at + 1])
+                    fresh.append((op, attributes, chunk[at], one))
+        self.programs.append(programs)
+        self.kept.append(len(fresh))
 
-    def _chunk(self, op: str, attributes: Attributes, chunk: list[tuple[int, ...]]) -> None:
+        def term_of(op: str, attributes: Attributes, operands: Operands) -> Term:
+            return Apply(op, tuple(self.terms[operand] for operand in operands), attributes)
+
+        candidates = []
+        for program, other in same:
+            standing = self.terms[other] if other < known else term_of(*fresh[other - known][:3])
+            candidates.append(rule_of(self.family, (term_of(*program),), (standing,)))
+        for op, attributes, chosen, one in fresh:
+            if one is not None:
+                self._add(term_of(op, attributes, chosen), one, chosen)
+        return candidates
+
+    def _values(self, op: str, attributes: Attributes, chunk: list[Operands]) -> Numbers:
         numbers = {name: tuple(size.value({}) for size in value) for name, value in attributes}
         args = []
         for position, number in enumerate(chunk[0]):
-            places = [self.local[item[position]] for item in chunk]
-            args.append(self.groups[self.shapes[number]].values().map(lambda a, at=places: a[at]))  # type: ignore[misc]  # a default binds the loop's value
-        values = apply(op, numbers, args, len(self.shapes[chunk[0][0]]))
-        for at, fingerprint in enumerate(self._fingerprints(values).tolist()):
-            term = Apply(op, tuple(self.terms[number] for number in chunk[at]), attributes)
-            other = self.known.get(fingerprint)
-            if other is not None:
-                self._candidate(term, other)
-                continue
-            self.known[fingerprint] = len(self.terms) + len(self.fresh)
-            nodes = frozenset().union(*(self.nodes[number] for number in chunk[at]))
-            self.fresh.append((term, values.map(lambda a, at=at: a[at : at + 1]), nodes))  # type: ignore[misc]  # a default binds the loop's value
-
-    def _candidate(self, term: Term, other: int) -> None:
-        known = len(self.terms)
-        same = self.terms[other] if other < known else self.fresh[other - known][0]
-        self.result.candidates.append(rule_of(self.family, (term,), (same,)))
+            group = self._groups[self._shapes[number]].values()
+            places = [self._places[item[position]] for item in chunk]
+            args.append(Numbers(group.field[places], group.real[places]))
+        return apply(op, numbers, args, len(self._shapes[chunk[0][0]]))
 
 
 def rule_of(family: Family, source: tuple[Term, ...], target: tuple[Term, ...]) -> Rule:
     """With the shapes that a family gives its tensors."""
     shapes = dict(family.tensors)
-    given: list[tuple[str, Shape]] = [
-        (name, tuple(map(poly, shapes[name]))) for name in variables(source + target)
-    ]
+    given: list[tuple[str, Shape]] = [(name, tuple(map(poly, shapes[name]))) for name in variables(source + target)]
     return Rule(source, target, tuple(given))
-
-
-def enumerate_programs(family: Family, operators: int, seed: int = 0) -> Enumeration:
-    """All programs of a family with up to so many operators.
-
-    Args:
-        seed: of the numbers that they are tried on.
-    """
-    enumerator = _Enumerator(family, seed)
-    for count in range(1, operators + 1):
-        enumerator.level(count)
-    return enumerator.result

@@ -104,7 +104,15 @@ class Facts:
         names = {guard: set(indices_of(guard[1])) for guard in guards}
         for guard in sorted(guards, key=lambda guard: (guard[0], str(guard[1]))):
             for other in needed:
-                if other == guard or "eq" in (guard[0], other[0]) or names[guard].isdisjoint(names[other]):
+                if other == guard or guard[0] == "eq" or names[guard].isdisjoint(names[other]):
+                    continue
+                if other[0] == "eq":
+                    same = (guard[1] + other[1], guard[1] - other[1])
+                    if any(self.negative(size, ranges) for size in same):
+                        return None
+                    if any(self.nonnegative(size, ranges) for size in same):
+                        needed.remove(guard)
+                        break
                     continue
                 if self.negative(guard[1] + other[1], ranges):
                     return None
@@ -172,3 +180,27 @@ def negations(guard: Guard) -> list[Guard]:
     if kind == "ge":
         return [("ge", -size - 1)]
     return [("ge", size - 1), ("ge", -size - 1)]
+
+
+def excludes(guard: Guard, other: Guard) -> bool:
+    """Whether two conditions are known not to hold together, by what they say of one polynomial."""
+    if "eq" not in (guard[0], other[0]):
+        both = (guard[1] + other[1]).constant
+        return both is not None and both < 0
+    if guard[0] == other[0]:
+        return any(apart.constant not in (None, 0) for apart in (guard[1] - other[1], guard[1] + other[1]))
+    equal, bound = (guard[1], other[1]) if guard[0] == "eq" else (other[1], guard[1])
+    values = [(bound - equal).constant, (bound + equal).constant]
+    return any(value is not None and value < 0 for value in values)
+
+
+def implies(guard: Guard, other: Guard) -> bool:
+    """Whether a condition is known to hold where another does, by what they say of one polynomial."""
+    if guard == other:
+        return True
+    if other[0] == "eq":
+        return False
+    values = [(other[1] - guard[1]).constant]
+    if guard[0] == "eq":
+        values.append((other[1] + guard[1]).constant)
+    return any(value is not None and value >= 0 for value in values)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from covan_mlir.subst.expressions import Sum
 from covan_mlir.subst.operators import OPERATORS, Call, read
 from covan_mlir.subst.shaping import NoShapesError, Shaping
-from covan_mlir.subst.sizes import Poly, of
+from covan_mlir.subst.sizes import Poly, least, of
 from covan_mlir.subst.terms import Rule, Shape, Term, Var, replace, subterms
 
 
@@ -75,6 +75,11 @@ def _shape(term: Term, shapes: Mapping[Term, Shape], tensors: Mapping[str, Shape
         raise NoShapesError(f"no operator: {term}")
     if [name for name, _ in term.attributes] != [name for name, _ in operator.attributes]:
         raise NoShapesError(f"{term.op} has the attributes {[name for name, _ in operator.attributes]}: {term}")
+    kinds = dict(operator.attributes)
+    for name, value in term.attributes:
+        if kinds[name] != "axes":
+            for size in value:
+                shaping.require(size - least(name))
     return operator.shape(term, [shapes[arg] for arg in term.args], shaping)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
+from covan_mlir.subst import order
 from covan_mlir.subst.expressions import (
     Factor,
     Function,
@@ -32,7 +33,7 @@ from covan_mlir.subst.expressions import (
     substitute,
     times,
 )
-from covan_mlir.subst.guards import Facts, Ranges, indices_of, involves, negations
+from covan_mlir.subst.guards import Facts, Ranges, excludes, implies, indices_of, involves, negations
 from covan_mlir.subst.sizes import ONE, Poly, is_nonnegative, of, poly, quotient
 
 EXPANDED = 4
@@ -95,6 +96,9 @@ class Normalizer:
         changed = self._solved(piece) or self._narrowed(piece, scope) or self._fewer(piece, scope, summed)
         if changed is not None:
             return changed
+        squared = order.squared(piece)
+        if squared is not None:
+            return [squared]
         for at, factor in enumerate(piece.factors):
             simpler = self._factor(factor, scope)
             if simpler is not None:
@@ -115,6 +119,17 @@ class Normalizer:
                 value = parts[1] if parts[0].constant == -1 else -parts[1]
                 more: set[Guard] = {("ge", value), ("ge", sizes[index] - 1 - value)}
                 return [_substituted(piece, index, value, None, (piece.guards - {(kind, size)}) | more)]
+            outer = indices_of(size)
+            if outer and sizes.keys().isdisjoint(outer):
+                # Kept, for it is a condition; what is read need not name the index, too.
+                index = max(outer)
+                parts = size.linear(index)
+                if parts is not None and parts[0].constant in (1, -1):
+                    value = parts[1] if parts[0].constant == -1 else -parts[1]
+                    others = piece.guards - {(kind, size)}
+                    simpler = _substituted(piece, index, value, None, others)
+                    if (simpler.factors, simpler.guards) != (piece.factors, others):
+                        return [Piece(piece.number, simpler.factors, piece.bound, simpler.guards | {(kind, size)})]
         return None
 
     def _narrowed(self, piece: Piece, scope: Ranges) -> list[Piece] | None:
@@ -229,6 +244,10 @@ class Normalizer:
                         Piece(factors=(Greatest(_where(options, case)),), guards=frozenset([case]))
                         for case in (guard, *negations(guard))
                     )
+        taken_out = order.common(options)
+        if taken_out is not None:
+            return taken_out
+        options = order.without_least(options)
         if len(options) == 1:
             (option,) = options
             if not option.bound and not option.guards:
@@ -254,15 +273,17 @@ def _reflected(piece: Piece, index: str, size: Poly) -> Piece | None:
 
 def _where(options: Iterable[Option], case: Guard) -> frozenset[Option]:
     """The options that there are where a condition holds."""
+    there = ((option, _given(option.guards, case)) for option in options)
     return frozenset(
-        Option(option.value, option.bound, option.guards - {case}, option.inhabited)
-        for option in options
-        if not _excludes(option.guards, case)
+        Option(option.value, option.bound, guards, option.inhabited) for option, guards in there if guards is not None
     )
 
 
-def _excludes(guards: frozenset[Guard], case: Guard) -> bool:
-    return any(other in guards for other in negations(case)) or any(case in negations(guard) for guard in guards)
+def _given(guards: frozenset[Guard], case: Guard) -> frozenset[Guard] | None:
+    """Conditions where another holds; None where they do not hold then."""
+    if any(excludes(case, guard) for guard in guards):
+        return None
+    return frozenset(guard for guard in guards if not implies(case, guard))
 
 
 def _nested(option: Option) -> list[Option] | None:
@@ -297,9 +318,9 @@ def _cases(args: tuple[Sum, ...]) -> list[tuple[Guard, tuple[Sum, ...]]] | None:
             for case in (guard, *negations(guard)):
                 kept = tuple(
                     tuple(
-                        Piece(other.number, other.factors, other.bound, other.guards - {case})
+                        Piece(other.number, other.factors, other.bound, left)
                         for other in arg
-                        if not _excludes(other.guards, case)
+                        if (left := _given(other.guards, case)) is not None
                     )
                     for arg in args
                 )

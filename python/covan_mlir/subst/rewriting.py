@@ -199,6 +199,41 @@ def _greater(left: Term, right: Term) -> bool:
     return False
 
 
+def _order(term: Term) -> tuple[int, str]:
+    return weight(term), str(term)
+
+
+def _operands(term: Term, op: str) -> list[Term]:
+    """Of an operator applied to what it gave, and so on."""
+    if isinstance(term, Apply) and term.op == op:
+        return [operand for arg in term.args for operand in _operands(arg, op)]
+    return [term]
+
+
+def _is_commutativity(rule: Rule) -> bool:
+    left, right = rule.source[0], rule.target[0]
+    return (
+        isinstance(left, Apply)
+        and isinstance(right, Apply)
+        and (left.op, left.attributes) == (right.op, right.attributes)
+        and len(left.args) == 2
+        and all(isinstance(arg, Var) for arg in left.args)
+        and left.args == right.args[::-1] != right.args
+    )
+
+
+def _is_associativity(rule: Rule) -> bool:
+    left, right = rule.source[0], rule.target[0]
+    if not (isinstance(left, Apply) and isinstance(right, Apply)) or left.op != right.op or left.attributes:
+        return False
+    leaves = [_operands(side, left.op) for side in (left, right)]
+    return (
+        all(isinstance(leaf, Var) for leaf in leaves[0] + leaves[1])
+        and len(set(leaves[0])) == len(leaves[0]) == 3
+        and set(leaves[0]) == set(leaves[1])
+    )
+
+
 # Normal forms
 
 
@@ -214,12 +249,23 @@ class Rewriting:
     def __init__(self, shapes: Shapes) -> None:
         self.shapes = shapes
         self.rules: dict[str, list[Directed]] = defaultdict(list)
+        self.commutative: set[str] = set()
+        self.associative: set[str] = set()
         self._normal: dict[Term, Term] = {}
 
     def add(self, rule: Rule, conditions: tuple[Poly, ...], name: str = "") -> bool:
-        """Whether a rule goes down in one direction, and is one of the system's from now on."""
+        """Whether a rule goes down in one direction, or says that an order of operands is none, and is one of the system's
+        from now on."""
         if len(rule.source) != 1:
             return False
+        if _is_commutativity(rule):
+            self.commutative.add(rule.source[0].op)  # type: ignore[union-attr]  # it is no variable
+            self._normal.clear()
+            return True
+        if _is_associativity(rule) and rule.source[0].op in self.commutative:  # type: ignore[union-attr]  # it is no variable
+            self.associative.add(rule.source[0].op)  # type: ignore[union-attr]  # it is no variable
+            self._normal.clear()
+            return True
         for source, target in ((rule.source[0], rule.target[0]), (rule.target[0], rule.source[0])):
             if isinstance(source, Apply) and greater(source, target):
                 self.rules[source.op].append(Directed(source, target, rule.shapes, conditions, name))
@@ -244,9 +290,14 @@ class Rewriting:
         if known is not None:
             return known
         args = tuple(map(self.normal, term.args))
-        if OPERATORS[term.op].commutes:
-            args = tuple(sorted(args, key=str))
         result: Term = Apply(term.op, args, term.attributes)
+        if term.op in self.associative:
+            *rest, last = sorted(_operands(result, term.op), key=_order)
+            result = last
+            for operand in reversed(rest):
+                result = Apply(term.op, (operand, result), term.attributes)
+        elif term.op in self.commutative:
+            result = Apply(term.op, tuple(sorted(args, key=_order)), term.attributes)
         step = self.step(result)
         if step is not None:
             result = step

@@ -59,6 +59,8 @@ class Shaping:
                     continue
                 if preferred and not is_nonnegative(value - least(symbol)):
                     continue
+                if not preferred and any(isinstance(other, Floor) for other in value.symbols()):
+                    continue  # no size that anybody would ask for
                 self._set(symbol, value)
                 return
         floors = [symbol for symbol in difference.symbols() if isinstance(symbol, Floor)]
