@@ -69,6 +69,7 @@ def derive(family: Family, operators: int, note: Callable[[str], None] = lambda 
     derivation = Derivation(family)
     shapes = Shapes(dict(family.tensors))
     rewriting = Rewriting(shapes)
+    examples: dict[Proved, Rule] = {}
     reducible = _Reducible(rewriting)
     enumerator = Enumerator(family, reducible)
     rng = np.random.default_rng(1)
@@ -100,15 +101,46 @@ def derive(family: Family, operators: int, note: Callable[[str], None] = lambda 
                 derivation.rejected.append(Proved(proved.rule or rule, proved.certificate))
                 continue
             derivation.rules.append(proved)
+            examples[proved] = rule
             rewriting.add(proved.rule, tuple(map(parse_size, proved.certificate.conditions)))
         derivation.levels.append(counts)
         note(f"{family.name}, {count} operators: {counts}, {clock}")
+    derivation.rules = without_implied(derivation.rules, shapes, examples)
+    clock("dominance")
     return derivation
 
 
-def _size(rule: Rule) -> tuple[int, int, str]:
-    """Smaller ones first; of as large ones those that say it of more tensors."""
-    return sum(map(weight, rule.source + rule.target)), -len(rule.shapes), str(rule)
+def _size(rule: Rule) -> tuple[int, str]:
+    """How large a rule is: constants, and tensors that come up again, count more, for such rules are cases of others."""
+    size = 0
+    for term in rule.source + rule.target:
+        leaves = _leaves(term)
+        names = [leaf.name for leaf in leaves if isinstance(leaf, Var)]
+        size += weight(term) + 2 * (len(leaves) - len(set(names)))
+    return size, str(rule)
+
+
+def _leaves(term: Term) -> list[Term]:
+    if isinstance(term, Var) or not term.args:
+        return [term]
+    return [leaf for arg in term.args for leaf in _leaves(arg)]
+
+
+def without_implied(rules: Iterable[Proved], shapes: Shapes, examples: dict[Proved, Rule]) -> list[Proved]:
+    """Rules that others do not imply: smaller ones are looked at first.
+
+    Args:
+        examples: of each, on tensors of known shapes.
+    """
+    rewriting = Rewriting(shapes)
+    kept = []
+    for proved in sorted(rules, key=lambda proved: _size(examples[proved])):
+        example = examples[proved]
+        assert proved.rule is not None
+        if rewriting.normal(example.source[0]) != rewriting.normal(example.target[0]):
+            kept.append(proved)
+            rewriting.add(proved.rule, tuple(map(parse_size, proved.certificate.conditions)))
+    return kept
 
 
 class _Clock:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,6 +9,10 @@ from covan_mlir.subst.sizes import ONE, poly
 from covan_mlir.subst.terms import Apply, Attribute
 
 Numbered = tuple[int, ...]
+
+
+def _numbers(*numbers: int) -> Attribute:
+    return tuple(map(poly, numbers))
 
 
 @dataclass(frozen=True)
@@ -77,41 +80,49 @@ class Family:
                     )
 
 
-def _numbers(*numbers: int) -> Attribute:
-    return tuple(map(poly, numbers))
-
+_MATRIX = (3, 3)
+_KERNEL = (2, 2, 3, 3)
+_ON_MATRICES = ("add", "mul", "scale", "matmul", "transpose", "relu", "concat", "head", "tail")
+_ON_IMAGES = ("add", "mul", "scale", "relu", "conv", "avg_pool", "max_pool", "concat", "head", "tail")
 
 MATRICES = Family(
     "matrices",
-    tensors=(("a", (3, 3)), ("b", (3, 3)), ("c", (3, 3)), ("s", ())),
+    tensors=(("a", _MATRIX), ("b", _MATRIX), ("c", _MATRIX), ("s", ())),
+    constants=(),
+    operators=_ON_MATRICES,
+    base=_MATRIX,
+    longest=(6, 6),
+)
+
+UNITS = Family(
+    "matrices and units",
+    tensors=(("a", _MATRIX), ("b", _MATRIX), ("s", ())),
     constants=(Apply("eye", (), (("size", _numbers(3)),)), Apply("ones", (), (("size", _numbers(3, 3)),))),
-    operators=("add", "mul", "scale", "matmul", "transpose", "relu", "concat", "head", "tail"),
-    base=(3, 3),
-    longest=(9, 9),
+    operators=("add", "mul", "scale", "matmul", "transpose", "relu", "concat"),
+    base=_MATRIX,
+    longest=(6, 6),
 )
 
 IMAGES = Family(
     "images",
-    tensors=(
-        *((name, (1, 2, 3, 3)) for name in ("x", "y")),
-        *((name, (2, 2, 3, 3)) for name in ("v", "w")),
-        ("u", (2, 2, 1, 1)),
-        ("d", (2, 1, 3, 3)),
-        ("s", ()),
-    ),
+    tensors=(("x", (1, 2, 4, 4)), ("y", (1, 2, 4, 4)), ("v", _KERNEL), ("w", _KERNEL), ("s", ())),
+    constants=(),
+    operators=_ON_IMAGES,
+    base=(1, 2, 4, 4),
+    longest=(2, 4, 4, 4),
+)
+
+KERNELS = Family(
+    "images and kernels",
+    tensors=(("x", (1, 2, 4, 4)), ("v", _KERNEL), ("u", (2, 2, 1, 1)), ("d", (2, 1, 3, 3))),
     constants=(
         Apply("conv_identity", (), (("size", _numbers(2, 1, 1)),)),
         Apply("pool_constant", (), (("size", _numbers(2, 3, 3)),)),
     ),
-    operators=("add", "mul", "scale", "relu", "conv", "enlarge", "avg_pool", "max_pool", "concat", "head", "tail"),
-    base=(1, 2, 3, 3),
-    longest=(4, 4, 3, 3),
+    operators=("add", "relu", "conv", "enlarge", "avg_pool", "concat"),
+    base=(1, 2, 4, 4),
+    longest=(2, 4, 4, 4),
 )
 
-TASO = (MATRICES, IMAGES)
-"""The operators of TASO (Jia et al., SOSP 2019, table 1)."""
-
-
-def pairs(count: int) -> Iterator[tuple[int, int]]:
-    """Costs of two operands of an operator whose program has one operator more than they have together."""
-    return ((a, b) for a, b in itertools.product(range(count), repeat=2) if a + b == count - 1)
+TASO = (MATRICES, UNITS, IMAGES, KERNELS)
+"""The operators of TASO (Jia et al., SOSP 2019, table 1), in four parts: those with and without constants."""

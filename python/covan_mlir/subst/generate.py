@@ -117,7 +117,8 @@ class Enumerator:
         for op in self.family.operators:
             choose = self._unary if OPERATORS[op].arity == 1 else self._binary
             for attributes, shapes, operands in choose(op, count):
-                operands = [item for item in operands if count == 1 or any(self._names[number] for number in item)]
+                # What is made of constants alone is one, too.
+                operands = [item for item in operands if len(item) == 1 or any(self._names[at] for at in item)]
                 if last:
                     operands = [item for item in operands if self._in_order(item)]
                 batches[op, attributes, shapes] += operands
