@@ -94,6 +94,35 @@ MATRICES = Family(
     longest=(6, 6),
 )
 
+IDENTITIES = Family(
+    "matrices and identities",
+    tensors=(("a", _MATRIX), ("b", _MATRIX), ("s", ())),
+    constants=(Apply("eye", (), (("size", _numbers(3)),)),),
+    operators=("add", "scale", "matmul", "transpose", "relu", "concat"),
+    base=_MATRIX,
+    longest=(6, 6),
+)
+
+ONES = Family(
+    "matrices and ones",
+    tensors=(("a", _MATRIX), ("b", _MATRIX), ("s", ())),
+    constants=(Apply("ones", (), (("size", _numbers(3, 3)),)),),
+    operators=("add", "mul", "scale", "transpose", "relu", "concat"),
+    base=_MATRIX,
+    longest=(6, 6),
+)
+
+IMAGES = ("add", "mul", "scale", "relu", "conv", "avg_pool", "max_pool", "concat", "head", "tail")
+
+MATRICES = Family(
+    "matrices",
+    tensors=(("a", _MATRIX), ("b", _MATRIX), ("c", _MATRIX), ("s", ())),
+    constants=(),
+    operators=_ON_MATRICES,
+    base=_MATRIX,
+    longest=(6, 6),
+)
+
 UNITS = Family(
     "matrices and units",
     tensors=(("a", _MATRIX), ("b", _MATRIX), ("s", ())),
@@ -124,5 +153,5 @@ KERNELS = Family(
     longest=(2, 4, 4, 4),
 )
 
-TASO = (MATRICES, UNITS, IMAGES, KERNELS)
-"""The operators of TASO (Jia et al., SOSP 2019, table 1), in four parts: those with and without constants."""
+TASO = (MATRICES, IDENTITIES, ONES, IMAGES, KERNELS)
+"""The operators of TASO (Jia et al., SOSP 2019, table 1), in parts: with and without constants."""

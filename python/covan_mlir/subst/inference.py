@@ -44,6 +44,9 @@ def infer(rule: Rule, given: Mapping[str, Poly] | None = None) -> Typed:
     shapes: dict[Term, Shape] = {}
     for term in subterms(rule.source + rule.target):
         shapes[term] = _shape(term, shapes, tensors, shaping)
+    for _, shape in rule.shapes:
+        for size in shape:
+            shaping.require(size - 1)
     for left, right in zip(rule.source, rule.target, strict=True):
         if len(shapes[left]) != len(shapes[right]):
             raise NoShapesError("results of different ranks")

@@ -16,7 +16,7 @@ from covan_mlir.subst.inference import Typed, infer, result
 from covan_mlir.subst.normal import Normalizer, TooManyCasesError
 from covan_mlir.subst.operators import OPERATORS
 from covan_mlir.subst.shaping import NoShapesError
-from covan_mlir.subst.sizes import ONE, Poly, is_nonnegative, least, of
+from covan_mlir.subst.sizes import ONE, Poly, least, of, poly
 from covan_mlir.subst.terms import Apply, Attribute, Rule, Term, Var, replace, subterms
 
 POINTS = 64
@@ -111,7 +111,7 @@ def normal_forms(typed: Typed) -> tuple[list[str], list[str]]:
 
 def certify(typed: Typed, points: int = POINTS) -> Certificate:
     """What can be said of a rule with these sizes."""
-    conditions = tuple(map(str, typed.conditions))
+    conditions = tuple(sorted(map(str, typed.conditions)))
     refuted, compared = counterexample(typed, points)
     if refuted:
         return Certificate("refuted", conditions=conditions, counterexample=refuted)
@@ -130,8 +130,16 @@ def specialisations(rule: Rule) -> Iterator[dict[str, Poly]]:
     names = names_of(rule)
     kinds = [kind for kind in ("groups", "dilation", "stride") if any(name.startswith(kind) for name in names)]
     for chosen in ((), *((kind,) for kind in kinds), ("groups", "dilation"), ("groups", "stride"), tuple(kinds)):
-        if set(chosen) <= set(kinds):
-            yield {name: ONE for name in names if name.startswith(tuple(chosen))} if chosen else {}
+        if chosen and set(chosen) <= set(kinds):
+            yield {name: _usual(name) for name in names if name.startswith(tuple(chosen))}
+        elif not chosen:
+            yield {}
+
+
+def _usual(name: str) -> Poly:
+    """The value that a parameter had where it was met with, which `lift` writes behind its name; 1 for others."""
+    number = name.partition("_")[2]
+    return poly(int(number)) if number.isdigit() else ONE
 
 
 def equal_sizes(typed: Typed) -> Iterator[dict[str, Poly]]:
@@ -158,7 +166,7 @@ def prove(rule: Rule, points: int = POINTS) -> Proved:
         try:
             typed = infer(rule, given)
         except NoShapesError as reason:
-            first = first or Proved(None, Certificate("refuted", counterexample=f"no sizes: {reason}"))
+            first = first or Proved(None, Certificate("undecided", counterexample=f"no sizes: {reason}"))
             continue
         trials = [typed]
         for equal in equal_sizes(typed):
@@ -167,11 +175,12 @@ def prove(rule: Rule, points: int = POINTS) -> Proved:
             except NoShapesError:
                 continue
         for trial in trials:
-            certificate = certify(trial, points)
+            settled = infer(tidy(trial.rule))
+            certificate = certify(settled, points)
             if certificate.status == "proved":
-                return Proved(tidy(trial.rule), _tidy_conditions(trial, certificate))
+                return Proved(settled.rule, certificate)
             if first is None or first.rule is None:
-                first = Proved(trial.rule, certificate)
+                first = Proved(settled.rule, certificate)
     assert first is not None
     return first
 
@@ -215,7 +224,7 @@ def lift(rule: Rule) -> Rule:
     return Rule(tuple(map(lifted, rule.source)), tuple(map(lifted, rule.target)), shapes)
 
 
-def tidy_names(rule: Rule) -> dict[str, Poly]:
+def _tidy_names(rule: Rule) -> dict[str, Poly]:
     """Short names, in the order in which sizes come up."""
     names: dict[str, Poly] = {}
     counts: dict[str, int] = {}
@@ -240,17 +249,9 @@ def tidy_names(rule: Rule) -> dict[str, Poly]:
 
 def tidy(rule: Rule) -> Rule:
     """With short names for sizes."""
-    names = tidy_names(rule)
+    names = _tidy_names(rule)
     return Rule(
         tuple(replace(term, {}, names) for term in rule.source),
         tuple(replace(term, {}, names) for term in rule.target),
         tuple((name, tuple(size.substitute(names) for size in shape)) for name, shape in rule.shapes),
     )
-
-
-def _tidy_conditions(typed: Typed, certificate: Certificate) -> Certificate:
-    names = tidy_names(typed.rule)
-    conditions = tuple(
-        sorted(str(condition.substitute(names)) for condition in typed.conditions if not is_nonnegative(condition))
-    )
-    return Certificate(certificate.status, certificate.normal_form, certificate.points, conditions)
