@@ -15,11 +15,10 @@ class Certificate(JsonObject, frozen=True):
     Attributes:
         status: ``proved`` where the normal forms of both sides are one and no numbers say otherwise.
         normal_form: a digest of the normal forms of the results; empty where there are none or they differ.
-        points: at how many random points, in the field of integers modulo a prime and with random sizes, both sides were
-            found equal.
-        conditions: polynomials in sizes that have to be at least 0, beyond sizes being sizes.
-        counterexample: sizes where the sides differ.
-        axioms: names of those from which Z3 proves it; empty where it was not asked or does not.
+        points: at how many random points, in the field of integers modulo a prime and with random sizes, both sides
+            were found equal. conditions: polynomials in sizes that have to be at least 0, beyond sizes being sizes.
+            counterexample: sizes where the sides differ. axioms: names of those from which Z3 proves it; empty where
+            it was not asked or does not.
     """
 
     status: Status

@@ -1,5 +1,5 @@
-"""Rules from nothing: programs are enumerated, those that compute the same are candidates, and what is proved and said by no
-other rule is kept."""
+"""Rules from nothing: programs are enumerated, those that compute the same are candidates, and what is proved and
+said by no other rule is kept."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from covan_mlir.subst.certificate import Certificate
 from covan_mlir.subst.families import Family, Numbered
 from covan_mlir.subst.generate import Attributes, Enumerator, Kind
-from covan_mlir.subst.prove import Proved, lift, prove
+from covan_mlir.subst.prove import Proved, lift, prove, tidy
 from covan_mlir.subst.prune import alike_in_a_part, renamed
 from covan_mlir.subst.rewriting import Rewriting, Shapes, weight
 from covan_mlir.subst.sizes import poly
-from covan_mlir.subst.terms import Apply, Rule, Term, Var, parse_size
+from covan_mlir.subst.terms import Apply, Rule, Term, Var, parse_size, replace, variables
 
 
 @dataclass
@@ -111,7 +110,8 @@ def derive(family: Family, operators: int, note: Callable[[str], None] = lambda 
 
 
 def _size(rule: Rule) -> tuple[int, str]:
-    """How large a rule is: constants, and tensors that come up again, count more, for such rules are cases of others."""
+    """How large a rule is: constants, and tensors that come up again, count more, for such rules are cases of
+    others."""
     size = 0
     for term in rule.source + rule.target:
         leaves = _leaves(term)
@@ -205,6 +205,28 @@ def several_results(rules: Iterable[Proved]) -> list[Proved]:
     return several
 
 
+def distinct(rules: Iterable[Proved]) -> list[Proved]:
+    """Rules that differ by more than the names of their tensors and the direction."""
+    kept: dict[frozenset[tuple[str, ...]], Proved] = {}
+    for proved in rules:
+        assert proved.rule is not None
+        sides = proved.rule.source, proved.rule.target
+        kept.setdefault(frozenset(_nameless(proved.rule, *order) for order in (sides, sides[::-1])), proved)
+    return list(kept.values())
+
+
+def _nameless(rule: Rule, source: tuple[Term, ...], target: tuple[Term, ...]) -> tuple[str, ...]:
+    shapes = dict(rule.shapes)
+    order = variables(source + target)
+    names: dict[str, Term] = {name: Var(f"t{at}") for at, name in enumerate(order)}
+    renamed_ = Rule(
+        tuple(replace(term, names) for term in source),
+        tuple(replace(term, names) for term in target),
+        tuple((f"t{at}", shapes[name]) for at, name in enumerate(order)),
+    )
+    return tuple(str(tidy(renamed_)).splitlines())
+
+
 def _sized(rule: Rule) -> Rule:
     """With names for the sizes that its splits have."""
     target = []
@@ -213,6 +235,3 @@ def _sized(rule: Rule) -> Rule:
         attributes = tuple((k, v if k != "size" else (parse_size(f"n_9{number}"),)) for k, v in term.attributes)
         target.append(Apply(term.op, term.args, attributes))
     return Rule(rule.source, tuple(target), rule.shapes)
-
-
-__all__ = ["Certificate", "Counts", "Derivation", "derive", "several_results"]

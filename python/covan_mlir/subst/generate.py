@@ -1,9 +1,10 @@
 """All programs of up to so many operators, and which of them compute the same.
 
-Programs are enumerated by their number of different operator nodes. Of those that have one fingerprint (their results on
-random numbers modulo a prime) the first stands for all; only it is an operand of larger ones, for what is equal by a
-smaller rule is that rule's affair. Every other program and the one that stands for it are a candidate of a rule. For the
-same reason, a program of which rules that are known already make a smaller one at its last operator is not looked at.
+Programs are enumerated by their number of different operator nodes. Of those that have one fingerprint (their results
+on random numbers modulo a prime) the first stands for all; only it is an operand of larger ones, for what is equal by
+a smaller rule is that rule's affair. Every other program and the one that stands for it are a candidate of a rule.
+For the same reason, a program of which rules that are known already make a smaller one at its last operator is not
+looked at.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from covan_mlir.subst.sizes import poly
 from covan_mlir.subst.terms import Apply, Attribute, Rule, Shape, Term, Var, variables
 
 ELEMENTS = 48
-"""A fingerprint is of as many elements at least: programs that differ by the sign of an operand differ in one of them."""
+"""A fingerprint is of as many elements at least: programs that differ by the sign of an operand differ in one of
+them."""
 
 CHUNK = 4096
 
 Attributes = tuple[tuple[str, Attribute], ...]
 Kind = tuple[Apply | None, Numbered, tuple[Numbered, ...]]
-"""Of programs: the last operator (on nothing), the shape of what it gives, the shapes of what it takes. None for tensors."""
+"""Of programs: the last operator (on nothing), the shape of what it gives, the shapes of what it takes. None for
+tensors."""
 
 Operands = tuple[int, ...]
 Reducible = Callable[[str, Attributes, tuple[Kind, ...]], bool]
@@ -158,7 +161,8 @@ class Enumerator:
             yield attributes, (left[1], right[1]), chosen
 
     def _sorted(self, op: str, count: int, left: int, right: int) -> bool:
-        """Whether operands of an operator that is associative and commutative are in the one order that is looked at."""
+        """Whether operands of an operator that is associative and commutative are in the one order that is looked
+        at."""
         if left > right:
             return False
         if count < 3:

@@ -406,14 +406,14 @@ def _named(piece: Piece, depth: int) -> Piece:
         groups.setdefault(f"{size} {_role(piece, index, depth)}", []).append(index)
     ordered = [groups[key] for key in sorted(groups)]
     best: Piece | None = None
-    for order in itertools.islice(itertools.product(*map(itertools.permutations, ordered)), 720):
-        names = {index: of(f"%b{depth}_{at}") for at, index in enumerate(itertools.chain(*order))}
+    for arrangement in itertools.islice(itertools.product(*map(itertools.permutations, ordered)), 720):
+        names = {index: of(f"%b{depth}_{at}") for at, index in enumerate(itertools.chain(*arrangement))}
         sizes = dict(piece.bound)
         factors = [_inner(substitute(factor, names), depth + 1) for factor in piece.factors]
         trial = Piece(
             piece.number,
             tuple(sorted(factors, key=str)),
-            tuple((index_name(names[index]), sizes[index]) for index in itertools.chain(*order)),
+            tuple((index_name(names[index]), sizes[index]) for index in itertools.chain(*arrangement)),
             frozenset((kind, size.substitute(names)) for kind, size in piece.guards),
         )
         if best is None or str(trial) < str(best):

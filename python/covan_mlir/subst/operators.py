@@ -7,7 +7,7 @@ width]``.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,7 +32,7 @@ from covan_mlir.subst.expressions import (
 )
 from covan_mlir.subst.shaping import NoShapesError, Shaping
 from covan_mlir.subst.sizes import ONE, Poly, floor, poly, quotient
-from covan_mlir.subst.terms import Apply, Attribute, Shape
+from covan_mlir.subst.terms import Apply, Attribute, Shape, Term, Var
 
 Kind = Literal["axes", "parameter", "size"]
 """Of an attribute. ``axes``: numbers. ``parameter``: numbers that a rule may leave open, and that are meant to be the
@@ -560,3 +560,17 @@ _constant(
 def read(name: str) -> Element:
     """The elements of a tensor that is given."""
     return lambda at: single(Read(name, tuple(at)))
+
+
+def in_torch(term: Term, sizes: Mapping[str, int]) -> str:
+    """A term as a Python expression of PyTorch, in its variables.
+
+    Args:
+        sizes: by name.
+    """
+    if isinstance(term, Var):
+        return term.name
+    values = {name: tuple(size.value(sizes) for size in value) for name, value in term.attributes}
+    shown = {name: value[0] if len(value) == 1 else value for name, value in values.items()}
+    args = [f"({in_torch(arg, sizes)})" for arg in term.args]
+    return OPERATORS[term.op].torch.format(*args, **shown)

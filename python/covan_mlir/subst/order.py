@@ -1,5 +1,5 @@
-"""What is known of the order of numbers: squares, activations and the like are at least 0, and what is may be taken out of the
-greatest of several numbers."""
+"""What is known of the order of numbers: squares, activations and the like are at least 0, and what is may be taken
+out of the greatest of several numbers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def without_least(options: set[Option]) -> set[Option]:
 
 
 def common(options: set[Option]) -> Sum | None:
-    """The greatest of several, as what is not negative times the greatest of the others; None where nothing is taken out."""
+    """The greatest of several, as what is not negative times the greatest of the others; None where nothing is taken
+    out."""
     values = [option.value for option in options if option.value]
     numbers = [piece.number.constant for value in values for piece in value]
     if not values or any(number is None for number in numbers):

@@ -1,4 +1,5 @@
-"""Whether a rule holds: for all sizes by its normal form, and at random sizes by numbers; and under which conditions on sizes."""
+"""Whether a rule holds: for all sizes by its normal form, and at random sizes by numbers; and under which conditions
+on sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Candidates that say nothing that others do not say: other names for tensors, and programs that are alike in a part."""
+"""Candidates that say nothing that others do not say: other names for tensors, and programs that are alike in a
+part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Rules applied to programs: matching with sizes, an order of terms, and normal forms under rules that go down in it."""
+"""Rules applied to programs: matching with sizes, an order of terms, and normal forms under rules that go down in
+it."""
 
 from __future__ import annotations
 
@@ -118,7 +119,8 @@ def _matches(pattern: Term, term: Term, so_far: Match) -> Iterator[Match]:
 
 
 def _solve(equations: Iterable[tuple[Poly, int]]) -> dict[str, int] | None:
-    """Sizes that the equations give; None where they hold for none. All names have to be given by some equation alone."""
+    """Sizes that the equations give; None where they hold for none. All names have to be given by some equation
+    alone."""
     sizes: dict[str, int] = {}
     waiting = list(equations)
     while waiting:
@@ -254,8 +256,8 @@ class Rewriting:
         self._normal: dict[Term, Term] = {}
 
     def add(self, rule: Rule, conditions: tuple[Poly, ...], name: str = "") -> bool:
-        """Whether a rule goes down in one direction, or says that an order of operands is none, and is one of the system's
-        from now on."""
+        """Whether a rule goes down in one direction, or says that an order of operands is none, and is one of the
+        system's from now on."""
         if len(rule.source) != 1:
             return False
         if _is_commutativity(rule):

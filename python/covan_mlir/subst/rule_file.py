@@ -7,8 +7,8 @@
     to relu(concat(a, b, axis=1))
     proof 0123456789abcdef, 64 points
 
-Several results are several lines ``from`` and as many ``to``. ``if SIZE >= 0`` is a condition on sizes. ``proof`` is what
-`write` puts there: a digest of the normal form that both sides have. Rules that are read without it are proved.
+Several results are several lines ``from`` and as many ``to``. ``if SIZE >= 0`` is a condition on sizes. ``proof`` is
+what `write` puts there: a digest of the normal form that both sides have. Rules that are read without it are proved.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from covan_mlir.subst.terms import Apply, Rule, Shape, Term, parse_size, parse_t
 SHIPPED = "rules.txt"
 
 HEADER = """\
-# Substitutions of tensor programs, generated and proved for all sizes: docs/superoptimiser.md says how, and what the lines
-# mean. Written by bench/superoptimiser.py.
+# Substitutions of tensor programs, generated and proved for all sizes: docs/superoptimiser.md says how, and what the
+# lines mean. Written by bench/superoptimiser.py.
 """
 
 
