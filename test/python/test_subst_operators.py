@@ -42,7 +42,7 @@ CALLS = [
     "matmul(a, c)",
     "matmul(transpose(x, axes=(0, 1, 3, 2)), x)",
     "conv(x, v, stride=(2, 1), pad=(1, 1), dilation=(1, 2), groups=2)",
-    "conv(x, conv_identity(size=(2, 1, 0)), stride=(1, 1), pad=(1, 0), dilation=(1, 1), groups=1)",
+    "conv(x, conv_identity(size=(2, 1, 1)), stride=(1, 1), pad=(1, 1), dilation=(1, 1), groups=1)",
     "conv(x, pool_constant(size=(2, 2, 3)), stride=(1, 1), pad=(0, 0), dilation=(1, 1), groups=2)",
     "enlarge(k, border=(2, 1))",
     f"avg_pool(x, {WINDOW})",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from covan_mlir.subst import order
 from covan_mlir.subst.expressions import (
@@ -119,17 +120,9 @@ class Normalizer:
                 value = parts[1] if parts[0].constant == -1 else -parts[1]
                 more: set[Guard] = {("ge", value), ("ge", sizes[index] - 1 - value)}
                 return [_substituted(piece, index, value, None, (piece.guards - {(kind, size)}) | more)]
-            outer = indices_of(size)
-            if outer and sizes.keys().isdisjoint(outer):
-                # Kept, for it is a condition; what is read need not name the index, too.
-                index = max(outer)
-                parts = size.linear(index)
-                if parts is not None and parts[0].constant in (1, -1):
-                    value = parts[1] if parts[0].constant == -1 else -parts[1]
-                    others = piece.guards - {(kind, size)}
-                    simpler = _substituted(piece, index, value, None, others)
-                    if (simpler.factors, simpler.guards) != (piece.factors, others):
-                        return [Piece(piece.number, simpler.factors, piece.bound, simpler.guards | {(kind, size)})]
+            simpler = _named_once(piece, (kind, size))
+            if simpler != piece:
+                return [simpler]
         return None
 
     def _narrowed(self, piece: Piece, scope: Ranges) -> list[Piece] | None:
@@ -221,7 +214,7 @@ class Normalizer:
                 option = Option(option.value, (), guards)
             as_piece = Piece(factors=(Function(OPTION, (option.value,)),), bound=option.bound, guards=option.guards)
             changed = self._step(as_piece, scope, summed=False)
-            nested = _nested(option) if changed is None else None
+            nested = _nested(option) or order.spread(option) if changed is None else None
             if changed is not None:
                 for piece in changed:
                     (value,) = piece.factors
@@ -244,7 +237,7 @@ class Normalizer:
                         Piece(factors=(Greatest(_where(options, case)),), guards=frozenset([case]))
                         for case in (guard, *negations(guard))
                     )
-        taken_out = order.common(options)
+        taken_out = order.common(options) or order.power(options) or order.shift(options)
         if taken_out is not None:
             return taken_out
         options = order.without_least(options)
@@ -327,6 +320,21 @@ def _cases(args: tuple[Sum, ...]) -> list[tuple[Guard, tuple[Sum, ...]]] | None:
                 cases.append((case, kept))
             return cases
     return None
+
+
+def _named_once(piece: Piece, equation: Guard) -> Piece:
+    """With one name less for what an equation between outer indices says is the same. The equation is kept, for it is a
+    condition."""
+    outer = indices_of(equation[1])
+    if not outer or not {index for index, _ in piece.bound}.isdisjoint(outer):
+        return piece
+    index = max(outer)
+    parts = equation[1].linear(index)
+    if parts is None or parts[0].constant not in (1, -1):
+        return piece
+    value = parts[1] if parts[0].constant == -1 else -parts[1]
+    simpler = _substituted(piece, index, value, None, piece.guards - {equation})
+    return Piece(piece.number, simpler.factors, piece.bound, simpler.guards | {equation})
 
 
 def _substituted(
@@ -437,17 +445,35 @@ def _merged(pieces: Iterable[Piece]) -> Sum:
         key = Piece(ONE, tuple(sorted(piece.factors, key=str)), piece.bound, piece.guards)
         numbers[key] = numbers.get(key, poly(0)) + piece.number
     merged = [scaled((piece,), number)[0] for piece, number in numbers.items() if number]
-    while True:
-        for left, right in itertools.combinations(merged, 2):
-            if (left.number, left.factors, left.bound) != (right.number, right.factors, right.bound):
-                continue
-            (only_left, only_right) = left.guards - right.guards, right.guards - left.guards
-            if len(only_left) == len(only_right) == 1 and negations(next(iter(only_left))) == list(only_right):
-                merged = [piece for piece in merged if piece not in (left, right)]
-                merged.append(Piece(left.number, left.factors, left.bound, left.guards & right.guards))
-                break
-        else:
-            return tuple(sorted(merged, key=str))
+    whole = _without_cases(merged)
+    while len(whole) < len(merged):
+        merged, whole = whole, _without_cases(whole)
+    return tuple(sorted(merged, key=str))
+
+
+def _where_holds(piece: Piece, rest: frozenset[Guard], case: Guard) -> Piece:
+    there = replace(piece, guards=rest | {case})
+    if case[0] == "eq":
+        there = _named_once(there, case)
+        there = replace(there, factors=tuple(sorted(there.factors, key=str)))
+    return there
+
+
+def _without_cases(pieces: list[Piece]) -> list[Piece]:
+    """With one piece for those that differ by conditions of which always one holds."""
+    there = set(pieces)
+    for piece in pieces:
+        for guard in piece.guards:
+            rest = piece.guards - {guard}
+            choices = [(guard, *negations(guard))]
+            if guard[0] == "ge":
+                equal = guard[1] + 1  # it is above, below, or there
+                choices += [(guard, ("ge", -equal - 1), ("eq", sign)) for sign in (equal, -equal)]
+            for choice in choices:
+                cases = {_where_holds(piece, rest, case) for case in choice}
+                if cases <= there:
+                    return [other for other in pieces if other not in cases] + [replace(piece, guards=rest)]
+    return pieces
 
 
 __all__ = ["Normalizer", "TooManyCasesError", "canonical", "map_factor"]

@@ -3,13 +3,26 @@ out of the greatest of several numbers."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 
-from covan_mlir.subst.expressions import Factor, Function, Greatest, Option, Piece, Read, Reciprocal, Sum, indices
-from covan_mlir.subst.sizes import ONE, is_nonnegative, poly
+from covan_mlir.subst.expressions import (
+    Factor,
+    Function,
+    Greatest,
+    Option,
+    Piece,
+    Read,
+    Reciprocal,
+    Sum,
+    indices,
+    scaled,
+)
+from covan_mlir.subst.sizes import ONE, ZERO, Poly, is_nonnegative, poly
 
 POSITIVE = ("exp", "sigmoid", "sqrt", "rsqrt")
 """Functions whose values are not negative."""
@@ -35,14 +48,92 @@ def _unpaired(factors: Iterable[Factor]) -> list[Factor]:
 
 
 def without_least(options: set[Option]) -> set[Option]:
-    """Without a 0 where another option is never less."""
+    """Without options that are never greater than all others: 0 beside what is not negative, what lies between two."""
     least = Option(())
     if least in options and any(
         nonnegative(option.value) and (option.inhabited or not (option.bound or option.guards))
         for option in options - {least}
     ):
-        return options - {least}
+        options = options - {least}
+    plain = [option for option in options if not option.bound and not option.guards]
+    for middle, left, right in itertools.permutations(plain, 3):
+        if _between(middle.value, left.value, right.value):
+            return without_least(options - {middle})
     return options
+
+
+def _between(middle: Sum, left: Sum, right: Sum) -> bool:
+    """Whether a number is on the way from one to the other, whatever they are."""
+    ratios: set[Fraction | None] = set()
+    whole, part = _difference(left, right), _difference(middle, right)
+    for piece in whole.keys() | part.keys():
+        above, below = part.get(piece, ZERO).constant, whole.get(piece, ZERO).constant
+        ratios.add(Fraction(above) / Fraction(below) if above is not None and below else None)
+    (ratio, *others) = ratios or {None}
+    return not others and ratio is not None and 0 < ratio < 1
+
+
+def _difference(left: Sum, right: Sum) -> dict[Piece, Poly]:
+    numbers: dict[Piece, Poly] = {}
+    for sign, value in ((1, left), (-1, right)):
+        for piece in value:
+            key = Piece(ONE, tuple(sorted(piece.factors, key=str)), piece.bound, piece.guards)
+            numbers[key] = numbers.get(key, ZERO) + piece.number * sign
+    return {piece: number for piece, number in numbers.items() if number}
+
+
+def spread(option: Option) -> list[Option] | None:
+    """Options that one stands for which adds the greatest of several to something; None where it adds none."""
+    for piece in option.value:
+        if piece.bound or piece.guards or len(piece.factors) != 1 or not is_nonnegative(piece.number):
+            continue
+        (factor,) = piece.factors
+        if isinstance(factor, Greatest) and not any(inner.bound or inner.guards for inner in factor.options):
+            others = tuple(other for other in option.value if other is not piece)
+            return [
+                replace(option, value=others + scaled(inner.value, piece.number))
+                for inner in sorted(factor.options, key=str)
+            ]
+    return None
+
+
+def shift(options: set[Option]) -> Sum | None:
+    """The greatest of several as what is added to all of them and the greatest of what is left; None where nothing is."""
+    if len(options) < 2 or any(option.bound or option.guards for option in options):
+        return None
+    first, *others = (dict(_difference(option.value, ())) for option in sorted(options, key=str))
+    added = {piece: number for piece, number in first.items() if all(o.get(piece) == number for o in others)}
+    if not added:
+        return None
+    outside = tuple(scaled((piece,), number)[0] for piece, number in added.items())
+    left = (
+        tuple(scaled((piece,), number)[0] for piece, number in each.items() if piece not in added)
+        for each in (first, *others)
+    )
+    return (*outside, Piece(factors=(Greatest(frozenset(map(Option, left))),)))
+
+
+def power(options: set[Option]) -> Sum | None:
+    """The greatest of powers as a power of the greatest, where the power rises with what it is of."""
+    exponents: set[int] = set()
+    bases: set[Option] = set()
+    for option in options - {Option(())}:
+        if len(option.value) != 1:
+            return None
+        (piece,) = option.value
+        counts = set(Counter(piece.factors).values())
+        if piece.number != ONE or piece.bound or piece.guards or len(counts) != 1:
+            return None
+        (count,) = counts
+        distinct = tuple(dict.fromkeys(piece.factors))
+        if count % 2 == 0 and not all(map(_alone, distinct)):
+            distinct, count = distinct * 2, count // 2
+        exponents.add(count)
+        bases.add(replace(option, value=(Piece(factors=distinct),)))
+    if len(exponents) != 1 or exponents == {1}:
+        return None
+    (exponent,) = exponents
+    return (Piece(factors=(Greatest(frozenset(bases | (options & {Option(())}))),) * exponent),)
 
 
 def common(options: set[Option]) -> Sum | None:
