@@ -24,7 +24,7 @@ from covan_mlir.subst.families import TASO
 from covan_mlir.subst.inference import infer
 from covan_mlir.subst.prove import differ, random_sizes
 
-POINTS = 100
+POINTS = 250
 """Tensors that are tried for each choice of sizes."""
 
 

@@ -98,7 +98,7 @@ def spread(option: Option) -> list[Option] | None:
 
 
 def shift(options: set[Option]) -> Sum | None:
-    """The greatest of several as what is added to all of them and the greatest of what is left; None where nothing is."""
+    """What is added to all of them, and the greatest of what is left; None where nothing is added to all."""
     if len(options) < 2 or any(option.bound or option.guards for option in options):
         return None
     first, *others = (dict(_difference(option.value, ())) for option in sorted(options, key=str))
