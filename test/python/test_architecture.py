@@ -36,6 +36,10 @@ FORBIDDEN: Mapping[str, tuple[str, str]] = {
     "What runs a program knows no compiler": ("runtime/values.py", "from covan_mlir.passes import registry"),
     "Passes know nothing of lowering": ("passes/framework/patterns.py", "import covan_mlir.lowering.messages"),
     "Theories stand alone": ("prov/system.py", "from covan_mlir.fred.expression import Expr"),
+    "What proves a rule knows nothing of what made it": (
+        "subst/inference.py",
+        "from covan_mlir.subst.families import TASO",
+    ),
     "A lineage's data knows nothing of what is made of it": (
         "provenance/model.py",
         "def late() -> None:\n    from covan_mlir.provenance.explain import table",

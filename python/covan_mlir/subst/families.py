@@ -112,26 +112,6 @@ ONES = Family(
     longest=(6, 6),
 )
 
-IMAGES = ("add", "mul", "scale", "relu", "conv", "avg_pool", "max_pool", "concat", "head", "tail")
-
-MATRICES = Family(
-    "matrices",
-    tensors=(("a", _MATRIX), ("b", _MATRIX), ("c", _MATRIX), ("s", ())),
-    constants=(),
-    operators=_ON_MATRICES,
-    base=_MATRIX,
-    longest=(6, 6),
-)
-
-UNITS = Family(
-    "matrices and units",
-    tensors=(("a", _MATRIX), ("b", _MATRIX), ("s", ())),
-    constants=(Apply("eye", (), (("size", _numbers(3)),)), Apply("ones", (), (("size", _numbers(3, 3)),))),
-    operators=("add", "mul", "scale", "matmul", "transpose", "relu", "concat"),
-    base=_MATRIX,
-    longest=(6, 6),
-)
-
 IMAGES = Family(
     "images",
     tensors=(("x", (1, 2, 4, 4)), ("y", (1, 2, 4, 4)), ("v", _KERNEL), ("w", _KERNEL), ("s", ())),
