@@ -153,7 +153,7 @@ class Normalizer:
                 return []
             used = any(index in indices_of(guard[1]) for guard in piece.guards)
             used = used or any(index in indices(factor) for factor in piece.factors)
-            if not used:
+            if not used and (summed or self.facts.nonnegative(size - 1, {})):
                 bound = tuple(item for item in piece.bound if item[0] != index)
                 number = piece.number * size if summed else piece.number
                 return [Piece(number, piece.factors, bound, piece.guards)]
