@@ -11,9 +11,13 @@ import torch
 from covan_mlir.subst.derive import Derivation, derive, several_results
 from covan_mlir.subst.families import Family
 from covan_mlir.subst.generate import Enumerator
+from covan_mlir.subst.guards import Facts
+from covan_mlir.subst.inference import infer, result
+from covan_mlir.subst.normal import Normalizer
 from covan_mlir.subst.operators import in_torch
 from covan_mlir.subst.rewriting import Rewriting, Shapes, greater
-from covan_mlir.subst.terms import Apply, Term, Var, parse_size, parse_term, subterms
+from covan_mlir.subst.sizes import Poly, of
+from covan_mlir.subst.terms import Apply, Rule, Term, Var, parse_size, parse_term, subterms
 
 SMALL = Family(
     "small",
@@ -116,3 +120,35 @@ def test_the_order_is_stable_under_what_tensors_stand_for() -> None:
     # More of b than there was: b may be anything.
     assert not greater(parse_term("matmul(a, matmul(c, b))"), parse_term("add(b, b)"))
     assert not greater(parse_term("add(a, b)"), parse_term("add(b, a)"))
+
+
+def test_normal_forms_are_equal_where_values_are_and_nowhere_else() -> None:
+    """For matrices of any size: programs of up to two operators have one normal form if, and only if, they have one
+    value."""
+    enumerator = Enumerator(SMALL, lambda op, attributes, kinds: False)
+    candidates = [rule for count in (1, 2) for rule in enumerator.level(count, last=False)]
+    texts: dict[str, Term] = {}
+    for term in enumerator.terms:
+        text = _normal_form(term)
+        assert text not in texts, f"{term} is not {texts[text]}"
+        texts[text] = term
+    for rule in candidates:
+        assert _normal_form(rule.source[0]) == _normal_form(rule.target[0]), str(rule)
+
+
+def _normal_form(term: Term) -> str:
+    n = of("n")
+    shapes = tuple((name, (n,) * len(shape)) for name, shape in SMALL.tensors)
+    typed = infer(Rule((_of_size(term, n),), (_of_size(term, n),), shapes))
+    (whole,) = typed.rule.source
+    names = [f"%o{axis}" for axis in range(len(typed.shapes[whole]))]
+    value, ranges = result(whole, typed.shapes, names)
+    return f"{typed.shapes[whole]} {Normalizer(Facts()).normal(value, ranges)}"
+
+
+def _of_size(term: Term, size: Poly) -> Term:
+    """With a name for the size of which a split takes one part."""
+    if isinstance(term, Var):
+        return term
+    attributes = tuple((name, (size,) if name == "size" else value) for name, value in term.attributes)
+    return Apply(term.op, tuple(_of_size(arg, size) for arg in term.args), attributes)
