@@ -6,10 +6,7 @@ width]``.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from covan_mlir.subst.expressions import (
     Function,
@@ -27,100 +24,32 @@ from covan_mlir.subst.expressions import (
     scaled,
     single,
     times,
-    within,
     zero,
 )
+from covan_mlir.subst.registry import (
+    OPERATORS,
+    Call,
+    Element,
+    Kind,
+    Operator,
+    axis_of,
+    check_rank,
+    register,
+    same_shape,
+)
 from covan_mlir.subst.shaping import NoShapesError, Shaping
-from covan_mlir.subst.sizes import ONE, Poly, floor, poly, quotient
+from covan_mlir.subst.sizes import ONE, Poly, poly
 from covan_mlir.subst.terms import Apply, Attribute, Shape, Term, Var
+from covan_mlir.subst.windows import WINDOW_OPERATORS
 
-Kind = Literal["axes", "parameter", "size"]
-"""Of an attribute. ``axes``: numbers. ``parameter``: numbers that a rule may leave open, and that are meant to be the
-same where they are the same (strides). ``size``: sizes, which shapes say."""
-
-Element = Callable[[Sequence[Poly]], Sum]
-"""From positions to what a tensor's element there is."""
-
-
-@dataclass(frozen=True)
-class Call:
-    """An operator on operands of known shapes.
-
-    Attributes:
-        elements: of the operands.
-        shapes: of the operands.
-    """
-
-    node: Apply
-    elements: tuple[Element, ...]
-    shapes: tuple[Shape, ...]
-    result: Shape
-
-    def attribute(self, name: str) -> Attribute:
-        """What the attribute says."""
-        return dict(self.node.attributes)[name]
-
-    def number(self, name: str) -> int:
-        """An axis."""
-        return int(self.attribute(name)[0].constant or 0)
-
-    def numbers(self, name: str) -> list[int]:
-        """Axes."""
-        return [int(size.constant or 0) for size in self.attribute(name)]
-
-
-@dataclass(frozen=True)
-class Operator:
-    """One operator.
-
-    Attributes:
-        attributes: names and kinds.
-        shape: of the result, and equations on those of the operands.
-        element: what the result's element at a position is.
-        torch: as a Python expression; operands are ``{0}``, ``{1}``, attributes go by their names.
-        constant: it has no operands and its value is known at compile time.
-        commutes: its two operands can be exchanged.
-    """
-
-    name: str
-    arity: int
-    shape: Callable[[Apply, list[Shape], Shaping], Shape]
-    element: Callable[[Call, Sequence[Poly]], Sum]
-    torch: str
-    attributes: tuple[tuple[str, Kind], ...] = ()
-    constant: bool = False
-    commutes: bool = False
-
-
-OPERATORS: dict[str, Operator] = {}
-
-
-def _register(operator: Operator) -> None:
-    OPERATORS[operator.name] = operator
-
-
-def _axis(node: Apply, name: str = "axis") -> int:
-    return int(dict(node.attributes)[name][0].constant or 0)
-
-
-def _rank(shape: Shape, rank: int) -> None:
-    if len(shape) != rank:
-        raise NoShapesError(f"{len(shape)} axes instead of {rank}")
-
-
-def _same(left: Shape, right: Shape, shaping: Shaping) -> Shape:
-    _rank(right, len(left))
-    for a, b in zip(left, right, strict=True):
-        shaping.equal(a, b)
-    return left
-
+__all__ = ["FUNCTIONS", "OPERATORS", "Call", "in_torch", "read"]  # those of the registry when all are in it
 
 # Element by element
 
 
 def _pointwise(node: Apply, shapes: list[Shape], shaping: Shaping) -> Shape:
     for shape in shapes[1:]:
-        _same(shapes[0], shape, shaping)
+        same_shape(shapes[0], shape, shaping)
     return shapes[0]
 
 
@@ -144,12 +73,12 @@ def _relu(call: Call, at: Sequence[Poly]) -> Sum:
     return single(Greatest(frozenset([Option(call.elements[0](at)), Option(())])))
 
 
-_register(Operator("add", 2, _pointwise, _add, "{0} + {1}", commutes=True))
-_register(Operator("sub", 2, _pointwise, _sub, "{0} - {1}"))
-_register(Operator("mul", 2, _pointwise, _mul, "{0} * {1}", commutes=True))
-_register(Operator("div", 2, _pointwise, _div, "{0} / {1}"))
-_register(Operator("neg", 1, _pointwise, lambda call, at: scaled(call.elements[0](at), poly(-1)), "-{0}"))
-_register(Operator("relu", 1, _pointwise, _relu, "torch.relu({0})"))
+register(Operator("add", 2, _pointwise, _add, "{0} + {1}", commutes=True))
+register(Operator("sub", 2, _pointwise, _sub, "{0} - {1}"))
+register(Operator("mul", 2, _pointwise, _mul, "{0} * {1}", commutes=True))
+register(Operator("div", 2, _pointwise, _div, "{0} / {1}"))
+register(Operator("neg", 1, _pointwise, lambda call, at: scaled(call.elements[0](at), poly(-1)), "-{0}"))
+register(Operator("relu", 1, _pointwise, _relu, "torch.relu({0})"))
 FUNCTIONS = {
     "exp": "torch.exp({0})",
     "tanh": "torch.tanh({0})",
@@ -167,11 +96,11 @@ def _function(call: Call, at: Sequence[Poly]) -> Sum:
 
 
 for _name, _torch in FUNCTIONS.items():
-    _register(Operator(_name, 1, _pointwise, _function, _torch))
+    register(Operator(_name, 1, _pointwise, _function, _torch))
 
 
 def _scale_shape(node: Apply, shapes: list[Shape], shaping: Shaping) -> Shape:
-    _rank(shapes[1], 0)
+    check_rank(shapes[1], 0)
     return shapes[0]
 
 
@@ -179,7 +108,7 @@ def _scale(call: Call, at: Sequence[Poly]) -> Sum:
     return times(call.elements[0](at), call.elements[1](()))
 
 
-_register(Operator("scale", 2, _scale_shape, _scale, "{0} * {1}"))
+register(Operator("scale", 2, _scale_shape, _scale, "{0} * {1}"))
 
 
 # Axes
@@ -187,7 +116,7 @@ _register(Operator("scale", 2, _scale_shape, _scale, "{0} * {1}"))
 
 def _transpose_shape(node: Apply, shapes: list[Shape], shaping: Shaping) -> Shape:
     axes = [int(axis.constant or 0) for axis in dict(node.attributes)["axes"]]
-    _rank(shapes[0], len(axes))
+    check_rank(shapes[0], len(axes))
     return tuple(shapes[0][axis] for axis in axes)
 
 
@@ -196,12 +125,12 @@ def _transpose(call: Call, at: Sequence[Poly]) -> Sum:
     return call.elements[0]([at[axes.index(axis)] for axis in range(len(axes))])
 
 
-_register(Operator("transpose", 1, _transpose_shape, _transpose, "{0}.permute({axes})", attributes=(("axes", "axes"),)))
+register(Operator("transpose", 1, _transpose_shape, _transpose, "{0}.permute({axes})", attributes=(("axes", "axes"),)))
 
 
 def _concat_shape(node: Apply, shapes: list[Shape], shaping: Shaping) -> Shape:
-    axis, (left, right) = _axis(node), shapes
-    _rank(right, len(left))
+    axis, (left, right) = axis_of(node), shapes
+    check_rank(right, len(left))
     if axis >= len(left):
         raise NoShapesError(f"no axis {axis}")
     for other, (a, b) in enumerate(zip(left, right, strict=True)):
@@ -219,13 +148,11 @@ def _concat(call: Call, at: Sequence[Poly]) -> Sum:
     )
 
 
-_register(
-    Operator("concat", 2, _concat_shape, _concat, "torch.cat([{0}, {1}], {axis})", attributes=(("axis", "axes"),))
-)
+register(Operator("concat", 2, _concat_shape, _concat, "torch.cat([{0}, {1}], {axis})", attributes=(("axis", "axes"),)))
 
 
 def _part_shape(node: Apply, shapes: list[Shape], shaping: Shaping) -> Shape:
-    axis, (size,) = _axis(node), dict(node.attributes)["size"]
+    axis, (size,) = axis_of(node), dict(node.attributes)["size"]
     if axis >= len(shapes[0]):
         raise NoShapesError(f"no axis {axis}")
     shaping.require(shapes[0][axis] - size)
@@ -246,11 +173,11 @@ for _name, _meaning, _torch in (  # the two results of a split; the last of the 
     ("head", _head, "{0}.narrow({axis}, 0, {size})"),
     ("tail", _tail, "{0}.narrow({axis}, {0}.shape[{axis}] - {size}, {size})"),
 ):
-    _register(Operator(_name, 1, _part_shape, _meaning, _torch, attributes=(("axis", "axes"), ("size", "size"))))
+    register(Operator(_name, 1, _part_shape, _meaning, _torch, attributes=(("axis", "axes"), ("size", "size"))))
 
 
 def _merge_shape(node: Apply, shapes: list[Shape], shaping: Shaping) -> Shape:
-    axis = _axis(node)
+    axis = axis_of(node)
     if axis + 1 >= len(shapes[0]):
         raise NoShapesError(f"no axes {axis} and {axis + 1}")
     return (*shapes[0][:axis], shapes[0][axis] * shapes[0][axis + 1], *shapes[0][axis + 2 :])
@@ -264,11 +191,11 @@ def _merge(call: Call, at: Sequence[Poly]) -> Sum:
     return over(guarded(value, [zero(at[axis] - outer * sizes[1] - inner)]), zip((outer, inner), sizes, strict=True))
 
 
-_register(Operator("merge", 1, _merge_shape, _merge, "{0}.flatten({axis}, {axis} + 1)", attributes=(("axis", "axes"),)))
+register(Operator("merge", 1, _merge_shape, _merge, "{0}.flatten({axis}, {axis} + 1)", attributes=(("axis", "axes"),)))
 
 
 def _divide_shape(node: Apply, shapes: list[Shape], shaping: Shaping) -> Shape:
-    axis, (inner,) = _axis(node), dict(node.attributes)["size"]
+    axis, (inner,) = axis_of(node), dict(node.attributes)["size"]
     if axis >= len(shapes[0]):
         raise NoShapesError(f"no axis {axis}")
     outer = shaping.fresh("n")
@@ -281,7 +208,7 @@ def _divide(call: Call, at: Sequence[Poly]) -> Sum:
     return call.elements[0]([*at[:axis], at[axis] * call.attribute("size")[0] + at[axis + 1], *at[axis + 2 :]])
 
 
-_register(
+register(
     Operator(
         "divide",
         1,
@@ -294,7 +221,7 @@ _register(
 
 
 def _broadcast_shape(node: Apply, shapes: list[Shape], shaping: Shaping) -> Shape:
-    axis, (size,) = _axis(node), dict(node.attributes)["size"]
+    axis, (size,) = axis_of(node), dict(node.attributes)["size"]
     if axis > len(shapes[0]):
         raise NoShapesError(f"no place {axis}")
     return (*shapes[0][:axis], size, *shapes[0][axis:])
@@ -305,7 +232,7 @@ def _broadcast(call: Call, at: Sequence[Poly]) -> Sum:
     return call.elements[0]([*at[:axis], *at[axis + 1 :]])
 
 
-_register(
+register(
     Operator(
         "broadcast",
         1,
@@ -321,7 +248,7 @@ _register(
 
 
 def _reduce_shape(node: Apply, shapes: list[Shape], shaping: Shaping) -> Shape:
-    axis = _axis(node)
+    axis = axis_of(node)
     if axis >= len(shapes[0]):
         raise NoShapesError(f"no axis {axis}")
     return (*shapes[0][:axis], *shapes[0][axis + 1 :])
@@ -352,17 +279,17 @@ def _softmax(call: Call, at: Sequence[Poly]) -> Sum:
 
 
 _along: tuple[tuple[str, Kind], ...] = (("axis", "axes"),)
-_register(Operator("sum", 1, _reduce_shape, _sum, "{0}.sum({axis})", attributes=_along))
-_register(Operator("max", 1, _reduce_shape, _max, "{0}.amax({axis})", attributes=_along))
-_register(Operator("softmax", 1, _softmax_shape, _softmax, "{0}.softmax({axis})", attributes=_along))
+register(Operator("sum", 1, _reduce_shape, _sum, "{0}.sum({axis})", attributes=_along))
+register(Operator("max", 1, _reduce_shape, _max, "{0}.amax({axis})", attributes=_along))
+register(Operator("softmax", 1, _softmax_shape, _softmax, "{0}.softmax({axis})", attributes=_along))
 
 
 def _matmul_shape(node: Apply, shapes: list[Shape], shaping: Shaping) -> Shape:
     left, right = shapes
-    _rank(right, len(left))
+    check_rank(right, len(left))
     if len(left) < 2:
         raise NoShapesError("vectors have no matrix product")
-    _same(left[:-2], right[:-2], shaping)
+    same_shape(left[:-2], right[:-2], shaping)
     shaping.equal(left[-1], right[-2])
     return (*left[:-1], right[-1])
 
@@ -376,139 +303,10 @@ def _matmul(call: Call, at: Sequence[Poly]) -> Sum:
     return over(product, [(index, call.shapes[0][-1])])
 
 
-_register(Operator("matmul", 2, _matmul_shape, _matmul, "{0} @ {1}"))
+register(Operator("matmul", 2, _matmul_shape, _matmul, "{0} @ {1}"))
 
-
-# Windows
-
-
-def _windows(node: Apply, size: Sequence[Poly], kernel: Sequence[Poly], shaping: Shaping) -> Shape:
-    attributes = dict(node.attributes)
-    dilation = attributes.get("dilation", (ONE, ONE))
-    counts = []
-    for extent, taps, stride, pad, step in zip(
-        size, kernel, attributes["stride"], attributes["pad"], dilation, strict=True
-    ):
-        room = shaping.resolve(extent + pad * 2 - step * (taps - 1) - 1)
-        shaping.require(room)
-        counts.append(floor(room, shaping.resolve(stride)) + 1)
-    return tuple(counts)
-
-
-def _taps(
-    node: Apply, at: Sequence[Poly], size: Sequence[Poly], taps: Sequence[Poly]
-) -> tuple[list[Poly], frozenset[tuple[Literal["ge", "eq"], Poly]]]:
-    """Positions that taps of the window at a position read, and that they are in the tensor and not in its padding."""
-    attributes = dict(node.attributes)
-    dilation = attributes.get("dilation", (ONE, ONE))
-    where, guards = [], frozenset[tuple[Literal["ge", "eq"], Poly]]()
-    for position, extent, tap, stride, pad, step in zip(
-        at, size, taps, attributes["stride"], attributes["pad"], dilation, strict=True
-    ):
-        read = position * stride + tap * step - pad
-        where.append(read)
-        if pad:
-            guards |= within(read, extent)
-    return where, guards
-
-
-def _conv_shape(node: Apply, shapes: list[Shape], shaping: Shaping) -> Shape:
-    for shape in shapes:
-        _rank(shape, 4)
-    (n, channels, *size), (outputs, inner, *kernel) = shapes
-    (groups,) = dict(node.attributes)["groups"]
-    shaping.equal(channels, groups * inner)
-    each = shaping.fresh("o")
-    shaping.equal(outputs, groups * each)
-    return (n, groups * each, *_windows(node, size, kernel, shaping))
-
-
-def _conv(call: Call, at: Sequence[Poly]) -> Sum:
-    (_, _, *size), (outputs, inner, *kernel) = call.shapes
-    (groups,) = call.attribute("groups")
-    channel, taps = fresh(), (fresh(), fresh())
-    where, guards = _taps(call.node, at[2:], size, taps)
-    bound = [(channel, inner), *zip(taps, kernel, strict=True)]
-    if groups == ONE:
-        image, group_guards = channel, frozenset[tuple[Literal["ge", "eq"], Poly]]()
-    else:
-        group, output = fresh(), fresh()
-        each = call.result[1]
-        shares = [share for share in (quotient(outputs, groups), quotient(each, groups)) if share is not None]
-        if not shares:
-            raise NoShapesError(f"{outputs} outputs in {groups} groups")
-        bound += [(group, groups), (output, shares[0])]
-        image = group * inner + channel
-        group_guards = frozenset([zero(at[1] - group * shares[0] - output)])
-    value = times(call.elements[0]([at[0], image, *where]), call.elements[1]([at[1], channel, *taps]))
-    return over(guarded(value, guards | group_guards), bound)
-
-
-_window: tuple[tuple[str, Kind], ...] = (("stride", "parameter"), ("pad", "parameter"))
-_register(
-    Operator(
-        "conv",
-        2,
-        _conv_shape,
-        _conv,
-        "torch.conv2d({0}, {1}, None, {stride}, {pad}, {dilation}, {groups})",
-        attributes=(*_window, ("dilation", "parameter"), ("groups", "parameter")),
-    )
-)
-
-
-def _enlarge_shape(node: Apply, shapes: list[Shape], shaping: Shaping) -> Shape:
-    _rank(shapes[0], 4)
-    borders = dict(node.attributes)["border"]
-    return (*shapes[0][:2], *(size + border * 2 for size, border in zip(shapes[0][2:], borders, strict=True)))
-
-
-def _enlarge(call: Call, at: Sequence[Poly]) -> Sum:
-    inner = [position - border for position, border in zip(at[2:], call.attribute("border"), strict=True)]
-    guards = frozenset(itertools.chain(*map(within, inner, call.shapes[0][2:])))
-    return guarded(call.elements[0]([*at[:2], *inner]), guards)
-
-
-_register(
-    Operator(
-        "enlarge",
-        1,
-        _enlarge_shape,
-        _enlarge,
-        "torch.nn.functional.pad({0}, ({border[1]}, {border[1]}, {border[0]}, {border[0]}))",
-        attributes=(("border", "parameter"),),
-    )
-)
-
-
-def _pool_shape(node: Apply, shapes: list[Shape], shaping: Shaping) -> Shape:
-    _rank(shapes[0], 4)
-    attributes = dict(node.attributes)
-    for taps, pad in zip(attributes["window"], attributes["pad"], strict=True):
-        shaping.require(taps - pad * 2)  # as PyTorch has it: no window is all padding
-    return (*shapes[0][:2], *_windows(node, shapes[0][2:], attributes["window"], shaping))
-
-
-def _avg_pool(call: Call, at: Sequence[Poly]) -> Sum:
-    taps, window = (fresh(), fresh()), call.attribute("window")
-    where, guards = _taps(call.node, at[2:], call.shapes[0][2:], taps)
-    value = over(guarded(call.elements[0]([*at[:2], *where]), guards), zip(taps, window, strict=True))
-    return times(value, (Piece(factors=tuple(map(Reciprocal, window))),))
-
-
-def _max_pool(call: Call, at: Sequence[Poly]) -> Sum:
-    taps, window = (fresh(), fresh()), call.attribute("window")
-    where, guards = _taps(call.node, at[2:], call.shapes[0][2:], taps)
-    value = call.elements[0]([*at[:2], *where])
-    bound = tuple(zip(map(index_name, taps), window, strict=True))
-    return single(Greatest(frozenset([Option(value, bound, guards, inhabited=True)])))
-
-
-for _name, _meaning, _torch in (
-    ("avg_pool", _avg_pool, "torch.nn.functional.avg_pool2d({0}, {window}, {stride}, {pad})"),
-    ("max_pool", _max_pool, "torch.nn.functional.max_pool2d({0}, {window}, {stride}, {pad})"),
-):
-    _register(Operator(_name, 1, _pool_shape, _meaning, _torch, attributes=(("window", "parameter"), *_window)))
+for _operator in WINDOW_OPERATORS:
+    register(_operator)
 
 
 # Constants
@@ -521,7 +319,7 @@ def _sizes(node: Apply, name: str = "size") -> Attribute:
 def _constant(
     name: str, shape: Callable[[Attribute], Shape], element: Callable[[Attribute, Sequence[Poly]], Sum], torch: str
 ) -> None:
-    _register(
+    register(
         Operator(
             name,
             0,
