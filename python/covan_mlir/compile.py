@@ -11,7 +11,7 @@ from covan_mlir.compilation.options import CompileOptions
 from covan_mlir.compilation.origin import Origin
 from covan_mlir.errors import InputError, TagError
 from covan_mlir.executable import Executable
-from covan_mlir.frontend.capture import Model, capture
+from covan_mlir.frontend.frontends import Model, capture
 from covan_mlir.lowering import pool, targets
 from covan_mlir.machine import host
 from covan_mlir.provenance.collector import uncollected

@@ -8,7 +8,7 @@ import torch
 from torch.fx import Node
 
 from covan_mlir.errors import InputError
-from covan_mlir.frontend.actions import calls, source_actions
+from covan_mlir.frontend.actions import action_of, distinct, source_actions
 from covan_mlir.frontend.groups import groups
 from covan_mlir.frontend.rebuild import observable
 from covan_mlir.provenance.model import Action, LineageData
@@ -27,17 +27,19 @@ def named(graph: torch.fx.Graph, key: str | int) -> Node:
         InputError: nothing is called so (suggests what is), no tensor or several come out, or it is no tensor that
             programs return.
     """
-    source = LineageData(source_actions(graph).values(), groups=groups(graph)[0])
+    source = LineageData(distinct(source_actions(graph)), groups=groups(graph)[0])
     try:
         actions = source.find(key)
     except KeyError as error:
         raise InputError(f"attach: {error.args[0]}") from None
-    nodes = list(calls(graph))
-    if len(actions) == 1:
-        node = nodes[actions[0].id]
+    owner = action_of(graph)
+    nodes = list(owner)
+    ids = {action.id for action in actions}
+    if len(actions) == 1 and (own := [node for node in nodes if owner[node] in ids]):
+        node = own[-1]
         _check(key, actions[0], node)
         return node
-    inside = {nodes[action.id] for action in actions}
+    inside = {node for node in nodes if owner[node] in ids}
     leaving = [
         node
         for node in nodes
@@ -76,8 +78,8 @@ def _check(key: str | int, action: Action, node: Node) -> None:
 
 
 def _listed(source: LineageData, nodes: Sequence[Node]) -> str:
-    by_name = {action.name: action for action in source.actions}
-    return ", ".join(_shown(by_name[node.name] for node in nodes[:_LISTED])) + (", …" if len(nodes) > _LISTED else "")
+    owner = action_of(nodes[0].graph)
+    return ", ".join(_shown(source.actions[owner[node]] for node in nodes[:_LISTED])) + (", …" if len(nodes) > _LISTED else "")
 
 
 def _shown(actions: Iterable[Action]) -> list[str]:

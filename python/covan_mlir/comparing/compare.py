@@ -119,8 +119,10 @@ class _Search:
         self._options = options
         graph = prober.captured.program.graph
         self._nodes: dict[str, Node] = {node.name: node for node in graph.nodes}
-        known = {action.name: action for action in self._lineage.actions}
-        self._actions: dict[str, Action] = known or source_actions(graph)
+        known = self._lineage.actions
+        self._actions: dict[str, Action] = {
+            call: known[action.id] if known else action for call, action in source_actions(graph).items()
+        }
         self._notes: list[str] = []
         self._crashes: tuple[str, str] | None = None
         self._unobserved: dict[str, str] = {}

@@ -10,8 +10,9 @@ from covan_mlir.attaching.attach import restored
 from covan_mlir.compilation.options import CompileOptions
 from covan_mlir.compilation.origin import Origin
 from covan_mlir.errors import InputError
-from covan_mlir.frontend.actions import source_actions
-from covan_mlir.frontend.capture import Capture, capture
+from covan_mlir.frontend.actions import distinct, source_actions
+from covan_mlir.frontend.capture import Capture
+from covan_mlir.frontend.frontends import capture
 from covan_mlir.runtime.compiled import CompiledModel
 from covan_mlir.support.typed_json import SchemaError, short
 
@@ -54,7 +55,7 @@ def captured_of(
                 "CompareOptions(attach={...}), or 'covan compare --attach NAME=FILE.py:FUNCTION'"
             )
         captured = restored(captured, attached, compiled.attachments)
-    mine = list(source_actions(captured.program.graph).values())
+    mine = distinct(source_actions(captured.program.graph))
     theirs = compiled.lineage.actions
     for one, other in zip(mine, theirs, strict=False):
         if (one.name, one.op) != (other.name, other.op):

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.dtypes import NAMES
+from covan_mlir.frontend.sources import SourceNode, place, sources
 from covan_mlir.provenance.model import Action
 
 log = logging.getLogger(__name__)
@@ -104,27 +105,85 @@ def graphs(graph: torch.fx.Graph, path: str = "") -> Iterator[tuple[str, torch.f
 
 
 def source_actions(graph: torch.fx.Graph) -> dict[str, Action]:
-    """One action per call node of the exported graph and of bodies in it, by name, in order."""
-    ids = {node: index for index, node in enumerate(calls(graph))}
+    """The action of each call node of the exported graph and of bodies in it, by the node's name, in order.
+
+    Of a model that was exported as it is, each call is an action. Of one that was translated, the calls of one of its
+    operations are one action, and operations without calls are actions, too, under names that no call has
+    (`covan_mlir.frontend.sources`).
+    """
+    listed = list(calls(graph))
+    order = _Order(listed, sources(graph))
     needed = _needed(graph)
     paths = {id(inner): path for path, inner in graphs(graph)}
-    names = {node: paths[id(node.graph)] + node.name for node in ids}
-    outside = {inner: value for node in ids for inner, value in constant_operands(node).items()}
-    asked = {inner: values for node in ids for inner, values in _asked(node).items()}
-    return {
-        names[node]: Action(
+    outside = {inner: value for node in listed for inner, value in constant_operands(node).items()}
+    asked = {inner: values for node in listed for inner, values in _asked(node).items()}
+    by_call: dict[str, Action] = {}
+    for index, (source, own) in enumerate(order.actions):
+        if source is not None and not own:
+            by_call[f"<{source.name}>"] = _without_calls(index, source)  # no call is called so
+            continue
+        last = own[-1]
+        name = last.name if source is None else source.name
+        read = {order.ids[n] for node in own for n in _read(node, outside, asked) if n in order.ids} - {index}
+        action = Action(
             id=index,
-            name=names[node],
-            op=op_name(node),
-            module=module_path(node),
-            frames=frames.parse(node.meta.get("stack_trace")),
-            types=type_strings(node.meta.get("val")),
-            inputs=tuple(sorted({ids[n] for n in _read(node, outside, asked) if n in ids})),
-            view=is_view(node),
-            live=node in needed,
+            name=paths[id(last.graph)] + name,
+            op=op_name(last) if source is None else source.op,
+            module=module_path(last) if source is None else source.module,
+            frames=frames.parse(last.meta.get("stack_trace")) if source is None else source.frames,
+            types=type_strings(last.meta.get("val")),
+            inputs=tuple(sorted(read)),
+            view=all(map(is_view, own)),
+            live=not needed.isdisjoint(own),
         )
-        for node, index in ids.items()
-    }
+        by_call |= {paths[id(node.graph)] + node.name: action for node in own}
+    return by_call
+
+
+def distinct(by_call: Mapping[str, Action]) -> tuple[Action, ...]:
+    """The actions, each once, by id."""
+    actions = {action.id: action for action in by_call.values()}
+    return tuple(actions[index] for index in sorted(actions))
+
+
+def action_of(graph: torch.fx.Graph) -> dict[Node, int]:
+    """The id of each call's action."""
+    return _Order(list(calls(graph)), sources(graph)).ids
+
+
+class _Order:
+    """Which calls are one action: those of an operation of the source, or each by itself.
+
+    Attributes:
+        actions: operation, if it is known, and calls of each action, in order.
+        ids: of each call, its action's.
+    """
+
+    def __init__(self, listed: Sequence[Node], known: Sequence[SourceNode]) -> None:
+        self.actions: list[tuple[SourceNode | None, list[Node]]] = [(source, []) for source in known]
+        self.ids: dict[Node, int] = {}
+        for node in listed:
+            at = place(node)
+            if at is None or at >= len(known):
+                at = len(self.actions)
+                self.actions.append((None, []))
+            self.actions[at][1].append(node)
+            self.ids[node] = at
+
+
+def _without_calls(index: int, source: SourceNode) -> Action:
+    """Of an operation that gives back what it is given, or whose value was computed by translation."""
+    return Action(
+        id=index,
+        name=source.name,
+        op=source.op,
+        module=source.module,
+        frames=source.frames,
+        types=(),
+        inputs=source.inputs,
+        view=source.view,
+        live=True,
+    )
 
 
 def _asked(node: Node) -> dict[Node, list[Node]]:

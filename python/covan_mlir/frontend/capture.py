@@ -7,8 +7,8 @@ import logging
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,14 @@ class Capture:
         parameters: names of the model's positional-or-keyword parameters.
         taps: names and structures of what attached operators give beside the model's own results: the program returns
             ``(results, {name: tap})`` if there are any.
+        fixed: by placeholder, values of arguments that are built into the program: shapes depend on them.
     """
 
     program: ExportedProgram
     owner: torch.nn.Module | None
     parameters: tuple[str, ...]
     taps: tuple[tuple[str, torch.utils._pytree.TreeSpec], ...] = ()
+    fixed: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     def state(self, name: str) -> torch.Tensor:
         """The tensor that holds the buffer ``name`` now: the module's own where there is one."""

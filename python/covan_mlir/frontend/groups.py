@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch.fx import Node
 
 from covan_mlir.frontend import frames
-from covan_mlir.frontend.actions import calls
+from covan_mlir.frontend.actions import action_of
 from covan_mlir.provenance.groups import PREFIX
 from covan_mlir.provenance.model import Frame, Group
 
@@ -24,12 +24,13 @@ def groups(exported: torch.fx.Graph) -> tuple[tuple[Group, ...], Mapping[int, fr
     A function that is a group of its own by `covan_mlir.group` is left out of those that frames tell: the mark knows
     more, as it tells calls from the same line apart.
     """
-    nodes = list(calls(exported))
-    marked, tags = _marked(nodes)
+    ids = action_of(exported)
+    nodes = list(ids)
+    marked, tags = _marked(ids)
     known = {name for name, _ in marked}
     # Attached operators stand between the model's own, and do not end the calls of its functions.
     owners = dict.fromkeys(node.meta.get(ATTACHED, "") for node in nodes)
-    seen = [span for owner in owners for span in _functions(nodes, owner) if span[0] not in known]
+    seen = [span for owner in owners for span in _functions(ids, owner) if span[0] not in known]
     counts: dict[str, int] = {}
     numbered = []
     for (name, actions), kind in sorted(
@@ -37,14 +38,14 @@ def groups(exported: torch.fx.Graph) -> tuple[tuple[Group, ...], Mapping[int, fr
         key=lambda item: (item[0][1][0], -len(item[0][1])),
     ):
         number = counts[name] = counts.get(name, -1) + 1
-        numbered.append(Group(f"{name}@{number}", "block" if kind == "block" else "function", tuple(actions)))
+        numbered.append(Group(f"{name}@{number}", "block" if kind == "block" else "function", tuple(dict.fromkeys(actions))))
     return tuple(numbered), tags
 
 
-def _marked(nodes: Iterable[Node]) -> tuple[list[tuple[str, list[int]]], dict[int, frozenset[str]]]:
+def _marked(ids: Mapping[Node, int]) -> tuple[list[tuple[str, list[int]]], dict[int, frozenset[str]]]:
     marked: dict[str, tuple[str, list[int]]] = {}
     tags: dict[int, frozenset[str]] = {}
-    for index, node in enumerate(nodes):
+    for node, index in ids.items():
         for key, words in (node.meta.get("custom") or {}).items():
             if isinstance(key, str) and key.startswith(PREFIX):
                 marked.setdefault(key, (words[0], []))[1].append(index)
@@ -53,7 +54,7 @@ def _marked(nodes: Iterable[Node]) -> tuple[list[tuple[str, list[int]]], dict[in
     return list(marked.values()), tags
 
 
-def _functions(nodes: Iterable[Node], owner: str) -> list[tuple[str, list[int]]]:
+def _functions(ids: Mapping[Node, int], owner: str) -> list[tuple[str, list[int]]]:
     """Calls of plain functions of one attachment, or of the model itself, by frames.
 
     Actions of one call follow each other in the graph, as export runs the model once from top to bottom. Two calls
@@ -61,7 +62,7 @@ def _functions(nodes: Iterable[Node], owner: str) -> list[tuple[str, list[int]]]
     """
     spans: list[tuple[str, list[int]]] = []
     running: dict[_Call, list[int]] = {}
-    for index, node in enumerate(nodes):
+    for node, index in ids.items():
         if node.meta.get(ATTACHED, "") != owner:
             continue
         keys = list(_calls(node))

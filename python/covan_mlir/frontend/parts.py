@@ -15,6 +15,7 @@ from torch.fx import Node
 from covan_mlir.frontend import control
 from covan_mlir.frontend.actions import (
     constant_operands,
+    distinct,
     graphs,
     is_view,
     op_name,
@@ -50,8 +51,10 @@ def ledger(
     order = list(control.sequence(decomposed))
     origin = {node: _origin(node, known, actions) for node in map(_node, order)}
     asserted = {path + node.name: _asserted(node) for path, graph in graphs(exported) for node in graph.nodes}
-    _adopt(origin, actions, asserted)
-    number = {_key(item): index for index, item in enumerate(order, start=len(actions))}
+    kept = {path + node.name: op_name(node) for path, graph in graphs(exported) for node in graph.nodes}
+    _adopt(origin, actions, asserted, kept)
+    owners = distinct(actions)
+    number = {_key(item): index for index, item in enumerate(order, start=len(owners))}
     parts: dict[Source, Part] = {}
     position = {node: index for index, node in enumerate(arguments)}
     held = weights or {}
@@ -141,7 +144,7 @@ def ledger(
     by_action: dict[int, list[Part]] = {}
     for part in parts.values():
         by_action.setdefault(part.action, []).append(part)
-    whole = tuple(replace(action, parts=tuple(by_action.get(action.id, ()))) for action in actions.values())
+    whole = tuple(replace(action, parts=tuple(by_action.get(action.id, ()))) for action in owners)
     return whole, parts
 
 
@@ -228,7 +231,12 @@ def _asserted(node: Node) -> str:
     return str(value) if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) else ""
 
 
-def _adopt(origin: dict[Node, str | None], actions: Mapping[str, Action], asserted: Mapping[str, str]) -> None:
+def _adopt(
+    origin: dict[Node, str | None],
+    actions: Mapping[str, Action],
+    asserted: Mapping[str, str],
+    operations: Mapping[str, str],
+) -> None:
     """Nodes without a tie: torch makes such nodes of constants, in some decompositions, and to assert sizes again.
 
     One that kept its name and operation, and what it asserts, is its action's; any other belongs to the action that
@@ -236,10 +244,11 @@ def _adopt(origin: dict[Node, str | None], actions: Mapping[str, Action], assert
     tensor again, after a change in place, is tied to whatever looked at it first, an assertion perhaps.
 
     Args:
-        asserted: by name, what actions assert.
+        asserted: by name, what calls assert.
+        operations: by name, what calls call.
     """
     for node in reversed(origin):
-        kept = node.name in actions and actions[node.name].op == op_name(node)
+        kept = node.name in actions and operations.get(node.name) == op_name(node)
         if origin[node] is None and kept and asserted[node.name] == _asserted(node):
             origin[node] = node.name
         users = [name for user in node.users if (name := origin.get(user)) is not None]

@@ -1,0 +1,47 @@
+"""Which frontend takes a model: of all of them the middle is given one thing, a `Capture`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from covan_mlir.errors import ExportError
+from covan_mlir.frontend import capture as torch_models
+from covan_mlir.frontend.capture import Capture
+
+if TYPE_CHECKING:
+    import onnx
+
+Model: TypeAlias = "torch_models.Model | onnx.ModelProto"
+
+
+def capture(
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+) -> Capture:
+    """A model of any framework as an exported program.
+
+    Raises:
+        ExportError: it cannot be read, translated or exported.
+        InputError: the arguments do not fit it.
+    """
+    if is_onnx(model):
+        try:
+            from covan_mlir.frontend.onnx import export
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("onnx", "google"):
+                raise
+            raise ExportError("ONNX models need the package onnx: pip install 'covan-mlir[onnx]'") from error
+        return export.capture(model, args, kwargs, dynamic_shapes)
+    return torch_models.capture(model, args, kwargs, dynamic_shapes)
+
+
+def is_onnx(model: Any) -> bool:
+    """Whether a model is an ONNX file, by its name, or one in memory."""
+    if isinstance(model, str | os.PathLike):
+        return Path(model).suffix == ".onnx"
+    return type(model).__name__ == "ModelProto" and type(model).__module__.startswith("onnx")

@@ -1,0 +1,108 @@
+"""An ONNX model as a module of torch, which runs it node by node."""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from covan_mlir.frontend.onnx.evaluate import Evaluator, Scope
+from covan_mlir.frontend.onnx.reading import Loaded
+from covan_mlir.frontend.onnx.value import FIXED, Item, Value, computed, constant
+
+
+
+class OnnxModule(torch.nn.Module):
+    """A graph whose initializers are buffers.
+
+    Attributes:
+        names: of its inputs, as identifiers, in order.
+        used: initializers that the last run computed with.
+        known_nodes, size_nodes: of the last run, see `Evaluator`.
+    """
+
+    def __init__(self, loaded: Loaded, places: Mapping[int, int], fixed: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self._loaded, self._places = loaded, places
+        self._fixed = dict(fixed)
+        self.marks = False
+        self.known_nodes: set[int] = set()
+        self.size_nodes: set[int] = set()
+        self.used: set[str] = set()
+        self._buffer_of: dict[str, str] = {}
+        taken: set[str] = set()
+        self.names = tuple(identifier(value.name, taken) for value in loaded.inputs)
+        parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self.names]
+        call = self._run
+
+        def forward(*inputs: Any) -> Any:
+            return call(*inputs)
+
+        forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what inspect asks for
+        self.forward = forward
+
+    def hold(self, names: Sequence[str]) -> None:
+        """Make initializers buffers of the module, which are weights of the program."""
+        taken = set(self.names)
+        for name in names:
+            own = identifier(name, taken)
+            self._buffer_of[name] = own
+            self.register_buffer(own, self._loaded.weights[name])
+
+    def _run(self, *inputs: Any) -> Any:
+        model = self._loaded.model
+        evaluator = Evaluator(model, self._places, self.marks)
+        self.used = set()
+        scope: Scope = {name: self._initializer(name, tensor) for name, tensor in self._loaded.weights.items()}
+        for value, given in zip(self._loaded.inputs, inputs, strict=True):
+            scope[value.name] = self._input(value.name, given)
+        items = evaluator.graph(model.graph, scope)
+        self.known_nodes, self.size_nodes = evaluator.known_nodes, evaluator.size_nodes
+        results = tuple(_result(item) for item in items)
+        return results[0] if len(results) == 1 else results
+
+    def _initializer(self, name: str, tensor: Tensor) -> Value:
+        def make() -> Tensor:
+            self.used.add(name)
+            own = self._buffer_of.get(name)
+            held: Tensor = tensor if own is None else getattr(self, own)
+            return held
+
+        return Value(tensor.dtype, make, known=tensor)
+
+    def _input(self, name: str, given: Any) -> Item:
+        if given is None:
+            return None
+        if isinstance(given, list | tuple):
+            return [self._input("", item) for item in given]
+        if name in self._fixed:
+            return constant(self._fixed[name])
+        item = computed(given)
+        if given.dim() <= 1 and isinstance(given.numel(), int) and given.numel() <= FIXED:
+            item.inputs = frozenset([name])
+        return item
+
+
+def _result(item: Item) -> Any:
+    if isinstance(item, list):
+        return [_result(inner) for inner in item]
+    return None if item is None else item.tensor
+
+
+def identifier(name: str, taken: set[str]) -> str:
+    """A name as an identifier of Python that is not taken yet."""
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "value"
+    plain = f"n_{plain}" if plain[0].isdigit() or keyword.iskeyword(plain) else plain
+    candidate, count = plain, 0
+    while candidate in taken or hasattr(torch.nn.Module, candidate):
+        count += 1
+        candidate = f"{plain}_{count}"
+    taken.add(candidate)
+    return candidate
+
+

@@ -1,0 +1,41 @@
+"""What each ONNX operator is in torch's operations: one file for operators of a kind."""
+
+from covan_mlir.frontend.onnx.operators import (
+    activation,
+    contributed,
+    control,
+    convolutions,
+    elementwise,
+    indexing,
+    logic,
+    normalization,
+    pooling,
+    products,
+    quantised,
+    recurrent,
+    reductions,
+    resizing,
+    sequences,
+    shapes,
+    signal,
+)
+
+__all__ = [
+    "activation",
+    "contributed",
+    "control",
+    "convolutions",
+    "elementwise",
+    "indexing",
+    "logic",
+    "normalization",
+    "pooling",
+    "products",
+    "quantised",
+    "recurrent",
+    "reductions",
+    "resizing",
+    "sequences",
+    "shapes",
+    "signal",
+]

@@ -1,0 +1,233 @@
+"""Branches and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._higher_order_ops.cond import cond_op
+from torch._higher_order_ops.while_loop import while_loop_op
+
+from covan_mlir.frontend.onnx.call import Call, NeedsInput, Refused
+from covan_mlir.frontend.onnx.registry import operator
+from covan_mlir.frontend.onnx.value import Item, Value, computed, constant
+
+UNROLLED = 4096
+"""Nodes that a loop of known length is written out to, at most; longer ones are loops of the program."""
+
+
+def _tensors(items: Sequence[Item]) -> list[Tensor]:
+    if not all(isinstance(item, Value) for item in items):
+        raise Refused("a branch or a loop of the program gives a sequence or an optional")
+    return [item.tensor for item in items if isinstance(item, Value)]
+
+
+def _inputs_of(call: Call, *graphs: Any) -> tuple[list[str], list[Tensor]]:
+    """What graphs read from outside, and the program computes."""
+    outside: dict[str, Value] = {}
+    for graph in graphs:
+        outside |= call.captured(graph)
+    return list(outside), [value.tensor for value in outside.values()]
+
+
+@operator("If")
+def if_(call: Call) -> Any:
+    """One of two graphs; a condition that is known chooses now."""
+    condition = call.value(0)
+    branches = call.graph("then_branch"), call.graph("else_branch")
+    if condition.known is not None:
+        return tuple(call.run(branches[0] if bool(condition.known) else branches[1], []))
+    names, given = _inputs_of(call, *branches)
+
+    def branch(graph: Any) -> Any:
+        def run(*tensors: Tensor) -> tuple[Tensor, ...]:
+            bound = dict(zip(names, map(computed, tensors), strict=True))
+            return tuple(t.clone() for t in _tensors(call.rebound(bound)(graph, [])))
+
+        return run
+
+    predicate = condition.tensor.reshape(())
+    try:
+        return tuple(cond_op(predicate, branch(branches[0]), branch(branches[1]), tuple(given)))
+    except (Refused, RuntimeError):
+        _ask_for(condition)
+        raise
+
+
+@operator("Loop")
+def loop(call: Call) -> Any:
+    """As often as a number says, while a condition holds."""
+    body = call.graph("body")
+    carried = list(call.items[2:])
+    count = call.value(0) if call.has(0) else None
+    condition = call.value(1) if call.has(1) else None
+    scans = len(body.output) - 1 - len(carried)
+    if (count is None or count.known is not None) and (condition is None or condition.known is not None):
+        times = None if count is None or count.known is None else int(count.known.reshape(()))
+        written = _written_out(call, body, carried, times, condition, scans)
+        if written is not None:
+            return written
+    try:
+        return _while(call, body, carried, count, condition, scans)
+    except (Refused, RuntimeError):
+        _ask_for(count, condition)
+        raise
+
+
+def _ask_for(*values: Value | None) -> None:
+    """Have fixed what decides how a branch or a loop goes on, where that is computed of inputs alone."""
+    names = frozenset[str]().union(*(value.inputs for value in values if value is not None and not value.is_known))
+    if names and all(value is None or value.is_known or value.inputs for value in values):
+        raise NeedsInput(names)
+
+
+def _written_out(
+    call: Call, body: Any, carried: list[Item], times: int | None, condition: Value | None, scans: int
+) -> Any:
+    """All turns, one after the other; None: their number is not known, or large."""
+    going = condition is None or bool(condition.known)
+    limit = max(UNROLLED // max(len(body.node), 1), 1)
+    if times is not None and times > limit:
+        return None
+    rows: list[list[Item]] = [[] for _ in range(scans)]
+    turn = 0
+    while going and (times is None or turn < times):
+        if turn >= limit:
+            return None
+        given = [constant(torch.tensor(turn)), constant(torch.tensor(True)), *carried]
+        following, *results = call.run(body, given)
+        if not isinstance(following, Value) or following.known is None:
+            return None
+        going = bool(following.known)
+        carried, scanned = results[: len(carried)], results[len(carried) :]
+        for row, item in zip(rows, scanned, strict=True):
+            row.append(item)
+        turn += 1
+    return (*carried, *(_stacked(row, body.output[1 + len(carried) + k]) for k, row in enumerate(rows)))
+
+
+def _stacked(row: list[Item], output: Any) -> Any:
+    if row:
+        return torch.stack(_tensors(row))
+    from covan_mlir.frontend.onnx.dtypes import torch_type
+
+    kind = output.type.tensor_type
+    shape = [dim.dim_value for dim in kind.shape.dim]
+    return torch.empty([0, *shape], dtype=torch_type(kind.elem_type))
+
+
+def _while(
+    call: Call, body: Any, carried: list[Item], count: Value | None, condition: Value | None, scans: int
+) -> Any:
+    """A loop of the program. What each turn gives is kept in tensors that are as long as there are turns at most."""
+    start = _tensors(carried)
+    times = None if count is None or count.known is None else int(count.known.reshape(()))
+    if scans and (times is None or (condition is not None and condition.known is None)):
+        raise Refused("how many results it gives depends on values")
+    names, given = _inputs_of(call, body)
+    limit = count.tensor.reshape(()) if count is not None else torch.full((), 2**62, dtype=torch.int64)
+    going = condition.tensor.reshape(()) if condition is not None else torch.ones((), dtype=torch.bool)
+
+    def turned(turn: Tensor, running: Tensor, tensors: Sequence[Tensor], outer: Sequence[Tensor]) -> list[Tensor]:
+        bound = dict(zip(names, map(computed, outer), strict=True))
+        items = [computed(turn), computed(running), *map(computed, tensors)]
+        return _tensors(call.rebound(bound)(body, items))
+
+    rows: list[Tensor] = []
+    if scans:
+        with torch.no_grad():
+            example = turned(torch.zeros((), dtype=torch.int64), going, start, given)[1 + len(start) :]
+        rows = [torch.zeros((int(times or 0), *item.shape), dtype=item.dtype) for item in example]
+    kept = len(start)
+
+    def unfinished(turn: Tensor, running: Tensor, *rest: Tensor) -> Tensor:
+        return torch.logical_and(running, turn < rest[-1])
+
+    def onwards(turn: Tensor, running: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        inner, outer = rest[: kept + scans], rest[kept + scans : -1]
+        results = turned(turn, running, inner[:kept], outer)
+        following = results[0].reshape(()).clone()
+        new = [item.clone() for item in results[1 : 1 + kept]]
+        at = turn.reshape(1)
+        filled = [
+            row.index_copy(0, at, item.unsqueeze(0))
+            for row, item in zip(inner[kept:], results[1 + kept :], strict=True)
+        ]
+        return (turn + 1, following, *new, *filled)
+
+    first = (torch.zeros((), dtype=torch.int64), going.clone(), *(t.clone() for t in start), *rows)
+    if scans and not _always(body):
+        raise Refused("how many results it gives depends on values")
+    last = while_loop_op(unfinished, onwards, first, (*given, limit))
+    return tuple(last[2:])
+
+
+def _always(body: Any) -> bool:
+    """Whether a body goes on in any case: it gives back the condition that it is given, or a constant."""
+    name = body.output[0].name
+    given = body.input[1].name
+    for node in reversed(body.node):
+        if name in node.output:
+            if node.op_type == "Identity":
+                name = node.input[0]
+                continue
+            return node.op_type == "Constant"
+    return name == given or name in {tensor.name for tensor in body.initializer}
+
+
+@operator("Scan", since=8)
+def scan(call: Call) -> Any:
+    """A graph, along axes of its inputs."""
+    body = call.graph("body")
+    items = list(call.items)
+    if call.opset < 9:
+        return _batched_scan(call, body, items)
+    inputs = call.integer("num_scan_inputs")
+    states = list(items[: len(items) - inputs])
+    sequences = _tensors(items[len(items) - inputs :])
+    axes = call.integers("scan_input_axes") or [0] * inputs
+    turned = call.integers("scan_input_directions") or [0] * inputs
+    outputs = len(body.output) - len(states)
+    out_axes = call.integers("scan_output_axes") or [0] * outputs
+    out_turned = call.integers("scan_output_directions") or [0] * outputs
+    sequences = [s.movedim(axis, 0) for s, axis in zip(sequences, axes, strict=True)]
+    final, rows = _scanned(call, body, states, sequences, turned)
+    results = []
+    for row, axis, back in zip(rows, out_axes, out_turned, strict=True):
+        stacked = torch.stack(_tensors(row[::-1] if back else row))
+        results.append(stacked.movedim(0, axis) if axis else stacked)
+    return (*final, *results)
+
+
+def _scanned(
+    call: Call, body: Any, states: list[Item], sequences: list[Tensor], turned: list[int]
+) -> tuple[list[Item], list[list[Item]]]:
+    steps = sequences[0].shape[0]
+    if not isinstance(steps, int) or steps * len(body.node) > 4 * UNROLLED:
+        raise Refused("it has an open number of steps, or very many")
+    rows: list[list[Item]] = [[] for _ in range(len(body.output) - len(states))]
+    for step in range(steps):
+        elements = [s[steps - 1 - step if back else step] for s, back in zip(sequences, turned, strict=True)]
+        results = call.run(body, [*states, *map(computed, elements)])
+        states, given = results[: len(states)], results[len(states) :]
+        for row, item in zip(rows, given, strict=True):
+            row.append(item)
+    return states, rows
+
+
+def _batched_scan(call: Call, body: Any, items: list[Item]) -> Any:
+    """Opset 8: each sequence of a batch by itself."""
+    if items[0] is not None:
+        raise Refused("its sequences have lengths of their own")
+    inputs = call.integer("num_scan_inputs")
+    turned = call.integers("directions") or [0] * inputs
+    given = _tensors(items[1:])
+    states, sequences = given[: len(given) - inputs], given[len(given) - inputs :]
+    finals, rows = [], []
+    for index in range(sequences[0].shape[0]):
+        final, row = _scanned(call, body, [computed(s[index]) for s in states], [s[index] for s in sequences], turned)
+        finals.append(_tensors(final))
+        rows.append([torch.stack(_tensors(r)) for r in row])
+    return tuple(torch.stack(parts) for parts in (*zip(*finals, strict=True), *zip(*rows, strict=True)))

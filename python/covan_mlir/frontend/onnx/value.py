@@ -1,0 +1,123 @@
+"""Tensors of an ONNX graph as the translation knows them: computed by the program, or known already.
+
+Exporters compute shapes by operators: Shape, Gather, Concat, Reshape. What they compute are integers that the
+translation knows, or knows as expressions over open sizes, and no tensors of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+FIXED = 64
+"""Elements of an input that can be fixed, at most."""
+LARGEST = 4096
+"""Elements of a tensor that is computed during translation, at most; larger ones are computed by the program."""
+Number: TypeAlias = Any
+"""An int, float or bool, or a torch.SymInt."""
+
+
+@dataclass
+class Value:
+    """One tensor.
+
+    Attributes:
+        dtype: of its elements.
+        numbers: its elements, if they are known: an object array with integers, some of which may be open sizes.
+        known: the same as a real tensor, if none of them is open.
+        make: gives the program's tensor.
+        inputs: names of the graph's inputs that it is computed of, if these are few numbers and nothing else is: what has
+            to be known of it can be known by fixing them.
+    """
+
+    dtype: torch.dtype
+    make: Callable[[], torch.Tensor] = field(repr=False)
+    known: torch.Tensor | None = None
+    numbers: np.ndarray[Any, Any] | None = None
+    inputs: frozenset[str] = frozenset()
+    _tensor: torch.Tensor | None = field(default=None, repr=False)
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        """As the program computes with it."""
+        if self._tensor is None:
+            self._tensor = self.make()
+        return self._tensor
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its elements are numbers, or open sizes, that need not be computed."""
+        return self.known is not None or self.numbers is not None
+
+    @property
+    def size(self) -> int:
+        """Elements of a value that is known."""
+        held = self.known if self.known is not None else self.numbers
+        assert held is not None
+        return held.numel() if isinstance(held, torch.Tensor) else held.size
+
+    def objects(self) -> np.ndarray[Any, Any]:
+        """The elements of a value that is known, as Python's numbers."""
+        if self.numbers is None:
+            assert self.known is not None
+            self.numbers = _objects(self.known)
+        return self.numbers
+
+
+Item: TypeAlias = "Value | list[Item] | None"
+"""What a name of an ONNX graph stands for: a tensor, a sequence, or an optional that holds nothing."""
+
+
+def _objects(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    flat = np.empty(tensor.numel(), object)
+    with _disable_current_modes():
+        flat[:] = tensor.reshape(-1).tolist()
+    return flat.reshape(tuple(tensor.shape))
+
+
+def computed(tensor: torch.Tensor) -> Value:
+    """A tensor of the program."""
+    return Value(tensor.dtype, lambda: tensor, _tensor=tensor)
+
+
+def constant(tensor: torch.Tensor) -> Value:
+    """A tensor of which the translation knows the elements; the program has it as a constant."""
+    return Value(tensor.dtype, lambda: _literal(tensor), known=tensor)
+
+
+def open_sizes(numbers: np.ndarray[Any, Any], dtype: torch.dtype) -> Value:
+    """Integers, some of which are open sizes; a constant if none is."""
+    if all(isinstance(number, int | float | bool) for number in numbers.flat):
+        with _disable_current_modes():
+            return constant(torch.tensor(numbers.tolist(), dtype=dtype).reshape(numbers.shape))
+    return Value(dtype, lambda: _stacked(numbers, dtype), numbers=numbers)
+
+
+def of_sizes(sizes: Sequence[Number], dtype: torch.dtype = torch.int64) -> Value:
+    """A row of integers."""
+    row = np.empty(len(sizes), object)
+    row[:] = list(sizes)
+    return open_sizes(row, dtype)
+
+
+def _literal(tensor: torch.Tensor) -> torch.Tensor:
+    """A constant in the program: it is told by its numbers where they are few, so that equal ones look equal."""
+    with _disable_current_modes():
+        single = tensor.numel() == 1 and not tensor.dtype.is_complex
+        number = tensor.reshape(()).tolist() if single else None
+        like_number = single and bool((torch.full((), number, dtype=tensor.dtype) == tensor.reshape(())).all())
+    if like_number:
+        return torch.full(tuple(tensor.shape), number, dtype=tensor.dtype)
+    return tensor.clone()
+
+
+def _stacked(numbers: np.ndarray[Any, Any], dtype: torch.dtype) -> torch.Tensor:
+    scalars = [torch.scalar_tensor(number, dtype=dtype) for number in numbers.flat]
+    if not numbers.ndim:
+        return scalars[0]
+    return torch.stack(scalars).reshape(numbers.shape) if scalars else torch.empty(numbers.shape, dtype=dtype)
