@@ -120,7 +120,7 @@ def source_actions(graph: torch.fx.Graph) -> dict[str, Action]:
     by_call: dict[str, Action] = {}
     for index, (source, own) in enumerate(order.actions):
         if source is not None and not own:
-            by_call[f"<{source.name}>"] = _without_calls(index, source)  # no call is called so
+            by_call[f"<{source.name}>"] = _without_calls(index, source, order.places)  # no call is called so
             continue
         last = own[-1]
         name = last.name if source is None else source.name
@@ -157,21 +157,31 @@ class _Order:
     Attributes:
         actions: operation, if it is known, and calls of each action, in order.
         ids: of each call, its action's.
+        places: of each operation, its action's.
     """
 
     def __init__(self, listed: Sequence[Node], known: Sequence[SourceNode]) -> None:
-        self.actions: list[tuple[SourceNode | None, list[Node]]] = [(source, []) for source in known]
-        self.ids: dict[Node, int] = {}
-        for node in listed:
-            at = place(node)
-            if at is None or at >= len(known):
-                at = len(self.actions)
-                self.actions.append((None, []))
-            self.actions[at][1].append(node)
-            self.ids[node] = at
+        own: list[list[Node]] = [[] for _ in known]
+        strange: dict[int, list[Node]] = {}  # calls that export added, by the operation that they stand before
+        at = [place(node) for node in listed]
+        following = len(known)
+        for node, index in zip(reversed(listed), reversed(at), strict=True):
+            if index is None or index >= len(known):
+                strange.setdefault(following, []).append(node)
+            else:
+                own[index].append(node)
+                following = min(following, index)
+        self.actions: list[tuple[SourceNode | None, list[Node]]] = []
+        self.places: list[int] = []
+        for index in range(len(known) + 1):
+            self.actions += [(None, [node]) for node in reversed(strange.get(index, []))]
+            if index < len(known):
+                self.places.append(len(self.actions))
+                self.actions.append((known[index], own[index][::-1]))
+        self.ids = {node: index for index, (_, calls) in enumerate(self.actions) for node in calls}
 
 
-def _without_calls(index: int, source: SourceNode) -> Action:
+def _without_calls(index: int, source: SourceNode, places: Sequence[int]) -> Action:
     """Of an operation that gives back what it is given, or whose value was computed by translation."""
     return Action(
         id=index,
@@ -180,7 +190,7 @@ def _without_calls(index: int, source: SourceNode) -> Action:
         module=source.module,
         frames=source.frames,
         types=(),
-        inputs=source.inputs,
+        inputs=tuple(places[read] for read in source.inputs),
         view=source.view,
         live=True,
     )

@@ -86,14 +86,18 @@ class Part:
         return self.op in ALIASES
 
 
+TRANSLATED = "onnx."
+"""How the names of operations begin that are no operators of torch: ``onnx.Relu``, ``onnx.com.microsoft.Gelu``."""
+
+
 @dataclass(frozen=True)
 class Action:
-    """One call node of the exported graph, as the user's code made it.
+    """One call node of the exported graph, as the user's code made it; or one node of an ONNX graph.
 
     Attributes:
-        id: position among the call nodes.
+        id: position among these.
         name: node name (``softmax_1``), behind that of the function where it is in one (``true_graph_0.softmax``).
-        op: ``aten.softmax.int``.
+        op: ``aten.softmax.int``, ``onnx.Softmax``.
         module: path of the module instance whose forward made the call (``blocks.0.attn``); empty for the root.
         frames: source frames, user's first and innermost first, then torch's own.
         types: result types, such as ``f32[8, 64]``.
@@ -113,6 +117,11 @@ class Action:
     inputs: tuple[int, ...] = ()
     view: bool = False
     live: bool = True
+
+    @property
+    def translated(self) -> bool:
+        """Whether it is no operator of torch, but another framework's: what it does, its parts say."""
+        return self.op.startswith(TRANSLATED)
 
     @property
     def body(self) -> str:

@@ -62,7 +62,10 @@ class OnnxModule(torch.nn.Module):
         for value, given in zip(self._loaded.inputs, inputs, strict=True):
             scope[value.name] = self._input(value.name, given)
         items = evaluator.graph(model.graph, scope)
-        self.known_nodes, self.size_nodes = evaluator.known_nodes, evaluator.size_nodes
+        # In place: export restores what a module assigns while it is traced.
+        for own, told in ((self.known_nodes, evaluator.known_nodes), (self.size_nodes, evaluator.size_nodes)):
+            own.clear()
+            own.update(told)
         results = tuple(_result(item) for item in items)
         return results[0] if len(results) == 1 else results
 

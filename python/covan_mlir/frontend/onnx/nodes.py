@@ -11,6 +11,7 @@ import onnx
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.onnx.registry import canonical
 from covan_mlir.frontend.sources import SourceNode
+from covan_mlir.provenance.model import TRANSLATED
 
 _EXPORTER = "pkg.torch.onnx."
 """How the keys begin under which PyTorch's exporter leaves what it knows of a node."""
@@ -52,7 +53,7 @@ def source_nodes(nodes: list[onnx.NodeProto], known: set[int], sizes: set[int]) 
         sources.append(
             SourceNode(
                 name=name,
-                op=f"{domain or 'onnx'}.{node.op_type}",
+                op=f"{TRANSLATED}{f'{domain}.' if domain else ''}{node.op_type}",
                 module=_module(node, properties),
                 frames=frames.parse(properties.get(f"{_EXPORTER}stack_trace")),
                 inputs=() if place in known else tuple(sorted(inputs)),
