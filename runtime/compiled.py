@@ -356,6 +356,8 @@ class CompiledModel:
             raise _special(f"argument {leaf.name}", value) from error
         if shape != leaf.shape:  # torch's are tuples, too
             binding.check_shape(leaf, tuple(shape), symbols)
+        if leaf.fixed is not None:
+            binding.check_fixed(leaf, value)
         return self._read(leaf.dtype, value, f"argument {leaf.name}")
 
     def _read(self, dtype: str, value: Any, name: str) -> Any:

@@ -86,6 +86,7 @@ def _is_plain(leaf: Leaf) -> bool:
     return (
         leaf.kind == "tensor"
         and not leaf.mutated
+        and leaf.fixed is None
         and leaf.dtype != "bool"  # whose bytes are looked at
         and leaf.dtype not in values.PAIRS
         and all(isinstance(size, int) for size in leaf.shape)

@@ -16,7 +16,7 @@ import typer
 
 from covan_mlir.errors import CovanError
 from covan_mlir.support import standard_streams, whole_file
-from covan_mlir.tools import cli_compare, cli_profile, cli_report, cli_run, cli_signing, cli_tune
+from covan_mlir.tools import cli_compare, cli_info, cli_profile, cli_report, cli_run, cli_signing, cli_tune
 from covan_mlir.tools.cli_common import CliError, Progress, describe, torch_is_quiet
 from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, IreeFlags, OneTarget, Seed, Session
 from covan_mlir.version import __version__
@@ -69,7 +69,7 @@ def covan(
 @app.command("compile")
 def compile_(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="FILE.py:FACTORY|FILE.pt2", help="The model.")],
+    model: Annotated[str, typer.Argument(metavar="FILE.py:FACTORY|FILE.pt2|FILE.onnx", help="The model.")],
     inputs: Inputs = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE.covan", help="Default: the model's name, here.")
@@ -78,7 +78,11 @@ def compile_(
     iree_flag: IreeFlags = None,
     dynamic: Annotated[
         list[str] | None,
-        typer.Option("--dynamic", metavar="ARG:DIM", help="Leave this dimension open; ARG is a name or an index."),
+        typer.Option(
+            "--dynamic",
+            metavar="ARG:DIM|NAME=LOW..HIGH",
+            help="Leave a dimension open; ARG is a name or an index. Of ONNX files by the dimension's name.",
+        ),
     ] = None,
     provenance: Annotated[
         bool, typer.Option("--provenance/--no-provenance", help="Record which kernel performs what.")
@@ -126,6 +130,7 @@ def compile_(
     covan compile model.py:Net -i 1x3x224x224xf32
     covan compile model.py:Net -i 8x128xi64 -i 8x128xbool=true --dynamic 0:0 --dynamic 1:0
     covan compile exported.pt2 --iree-flag=--iree-opt-level=O3
+    covan compile model.onnx --dynamic batch=1..64
     covan compile model.py:make --tag blocks.0=audit:pii
     covan compile model.py:make --attach features.3.conv=post.py:quantise
     """
@@ -181,6 +186,9 @@ def compile_(
         executable.save(destination)
     facts = counts(executable.lineage) if provenance else "no lineage"
     print(f"{destination}: {_bytes(os.stat(destination).st_size)}, {facts}")
+
+
+app.command("info")(cli_info.info)
 
 
 @app.command()
@@ -289,7 +297,7 @@ def verify(
         bool, typer.Option("--values", help="Also compare every tensor with eager PyTorch; needs --model.")
     ] = False,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="FILE.py:FACTORY|FILE.pt2", help="What it was compiled from.")
+        str | None, typer.Option("--model", "-m", metavar="FILE.py:FACTORY|FILE.pt2|FILE.onnx", help="What it was compiled from.")
     ] = None,
     inputs: Inputs = None,
     attach: Attach = None,

@@ -28,7 +28,7 @@ def compare(
     context: typer.Context,
     file: Artifact,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="FILE.py:FACTORY|FILE.pt2", help="What it was compiled from.")
+        str | None, typer.Option("--model", "-m", metavar="FILE.py:FACTORY|FILE.pt2|FILE.onnx", help="What it was compiled from.")
     ] = None,
     inputs: Inputs = None,
     rtol: Annotated[
@@ -85,7 +85,7 @@ def require_model(file: str, model: str | None) -> None:
     if model is None:
         raise CliError(
             f"{file} does not hold the model, which is needed to compare with",
-            "give --model FILE.py:FACTORY or --model FILE.pt2",
+            "give --model FILE.py:FACTORY, FILE.pt2 or FILE.onnx",
             code=2,
         )
 

@@ -1,4 +1,4 @@
-"""Models on the command line: a factory in a Python file, or a ``.pt2`` file. Needs torch."""
+"""Models on the command line: a factory in a Python file, a ``.pt2`` file or an ONNX file. Needs torch."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ from covan_mlir.tools.cli_common import CliError
 from covan_mlir.tools.cli_inputs import Input, array
 
 
+_FILES = (".pt2", ".onnx")
+"""Suffixes of files that are models by themselves."""
+
+
 @dataclass(frozen=True)
 class Example:
     """A model with example arguments."""
@@ -29,16 +33,16 @@ class Example:
 
 
 def split(source: str) -> tuple[Path, str]:
-    """``FILE.py:factory`` or ``FILE.pt2`` -> (file, factory or an empty string).
+    """``FILE.py:factory``, ``FILE.pt2`` or ``FILE.onnx`` -> (file, factory or an empty string).
 
     Raises:
         CliError: it is neither, or the file is missing.
     """
     path, factory = Path(source), ""
-    if path.suffix not in (".py", ".pt2"):
+    if path.suffix not in (".py", *_FILES):
         before, colon, after = source.rpartition(":")
         if not colon or Path(before).suffix != ".py":
-            raise CliError(f"{source}: not a model", "give FILE.py:factory or FILE.pt2", code=2)
+            raise CliError(f"{source}: not a model", "give FILE.py:factory, FILE.pt2 or FILE.onnx", code=2)
         path, factory = Path(before), after
     if not path.is_file():
         reason = "is a directory" if path.is_dir() else "no such file"
@@ -56,6 +60,8 @@ def load(path: Path, factory: str, inputs: Sequence[Input], seed: int) -> Exampl
         if inputs:
             raise CliError("a .pt2 file has its inputs already", "leave out --input", code=2)
         return Example(path)
+    if path.suffix == ".onnx":
+        return Example(path, _tensors(inputs, seed))
     example = _made(path, factory)
     if inputs:
         example = Example(example.model, _tensors(inputs, seed))
@@ -70,17 +76,20 @@ def without_inputs(path: Path, factory: str) -> Example:
     Raises:
         CliError: the file or the factory fails, or there is no such factory.
     """
-    return Example(path) if path.suffix == ".pt2" else _made(path, factory)
+    return Example(path) if path.suffix in _FILES else _made(path, factory)
 
 
 def dynamic_shapes(example: Example, dynamic: Sequence[str]) -> dict[str, Any] | None:
-    """What ``--dynamic NAME_OR_INDEX:DIM`` means, as `torch.export.export` takes it.
+    """What ``--dynamic NAME_OR_INDEX:DIM`` means, as `torch.export.export` takes it; of an ONNX file
+    ``NAME=SIZE`` or ``NAME=LOW..HIGH``, as `covan_mlir.compile_module` does.
 
     Raises:
         CliError: bad syntax, or no such argument or dimension.
     """
     if not dynamic:
         return None
+    if isinstance(example.model, Path) and example.model.suffix == ".onnx":
+        return dict(map(_named_range, dynamic))
     if isinstance(example.model, Path):
         raise CliError("a .pt2 file has its dynamic shapes already", "leave out --dynamic", code=2)
     given = _signature(example.model).bind(*example.args, **example.kwargs).arguments
@@ -100,6 +109,20 @@ def dynamic_shapes(example: Example, dynamic: Sequence[str]) -> dict[str, Any] |
             raise CliError(f"--dynamic {text!r}: {name} is {what}", "dimensions are counted from 0")
         shapes[name] = {**(shapes[name] or {}), int(dim): _torch().export.Dim.DYNAMIC}
     return shapes
+
+
+def _named_range(text: str) -> tuple[str, int | tuple[int | None, int | None] | None]:
+    """``batch``, ``batch=4``, ``batch=1..64``, ``batch=2..`` of a symbolic dimension."""
+    name, _, wanted = text.partition("=")
+    low, dots, high = wanted.partition("..")
+    if not name or not all(part.isdecimal() or not part for part in (low, high)) or (not dots and high):
+        hint = "write a symbolic dimension's name, with =SIZE or =LOWEST..HIGHEST, such as batch=1..64"
+        raise CliError(f"--dynamic {text!r} is not understood", hint, code=2)
+    if not wanted:
+        return name, None
+    if not dots:
+        return name, int(low)
+    return name, (int(low) if low else None, int(high) if high else None)
 
 
 def attached(values: Sequence[str]) -> dict[str | int, Any]:

@@ -22,7 +22,7 @@ Records = Annotated[
 
 def tune(
     context: typer.Context,
-    models: Annotated[list[str], typer.Argument(metavar="FILE.py:FACTORY|FILE.pt2...", help="The models.")],
+    models: Annotated[list[str], typer.Argument(metavar="FILE.py:FACTORY|FILE.pt2|FILE.onnx...", help="The models.")],
     inputs: Inputs = None,
     minutes: Annotated[float, typer.Option("--minutes", help="How long to measure, about.")] = 10.0,
     records: Records = None,

@@ -64,3 +64,13 @@ def scalar(leaf: Leaf, value: Any, symbols: dict[str, int]) -> int | float:
     if leaf.symbol.isidentifier() and symbols.setdefault(leaf.symbol, int(value)) != int(value):
         raise InputError(f"argument {leaf.name} is {value}; expected {symbols[leaf.symbol]} ({leaf.symbol})")
     return int(value)
+
+
+def check_fixed(leaf: Leaf, value: Any) -> None:
+    """Raises InputError if an argument has other elements than those that are built into the program."""
+    given = tuple(value.reshape(-1).tolist())
+    if given != leaf.fixed:
+        raise InputError(
+            f"argument {leaf.name} is {list(given)}, but was {list(leaf.fixed or ())} when the model was compiled, and "
+            "shapes depend on it: compile again for this value"
+        )

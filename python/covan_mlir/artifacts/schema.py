@@ -238,12 +238,17 @@ def _is_natural(value: Any) -> bool:
 
 
 class StoredTensor(JsonObject, frozen=True, tag_field="kind", tag="tensor", omit_defaults=True):
-    """A tensor among inputs or outputs."""
+    """A tensor among inputs or outputs.
+
+    Attributes:
+        fixed: its elements, flat, if they are built into the program.
+    """
 
     name: str
     dtype: Dtype
     shape: Annotated[tuple[Natural | str, ...], msgspec.Meta(max_length=64)]
     mutated: bool = False
+    fixed: Annotated[tuple[int | float, ...], msgspec.Meta(max_length=64)] | None = None
 
 
 class StoredScalar(JsonObject, frozen=True, tag_field="kind", tag="scalar"):

@@ -44,6 +44,7 @@ class Leaf:
         value: of a constant.
         name: the argument's name as export gives it; for messages.
         mutated: the program also returns this input's new value, which is written back.
+        fixed: of a tensor whose elements are built into the program, these, flat: calls have to bring the same.
     """
 
     kind: Literal["tensor", "scalar", "constant"]
@@ -53,6 +54,7 @@ class Leaf:
     value: Any = None
     name: str = ""
     mutated: bool = False
+    fixed: tuple[int | float, ...] | None = None
 
     def type_string(self) -> str:
         """As messages show it: ``float32[2, s0]``, ``int``, ``constant 3``."""
@@ -63,7 +65,7 @@ class Leaf:
     def stored(self) -> StoredLeaf:
         """As the artifact holds it."""
         if self.kind == "tensor":
-            return StoredTensor(self.name, self.dtype, self.shape, self.mutated)
+            return StoredTensor(self.name, self.dtype, self.shape, self.mutated, self.fixed)
         if self.kind == "scalar":
             return StoredScalar(self.name, self.dtype, self.symbol)
         return StoredConstant(self.name, constant(self.value))
@@ -73,7 +75,9 @@ class Leaf:
         """The inverse of `stored`."""
         match stored:
             case StoredTensor():
-                return Leaf("tensor", stored.dtype, stored.shape, name=stored.name, mutated=stored.mutated)
+                return Leaf(
+                    "tensor", stored.dtype, stored.shape, name=stored.name, mutated=stored.mutated, fixed=stored.fixed
+                )
             case StoredScalar():
                 return Leaf("scalar", stored.dtype, symbol=stored.symbol, name=stored.name)
             case StoredConstant():

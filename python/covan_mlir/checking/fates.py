@@ -118,6 +118,8 @@ class _Fates:
     def _without_parts(self, action: Action, fate: Fate) -> str:
         """Decompositions left nothing of it: it gives back what it is given, or nobody needs it."""
         kinds = {"view", "merged"} if action.live else {"dead"}
+        if action.translated and action.live and not action.inputs:  # translation knew its value
+            kinds.add("folded")
         given = action.inputs[:1] if action.live else ()
         sites = {site for read in given for site in self.lineage.fates[read].sites}
         if fate.kind not in kinds or set(fate.sites) != sites or fate.decided_by != "decompose":

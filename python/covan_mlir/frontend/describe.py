@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -67,6 +67,8 @@ def describe(captured: Capture, decomposed: ExportedProgram) -> Description:
         if item.kind == InputKind.USER_INPUT:
             leaf_of[name] = len(inputs)
             leaf = _leaf(item.arg, placeholders.get(name), mutated=name in mutated_inputs)
+            if name in captured.fixed:
+                leaf = replace(leaf, fixed=tuple(captured.fixed[name].reshape(-1).tolist()))
             inputs.append(leaf)
             if leaf.kind != "constant":
                 user.append(placeholders[name])

@@ -129,13 +129,13 @@ def _of_parts(parts: Sequence[Part], fates: Mapping[int, Fate], owner: Mapping[i
 
 
 def _without_parts(action: Action, before: Sequence[Fate]) -> Fate:
-    """Decomposition found nothing to do: the action gives back what it is given, its value is known, or nobody needs
-    it."""
+    """Decomposition found nothing to do: the action gives back what it is given, translation knew its value, or
+    nobody needs it."""
     if not action.live:
         return Fate("dead", (), DECOMPOSE)
     source = next(iter(action.inputs), None)
     sites = before[source].sites if source is not None else ()
-    if source is None and not action.view:
+    if source is None and not action.view and action.translated:
         return Fate("folded", (), DECOMPOSE)
     if action.view or source is None:
         return Fate("view", sites, DECOMPOSE)
