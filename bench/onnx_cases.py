@@ -69,23 +69,19 @@ def cases() -> dict[str, Case]:
     """All node cases that ship with onnx, by name."""
     from onnx.backend.test.case.node import collect_testcases
 
-    return {
-        case.name: Case(
-            case.name,
-            _op(case.model),
-            case.model,
-            tuple((list(inputs), list(outputs)) for inputs, outputs in case.data_sets),
-            case.rtol,
-            case.atol,
-        )
-        for case in collect_testcases(None)
-    }
+    known_cases = {}
+    for case in collect_testcases(None):
+        assert case.model is not None
+        assert case.data_sets is not None
+        sets = tuple((list(inputs), list(outputs)) for inputs, outputs in case.data_sets)
+        known_cases[case.name] = Case(case.name, _op(case.model), case.model, sets, case.rtol, case.atol)
+    return known_cases
 
 
 def folder_cases(kind: str) -> dict[str, Case]:
     """Cases that ship as files: ``simple``, ``pytorch-converted``, ``pytorch-operator``."""
     root = Path(onnx.__file__).parent / "backend" / "test" / "data" / kind
-    found = {}
+    known_cases = {}
     for folder in sorted(root.iterdir()):
         model = onnx.load(folder / "model.onnx")
         sets = []
@@ -93,10 +89,8 @@ def folder_cases(kind: str) -> dict[str, Case]:
             inputs = [_stored(data / f"input_{k}.pb", value) for k, value in enumerate(_inputs(model))]
             outputs = [_stored(data / f"output_{k}.pb", value) for k, value in enumerate(model.graph.output)]
             sets.append((inputs, outputs))
-        found[f"{kind}/{folder.name}"] = Case(
-            f"{kind}/{folder.name}", _op(model), model, tuple(sets), 1e-3, 1e-7
-        )
-    return found
+        known_cases[f"{kind}/{folder.name}"] = Case(f"{kind}/{folder.name}", _op(model), model, tuple(sets), 1e-3, 1e-7)
+    return known_cases
 
 
 def _stored(path: Path, value: onnx.ValueInfoProto) -> Any:

@@ -5,8 +5,8 @@
     python bench/onnx_operators.py --match gru
     python bench/onnx_operators.py --write-docs
 
-Programs are compiled and run in a process of its own. Cases are compiled many at a time; what fails is split until it is
-known which cases do. What became of a case is one line of JSON in `build/onnx`; `--resume` leaves out what is there.
+Programs are compiled and run in a process of its own. Cases are compiled many at a time; what fails is split until it
+is known which cases do. What became of a case is one line of JSON in `build/onnx`; `--resume` leaves out what is there.
 """
 
 from __future__ import annotations

@@ -16,11 +16,12 @@ assert declared
 _HEAD = """# ONNX operators
 
 What covan compiles of ONNX's operators, by all cases that onnx tests backends with. Made by
-`python bench/onnx_operators.py --write-docs` with onnx {version}. How ONNX models are compiled is in [onnx.md](onnx.md).
+`python bench/onnx_operators.py --write-docs` with onnx {version}. How ONNX models are compiled is in
+[onnx.md](onnx.md).
 
-A case *matches* if its results have the types, shapes and values that it expects, within its own tolerances. It is
-*refused* if it does not compile, with an error that gives the reason. *Out of scope* are training, strings, and elements
-of types that programs lack: 8-bit floating-point numbers, integers of 4 and 2 bits.
+A case *matches* if its results have the types, shapes and values that it expects, within its own tolerances, or what
+rounding allows. It is *refused* if it does not compile, with an error that gives the reason. *Out of scope* are
+training, strings, and elements of types that programs lack: 8-bit floating-point numbers, integers of 4 and 2 bits.
 
 {summary}
 """
@@ -44,21 +45,25 @@ def page(rows: Mapping[str, Judged]) -> str:
     )
     known = list(operators())
     parts.append(_table("ONNX's own", [op for op in known if op.domain == ""]))
-    parts.append(_table("`com.microsoft`, which ONNX Runtime contributes", [op for op in known if op.domain == MICROSOFT]))
+    parts.append(
+        _table("`com.microsoft`, which ONNX Runtime contributes", [op for op in known if op.domain == MICROSOFT])
+    )
     parts.append(_table("`ai.onnx.ml`", [op for op in known if op.domain == "ai.onnx.ml"]))
     return "".join(parts).rstrip() + "\n"
 
 
 def _summary(node: Sequence[Judged], shipped: Sequence[Judged]) -> str:
-    lines = ["| cases | number | out of scope | in scope | match | refused | differ | fail |", "|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "| cases | number | out of scope | in scope | match | refused | differ | fail |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for name, rows in (("node cases", node), ("models as files: simple, converted from PyTorch", shipped)):
         count = Counter(row.outcome for row in rows)
         scope = len(rows) - count["out of scope"]
         share = f" ({100 * count['matches'] / scope:.1f} %)" if scope else ""
-        lines.append(
-            f"| {name} | {len(rows)} | {count['out of scope']} | {scope} | {count['matches']}{share} | {count['refused']} "
-            f"| {count['differs']} | {count['fails']} |"
-        )
+        told = [name, len(rows), count["out of scope"], scope, f"{count['matches']}{share}"]
+        told += [count[outcome] for outcome in ("refused", "differs", "fails")]
+        lines.append(f"| {' | '.join(map(str, told))} |")
     return "\n".join(lines)
 
 

@@ -297,7 +297,8 @@ def verify(
         bool, typer.Option("--values", help="Also compare every tensor with eager PyTorch; needs --model.")
     ] = False,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="FILE.py:FACTORY|FILE.pt2|FILE.onnx", help="What it was compiled from.")
+        str | None,
+        typer.Option("--model", "-m", metavar="FILE.py:FACTORY|FILE.pt2|FILE.onnx", help="What it was compiled from."),
     ] = None,
     inputs: Inputs = None,
     attach: Attach = None,

@@ -28,7 +28,8 @@ def compare(
     context: typer.Context,
     file: Artifact,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="FILE.py:FACTORY|FILE.pt2|FILE.onnx", help="What it was compiled from.")
+        str | None,
+        typer.Option("--model", "-m", metavar="FILE.py:FACTORY|FILE.pt2|FILE.onnx", help="What it was compiled from."),
     ] = None,
     inputs: Inputs = None,
     rtol: Annotated[

@@ -18,7 +18,6 @@ import numpy as np
 from covan_mlir.tools.cli_common import CliError
 from covan_mlir.tools.cli_inputs import Input, array
 
-
 _FILES = (".pt2", ".onnx")
 """Suffixes of files that are models by themselves."""
 

@@ -79,7 +79,9 @@ def _check(key: str | int, action: Action, node: Node) -> None:
 
 def _listed(source: LineageData, nodes: Sequence[Node]) -> str:
     owner = action_of(nodes[0].graph)
-    return ", ".join(_shown(source.actions[owner[node]] for node in nodes[:_LISTED])) + (", …" if len(nodes) > _LISTED else "")
+    return ", ".join(_shown(source.actions[owner[node]] for node in nodes[:_LISTED])) + (
+        ", …" if len(nodes) > _LISTED else ""
+    )
 
 
 def _shown(actions: Iterable[Action]) -> list[str]:

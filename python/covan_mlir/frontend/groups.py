@@ -38,7 +38,9 @@ def groups(exported: torch.fx.Graph) -> tuple[tuple[Group, ...], Mapping[int, fr
         key=lambda item: (item[0][1][0], -len(item[0][1])),
     ):
         number = counts[name] = counts.get(name, -1) + 1
-        numbered.append(Group(f"{name}@{number}", "block" if kind == "block" else "function", tuple(dict.fromkeys(actions))))
+        numbered.append(
+            Group(f"{name}@{number}", "block" if kind == "block" else "function", tuple(dict.fromkeys(actions)))
+        )
     return tuple(numbered), tags
 
 

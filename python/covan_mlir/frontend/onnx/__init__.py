@@ -1,1 +1,1 @@
-"""ONNX models as exported programs of torch: each ONNX node an action, the ATen operations that stand for it its calls."""
+"""ONNX models as exported programs of torch: each node is an action, and the ATen operations of it are its calls."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import onnx
 from onnx import defs
@@ -14,7 +15,7 @@ from covan_mlir.frontend.onnx.value import Item, Value
 def has_body(domain: str, name: str, opset: int) -> bool:
     """Whether ONNX defines an operator by others."""
     try:
-        schema = defs.get_schema(name, opset, domain)
+        schema: Any = defs.get_schema(name, opset, domain)  # onnx's stubs lack what is asked here
     except defs.SchemaError:
         return False
     return bool(schema.has_function or schema.has_context_dependent_function)
@@ -25,7 +26,7 @@ def inlined(
 ) -> onnx.FunctionProto | None:
     """The body of a node's operator in an opset; None: it has none."""
     try:
-        schema = defs.get_schema(node.op_type, opset, node.domain if node.domain != "ai.onnx" else "")
+        schema: Any = defs.get_schema(node.op_type, opset, node.domain if node.domain != "ai.onnx" else "")
     except defs.SchemaError:
         return None
     if schema.has_function:

@@ -46,7 +46,7 @@ class Call:
     opset: int
     run: Callable[[onnx.GraphProto, Sequence[Item]], list[Item]]
     captured: Callable[[onnx.GraphProto], Mapping[str, Value]]
-    rebound: Callable[[Mapping[str, Value]], "Callable[[onnx.GraphProto, Sequence[Item]], list[Item]]"]
+    rebound: Callable[[Mapping[str, Value]], Callable[[onnx.GraphProto, Sequence[Item]], list[Item]]]
 
     def __post_init__(self) -> None:
         self._attributes = {attribute.name: attribute for attribute in self.node.attribute}

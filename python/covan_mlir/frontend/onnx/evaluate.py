@@ -14,6 +14,7 @@ from typing import Any
 
 import onnx
 import torch
+from onnx import numpy_helper
 from torch.fx.traceback import annotate
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -21,6 +22,7 @@ from covan_mlir.errors import ExportError
 from covan_mlir.frontend.onnx import operators, sizes
 from covan_mlir.frontend.onnx.bodies import inlined
 from covan_mlir.frontend.onnx.call import Call, NeedsInput, Refused
+from covan_mlir.frontend.onnx.dtypes import to_torch
 from covan_mlir.frontend.onnx.registry import canonical, lookup
 from covan_mlir.frontend.onnx.value import FIXED, LARGEST, Item, Value, computed, constant
 from covan_mlir.frontend.sources import NODE
@@ -55,9 +57,7 @@ class Evaluator:
 
     def __post_init__(self) -> None:
         self._opsets = {canonical(opset.domain): opset.version for opset in self.model.opset_import}
-        self._functions = {
-            (canonical(f.domain), f.name, f.overload): f for f in self.model.functions
-        }
+        self._functions = {(canonical(f.domain), f.name, f.overload): f for f in self.model.functions}
 
     def graph(
         self, graph: onnx.GraphProto | onnx.FunctionProto, scope: Scope, opsets: Mapping[str, int] | None = None
@@ -104,6 +104,7 @@ class Evaluator:
                 return self._function(node, body, items)
             call = self._call(node, items, scope, opset, opsets)
             try:
+                results: list[Item]
                 if (numbers := sizes.evaluated(call)) is not None:
                     results = [numbers]
                 elif (folded := self._computed(call, declared.translation)) is not None:
@@ -162,10 +163,6 @@ class Evaluator:
 
     def initializer(self, tensor: onnx.TensorProto) -> Value:
         """A tensor that a subgraph holds."""
-        from onnx import numpy_helper
-
-        from covan_mlir.frontend.onnx.dtypes import to_torch
-
         with _disable_current_modes():
             return constant(to_torch(numpy_helper.to_array(tensor)))
 
@@ -244,7 +241,9 @@ def _bounded(kind: str, known: Sequence[Value]) -> bool:
     bound = float(max(size, 1))
     for value in known[0 if kind == "ConstantOfShape" else 1 :]:
         if value.size <= 16:
-            bound *= math.prod(max(abs(float(number)), 1.0) + (2.0 if kind == "Pad" else 0.0) for number in value.objects().flat)
+            bound *= math.prod(
+                max(abs(float(number)), 1.0) + (2.0 if kind == "Pad" else 0.0) for number in value.objects().flat
+            )
     return bound <= 64 * LARGEST
 
 

@@ -47,7 +47,9 @@ def capture(
         InputError: arguments contradict the file.
     """
     if dynamic_shapes is not None and not isinstance(dynamic_shapes, Mapping):
-        raise InputError("dynamic_shapes of an ONNX model is {name of a symbolic dimension: size, or (at least, at most)}")
+        raise InputError(
+            "dynamic_shapes of an ONNX model is {name of a symbolic dimension: size, or (at least, at most)}"
+        )
     loaded = read(model)
     check_supported(loaded)
     declared = [arguments.declared(value) for value in loaded.inputs]
@@ -89,7 +91,8 @@ def settled(
                 module(*fake)
         except NeedsInput as needed:
             new = needed.names - fixed.keys()
-            assert new, needed.names
+            if not new:
+                raise ExportError(f"{needed} is fixed, and still not known") from None
             fixed |= {name: by_name[name].clone() for name in sorted(new)}
         except torch._subclasses.fake_tensor.DynamicOutputShapeException as error:
             raise ExportError(f"the size of a result depends on values: {error}") from error
@@ -97,7 +100,7 @@ def settled(
             return fixed, sorted(module.used)
 
 
-def _exported(module: OnnxModule, given: Sequence[Any], shapes: Mapping[str, Any]) -> ExportedProgram:
+def _exported(module: OnnxModule, given: Sequence[Any], shapes: dict[str, Any]) -> ExportedProgram:
     spec = shapes if any(shape is not None for shape in shapes.values()) else None
     with preserve_node_meta(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own, about its own classes

@@ -93,7 +93,9 @@ def bound(loaded: Loaded, names: Sequence[str], args: Sequence[Any], kwargs: Map
             raise InputError(f"the input {name!r} is given twice")
         given[name] = value
     if missing := [name for name in own if name not in given]:
-        raise InputError(f"the model's inputs {', '.join(missing)} are missing: give all, or none to have examples made")
+        raise InputError(
+            f"the model's inputs {', '.join(missing)} are missing: give all, or none to have examples made"
+        )
     return [given[name] for name in own]
 
 
@@ -203,6 +205,8 @@ def dynamic(
         if value.sizes is None or value.sequence or value.name in fixed:
             shapes.append(None)
             continue
-        named = {axis: dims.get(str(n or f"{value.name}:{axis}")) for axis, n in enumerate(value.sizes) if isinstance(n, str)}
+        named = {
+            axis: dims.get(str(n or f"{value.name}:{axis}")) for axis, n in enumerate(value.sizes) if isinstance(n, str)
+        }
         shapes.append({axis: dim for axis, dim in named.items() if dim is not None} or None)
     return shapes

@@ -16,7 +16,6 @@ from covan_mlir.frontend.onnx.reading import Loaded
 from covan_mlir.frontend.onnx.value import FIXED, Item, Value, computed, constant
 
 
-
 class OnnxModule(torch.nn.Module):
     """A graph whose initializers are buffers.
 
@@ -107,5 +106,3 @@ def identifier(name: str, taken: set[str]) -> str:
         candidate = f"{plain}_{count}"
     taken.add(candidate)
     return candidate
-
-

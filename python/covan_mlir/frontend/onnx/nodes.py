@@ -1,4 +1,4 @@
-"""The nodes of an ONNX model as operations of the source: names, module paths, lines of the code it was exported from."""
+"""The nodes of an ONNX model as operations of the source: names, module paths, lines of the code behind it."""
 
 from __future__ import annotations
 

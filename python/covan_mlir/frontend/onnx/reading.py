@@ -108,7 +108,9 @@ def _check_opsets(proto: onnx.ModelProto, name: str) -> None:
         if canonical(opset.domain) != "":
             continue
         if opset.version > known:
-            raise ExportError(f"{name} is of opset {opset.version}; this onnx knows up to {known}: install a newer onnx")
+            raise ExportError(
+                f"{name} is of opset {opset.version}; this onnx knows up to {known}: install a newer onnx"
+            )
         if opset.version < OLDEST and not _unchanged(proto, opset.version):
             raise ExportError(
                 f"{name} is of opset {opset.version}; {OLDEST} is the oldest that is compiled: convert it with "
@@ -189,7 +191,7 @@ def _bytes_of(tensor: onnx.TensorProto) -> int:
     except KeyError:
         raise ExportError(f"its elements are of an unknown type, {type_name(tensor.data_type)}") from None
     bits = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2}.get(dtype.name, 8 * dtype.itemsize)
-    return -(-math.prod(tensor.dims) * bits // 8)
+    return int(-(-math.prod(tensor.dims) * bits // 8))
 
 
 def _check_size(tensor: onnx.TensorProto, size: int, name: str) -> None:

@@ -103,14 +103,14 @@ def _reshape(call: Call, data: _Array, sizes: _Array) -> _Array | None:
     return data.reshape([int(n) for n in numbers]) if all(isinstance(n, int) and n for n in numbers) else None
 
 
-
-
 def _larger(first: Any, second: Any) -> Any:
-    return first if first is second else torch.sym_max(first, second)
+    function: Any = torch.sym_max
+    return first if first is second else function(first, second)
 
 
 def _smaller(first: Any, second: Any) -> Any:
-    return first if first is second else torch.sym_min(first, second)
+    function: Any = torch.sym_min
+    return first if first is second else function(first, second)
 
 
 _FUNCTIONS: dict[str, Callable[..., _Array | None]] = {

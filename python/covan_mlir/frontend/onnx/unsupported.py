@@ -6,12 +6,11 @@ from collections import Counter
 from dataclasses import dataclass
 
 from covan_mlir.errors import ExportError
-from covan_mlir.frontend.onnx.bodies import has_body
 from covan_mlir.frontend.onnx import operators as _declared
+from covan_mlir.frontend.onnx.bodies import has_body
 from covan_mlir.frontend.onnx.nodes import numbered
 from covan_mlir.frontend.onnx.reading import Loaded
 from covan_mlir.frontend.onnx.registry import canonical, lookup, operators
-
 
 assert _declared  # importing declares what is translated
 _SHOWN = 8
@@ -85,9 +84,7 @@ def check_supported(loaded: Loaded) -> None:
     if rows:
         count = sum(len(row.nodes) for row in rows)
         nodes = "node has" if count == 1 else "nodes have"
-        raise ExportError(
-            f"{loaded.path or 'the model'}: {count} {nodes} no translation: {'; '.join(map(str, rows))}"
-        )
+        raise ExportError(f"{loaded.path or 'the model'}: {count} {nodes} no translation: {'; '.join(map(str, rows))}")
 
 
 def counts(loaded: Loaded) -> Counter[str]:

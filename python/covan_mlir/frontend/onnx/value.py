@@ -31,8 +31,8 @@ class Value:
         numbers: its elements, if they are known: an object array with integers, some of which may be open sizes.
         known: the same as a real tensor, if none of them is open.
         make: gives the program's tensor.
-        inputs: names of the graph's inputs that it is computed of, if these are few numbers and nothing else is: what has
-            to be known of it can be known by fixing them.
+        inputs: names of the graph's inputs that it is computed of, if these are few numbers and nothing else is. What
+            has to be known of it can be known by fixing them.
     """
 
     dtype: torch.dtype
@@ -106,14 +106,15 @@ def of_sizes(sizes: Sequence[Number], dtype: torch.dtype = torch.int64) -> Value
 
 
 def _literal(tensor: torch.Tensor) -> torch.Tensor:
-    """A constant in the program: it is told by its numbers where they are few, so that equal ones look equal."""
+    """A constant in the program: one number is written out, so that equal ones look equal."""
     with _disable_current_modes():
-        single = tensor.numel() == 1 and not tensor.dtype.is_complex
-        number = tensor.reshape(()).tolist() if single else None
-        like_number = single and bool((torch.full((), number, dtype=tensor.dtype) == tensor.reshape(())).all())
-    if like_number:
-        return torch.full(tuple(tensor.shape), number, dtype=tensor.dtype)
-    return tensor.clone()
+        if tensor.numel() != 1 or tensor.dtype.is_complex:
+            number = None
+        else:
+            number = tensor.reshape(()).item()
+            if not torch.equal(torch.full((), number, dtype=tensor.dtype), tensor.reshape(())):
+                number = None  # what is no number equals nothing
+    return tensor.clone() if number is None else torch.full(tuple(tensor.shape), number, dtype=tensor.dtype)
 
 
 def _stacked(numbers: np.ndarray[Any, Any], dtype: torch.dtype) -> torch.Tensor:

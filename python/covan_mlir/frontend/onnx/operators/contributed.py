@@ -40,9 +40,7 @@ def contributed_attention(call: Call) -> Any:
     if call.has(5):
         mask = call.tensor(5) if mask is None else mask + call.tensor(5)
     scale = call.real("scale") or None
-    result = F.scaled_dot_product_attention(
-        q, k, v, mask, 0.0, bool(call.integer("unidirectional")), scale=scale
-    )
+    result = F.scaled_dot_product_attention(q, k, v, mask, 0.0, bool(call.integer("unidirectional")), scale=scale)
     return _joined(result)
 
 
@@ -135,8 +133,7 @@ def fused_conv(call: Call) -> Tensor:
     }
     if kind not in functions:
         raise Refused(f"its activation {kind!r} is not known")
-    result = functions[kind](result)
-    return result
+    return functions[kind](result)
 
 
 @operator("Inverse", domain=MICROSOFT, since=1)
@@ -158,5 +155,3 @@ def binarizer(call: Call) -> Tensor:
     """One where a value is above a threshold, else zero."""
     value = call.tensor(0)
     return (value > call.real("threshold")).to(value.dtype)
-
-

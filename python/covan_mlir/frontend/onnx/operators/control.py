@@ -118,9 +118,7 @@ def _stacked(row: list[Item], output: Any) -> Any:
     return torch.empty([0, *shape], dtype=torch_type(kind.elem_type))
 
 
-def _while(
-    call: Call, body: Any, carried: list[Item], count: Value | None, condition: Value | None, scans: int
-) -> Any:
+def _while(call: Call, body: Any, carried: list[Item], count: Value | None, condition: Value | None, scans: int) -> Any:
     """A loop of the program. What each turn gives is kept in tensors that are as long as there are turns at most."""
     start = _tensors(carried)
     times = None if count is None or count.known is None else int(count.known.reshape(()))
@@ -160,7 +158,8 @@ def _while(
     first = (torch.zeros((), dtype=torch.int64), going.clone(), *(t.clone() for t in start), *rows)
     if scans and not _always(body):
         raise Refused("how many results it gives depends on values")
-    last = while_loop_op(unfinished, onwards, first, (*given, limit))
+    loop_op: Any = while_loop_op
+    last = loop_op(unfinished, onwards, first, (*given, limit))
     return tuple(last[2:])
 
 
@@ -174,7 +173,7 @@ def _always(body: Any) -> bool:
                 name = node.input[0]
                 continue
             return node.op_type == "Constant"
-    return name == given or name in {tensor.name for tensor in body.initializer}
+    return bool(name == given) or name in {tensor.name for tensor in body.initializer}
 
 
 @operator("Scan", since=8)

@@ -33,9 +33,7 @@ def windows(call: Call, spatial: Sequence[Any], kernel: Sequence[int]) -> tuple[
     return strides, dilations, begins + ends
 
 
-def convolved(
-    call: Call, value: Tensor, weight: Tensor, bias: Tensor | None, filler: Tensor | None = None
-) -> Tensor:
+def convolved(call: Call, value: Tensor, weight: Tensor, bias: Tensor | None, filler: Tensor | None = None) -> Tensor:
     """A convolution with the attributes of a node."""
     rank = value.dim() - 2
     strides, dilations, pads = windows(call, value.shape[2:], weight.shape[2:])

@@ -18,8 +18,16 @@ def batch_normalization(call: Call) -> Any:
     value, scale, bias, mean, var = call.tensors()[:5]
     epsilon = call.real("epsilon", 1e-5)
     if not call.integer("training_mode"):
-        result = F.batch_norm(value, mean.to(value.dtype), var.to(value.dtype), scale.to(value.dtype), bias.to(value.dtype), False, 0.0, epsilon)
-        return result
+        return F.batch_norm(
+            value,
+            mean.to(value.dtype),
+            var.to(value.dtype),
+            scale.to(value.dtype),
+            bias.to(value.dtype),
+            False,
+            0.0,
+            epsilon,
+        )
     momentum = call.real("momentum", 0.9)
     axes = [axis for axis in range(value.dim()) if axis != 1]
     own_mean, own_var = value.mean(axes), value.var(axes, correction=0)
@@ -32,9 +40,7 @@ def batch_normalization(call: Call) -> Any:
 @operator("InstanceNormalization")
 def instance_normalization(call: Call) -> Tensor:
     """Each channel of each instance by its own statistics."""
-    return F.instance_norm(
-        call.tensor(0), weight=call.tensor(1), bias=call.tensor(2), eps=call.real("epsilon", 1e-5)
-    )
+    return F.instance_norm(call.tensor(0), weight=call.tensor(1), bias=call.tensor(2), eps=call.real("epsilon", 1e-5))
 
 
 @operator("LayerNormalization", since=17)
@@ -112,9 +118,7 @@ def embed_layer_normalization(call: Call) -> Any:
 def group_normalization(call: Call) -> Tensor:
     """Groups of channels by their statistics."""
     value = call.tensor(0)
-    return F.group_norm(
-        value, call.integer("num_groups"), call.tensor(1), call.tensor(2), call.real("epsilon", 1e-5)
-    )
+    return F.group_norm(value, call.integer("num_groups"), call.tensor(1), call.tensor(2), call.real("epsilon", 1e-5))
 
 
 @operator("LRN")
@@ -136,7 +140,11 @@ def local_response_normalization(call: Call) -> Tensor:
 def lp_normalization(call: Call) -> Tensor:
     """By a norm along an axis; zeros stay zeros."""
     value, axis = call.tensor(0), call.integer("axis", -1)
-    norm = value.abs().sum(axis, keepdim=True) if call.integer("p", 2) == 1 else (value * value).sum(axis, keepdim=True).sqrt()
+    norm = (
+        value.abs().sum(axis, keepdim=True)
+        if call.integer("p", 2) == 1
+        else (value * value).sum(axis, keepdim=True).sqrt()
+    )
     return torch.where(norm == 0, torch.zeros_like(value), value / torch.where(norm == 0, torch.ones_like(norm), norm))
 
 
@@ -149,5 +157,3 @@ def mean_variance_normalization(call: Call) -> Tensor:
     mean = value.mean(axes, keepdim=True)
     square = (value * value).mean(axes, keepdim=True)
     return (value - mean) / (torch.sqrt(square - mean * mean) + 1e-9)
-
-

@@ -164,9 +164,7 @@ def max_unpool(call: Call) -> Tensor:
     rank = len(kernel)
     strides = call.integers("strides") or [1] * rank
     pads = call.integers("pads") or [0] * (2 * rank)
-    sizes = [
-        (value.shape[2 + a] - 1) * strides[a] - pads[a] - pads[rank + a] + kernel[a] for a in range(rank)
-    ]
+    sizes = [(value.shape[2 + a] - 1) * strides[a] - pads[a] - pads[rank + a] + kernel[a] for a in range(rank)]
     wanted = call.sizes(2) if call.has(2) else [*value.shape[:2], *sizes]
     flat = torch.zeros(math.prod(value.shape[:2]) * math.prod(sizes), dtype=value.dtype)
     result = flat.scatter(0, places.reshape(-1), value.reshape(-1)).reshape(*value.shape[:2], *sizes)

@@ -48,9 +48,7 @@ def quantize_linear(call: Call) -> Tensor:
     if kind is torch.float16 or kind is torch.bfloat16:
         # The quotient is rounded to the precision, and what follows is exact.
         quotient = (value.to(kind) / along(call, scale, value, axis).to(kind)).to(torch.float32)
-        return quantised(
-            quotient, torch.ones(()), along(call, zero, value, axis) if zero is not None else None, dtype
-        )
+        return quantised(quotient, torch.ones(()), along(call, zero, value, axis) if zero is not None else None, dtype)
     return quantised(
         value.to(kind),
         along(call, scale, value, axis).to(kind),
@@ -147,7 +145,9 @@ def qlinear_matmul(call: Call) -> Tensor:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = call.tensors()
     left = a.to(torch.int32) - _rows(a_zero).to(torch.int32)
     right = b.to(torch.int32) - _columns(b_zero).to(torch.int32)
-    factor = _rows(a_scale.to(torch.float32)) * _columns(b_scale.to(torch.float32)) / _columns(y_scale.to(torch.float32))
+    factor = (
+        _rows(a_scale.to(torch.float32)) * _columns(b_scale.to(torch.float32)) / _columns(y_scale.to(torch.float32))
+    )
     return _requantised(torch.matmul(left, right), factor, _columns(y_zero), y_zero.dtype)
 
 

@@ -20,7 +20,7 @@ def _reduced(reduction: _Reduction, order: bool = False) -> Translation:
         value, axes = call.tensor(0), call.axes(1)
         keep = bool(call.integer("keepdims", 1))
         if not axes:
-            if call.integer("noop_with_empty_axes") and axes is not None or (
+            if (call.integer("noop_with_empty_axes") and axes is not None) or (
                 axes is None and call.integer("noop_with_empty_axes")
             ):
                 axes = []

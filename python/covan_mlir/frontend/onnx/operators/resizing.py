@@ -120,9 +120,7 @@ def _torch_resize(
     return None
 
 
-def _coordinates(
-    transform: str, length: Any, size: Any, scale: Any, bounds: tuple[float, float] | None
-) -> Tensor:
+def _coordinates(transform: str, length: Any, size: Any, scale: Any, bounds: tuple[float, float] | None) -> Tensor:
     """Where each element of a resized axis is read, in elements of the axis as it was."""
     x = torch.arange(size).to(torch.float64)
     if transform == "half_pixel":

@@ -101,5 +101,3 @@ def mapped(call: Call) -> Any:
         for row, value in zip(results, call.run(graph, given), strict=True):
             row.append(value)
     return tuple(results)
-
-

@@ -13,7 +13,7 @@ from covan_mlir.frontend.onnx.call import Call, Refused
 from covan_mlir.frontend.onnx.dtypes import to_torch
 from covan_mlir.frontend.onnx.operators import unsigned
 from covan_mlir.frontend.onnx.registry import MICROSOFT, operator
-from covan_mlir.frontend.onnx.value import Value, constant, of_sizes
+from covan_mlir.frontend.onnx.value import Value, constant, of_sizes, open_sizes
 
 
 @operator("Constant")
@@ -65,8 +65,6 @@ def size(call: Call) -> Value:
     """Number of elements."""
     number = np.empty((), object)
     number[()] = math.prod(call.tensor(0).shape)
-    from covan_mlir.frontend.onnx.value import open_sizes
-
     return open_sizes(number, torch.int64)
 
 
@@ -244,7 +242,11 @@ def pad(call: Call) -> Tensor:
         if any(cut):
             value = value.narrow(axis, cut[0], value.shape[axis] - cut[0] - cut[1])
     amounts = {
-        axis: tuple(max(n, 0) if isinstance(n, int) else n for n in pair) for axis, pair in amounts.items() if any(pair)
+        axis: (
+            max(before, 0) if isinstance(before, int) else before,
+            max(after, 0) if isinstance(after, int) else after,
+        )
+        for axis, (before, after) in amounts.items()
     }
     mode = call.text("mode", "constant")
     if mode == "constant":
@@ -253,7 +255,9 @@ def pad(call: Call) -> Tensor:
         for axis in reversed(range(value.dim())):
             flat += amounts.get(axis, (0, 0))
         number = bool(number) if value.dtype is torch.bool else number
-        return unsigned.computed(lambda v: torch.nn.functional.pad(v, flat, value=number), value) if any(flat) else value
+        return (
+            unsigned.computed(lambda v: torch.nn.functional.pad(v, flat, value=number), value) if any(flat) else value
+        )
     for axis, (before, after) in amounts.items():
         length = value.shape[axis]
         at = torch.arange(-before, length + after)

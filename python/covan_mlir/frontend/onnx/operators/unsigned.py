@@ -67,7 +67,9 @@ def shifted_right(value: Tensor, by: Tensor) -> Tensor:
     else:
         kept = torch.where(n == 0, torch.full_like(n, -1), (torch.ones_like(n) << (64 - n).clamp(max=63)) - 1)
         shifted = (a >> n) & kept
-    filled = torch.zeros_like(shifted) if value.dtype in (*WIDER, torch.uint8) else torch.where(a < 0, -1, 0).to(shifted)
+    filled = (
+        torch.zeros_like(shifted) if value.dtype in (*WIDER, torch.uint8) else torch.where(a < 0, -1, 0).to(shifted)
+    )
     return torch.where(inside, shifted, filled).to(value.dtype)
 
 
