@@ -187,7 +187,8 @@ class Evaluator:
         if not known and call.node.op_type not in ("Constant",):
             return None
         if call.node.op_type == "Constant":
-            return self._items(translation(call))
+            with _disable_current_modes():
+                return self._items(translation(call))
         real = [_real(item) if isinstance(item, Value) and item.known is not None else item for item in call.items]
         call = Call(call.node, real, call.opset, call.run, call.captured, call.rebound)
         with _disable_current_modes(), torch.no_grad():

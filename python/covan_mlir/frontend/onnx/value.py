@@ -61,6 +61,10 @@ class Value:
         assert held is not None
         return held.numel() if isinstance(held, torch.Tensor) else held.size
 
+    def only(self) -> Number | None:
+        """The number of a value that is one number, and known."""
+        return self.objects().flat[0] if self.known is not None and self.size == 1 else None
+
     def objects(self) -> np.ndarray[Any, Any]:
         """The elements of a value that is known, as Python's numbers."""
         if self.numbers is None:
@@ -88,6 +92,12 @@ def computed(tensor: torch.Tensor) -> Value:
 def constant(tensor: torch.Tensor) -> Value:
     """A tensor of which the translation knows the elements; the program has it as a constant."""
     return Value(tensor.dtype, lambda: _literal(tensor), known=tensor)
+
+
+def known_number(number: Any, dtype: torch.dtype) -> Value:
+    """A single number."""
+    with _disable_current_modes():
+        return constant(torch.tensor(number, dtype=dtype))
 
 
 def open_sizes(numbers: np.ndarray[Any, Any], dtype: torch.dtype) -> Value:

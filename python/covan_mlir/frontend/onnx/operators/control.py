@@ -12,7 +12,7 @@ from torch._higher_order_ops.while_loop import while_loop_op
 
 from covan_mlir.frontend.onnx.call import Call, NeedsInput, Refused
 from covan_mlir.frontend.onnx.registry import operator
-from covan_mlir.frontend.onnx.value import Item, Value, computed, constant
+from covan_mlir.frontend.onnx.value import Item, Value, computed, known_number
 
 UNROLLED = 4096
 """Nodes that a loop of known length is written out to, at most; longer ones are loops of the program."""
@@ -38,7 +38,7 @@ def if_(call: Call) -> Any:
     condition = call.value(0)
     branches = call.graph("then_branch"), call.graph("else_branch")
     if condition.known is not None:
-        return tuple(call.run(branches[0] if bool(condition.known) else branches[1], []))
+        return tuple(call.run(branches[0] if condition.only() else branches[1], []))
     names, given = _inputs_of(call, *branches)
 
     def branch(graph: Any) -> Any:
@@ -65,7 +65,7 @@ def loop(call: Call) -> Any:
     condition = call.value(1) if call.has(1) else None
     scans = len(body.output) - 1 - len(carried)
     if (count is None or count.known is not None) and (condition is None or condition.known is not None):
-        times = None if count is None or count.known is None else int(count.known.reshape(()))
+        times = None if count is None else count.only()
         written = _written_out(call, body, carried, times, condition, scans)
         if written is not None:
             return written
@@ -87,7 +87,7 @@ def _written_out(
     call: Call, body: Any, carried: list[Item], times: int | None, condition: Value | None, scans: int
 ) -> Any:
     """All turns, one after the other; None: their number is not known, or large."""
-    going = condition is None or bool(condition.known)
+    going = condition is None or bool(condition.only())
     limit = max(UNROLLED // max(len(body.node), 1), 1)
     if times is not None and times > limit:
         return None
@@ -96,11 +96,11 @@ def _written_out(
     while going and (times is None or turn < times):
         if turn >= limit:
             return None
-        given = [constant(torch.tensor(turn)), constant(torch.tensor(True)), *carried]
+        given = [known_number(turn, torch.int64), known_number(True, torch.bool), *carried]
         following, *results = call.run(body, given)
         if not isinstance(following, Value) or following.known is None:
             return None
-        going = bool(following.known)
+        going = bool(following.only())
         carried, scanned = results[: len(carried)], results[len(carried) :]
         for row, item in zip(rows, scanned, strict=True):
             row.append(item)
@@ -121,7 +121,7 @@ def _stacked(row: list[Item], output: Any) -> Any:
 def _while(call: Call, body: Any, carried: list[Item], count: Value | None, condition: Value | None, scans: int) -> Any:
     """A loop of the program. What each turn gives is kept in tensors that are as long as there are turns at most."""
     start = _tensors(carried)
-    times = None if count is None or count.known is None else int(count.known.reshape(()))
+    times = None if count is None else count.only()
     if scans and (times is None or (condition is not None and condition.known is None)):
         raise Refused("how many results it gives depends on values")
     names, given = _inputs_of(call, body)

@@ -77,9 +77,9 @@ def power(call: Call) -> Tensor:
     """The result has the type of the base."""
     base, exponent = call.tensor(0), call.tensor(1)
     if base.dtype.is_floating_point:
-        known = call.value(1).known
-        if known is not None and known.numel() == 1 and exponent.dim() <= base.dim():
-            return torch.pow(base, known.reshape(()).item())
+        known = call.value(1).only()
+        if known is not None and exponent.dim() <= base.dim():
+            return torch.pow(base, known)
         return torch.pow(base, exponent.to(base.dtype) if exponent.dtype.is_floating_point else exponent).to(base.dtype)
     a, b = unsigned.signed(base), unsigned.signed(exponent)
     if b.dtype.is_floating_point:
@@ -137,9 +137,7 @@ def clip(call: Call) -> Tensor:
 
 def _plain(call: Call, index: int, limit: Tensor | None) -> Any:
     """A limit as a number, where it is known."""
-    if limit is None or (known := call.value(index).known) is None:
-        return limit
-    return known.reshape(()).item()
+    return limit if limit is None or (known := call.value(index).only()) is None else known
 
 
 @operator("Einsum", since=12)

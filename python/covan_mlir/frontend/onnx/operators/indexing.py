@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from covan_mlir.frontend.onnx.call import Call, Refused
 from covan_mlir.frontend.onnx.operators import unsigned
@@ -27,9 +29,9 @@ def gather(call: Call) -> Tensor:
     axis %= value.dim()
     known = call.value(1).known
     if known is not None and known.dim() == 0:
-        return value.select(axis, int(known))
+        return value.select(axis, call.value(1).only())
     indices = call.tensor(1)
-    if known is None or bool((known < 0).any()):
+    if known is None or any(number < 0 for number in call.sizes(1)):
         indices = counted(indices, value.shape[axis])
     else:
         indices = indices.to(torch.int64)
@@ -141,19 +143,34 @@ def _sliced(value: Tensor, axis: int, start: Any, end: Any, step: int) -> Tensor
 def compress(call: Call) -> Tensor:
     """Slices for which a condition holds, which has to be known."""
     value = call.tensor(0)
-    condition = call.known(1)
-    at = torch.nonzero(condition).reshape(-1)
+    at = torch.tensor([place for place, chosen in enumerate(call.sizes(1)) if chosen], dtype=torch.int64)
     if not call.given("axis"):
         return value.reshape(-1).index_select(0, at)
     return value.index_select(call.integer("axis"), at)
 
 
-@operator("NonZero", since=9)
-def nonzero(call: Call) -> Tensor:
-    """Places of elements that are not zero: as many as there are."""
+@operator("NonZero", "Unique", since=9)
+def of_values(call: Call) -> Any:
+    """Places of elements that are not zero, or elements, each once: as many as there are."""
     if call.value(0).known is None:
         raise Refused("the size of its result depends on values")
-    return torch.nonzero(call.known(0)).T
+    with _disable_current_modes():
+        value = call.known(0).numpy()
+        if call.node.op_type == "NonZero":
+            return torch.from_numpy(np.stack(np.nonzero(np.atleast_1d(value))))
+        return tuple(torch.from_numpy(np.ascontiguousarray(array)) for array in _unique(call, value))
+
+
+def _unique(call: Call, value: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    axis = call.integer("axis") if call.given("axis") else None
+    result, first, inverse, counts = np.unique(
+        value, return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
+    if not call.integer("sorted", 1):
+        order = np.argsort(first)
+        result = np.take(result, order, 0 if axis is None else axis)
+        first, counts, inverse = first[order], counts[order], np.argsort(order)[inverse]
+    return [result, first, inverse.reshape(-1), counts]
 
 
 @operator("OneHot", since=9)
@@ -194,23 +211,3 @@ def reverse_sequence(call: Call) -> Tensor:
     lengths = lengths.reshape([-1 if a == batch else 1 for a in range(value.dim())])
     at = torch.where(steps < lengths, lengths - 1 - steps, steps).expand(shape)
     return torch.gather(value, time, at.expand(value.shape))
-
-
-@operator("Unique", since=11)
-def unique(call: Call) -> Any:
-    """Elements, each once."""
-    if call.value(0).known is None:
-        raise Refused("the size of its result depends on values")
-    import numpy as np
-
-    value = call.known(0).numpy()
-    axis = call.integer("axis") if call.given("axis") else None
-    result, first, inverse, counts = np.unique(
-        value, return_index=True, return_inverse=True, return_counts=True, axis=axis
-    )
-    if not call.integer("sorted", 1):
-        order = np.argsort(first)
-        rank = np.argsort(order)
-        result = np.take(result, order, 0 if axis is None else axis)
-        first, counts, inverse = first[order], counts[order], rank[inverse]
-    return tuple(torch.from_numpy(np.ascontiguousarray(a)) for a in (result, first, inverse.reshape(-1), counts))

@@ -8,7 +8,7 @@ import torch
 
 from covan_mlir.frontend.onnx.call import Call
 from covan_mlir.frontend.onnx.registry import operator
-from covan_mlir.frontend.onnx.value import Value, constant
+from covan_mlir.frontend.onnx.value import Value, known_number
 
 
 @operator("SequenceConstruct", since=11)
@@ -49,7 +49,7 @@ def at(call: Call) -> Any:
 @operator("SequenceLength", since=11)
 def length(call: Call) -> Value:
     """How many tensors."""
-    return constant(torch.tensor(len(call.sequence(0))))
+    return known_number(len(call.sequence(0)), torch.int64)
 
 
 @operator("SplitToSequence", since=11)
@@ -81,7 +81,7 @@ def optional(call: Call) -> Any:
 @operator("OptionalHasElement", since=15)
 def has_element(call: Call) -> Value:
     """Whether it is something."""
-    return constant(torch.tensor(bool(call.items) and call.items[0] is not None))
+    return known_number(bool(call.items) and call.items[0] is not None, torch.bool)
 
 
 @operator("OptionalGetElement", since=15)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from covan_mlir.frontend.onnx.call import Call, Refused
-from covan_mlir.frontend.onnx.dtypes import to_torch
+from covan_mlir.frontend.onnx.dtypes import to_torch, torch_type
 from covan_mlir.frontend.onnx.operators import unsigned
 from covan_mlir.frontend.onnx.registry import MICROSOFT, operator
 from covan_mlir.frontend.onnx.value import Value, constant, of_sizes, open_sizes
@@ -154,8 +154,10 @@ def split(call: Call) -> tuple[Tensor, ...]:
 def constant_of_shape(call: Call) -> Tensor:
     """One number everywhere."""
     sizes = call.sizes(0)
-    held = to_torch(call.array("value")) if call.given("value") else torch.zeros(1)
-    return torch.full(sizes, held.reshape(()).item(), dtype=held.dtype)
+    if not call.given("value"):
+        return torch.zeros(sizes)
+    held = call.array("value")
+    return torch.full(sizes, held.reshape(-1)[0].item(), dtype=torch_type(call.attribute("value").data_type))
 
 
 @operator("Range", since=11)
