@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -56,12 +56,17 @@ class Case:
 
 @dataclass(frozen=True)
 class Judged:
-    """What became of a case."""
+    """What became of a case.
+
+    Attributes:
+        compiled: whether a program was judged; else the translation alone, run by eager PyTorch.
+    """
 
     name: str
     op: str
     outcome: Outcome
     why: str = ""
+    compiled: bool = True
 
 
 @functools.cache
@@ -142,9 +147,13 @@ class _Many(torch.nn.Module):
         return results
 
 
-def judged(names: Sequence[str]) -> list[Judged] | None:
+def judged(names: Sequence[str], compiled: bool = True) -> list[Judged] | None:
     """Compile cases as one program, and judge each; None: together they do not compile, so that they have to be tried
-    one by one."""
+    one by one.
+
+    Args:
+        compiled: else their translations are run by eager PyTorch.
+    """
     known = cases() | {k: v for kind in ("simple", "pytorch-converted", "pytorch-operator") for k, v in _folder(kind)}
     rows: dict[str, Judged] = {}
     ready: list[tuple[Case, OnnxModule, list[Any]]] = []
@@ -160,12 +169,22 @@ def judged(names: Sequence[str]) -> list[Judged] | None:
             rows[name] = Judged(name, case.op, "refused", str(error))
         except Exception as error:
             rows[name] = Judged(name, case.op, "fails", f"{type(error).__name__}: {error}"[:300])
-    if ready:
+    if ready and not compiled:
+        rows |= {case.name: _eager(case, module, given) for case, module, given in ready}
+    elif ready:
         results = _run(ready)
         if results is None:
             return None
         rows |= results
-    return [rows[name] for name in names]
+    return [replace(rows[name], compiled=compiled) for name in names]
+
+
+def _eager(case: Case, module: OnnxModule, given: list[Any]) -> Judged:
+    try:
+        with torch.no_grad():
+            return _compared(case, module(*given))
+    except Exception as error:
+        return Judged(case.name, case.op, "fails", f"{type(error).__name__}: {error}"[:300])
 
 
 @functools.cache
@@ -202,14 +221,15 @@ def _run(ready: Sequence[tuple[Case, OnnxModule, list[Any]]]) -> dict[str, Judge
         outcome: Outcome = "refused" if refused else "fails"
         named = "" if isinstance(error, CovanError) else f"{type(error).__name__}: "
         return {case.name: Judged(case.name, case.op, outcome, f"{named}{why}"[:300])}
-    rows = {}
-    for (case, _, _), result in zip(ready, results, strict=True):
-        expected = case.sets[0][1]
-        got = list(result) if len(expected) != 1 else [result]
-        whys = [_difference(g, e, case) for g, e in zip(got, expected, strict=True)]
-        why = next(filter(None, whys), "")
-        rows[case.name] = Judged(case.name, case.op, "differs" if why else "matches", why)
-    return rows
+    return {case.name: _compared(case, result) for (case, _, _), result in zip(ready, results, strict=True)}
+
+
+def _compared(case: Case, result: Any) -> Judged:
+    expected = case.sets[0][1]
+    got = list(result) if len(expected) != 1 else [result]
+    whys = [_difference(g, e, case) for g, e in zip(got, expected, strict=True)]
+    why = next(filter(None, whys), "")
+    return Judged(case.name, case.op, "differs" if why else "matches", why)
 
 
 def _torch(value: Any) -> Any:

@@ -1,7 +1,8 @@
 """The node cases that ONNX tests backends with, compiled: `docs/onnx-operators.md` is made of it.
 
     python bench/onnx_operators.py
-    python bench/onnx_operators.py --resume
+    python bench/onnx_operators.py --resume --every 10
+    python bench/onnx_operators.py --translation
     python bench/onnx_operators.py --match gru
     python bench/onnx_operators.py --write-docs
 
@@ -32,13 +33,14 @@ SECONDS = 300.0
 KINDS = ("simple", "pytorch-converted", "pytorch-operator")
 
 
-def recorded(folder: Path) -> dict[str, Judged]:
-    """What sweeps have found, by name: of a case, the last."""
+def recorded(folder: Path, compiled: bool) -> dict[str, Judged]:
+    """What sweeps have found of programs, or of translations, by name: of a case, the last."""
     rows: dict[str, Judged] = {}
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_bytes().splitlines():
             row = msgspec.json.decode(line, type=Judged)
-            rows[row.name] = row
+            if row.compiled == compiled:
+                rows[row.name] = row
     return rows
 
 
@@ -56,9 +58,9 @@ class Process:
         self._child.start()
         theirs.close()
 
-    def judged(self, names: Sequence[str]) -> list[Judged] | None:
+    def judged(self, names: Sequence[str], compiled: bool) -> list[Judged] | None:
         """As `onnx_cases.judged`; a case alone that ends the process fails."""
-        self._ours.send(list(names))
+        self._ours.send((list(names), compiled))
         try:
             if self._ours.poll(SECONDS):
                 rows: list[Judged] | None = self._ours.recv()
@@ -69,24 +71,24 @@ class Process:
         self._child.kill()
         self._child.join()
         self._start()
-        return [Judged(names[0], "", "fails", why)] if len(names) == 1 else None
+        return [Judged(names[0], "", "fails", why, compiled)] if len(names) == 1 else None
 
 
 def _serve(connection: Connection) -> None:
     while True:
         try:
-            names = connection.recv()
+            names, compiled = connection.recv()
         except EOFError:
             return
-        connection.send(judged(names))
+        connection.send(judged(names, compiled))
 
 
-def swept(names: Sequence[str], process: Process) -> Iterator[Judged]:
+def swept(names: Sequence[str], process: Process, compiled: bool) -> Iterator[Judged]:
     """What became of cases, many at a time."""
     pending = [list(names[start : start + TOGETHER]) for start in range(0, len(names), TOGETHER)][::-1]
     while pending:
         batch = pending.pop()
-        rows = process.judged(batch)
+        rows = process.judged(batch, compiled)
         if rows is not None:
             yield from rows
         else:
@@ -98,19 +100,22 @@ def main() -> int:
     """Exit status: 1 if a case differs or fails."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--match", default="", help="only cases whose names have this in them")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only each N-th case")
+    parser.add_argument("--translation", action="store_true", help="run translations by eager PyTorch: minutes")
     parser.add_argument("--resume", action="store_true", help="leave out cases that were judged before")
     parser.add_argument("--write-docs", action="store_true", help="write docs/onnx-operators.md of what is known")
     options = parser.parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
     if options.write_docs:
-        DOCS.write_text(page(recorded(FOLDER)), encoding="utf-8")
+        DOCS.write_text(page(recorded(FOLDER, True), recorded(FOLDER, False)), encoding="utf-8")
         return 0
-    done = recorded(FOLDER) if options.resume else {}
+    compiled = not options.translation
+    done = recorded(FOLDER, compiled) if options.resume else {}
     names = [*cases(), *(name for kind in KINDS for name in folder_cases(kind))]
-    names = [name for name in names if options.match in name and name not in done]
+    names = [name for name in names[:: options.every] if options.match in name and name not in done]
     start, wrong = time.monotonic(), 0
     with (FOLDER / f"{int(time.time())}.jsonl").open("ab") as out:
-        for count, row in enumerate(swept(names, Process()), start=1):
+        for count, row in enumerate(swept(names, Process(), compiled), start=1):
             out.write(msgspec.json.encode(row) + b"\n")
             out.flush()
             wrong += row.outcome in ("differs", "fails")

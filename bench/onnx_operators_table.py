@@ -27,11 +27,10 @@ training, strings, and elements of types that programs lack: 8-bit floating-poin
 """
 
 
-def page(rows: Mapping[str, Judged]) -> str:
+def page(programs: Mapping[str, Judged], translations: Mapping[str, Judged]) -> str:
     """Markdown."""
-    node = [row for row in rows.values() if "/" not in row.name]
-    shipped = [row for row in rows.values() if "/" in row.name]
-    parts = [_HEAD.format(version=onnx.__version__, summary=_summary(node, shipped))]
+    parts = [_HEAD.format(version=onnx.__version__, summary=_summary(programs, translations))]
+    rows = translations | programs
     others = sorted((row for row in rows.values() if row.outcome in ("refused", "differs", "fails")), key=_by_why)
     parts.append("## Cases that do not match\n\n| case | what | why |\n|---|---|---|\n")
     parts.append("".join(f"| {row.name} | {row.outcome} | {_cell(row.why)} |\n" for row in others))
@@ -52,18 +51,17 @@ def page(rows: Mapping[str, Judged]) -> str:
     return "".join(parts).rstrip() + "\n"
 
 
-def _summary(node: Sequence[Judged], shipped: Sequence[Judged]) -> str:
-    lines = [
-        "| cases | number | out of scope | in scope | match | refused | differ | fail |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for name, rows in (("node cases", node), ("models as files: simple, converted from PyTorch", shipped)):
-        count = Counter(row.outcome for row in rows)
-        scope = len(rows) - count["out of scope"]
-        share = f" ({100 * count['matches'] / scope:.1f} %)" if scope else ""
-        told = [name, len(rows), count["out of scope"], scope, f"{count['matches']}{share}"]
-        told += [count[outcome] for outcome in ("refused", "differs", "fails")]
-        lines.append(f"| {' | '.join(map(str, told))} |")
+def _summary(programs: Mapping[str, Judged], translations: Mapping[str, Judged]) -> str:
+    lines = ["| cases | number | out of scope | in scope | match | refused | differ | fail |", f"|{8 * '---|'}"]
+    for title, shipped in (("node cases", False), ("models as files: simple, converted from PyTorch", True)):
+        for what, known in (("translation, run by PyTorch", translations), ("compiled", programs)):
+            rows = [row for row in known.values() if ("/" in row.name) == shipped]
+            count = Counter(row.outcome for row in rows)
+            scope = len(rows) - count["out of scope"]
+            share = f" ({100 * count['matches'] / scope:.1f} %)" if scope else ""
+            told = [f"{title}, {what}", len(rows), count["out of scope"], scope, f"{count['matches']}{share}"]
+            told += [count[outcome] for outcome in ("refused", "differs", "fails")]
+            lines.append(f"| {' | '.join(map(str, told))} |")
     return "\n".join(lines)
 
 

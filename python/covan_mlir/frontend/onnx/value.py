@@ -118,7 +118,7 @@ def of_sizes(sizes: Sequence[Number], dtype: torch.dtype = torch.int64) -> Value
 def _literal(tensor: torch.Tensor) -> torch.Tensor:
     """A constant in the program: one number is written out, so that equal ones look equal."""
     with _disable_current_modes():
-        if tensor.numel() != 1 or tensor.dtype.is_complex:
+        if tensor.numel() != 1 or tensor.dtype.is_complex or tensor.dtype in (torch.uint16, torch.uint64):
             number = None
         else:
             number = tensor.reshape(()).item()

@@ -167,6 +167,8 @@ def converted(value: Tensor, dtype: torch.dtype) -> Tensor:
         return unsigned.signed(value) != 0
     if value.dtype.is_complex and not dtype.is_complex:
         raise Refused("complex numbers become no real ones")
+    if dtype in (torch.uint16, torch.uint64):
+        return unsigned.unsigned(unsigned.signed(value).to(unsigned.WIDER[dtype]), dtype)
     return value.to(dtype)
 
 
@@ -175,10 +177,10 @@ def bit_cast(call: Call) -> Tensor:
     """The same bits as another type of the same width."""
     value, dtype = call.tensor(0), torch_type(call.integer("to"))
     if value.dtype is torch.bool:
-        return value.to(torch.uint8).view(dtype)
+        return unsigned.bits(value.to(torch.uint8), dtype)
     if dtype is torch.bool:
         return value != 0
-    return value.view(dtype)
+    return unsigned.bits(value, dtype)
 
 
 @operator("CumSum", since=11)

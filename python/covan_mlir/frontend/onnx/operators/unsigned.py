@@ -27,8 +27,16 @@ def signed(value: Tensor) -> Tensor:
 
 
 def unsigned(value: Tensor, dtype: torch.dtype) -> Tensor:
-    """The inverse; what is too large wraps around."""
-    return value.to(dtype)
+    """The inverse; what is too large wraps around. torch-mlir converts nothing to 16 and 64 unsigned bits, but takes the
+    bits of others for such."""
+    if dtype is torch.uint16:
+        return bits(value.to(torch.int16), dtype)
+    return bits(value, dtype) if dtype is torch.uint64 else value.to(dtype)
+
+
+def bits(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """The same bits as another type; torch-mlir crashes on those of a tensor without axes."""
+    return value.view(dtype) if value.dim() else value.reshape(1).view(dtype).reshape(())
 
 
 def ordered(function: Callable[..., Tensor], *operands: Tensor) -> Tensor:
@@ -70,7 +78,7 @@ def shifted_right(value: Tensor, by: Tensor) -> Tensor:
     filled = (
         torch.zeros_like(shifted) if value.dtype in (*WIDER, torch.uint8) else torch.where(a < 0, -1, 0).to(shifted)
     )
-    return torch.where(inside, shifted, filled).to(value.dtype)
+    return _narrowed(torch.where(inside, shifted, filled), value.dtype)
 
 
 def shifted_left(value: Tensor, by: Tensor) -> Tensor:
@@ -79,4 +87,8 @@ def shifted_left(value: Tensor, by: Tensor) -> Tensor:
     a, n = signed(value).to(torch.int64), signed(by).to(torch.int64)
     inside = (n >= 0) & (n < bits)
     shifted = a << torch.where(inside, n, torch.zeros_like(n))
-    return torch.where(inside, shifted, torch.zeros_like(shifted)).to(value.dtype)
+    return _narrowed(torch.where(inside, shifted, torch.zeros_like(shifted)), value.dtype)
+
+
+def _narrowed(value: Tensor, dtype: torch.dtype) -> Tensor:
+    return unsigned(value, dtype) if dtype in WIDER else value.to(dtype)
