@@ -74,6 +74,14 @@ class Call:
         """An operand, as the program computes with it."""
         return self.value(index).tensor
 
+    def pair(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Two operands that are broadcast. Before opset 7 an attribute tells with which axis the second one begins."""
+        first, second = self.tensor(0), self.tensor(1)
+        if self.opset < 7 and not self.node.domain and self.integer("broadcast") and self.given("axis"):
+            behind = first.dim() - self.integer("axis") % first.dim() - second.dim()
+            second = second.reshape(*second.shape, *[1] * behind)
+        return first, second
+
     def optional(self, index: int) -> torch.Tensor | None:
         """The same of an operand that may be left out."""
         return self.tensor(index) if self.has(index) else None

@@ -153,7 +153,7 @@ class Evaluator:
             return {
                 name: item
                 for name in free_names(graph)
-                if isinstance(item := scope.get(name), Value) and not item.is_known
+                if isinstance(item := scope.get(name), Value) and (item.held or not item.is_known)
             }
 
         def rebound(bound: Mapping[str, Item]) -> Callable[[onnx.GraphProto, Sequence[Item]], list[Item]]:

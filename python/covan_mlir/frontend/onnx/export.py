@@ -12,6 +12,7 @@ import onnx
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.traceback import preserve_node_meta
 
 from covan_mlir.errors import CovanError, ExportError, InputError
@@ -84,7 +85,7 @@ def settled(
     by_name = dict(zip((value.name for value in loaded.inputs), given, strict=True))
     while True:
         module = OnnxModule(loaded, places, fixed)
-        mode = FakeTensorMode(allow_non_fake_inputs=True)
+        mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
         fake = torch.utils._pytree.tree_map_only(torch.Tensor, mode.from_tensor, list(given))
         try:
             with mode, torch.no_grad():

@@ -59,7 +59,8 @@ def declared(value: onnx.ValueInfoProto) -> Declared:
     sizes = None
     if tensor.HasField("shape"):
         sizes = tuple(
-            int(dim.dim_value) if dim.HasField("dim_value") else str(dim.dim_param) for dim in tensor.shape.dim
+            int(dim.dim_value) if dim.dim_value >= 0 and dim.HasField("dim_value") else str(dim.dim_param)
+            for dim in tensor.shape.dim
         )
     return Declared(value.name, dtype, sizes, sequence, optional)
 

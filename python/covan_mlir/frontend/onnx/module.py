@@ -75,7 +75,7 @@ class OnnxModule(torch.nn.Module):
             held: Tensor = tensor if own is None else getattr(self, own)
             return held
 
-        return Value(tensor.dtype, make, known=tensor)
+        return Value(tensor.dtype, make, known=tensor, held=True)
 
     def _input(self, name: str, given: Any) -> Item:
         if given is None:

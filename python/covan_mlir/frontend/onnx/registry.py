@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 Translation: TypeAlias = Callable[["Call"], Any]
 """Gives the node's results: a tensor, a `Value`, a sequence (a list), or a tuple of these for several results."""
 MICROSOFT = "com.microsoft"
-OLDEST = 7
-"""The oldest opset that is translated: before, operators broadcast by attributes."""
+OLDEST = 6
+"""The oldest opset that is translated."""
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ class Value:
         make: gives the program's tensor.
         inputs: names of the graph's inputs that it is computed of, if these are few numbers and nothing else is. What
             has to be known of it can be known by fixing them.
+        held: it is a weight: functions that operators take have to be given it.
     """
 
     dtype: torch.dtype
@@ -40,7 +41,12 @@ class Value:
     known: torch.Tensor | None = None
     numbers: np.ndarray[Any, Any] | None = None
     inputs: frozenset[str] = frozenset()
+    held: bool = False
     _tensor: torch.Tensor | None = field(default=None, repr=False)
+
+    def passed(self, tensor: torch.Tensor) -> Value:
+        """The same inside of a function that is given it as an argument."""
+        return Value(self.dtype, lambda: tensor, self.known, self.numbers, self.inputs)
 
     @property
     def tensor(self) -> torch.Tensor:

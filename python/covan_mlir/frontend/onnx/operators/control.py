@@ -24,12 +24,16 @@ def _tensors(items: Sequence[Item]) -> list[Tensor]:
     return [item.tensor for item in items if isinstance(item, Value)]
 
 
-def _inputs_of(call: Call, *graphs: Any) -> tuple[list[str], list[Tensor]]:
-    """What graphs read from outside, and the program computes."""
+def _inputs_of(call: Call, *graphs: Any) -> dict[str, Value]:
+    """What graphs read from outside, and the program computes or holds."""
     outside: dict[str, Value] = {}
     for graph in graphs:
         outside |= call.captured(graph)
-    return list(outside), [value.tensor for value in outside.values()]
+    return outside
+
+
+def _bound(outside: dict[str, Value], tensors: Sequence[Tensor]) -> dict[str, Value]:
+    return {name: value.passed(t) for (name, value), t in zip(outside.items(), tensors, strict=True)}
 
 
 @operator("If")
@@ -39,12 +43,12 @@ def if_(call: Call) -> Any:
     branches = call.graph("then_branch"), call.graph("else_branch")
     if condition.known is not None:
         return tuple(call.run(branches[0] if condition.only() else branches[1], []))
-    names, given = _inputs_of(call, *branches)
+    outside = _inputs_of(call, *branches)
+    given = [value.tensor for value in outside.values()]
 
     def branch(graph: Any) -> Any:
         def run(*tensors: Tensor) -> tuple[Tensor, ...]:
-            bound = dict(zip(names, map(computed, tensors), strict=True))
-            return tuple(t.clone() for t in _tensors(call.rebound(bound)(graph, [])))
+            return tuple(t.clone() for t in _tensors(call.rebound(_bound(outside, tensors))(graph, [])))
 
         return run
 
@@ -124,14 +128,14 @@ def _while(call: Call, body: Any, carried: list[Item], count: Value | None, cond
     times = None if count is None else count.only()
     if scans and (times is None or (condition is not None and condition.known is None)):
         raise Refused("how many results it gives depends on values")
-    names, given = _inputs_of(call, body)
+    outside = _inputs_of(call, body)
+    given = [value.tensor for value in outside.values()]
     limit = count.tensor.reshape(()) if count is not None else torch.full((), 2**62, dtype=torch.int64)
     going = condition.tensor.reshape(()) if condition is not None else torch.ones((), dtype=torch.bool)
 
     def turned(turn: Tensor, running: Tensor, tensors: Sequence[Tensor], outer: Sequence[Tensor]) -> list[Tensor]:
-        bound = dict(zip(names, map(computed, outer), strict=True))
         items = [computed(turn), computed(running), *map(computed, tensors)]
-        return _tensors(call.rebound(bound)(body, items))
+        return _tensors(call.rebound(_bound(outside, outer))(body, items))
 
     rows: list[Tensor] = []
     if scans:

@@ -20,7 +20,7 @@ def _unary(function: Callable[[Tensor], Tensor]) -> Translation:
 
 
 def _binary(function: Callable[[Tensor, Tensor], Tensor]) -> Translation:
-    return lambda call: unsigned.computed(function, call.tensor(0), call.tensor(1))
+    return lambda call: unsigned.computed(function, *call.pair())
 
 
 def _of_floats(function: Callable[[Tensor], Tensor]) -> Translation:
@@ -50,7 +50,7 @@ table(
 @operator("Div")
 def div(call: Call) -> Tensor:
     """Of integers rounded to zero."""
-    first, second = call.tensor(0), call.tensor(1)
+    first, second = call.pair()
     return first / second if first.dtype.is_floating_point else unsigned.divided(first, second)
 
 
@@ -75,7 +75,7 @@ def _rest(first: Tensor, second: Tensor) -> Tensor:
 @operator("Pow")
 def power(call: Call) -> Tensor:
     """The result has the type of the base."""
-    base, exponent = call.tensor(0), call.tensor(1)
+    base, exponent = call.pair()
     if base.dtype.is_floating_point:
         known = call.value(1).only()
         if known is not None and exponent.dim() <= base.dim():

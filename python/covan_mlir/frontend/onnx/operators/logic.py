@@ -13,11 +13,11 @@ from covan_mlir.frontend.onnx.registry import Translation, operator, table
 
 
 def _compared(function: Callable[[Tensor, Tensor], Tensor]) -> Translation:
-    return lambda call: unsigned.ordered(function, call.tensor(0), call.tensor(1))
+    return lambda call: unsigned.ordered(function, *call.pair())
 
 
 def _of_two(function: Callable[[Tensor, Tensor], Tensor]) -> Translation:
-    return lambda call: unsigned.computed(function, call.tensor(0), call.tensor(1))
+    return lambda call: unsigned.computed(function, *call.pair())
 
 
 table(

@@ -74,6 +74,11 @@ def reshape(call: Call) -> Tensor:
     value, sizes = call.tensor(0), call.sizes(1)
     if not call.integer("allowzero"):
         sizes = [value.shape[axis] if isinstance(n, int) and n == 0 else n for axis, n in enumerate(sizes)]
+    left = [axis for axis, n in enumerate(sizes) if isinstance(n, int) and n == -1]
+    if len(left) == 1 and (others := math.prod(n for axis, n in enumerate(sizes) if axis != left[0])):
+        rest = math.prod(value.shape) // others
+        if isinstance(rest, int) or rest.node.expr.is_number:  # known, though others are open
+            sizes[left[0]] = int(rest)
     return value.reshape(sizes)
 
 

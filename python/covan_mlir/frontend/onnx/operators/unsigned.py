@@ -27,8 +27,8 @@ def signed(value: Tensor) -> Tensor:
 
 
 def unsigned(value: Tensor, dtype: torch.dtype) -> Tensor:
-    """The inverse; what is too large wraps around. torch-mlir converts nothing to 16 and 64 unsigned bits, but takes the
-    bits of others for such."""
+    """The inverse; what is too large wraps around. torch-mlir converts nothing to 16 and 64 unsigned bits, but it takes
+    the bits of others for such."""
     if dtype is torch.uint16:
         return bits(value.to(torch.int16), dtype)
     return bits(value, dtype) if dtype is torch.uint64 else value.to(dtype)
