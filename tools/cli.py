@@ -16,7 +16,7 @@ import typer
 
 from covan_mlir.errors import CovanError
 from covan_mlir.support import standard_streams, whole_file
-from covan_mlir.tools import cli_compare, cli_info, cli_profile, cli_report, cli_run, cli_signing, cli_tune
+from covan_mlir.tools import cli_compare, cli_profile, cli_report, cli_run, cli_signing, cli_tune
 from covan_mlir.tools.cli_common import CliError, Progress, describe, torch_is_quiet
 from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, IreeFlags, OneTarget, Seed, Session
 from covan_mlir.version import __version__
@@ -186,9 +186,6 @@ def compile_(
         executable.save(destination)
     facts = counts(executable.lineage) if provenance else "no lineage"
     print(f"{destination}: {_bytes(os.stat(destination).st_size)}, {facts}")
-
-
-app.command("info")(cli_info.info)
 
 
 @app.command()

@@ -90,12 +90,15 @@ def test_a_model_in_memory_has_no_folder(tmp_path: Path) -> None:
 def test_every_beginning_of_a_file_is_refused_or_read(tmp_path: Path) -> None:
     whole = encoder().SerializeToString()
     path = tmp_path / "cut.onnx"
+    refused = []
     for length in range(0, len(whole), 37):
         path.write_bytes(whole[:length])
         try:
             read(path)
         except CovanError as error:
-            assert "\n" not in str(error)
+            refused.append(str(error))
+    assert refused
+    assert not [message for message in refused if "\n" in message]
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
@@ -105,9 +108,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
             capture(tmp_path / name, (), None, None)
 
 
-@pytest.mark.parametrize(
-    ("opset", "message"), [(5, "is the oldest that is compiled"), (9999, "install a newer onnx")]
-)
+@pytest.mark.parametrize(("opset", "message"), [(5, "is the oldest that is compiled"), (9999, "install a newer onnx")])
 def test_opsets(opset: int, message: str) -> None:
     built = model([node("Add", ["x", "x"], ["y"])], {"x": ("float32", [4])}, ["y"])
     built.opset_import[0].version = opset

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import onnx
@@ -88,7 +89,7 @@ def settled(
         mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
         fake = torch.utils._pytree.tree_map_only(torch.Tensor, mode.from_tensor, list(given))
         try:
-            with mode, torch.no_grad():
+            with mode, torch.no_grad(), _quiet():
                 module(*fake)
         except NeedsInput as needed:
             new = needed.names - fixed.keys()
@@ -101,9 +102,21 @@ def settled(
             return fixed, sorted(module.used)
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch's own account of shapes that contradict each other, of which the error tells."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def _exported(module: OnnxModule, given: Sequence[Any], shapes: dict[str, Any]) -> ExportedProgram:
     spec = shapes if any(shape is not None for shape in shapes.values()) else None
-    with preserve_node_meta(), torch.no_grad(), warnings.catch_warnings():
+    with preserve_node_meta(), torch.no_grad(), _quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own, about its own classes
         try:
             return torch.export.export(module, tuple(given), dynamic_shapes=spec, strict=False)

@@ -41,6 +41,8 @@ def celu(call: Call) -> Tensor:
 def prelu(call: Call) -> Tensor:
     """Slopes of the negative part, which are broadcast to the value."""
     value, slope = call.tensor(0), call.tensor(1)
+    if call.opset < 7 and slope.numel() > 1:  # one for each channel
+        slope = slope.reshape(-1, *[1] * (value.dim() - 2))
     return torch.where(value < 0, value * slope, value)
 
 
