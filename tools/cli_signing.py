@@ -9,6 +9,7 @@ from typing import IO, Annotated, Any
 
 import typer
 
+from covan_mlir.tools import cli_info
 from covan_mlir.tools.cli_options import Artifact, Debug
 
 
