@@ -32,7 +32,7 @@ def constant_node(call: Call) -> Value:
     return constant(to_torch(call.array("value")))
 
 
-@operator("Identity", "Dropout", "SimplifiedDropout")
+@operator("Identity", "Dropout")
 def identity(call: Call) -> Any:
     """What it is given; dropout drops nothing in inference, and its mask is true."""
     item = call.items[0]
