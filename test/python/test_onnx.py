@@ -15,6 +15,8 @@ from covan_mlir import Executable
 from covan_mlir.errors import InputError
 from covan_mlir.frontend.actions import distinct, source_actions
 from covan_mlir.frontend.frontends import capture
+from covan_mlir.frontend.onnx import registry
+from covan_mlir.frontend.onnx.registry import Operator
 
 
 @cache
@@ -64,6 +66,16 @@ def test_every_tensor_against_eager() -> None:
     rows = {row.action.name: row.status for row in comparison.rows}
     assert comparison.first is None
     assert rows["/layers_0/MatMul"] == rows["probabilities"] == "agrees"
+
+
+def test_a_wrong_translation_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = Operator("Relu", "", 6, None, lambda call: torch.sigmoid(call.tensor(0)))
+    monkeypatch.setitem(registry._OPERATORS, ("", "Relu"), [wrong])
+    built = model([node("Relu", ["x"], ["y"])], {"x": ("float32", [4])}, ["y"])
+    exe = covan_mlir.compile_module(built)
+    comparison = exe.compare(np.array([-1, 0, 1, 2], np.float32))
+    assert not comparison
+    assert any("the translation of the model is wrong" in note for note in comparison.notes)
 
 
 def test_what_is_known_is_no_call() -> None:

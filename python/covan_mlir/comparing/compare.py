@@ -158,6 +158,8 @@ class _Search:
                     "compiled again from the model as it is now, the program is right: the model's weights are others "
                     "than those compiled in, or another compiler made the program"
                 )
+        if self._astray():
+            persists = True
         return Comparison(
             rows, tuple(results), crash, first, suspicion, persists, tuple(self._notes), self._prober.compilations
         )
@@ -176,6 +178,29 @@ class _Search:
             for index, (node, judgement) in enumerate(zip(nodes, judged, strict=True))
             if judgement is not None
         ], ""
+
+    def _astray(self) -> bool:
+        """Whether the exported program, run by PyTorch, gives other results than the model's own framework."""
+        captured = self._prober.captured
+        if captured.reference is None:
+            return False
+        try:
+            own = captured.reference(self._prober.leaves)
+        except Exception as error:  # it lacks operators, or refuses types, each in its own way
+            why = next(iter(str(error).splitlines()), type(error).__name__)
+            self._notes.append(f"the model's own framework was not asked: it does not run the model ({why})")
+            return False
+        try:
+            judged = self._eager.outputs(own)
+            wrong = [str(index) for index, result in enumerate(judged) if result is not None and result.beyond]
+        except ValueError as error:  # other shapes or types
+            wrong = [str(error)]
+        if wrong:
+            self._notes.append(
+                "the translation of the model is wrong: run by PyTorch, it differs from the model's own framework in "
+                f"result {', '.join(wrong)}"
+            )
+        return bool(wrong)
 
     def _why_not(self, name: str) -> str | None:
         """Why a tensor is not observed."""

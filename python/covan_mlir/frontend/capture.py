@@ -6,9 +6,9 @@ import inspect
 import logging
 import os
 import warnings
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ class Capture:
         taps: names and structures of what attached operators give beside the model's own results: the program returns
             ``(results, {name: tap})`` if there are any.
         fixed: by placeholder, values of arguments that are built into the program: shapes depend on them.
+        reference: of a model that was translated, what its own framework gives for flat arguments; None for results
+            that are no tensors. It raises whatever that raises.
     """
 
     program: ExportedProgram
@@ -46,6 +48,7 @@ class Capture:
     parameters: tuple[str, ...]
     taps: tuple[tuple[str, torch.utils._pytree.TreeSpec], ...] = ()
     fixed: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    reference: Callable[[Sequence[Any]], list[torch.Tensor | None]] | None = None
 
     def state(self, name: str) -> torch.Tensor:
         """The tensor that holds the buffer ``name`` now: the module's own where there is one."""

@@ -32,7 +32,9 @@ def inlined(
     if schema.has_function:
         versions = [version for version in schema.function_opset_versions if version <= opsets.get("", opset)]
         version = max(versions) if versions else min(schema.function_opset_versions)
-        return onnx.FunctionProto.FromString(schema.get_function_with_opset_version(version))
+        whole = onnx.FunctionProto()
+        whole.ParseFromString(schema.get_function_with_opset_version(version))
+        return whole
     if not schema.has_context_dependent_function:
         return None
     types = [_type(item) for item in items]

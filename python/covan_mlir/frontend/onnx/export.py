@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import onnx
@@ -20,6 +21,7 @@ from covan_mlir.errors import CovanError, ExportError, InputError
 from covan_mlir.frontend.capture import Capture
 from covan_mlir.frontend.lifted import lift_constants
 from covan_mlir.frontend.onnx import inputs as arguments
+from covan_mlir.frontend.onnx import reference
 from covan_mlir.frontend.onnx.call import NeedsInput
 from covan_mlir.frontend.onnx.module import OnnxModule
 from covan_mlir.frontend.onnx.nodes import numbered, source_nodes
@@ -75,7 +77,8 @@ def capture(
     by_input = dict(zip((value.name for value in loaded.inputs), names, strict=True))
     for name in fixed:
         log.info("the input %s decides about shapes: it is built into the program as it is given", name)
-    return Capture(program, None, names, fixed={by_input[name]: tensor for name, tensor in fixed.items()})
+    values = {by_input[name]: tensor for name, tensor in fixed.items()}
+    return Capture(program, None, names, fixed=values, reference=partial(reference.results, loaded))
 
 
 def settled(

@@ -29,7 +29,7 @@ def gather(call: Call) -> Tensor:
     axis %= value.dim()
     known = call.value(1).known
     if known is not None and known.dim() == 0:
-        return value.select(axis, call.value(1).only())
+        return value.select(axis, int(call.sizes(1)[0]))
     indices = call.tensor(1)
     if known is None or any(number < 0 for number in call.sizes(1)):
         indices = counted(indices, value.shape[axis])
