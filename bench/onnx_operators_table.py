@@ -30,7 +30,7 @@ training, strings, and elements of types that programs lack: 8-bit floating-poin
 def page(programs: Mapping[str, Judged], translations: Mapping[str, Judged]) -> str:
     """Markdown."""
     parts = [_HEAD.format(version=onnx.__version__, summary=_summary(programs, translations))]
-    rows = translations | programs
+    rows = {**translations, **programs}
     others = sorted((row for row in rows.values() if row.outcome in ("refused", "differs", "fails")), key=_by_why)
     parts.append("## Cases that do not match\n\n| case | what | why |\n|---|---|---|\n")
     parts.append("".join(f"| {row.name} | {row.outcome} | {_cell(row.why)} |\n" for row in others))
