@@ -23,7 +23,10 @@ A case *matches* if its results have the types, shapes and values that it expect
 rounding allows. It is *refused* if it does not compile, with an error that gives the reason. *Out of scope* are
 training, strings, and elements of types that programs lack: 8-bit floating-point numbers, integers of 4 and 2 bits.
 
+Each case is translated, and the translation run by PyTorch; of cases that a sweep compiled, the second row tells.
+
 {summary}
+
 """
 
 
@@ -56,6 +59,8 @@ def _summary(programs: Mapping[str, Judged], translations: Mapping[str, Judged])
     for title, shipped in (("node cases", False), ("models as files: simple, converted from PyTorch", True)):
         for what, known in (("translation, run by PyTorch", translations), ("compiled", programs)):
             rows = [row for row in known.values() if ("/" in row.name) == shipped]
+            if not rows:
+                continue
             count = Counter(row.outcome for row in rows)
             scope = len(rows) - count["out of scope"]
             share = f" ({100 * count['matches'] / scope:.1f} %)" if scope else ""
