@@ -14,6 +14,7 @@ from onnx_models import encoder, model, node
 from covan_mlir.errors import CovanError, ExportError, InputError
 from covan_mlir.frontend.frontends import capture
 from covan_mlir.frontend.onnx.info import told
+from covan_mlir.frontend.onnx.inputs import declared, symbols
 from covan_mlir.frontend.onnx.reading import read
 
 
@@ -169,6 +170,12 @@ def test_shapes_that_are_not_computed_in_full() -> None:
 def test_arguments_that_contradict_the_file(given: dict[str, np.ndarray], message: str) -> None:
     with pytest.raises(InputError, match=message):
         capture(encoder(), (), given, None)
+
+
+def test_sizes_without_a_name_are_not_the_same() -> None:
+    built = model([node("Relu", ["x"], ["y"])], {"x": ("float32", ["?", -1, "?", "n", ""])}, ["y"])
+    (value,) = map(declared, read(built).inputs)
+    assert symbols([value]) == ["x:0", "x:1", "x:2", "n", "x:4"]
 
 
 def test_names_that_are_read_and_not_computed() -> None:

@@ -58,11 +58,15 @@ def declared(value: onnx.ValueInfoProto) -> Declared:
         raise ExportError(f"the input {value.name!r}: {error}") from None
     sizes = None
     if tensor.HasField("shape"):
-        sizes = tuple(
-            int(dim.dim_value) if dim.dim_value >= 0 and dim.HasField("dim_value") else str(dim.dim_param)
-            for dim in tensor.shape.dim
-        )
+        sizes = tuple(map(_declared_size, tensor.shape.dim))
     return Declared(value.name, dtype, sizes, sequence, optional)
+
+
+def _declared_size(dim: onnx.TensorShapeProto.Dimension) -> int | str:
+    """Exporters write -1 or ``?`` where nothing is known: these are no names, which stand for one size each."""
+    if dim.HasField("dim_value"):
+        return int(dim.dim_value) if dim.dim_value >= 0 else ""
+    return "" if dim.dim_param in ("?", "-1", "None") else str(dim.dim_param)
 
 
 def symbols(inputs: Sequence[Declared]) -> list[str]:
