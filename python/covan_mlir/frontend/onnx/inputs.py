@@ -167,7 +167,7 @@ def examples(inputs: Sequence[Declared], ranges: Mapping[str, Range]) -> tuple[l
         low, high = wanted or (None, None)
         size = max(low or 0, 2 + count)
         sizes[name] = min(size, high) if high is not None else size
-    made = []
+    zeros = []
     for value in inputs:
         if value.sizes is None or value.sequence:
             raise InputError(f"the shape of the input {value.name!r} is not told: give example arguments")
@@ -175,8 +175,8 @@ def examples(inputs: Sequence[Declared], ranges: Mapping[str, Range]) -> tuple[l
             size if isinstance(size, int) else sizes[size or f"{value.name}:{axis}"]
             for axis, size in enumerate(value.sizes)
         ]
-        made.append(torch.zeros(shape, dtype=value.dtype))
-    return made, sizes
+        zeros.append(torch.zeros(shape, dtype=value.dtype))
+    return zeros, sizes
 
 
 def dynamic(
