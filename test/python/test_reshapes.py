@@ -57,3 +57,16 @@ def test_agrees_with_eager(name: str) -> None:
         x = torch.randn(batch, length, 12) / 4
         torch.testing.assert_close(compiled(x), PROGRAMS[name](x))
     assert compiled.verify()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [lambda x: x.reshape(x.shape[0], -1), lambda x: x.relu().reshape(x.shape[0], -1).softmax(-1)],
+    ids=["an argument", "a value"],
+)
+def test_the_open_size_apart(model: Callable[[Tensor], Tensor]) -> None:
+    """The shape is put together of sizes that nobody computes with: it is no step of the program's."""
+    compiled = covan_mlir.compile_module(model, (torch.randn(2, 4, 5),), dynamic_shapes=({0: BATCH},))
+    x = torch.randn(3, 4, 5)
+    torch.testing.assert_close(compiled(x), model(x))
+    assert compiled.verify(), str(compiled.verify())
