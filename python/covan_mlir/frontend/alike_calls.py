@@ -125,10 +125,12 @@ def _calls(program: ExportedProgram) -> list[Node]:
 
 
 def _is_known(value: Any, node: Node) -> bool:
-    """Whether a value is a tensor of known sizes, or an argument of the program that is a plain number."""
+    """Whether a value is a plain tensor of known sizes, or an argument of the program that is a plain number."""
     if not isinstance(value, FakeTensor):
         return value is None or (node.op == "placeholder" and isinstance(value, bool | int | float | str))
-    known = (*value.shape, *value.stride(), value.storage_offset()) if value.layout is torch.strided else (None,)
+    if value.layout is not torch.strided or value.is_conj() or value.is_neg():
+        return False
+    known = (*value.shape, *value.stride(), value.storage_offset())
     return all(isinstance(number, int) for number in known)
 
 
@@ -157,7 +159,7 @@ def _type(value: Any) -> Any:
         return type(value).__name__, repr(value)
     return (
         value.dtype, tuple(value.shape), value.stride(), value.storage_offset(), value.device, value.requires_grad,
-        value.is_conj(), value.is_neg(), isinstance(value, torch.nn.Parameter),
+        isinstance(value, torch.nn.Parameter),
     )  # fmt: skip
 
 
@@ -292,12 +294,12 @@ def _assembled(program: ExportedProgram, parts: Mapping[Node, _Parts], written: 
     return ExportedProgram(
         root=module,
         graph=module.graph,
-        graph_signature=ExportGraphSignature(signature.input_specs, outputs),
-        state_dict=program.state_dict,
-        range_constraints=program.range_constraints,
-        module_call_graph=program.module_call_graph,
+        graph_signature=ExportGraphSignature(list(signature.input_specs), outputs),
+        state_dict=dict(program.state_dict),
+        range_constraints=dict(program.range_constraints),
+        module_call_graph=list(program.module_call_graph),
         example_inputs=program.example_inputs,
-        constants=program.constants,
+        constants=dict(program.constants),
     )
 
 
