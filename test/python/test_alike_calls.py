@@ -67,7 +67,7 @@ def _written_then_read(x: Tensor) -> Tensor:
     a, b = x + 1, x + 2
     a.mul_(3)
     b.mul_(3)
-    return nn.functional.dropout(a, training=False).relu_() + a + b.relu_() + b
+    return a.relu_() + a + b.relu_() + b
 
 
 def _itself(input: Tensor) -> Tensor:
@@ -133,6 +133,23 @@ def _writes_to_a_view(x: Tensor) -> Tensor:
     return y.relu() + y.relu() + y.relu()
 
 
+def _writes_to_what_dropout_gives_back(x: Tensor) -> Tensor:
+    a, b = x + 1, x + 2
+    nn.functional.dropout(a, training=False).relu_()
+    c = nn.functional.dropout(b, training=False).view(-1)
+    b.mul_(3)
+    return a + b.relu_().view(3, 4) + c.view(3, 4)
+
+
+def test_dropout_gives_back_what_it_is_given() -> None:
+    """torch.export's own decompositions take it for another tensor."""
+    x = torch.randn(3, 4)
+    program = _capture(_writes_to_what_dropout_gives_back, x)
+    (result,) = module.decompose(program).module()(x)
+    torch.testing.assert_close(result, _writes_to_what_dropout_gives_back(x))
+    assert "aten.dropout.default" in [str(node.target) for node in program.graph.nodes]
+
+
 def _keeps_its_type(x: Tensor) -> Tensor:
     y = x.half()
     y.add_(x).add_(x)  # in half precision; the sum would have the wider type
@@ -145,11 +162,12 @@ def _keeps_its_type(x: Tensor) -> Tensor:
         (_writes_to_its_argument, "add_"),
         (_writes_to_a_view, "add_"),
         (_keeps_its_type, "add_"),
+        (_writes_to_what_dropout_gives_back, "dropout"),
         (lambda x: x.exp().t_().t_().t_() + x.exp().t(), "t_"),
         (lambda x: torch.as_strided(x.relu(), (2,), (1,)).relu().relu().relu(), "strides"),
         (lambda x: torch.cond(x.sum() > 0, lambda v: v.relu(), lambda v: -v, (x,)).relu().relu().relu(), "own kind"),
     ],
-    ids=["argument", "view", "type", "seen-otherwise", "strides", "branches"],
+    ids=["argument", "view", "type", "dropout", "seen-otherwise", "strides", "branches"],
 )
 def test_calls_that_see_more_than_their_arguments(function: Any, why: str, caplog: pytest.LogCaptureFixture) -> None:
     x = torch.randn(3, 4)

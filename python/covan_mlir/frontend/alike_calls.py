@@ -33,6 +33,7 @@ from torch.fx.traceback import NodeSource, NodeSourceAction
 from torch.utils import _pytree as pytree
 
 from covan_mlir.errors import ExportError
+from covan_mlir.frontend.dropouts import written_through
 from covan_mlir.frontend.in_place import WrittenElsewhere, functional_calls, writes_nothing
 
 log = logging.getLogger(__name__)
@@ -75,6 +76,8 @@ def decompose_alike(program: ExportedProgram, decompose: Decompose) -> ExportedP
     try:
         calls = _calls(program)
         written = functional_calls(program.graph)
+        if written_through(program.graph):
+            raise _NotAlone("the program writes to what dropout gives back")
         mode = next((value.fake_mode for value in _values(program.graph) if isinstance(value, FakeTensor)), None)
         if mode is None or not calls:
             raise _NotAlone("the program calls nothing")

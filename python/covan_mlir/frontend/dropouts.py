@@ -1,0 +1,56 @@
+"""Dropout outside of training gives back the very tensor that it is given.
+
+torch.export's decompositions take it for another one: who writes to either would not be seen by who reads the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, Node
+
+from covan_mlir.frontend.actions import is_view, writes
+
+aten = torch.ops.aten
+
+_DROPOUT = (aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default)
+
+
+def written_through(graph: Graph) -> list[Node]:
+    """The dropouts outside of training of which the result, or what they are given, is written to."""
+    idle = [node for node in graph.nodes if node.target in _DROPOUT and node.args[2:] == (False,)]
+    memory: dict[Node, Node] = {}
+
+    def root(node: Node) -> Node:
+        while node in memory:
+            node = memory[node]
+        return node
+
+    written: list[Node] = []
+    for node in graph.nodes if idle else ():
+        if node.op != "call_function" or not node.all_input_nodes:
+            continue
+        mutable = isinstance(node.target, OpOverload) and node.target._schema.is_mutable
+        targets = [read for read in node.all_input_nodes if mutable and writes(node, read)]
+        written += targets
+        if targets or node in idle or is_view(node):
+            memory[node] = targets[0] if targets else node.all_input_nodes[0]
+    touched = {root(node) for node in written}
+    return [node for node in idle if root(node) in touched]
+
+
+@contextmanager
+def seen_as_what_they_are_given(graph: Graph) -> Iterator[None]:
+    """Have these stand for what they are given while a graph is decomposed."""
+    nodes = written_through(graph)
+    before = [(node.target, node.args, node.kwargs) for node in nodes]
+    for node in nodes:
+        node.target, node.args, node.kwargs = aten.alias.default, node.args[:1], {}
+    try:
+        yield
+    finally:
+        for node, (target, args, kwargs) in zip(nodes, before, strict=True):
+            node.target, node.args, node.kwargs = target, args, kwargs
