@@ -154,7 +154,7 @@ class TraceGraph:
             elif name in _MEMORY:
                 for result in op.results:
                     self._values[result] = self._of(operands)
-            elif (name.startswith(_ARITHMETIC) and self._of_sizes(op, operands)) or _is_shape(op):
+            elif (name.startswith(_ARITHMETIC) and self._of_sizes(op, operands)) or is_shape(op):
                 # Whoever asked for them: merged freely, so their locations say little.
                 for result in op.results:
                     self._values[result] = self._of(operands)
@@ -234,10 +234,11 @@ class TraceGraph:
         return [(Definition("compute", ids) if where is None else self._computed(where),) for where in locations]
 
 
-def _is_shape(op: Any) -> bool:
-    """Whether an operation puts sizes together that are read as the shape of a view, and by nobody else."""
-    uses = [use for result in op.results for use in result.uses] if op.name == "tensor.from_elements" else []
-    return bool(uses) and all(use.owner.name == "tensor.reshape" and use.operand_number == 1 for use in uses)
+def is_shape(op: Any) -> bool:
+    """Whether an operation puts sizes together that nobody reads but as the shape of a view."""
+    return op.name == "tensor.from_elements" and all(
+        use.owner.name == "tensor.reshape" and use.operand_number == 1 for result in op.results for use in result.uses
+    )
 
 
 def _payload(op: Any, name: str) -> str:

