@@ -13,7 +13,6 @@ is known which cases do. What became of a case is one line of JSON in `build/onn
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import msgspec
+from judging import Judge, NoAnswer
 from onnx_cases import Judged, cases, folder_cases, judged
 from onnx_operators_table import page
 
@@ -44,36 +44,6 @@ def recorded(folder: Path, compiled: bool) -> dict[str, Judged]:
     return rows
 
 
-class Process:
-    """A process that judges cases, and is replaced when it crashes or gives no answer."""
-
-    def __init__(self) -> None:
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["onnx_cases"])
-        self._start()
-
-    def _start(self) -> None:
-        self._ours, theirs = self._context.Pipe()
-        self._child = self._context.Process(target=_serve, args=(theirs,), daemon=True)
-        self._child.start()
-        theirs.close()
-
-    def judged(self, names: Sequence[str], compiled: bool) -> list[Judged] | None:
-        """As `onnx_cases.judged`; a case alone that ends the process fails."""
-        self._ours.send((list(names), compiled))
-        try:
-            if self._ours.poll(SECONDS):
-                rows: list[Judged] | None = self._ours.recv()
-                return rows
-            why = f"no answer in {SECONDS:.0f} s"
-        except (EOFError, ConnectionResetError):
-            why = "the process ends"
-        self._child.kill()
-        self._child.join()
-        self._start()
-        return [Judged(names[0], "", "fails", why, compiled)] if len(names) == 1 else None
-
-
 def _serve(connection: Connection) -> None:
     while True:
         try:
@@ -83,15 +53,17 @@ def _serve(connection: Connection) -> None:
         connection.send(judged(names, compiled))
 
 
-def swept(names: Sequence[str], process: Process, compiled: bool) -> Iterator[Judged]:
-    """What became of cases, many at a time."""
+def swept(names: Sequence[str], judge: Judge, compiled: bool) -> Iterator[Judged]:
+    """What became of cases, many at a time; a case that ends the process alone fails."""
     pending = [list(names[start : start + TOGETHER]) for start in range(0, len(names), TOGETHER)][::-1]
     while pending:
         batch = pending.pop()
-        rows = process.judged(batch, compiled)
-        if rows is not None:
-            yield from rows
-        else:
+        try:
+            yield from judge.ask((batch, compiled))
+        except NoAnswer as reason:
+            if len(batch) == 1:
+                yield Judged(batch[0], "", "fails", str(reason), compiled)
+                continue
             half = len(batch) // 2
             pending += [batch[half:], batch[:half]]
 
@@ -115,7 +87,7 @@ def main() -> int:
     names = [name for name in names[:: options.every] if options.match in name and name not in done]
     start, wrong = time.monotonic(), 0
     with (FOLDER / f"{int(time.time())}.jsonl").open("ab") as out:
-        for count, row in enumerate(swept(names, Process(), compiled), start=1):
+        for count, row in enumerate(swept(names, Judge(_serve, "onnx_cases", SECONDS), compiled), start=1):
             out.write(msgspec.json.encode(row) + b"\n")
             out.flush()
             wrong += row.outcome in ("differs", "fails")

@@ -13,7 +13,6 @@ one line of JSON in `build/operators`; `--resume` leaves out what is there.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import re
 import resource
 import sys
@@ -26,6 +25,7 @@ from pathlib import Path
 
 import msgspec
 import torch
+from judging import Judge, NoAnswer
 from operators_table import page
 from opinfo_samples import DTYPES, Judged, Key, Record, Suspect, judged, operators, samples, spread, takes
 
@@ -61,40 +61,13 @@ def swept(record: Record, most: int) -> bool:
     return record.of == of and record.samples >= min(most, of)
 
 
-class Process:
-    """A process that judges samples, and is replaced when it crashes or gives no answer."""
-
-    def __init__(self) -> None:
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["opinfo_samples"])
-        self._start()
-
-    def _start(self) -> None:
-        self._ours, theirs = self._context.Pipe()
-        self._child = self._context.Process(target=_serve, args=(theirs,), daemon=True)
-        self._child.start()
-        theirs.close()
-
-    def judged(self, keys: Sequence[Key]) -> list[Judged] | Suspect:
-        """As `opinfo_samples.judged`."""
-        self._ours.send(keys)
-        try:
-            if self._ours.poll(SECONDS):
-                answer: list[Judged] | Suspect = self._ours.recv()
-                return answer
-            reason = f"no answer within {SECONDS:.0f} s"
-        except EOFError:
-            self._child.join()
-            reason = f"the process ended with {self._child.exitcode}"
-        self._child.kill()
-        self._child.join()
-        self._start()
-        return [Judged(keys[0], "fails", reason)] if len(keys) == 1 else Suspect()
-
-    def end(self) -> None:
-        """Ends it."""
-        self._child.kill()
-        self._child.join()
+def verdicts(judge: Judge, keys: Sequence[Key]) -> list[Judged] | Suspect:
+    """As `opinfo_samples.judged`; a sample that ends the process alone fails."""
+    try:
+        answer: list[Judged] | Suspect = judge.ask(keys)
+    except NoAnswer as reason:
+        return [Judged(keys[0], "fails", str(reason))] if len(keys) == 1 else Suspect()
+    return answer
 
 
 def _serve(connection: Connection) -> None:
@@ -120,16 +93,16 @@ class Sweep:
 
     def run(self, chunks: Iterator[list[Key]]) -> None:
         """Judges chunks until there are none, or until the time is over."""
-        process = Process()
+        judge = Judge(_serve, "opinfo_samples", SECONDS)
         while time.monotonic() < self.deadline:
             with self.lock:
                 chunk = next(chunks, None)
             if chunk is None:
                 break
-            self._try(process, chunk)
-        process.end()
+            self._try(judge, chunk)
+        judge.end()
 
-    def _try(self, process: Process, keys: list[Key]) -> None:
+    def _try(self, judge: Judge, keys: list[Key]) -> None:
         left = []
         for key in keys:
             if (known := self._known(key)) is not None:
@@ -138,12 +111,12 @@ class Sweep:
                 left.append(key)
         if not left:
             return
-        verdicts = process.judged(left)
-        if isinstance(verdicts, Suspect):
-            for part in self._parts(left, verdicts.key):
-                self._try(process, part)
+        answer = verdicts(judge, left)
+        if isinstance(answer, Suspect):
+            for part in self._parts(left, answer.key):
+                self._try(judge, part)
         else:
-            self._note(verdicts)
+            self._note(answer)
 
     def _parts(self, keys: list[Key], suspect: Key | None) -> list[list[Key]]:
         """What to compile in place of a program that failed: a suspected operator and the others, or halves; of the

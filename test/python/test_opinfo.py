@@ -75,13 +75,13 @@ def test_places_of_equal_elements_are_as_good_as_eagers() -> None:
                 )
 
 
-class Lists(operators.Process):
+class Lists(operators.Judge):
     """Judges without compiling: ``bad`` samples are refused, alone, and fail a program that they are in."""
 
     def __init__(self, bad: set[Key]) -> None:
         self.bad, self.programs = bad, 0
 
-    def judged(self, keys: list[Key]) -> list[Judged] | opinfo_samples.Suspect:
+    def ask(self, keys: list[Key]) -> list[Judged] | opinfo_samples.Suspect:
         self.programs += 1
         if not self.bad.intersection(keys):
             return [Judged(key, "agrees") for key in keys]
@@ -92,11 +92,11 @@ class Lists(operators.Process):
 
 
 def swept(tmp_path: Path, bad: set[Key], most: int = 10**6) -> tuple[dict[str, Record], int]:
-    process = Lists(bad)
-    with mock.patch.object(operators, "Process", return_value=process):
+    judge = Lists(bad)
+    with mock.patch.object(operators, "Judge", return_value=judge):
         work = operators.chunks(["cat", "sort", "sin"], ["f32"], set(), most)
         operators.Sweep(tmp_path, float("inf"), most).run(work)
-    return {record.op: record for record in operators.recorded(tmp_path)}, process.programs
+    return {record.op: record for record in operators.recorded(tmp_path)}, judge.programs
 
 
 def test_a_program_that_fails_is_split_until_it_is_known_which_samples_do(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from torch.utils import _pytree as pytree
 
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend.dropouts import written_through
-from covan_mlir.frontend.in_place import WrittenElsewhere, functional_calls, writes_nothing
+from covan_mlir.frontend.in_place import Written, WrittenElsewhere, functional_calls, writes_nothing
 
 log = logging.getLogger(__name__)
 
@@ -164,10 +164,6 @@ def _type(value: Any) -> Any:
         value.dtype, tuple(value.shape), value.stride(), value.storage_offset(), value.device, value.requires_grad,
         isinstance(value, torch.nn.Parameter),
     )  # fmt: skip
-
-
-Written = Mapping[Node, tuple[OpOverload, frozenset[Node]]]
-"""As of `functional_calls`."""
 
 
 def _decomposed(

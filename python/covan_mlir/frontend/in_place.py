@@ -21,12 +21,16 @@ def writes_nothing(call: Node) -> bool:
     return call.target is aten.detach_.default or (call.target in _DROPOUT and call.args[2:] == (False,))
 
 
+Written = Mapping[Node, tuple[OpOverload, frozenset[Node]]]
+"""By call that writes something: the operation that gives the new value, and the nodes that have it from then on."""
+
+
 class WrittenElsewhere(Exception):
     """A call writes to what is read in another way later: an argument, a weight, what is a view or has one."""
 
 
-def functional_calls(graph: Graph) -> Mapping[Node, tuple[OpOverload, frozenset[Node]]]:
-    """By call that writes something: the operation that gives the new value, and the nodes that have it from then on.
+def functional_calls(graph: Graph) -> Written:
+    """The calls of a graph that write, as calls that give.
 
     Which nodes share memory is read from the storage of the example tensors.
 

@@ -102,7 +102,7 @@ def _greatest(options: Sequence[Numbers]) -> Numbers:
 
 
 def _slices(x: Numbers, axis: int) -> list[Numbers]:
-    return [x.map(lambda a, at=at: np.take(a, at, axis)) for at in range(x.shape[axis])]  # type: ignore[misc]  # a default binds the loop's value
+    return [x.map(functools.partial(np.take, indices=at, axis=axis)) for at in range(x.shape[axis])]
 
 
 def _padded(x: Numbers, pads: Sequence[int], fill: float = 0.0) -> Numbers:
@@ -116,28 +116,19 @@ def _taps(x: Numbers, window: Sequence[int], attributes: Integers) -> list[Numbe
     height, width = x.shape[-2:]
     rows = (height - down * (window[0] - 1) - 1) // stride[0] + 1
     columns = (width - right * (window[1] - 1) - 1) // stride[1] + 1
-    taps = []
-    for i, j in itertools.product(range(window[0]), range(window[1])):
-        y, z = i * down, j * right
-        taps.append(
-            x.map(
-                lambda a, y=y, z=z: a[  # type: ignore[misc]  # defaults bind the loop's values
-                    ...,
-                    y : y + (rows - 1) * stride[0] + 1 : stride[0],
-                    z : z + (columns - 1) * stride[1] + 1 : stride[1],
-                ]
-            )
-        )
-    return taps
+
+    def tap(y: int, z: int) -> Numbers:
+        down_to, right_to = y + (rows - 1) * stride[0] + 1, z + (columns - 1) * stride[1] + 1
+        return x.map(lambda a: a[..., y : down_to : stride[0], z : right_to : stride[1]])
+
+    return [tap(i * down, j * right) for i, j in itertools.product(range(window[0]), range(window[1]))]
 
 
 def _matmul(a: Numbers, b: Numbers) -> Numbers:
-    return _total(
-        [
-            _times(a.map(lambda v, k=k: v[..., :, k, None]), b.map(lambda v, k=k: v[..., None, k, :]))  # type: ignore[misc]  # defaults bind the loop's values
-            for k in range(a.shape[-1])
-        ]
-    )
+    def summand(k: int) -> Numbers:
+        return _times(a.map(lambda v: v[..., :, k, None]), b.map(lambda v: v[..., None, k, :]))
+
+    return _total([summand(k) for k in range(a.shape[-1])])
 
 
 def _conv(x: Numbers, w: Numbers, attributes: Integers) -> Numbers:
