@@ -22,7 +22,9 @@ from covan_mlir.frontend.rules import (
     ordering,
     resizing,
     sampling,
+    searching,
     segments,
+    sorting,
 )
 
 aten = torch.ops.aten
@@ -146,11 +148,39 @@ def test_first_of_long_axes(kind: str, largest: bool, count: int) -> None:
     chooser = torch.Generator().manual_seed(count)
     choices = {"ties": torch.arange(4), "specials": NUMBERS[5:], "least": torch.tensor([-(2**63), 2**63 - 1, 0])}[kind]
     x = choices[torch.randint(0, len(choices), (3, 16 * count + 7), generator=chooser)]
-    values, places = ordering.topk(x, count, 1, largest)
+    values, places = sorting.topk(x, count, 1, largest)
     sorted_values, sorted_places = torch.sort(x, dim=1, descending=largest, stable=True)
     _same(values, sorted_values[:, :count])
     assert torch.equal(places, sorted_places[:, :count])
-    _same(ordering.topk(x.T, count, 0, largest)[1], places.T)
+    _same(sorting.topk(x.T, count, 0, largest)[1], places.T)
+
+
+@pytest.mark.parametrize("length", [128, 129, 1024, 1500, 9000])
+@pytest.mark.parametrize("kind", ["ties", "specials", "least", "distinct"])
+def test_long_axes_are_sorted_by_runs(kind: str, length: int) -> None:
+    """Equal elements in their old order; one run, eight, some that are not full, and runs of runs."""
+    draw = torch.Generator().manual_seed(length)
+    least = torch.tensor([-(2**63), 2**63 - 1, 0])
+    choices = {"ties": torch.arange(4), "specials": NUMBERS, "least": least, "distinct": torch.arange(3 * length)}[kind]
+    x = choices[torch.randint(0, len(choices), (2, length), generator=draw)]
+    for descending in (False, True):
+        expected = torch.sort(x, dim=1, descending=descending, stable=True)
+        values, places = sorting.sort(x, 1, descending)
+        _same(values, expected[0])
+        assert torch.equal(places, expected[1])
+        assert torch.equal(sorting.topk(x, length // 3, 1, descending)[1], expected[1][:, : length // 3])
+
+
+@pytest.mark.parametrize("right", [True, False])
+@pytest.mark.parametrize("size", [1, 64, 65, 1000])
+def test_numbers_are_sought_in_sorted_rows(size: int, right: bool) -> None:
+    draw = torch.Generator().manual_seed(size)
+    rows = torch.randint(0, size, (3, size), generator=draw).sort(-1)[0].double()
+    sought = torch.cat(
+        [torch.randint(-1, size + 1, (3, 20), generator=draw).double(), NUMBERS.double().expand(3, -1)], 1
+    )
+    assert torch.equal(searching.searchsorted(rows, sought, right=right), torch.searchsorted(rows, sought, right=right))
+    assert torch.equal(searching.bucketize(sought, rows[0], right=right), torch.bucketize(sought, rows[0], right=right))
 
 
 def test_places_that_are_not_zero() -> None:

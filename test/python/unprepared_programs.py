@@ -32,6 +32,12 @@ def _written(x: Tensor, y: Tensor) -> Tensor:
     return whole.sin()
 
 
+def _picked(x: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+    """The compiler computes what is read behind the gather, of the elements that were picked."""
+    rows = torch.gather(torch.where(x > 0, x.exp(), x), -1, at)
+    return torch.gather(rows, -1, torch.arange(5).expand(8, 5) * 3), rows * 2
+
+
 def _masked(scores: Tensor) -> Tensor:
     """What is done of the mask again, after it was written to, belongs to no assertion about it."""
     groups = scores.view(3, 1, 8).topk(2, dim=-1)[0].sum(-1)
@@ -465,6 +471,10 @@ PROGRAMS = {
     "work on a matrix and on its transposition": Program(
         lambda: lambda x: (x.mT.sin().exp()[1:3] * 2, x.sin().exp()[:, 1].sum()), lambda: (torch.randn(3, 4),)
     ),
+    "a gather from what is computed, which two read": Program(
+        lambda: _picked, lambda: (torch.randn(8, 20), torch.randint(0, 20, (8, 20)))
+    ),
+    "a long axis, sorted": Program(lambda: lambda x: x.sort(-1)[0].diff(), lambda: (torch.randn(2, 200),)),
     "a broadcast that a reduction and others read": Program(
         lambda: _limited, lambda: (torch.randn(300, 25), torch.randn(300, 10))
     ),

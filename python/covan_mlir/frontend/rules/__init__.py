@@ -35,8 +35,10 @@ from covan_mlir.frontend.rules import (
     pooling,
     resizing,
     sampling,
+    searching,
     segments,
     signal_windows,
+    sorting,
     special,
     views,
 )
@@ -72,8 +74,10 @@ __all__ = [
     "pooling",
     "resizing",
     "sampling",
+    "searching",
     "segments",
     "signal_windows",
+    "sorting",
     "special",
     "views",
 ]

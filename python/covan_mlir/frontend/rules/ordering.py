@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -136,93 +135,6 @@ def min_along(x: Tensor, dim: int, keepdim: bool = False) -> Any:
     return torch.amin(x, dim, keepdim), torch.argmin(x, dim, keepdim)
 
 
-def _places(x: Tensor, dim: int, descending: bool, count: Any) -> Tensor:
-    """Where the first ``count`` elements of the sorted axis stand, equal ones in their old order.
-
-    By counting for each element those before it, and for each place whose count it is. IREE's own sort works in place
-    and forgets to copy: two sorts in a program that share their (equal) index tensors spoil each other's.
-    """
-    x = torch.movedim(x, dim, -1)
-    length = x.shape[-1]
-    many = isinstance(count, int) and isinstance(length, int) and 0 < _MANY * count <= length
-    if not many:
-        return torch.movedim(_first(_ranks(_key(x), descending), count), -1, dim)
-    likely = _likely(x, descending, count)
-    key = _key(torch.gather(x, -1, likely.clamp(max=length - 1)))
-    key = torch.where(likely < length, key, _end(key.dtype, descending))
-    return torch.movedim(torch.gather(likely, -1, _first(_ranks(key, descending), count)), -1, dim)
-
-
-def _key(x: Tensor) -> Tensor:
-    """Numbers in the order of ``x`` that can be compared."""
-    if x.dtype.is_floating_point:
-        return ordered(x, torch.float64)
-    return x.to(torch.int32) if x.dtype in (torch.bool, torch.uint8) else x
-
-
-def _end(dtype: torch.dtype, descending: bool) -> float | int:
-    """A number that comes after no other."""
-    if dtype.is_floating_point:
-        return -math.inf if descending else math.inf
-    info = torch.iinfo(dtype)
-    return info.min if descending else info.max
-
-
-def _ranks(key: Tensor, descending: bool) -> Tensor:
-    """How many elements of the last axis come before each in its order."""
-    here, there = key.unsqueeze(-1), key.unsqueeze(-2)
-    step = torch.arange(key.shape[-1])
-    first = there > here if descending else there < here
-    return (first | ((there == here) & (step.unsqueeze(0) < step.unsqueeze(1)))).sum(-1)
-
-
-def _first(rank: Tensor, count: Any) -> Tensor:
-    """Where the elements of the first ranks stand."""
-    fits = rank.unsqueeze(-2) == torch.arange(count).unsqueeze(-1)
-    return torch.where(fits, torch.arange(rank.shape[-1]), 0).sum(-1)
-
-
-_MANY = 16
-"""Elements for each that is wanted, from which on most are ruled out before the others are compared."""
-
-
-def _likely(x: Tensor, descending: bool, count: int) -> Tensor:
-    """Where elements stand among which the first ``count`` of the last axis are, in their old order; perhaps beyond it.
-
-    Of blocks, those that have the first ``count`` of all blocks' own first elements: an element of another block comes
-    after one of each of these. With blocks of ``sqrt(n / count)``, blocks and elements that are left are as many.
-    """
-    length = x.shape[-1]
-    size = math.isqrt(length // count)
-    blocks = -(-length // size)
-    key = _key(x)
-    if more := blocks * size - length:  # behind all that are equal
-        key = aten.constant_pad_nd.default(key, [0, more], _end(key.dtype, descending))
-    rows = key.reshape(*key.shape[:-1], blocks, size)
-    chosen = (_ranks(rows.amax(-1) if descending else rows.amin(-1), descending) < count).to(torch.int64)
-    step = torch.arange(blocks)
-    before = (chosen.unsqueeze(-2) * (step.unsqueeze(0) < step.unsqueeze(1))).sum(-1)
-    block = _first(torch.where(chosen != 0, before, blocks), count)
-    return (block.unsqueeze(-1) * size + torch.arange(size)).flatten(-2)
-
-
-@rule(aten.sort.default)
-def sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
-    places = _places(x, dim, descending, x.shape[dim])
-    return torch.gather(x, dim, places), places
-
-
-@rule(aten.sort.stable)
-def sort_stable(x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
-    return aten.sort.default(x, dim, descending)
-
-
-@rule(aten.topk.default)
-def topk(x: Tensor, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    places = _places(x, dim, largest, k)
-    return torch.gather(x, dim, places), places
-
-
 def _pick(x: Tensor, dim: int, at: Any, keepdim: bool) -> tuple[Tensor, Tensor]:
     """The element at rank ``at`` along ``dim``; a tensor of ranks keeps ``dim``."""
     values, places = aten.sort.default(x, dim)
@@ -271,41 +183,6 @@ def median(x: Tensor) -> Any:
 @rule(aten.nanmedian.default)
 def nanmedian(x: Tensor) -> Any:
     return _median(x.reshape(-1), 0, False, skip=True)[0]
-
-
-@rule(aten.searchsorted.Tensor)
-def searchsorted(
-    boundaries: Tensor,
-    x: Tensor,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Tensor | None = None,
-) -> Tensor:
-    """By counting the boundaries before each number."""
-    if sorter is not None:
-        boundaries = torch.gather(boundaries, -1, sorter)
-    edges, sought = boundaries.unsqueeze(-2), x.unsqueeze(-1)
-    if boundaries.dim() == 1:
-        edges = boundaries.reshape([1] * x.dim() + [-1])
-    before = ~(edges > sought) if right or side == "right" else ~(edges >= sought)
-    return before.sum(-1).to(torch.int32 if out_int32 else torch.int64)
-
-
-@rule(aten.searchsorted.Scalar)
-def searchsorted_scalar(boundaries: Tensor, x: Any, **named: Any) -> Tensor:
-    return searchsorted(boundaries, torch.full((), x, dtype=torch.result_type(boundaries, x)), **named)
-
-
-@rule(aten.bucketize.Tensor)
-def bucketize(x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    return searchsorted(boundaries, x, out_int32=out_int32, right=right)
-
-
-@rule(aten.bucketize.Scalar)
-def bucketize_scalar(x: Any, boundaries: Tensor, **named: Any) -> Tensor:
-    return searchsorted_scalar(boundaries, x, **named)
 
 
 @rule(aten.histc.default)
