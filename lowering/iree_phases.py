@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import io
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, get_args
 
 import iree.compiler.ir as ir
@@ -94,26 +96,50 @@ def execute(session: Session, module: Any, start: str, stop: str) -> bytes:
     Raises:
         StepError: the compiler failed, with what it said.
     """
-    seen: list[CompilerDiagnostic] = []
-
-    def told(severity: int, text: Any, size: int, _data: Any) -> None:
-        seen.append(_diagnostic(severity, ctypes.string_at(text, size).decode(errors="replace")))
-
-    callback = _Callback(told)  # lives until the invocation is closed
-    with session.context, ir.Location.unknown(), session.invocation() as invocation:
-        _lib.ireeCompilerInvocationEnableCallbackDiagnostics(invocation._inv_p, 0, callback, None)
-        invocation.import_module(module.operation)
+    with _told(session, module) as (invocation, check):
         _lib.ireeCompilerInvocationSetCompileFromPhase(invocation._inv_p, start.encode())
         _lib.ireeCompilerInvocationSetCompileToPhase(invocation._inv_p, stop.encode())
-        if not invocation.execute():
-            errors = [diagnostic for diagnostic in seen if diagnostic.severity == "error"]
-            message = errors[0].message if errors else "the IREE compiler gave no reason"
-            raise StepError(message, errors or seen)
+        check(invocation.execute())
         if stop != "end":
             return b""
         with Output.open_membuffer() as output:
             invocation.output_vm_bytecode(output)
             return bytes(output.map_memory())
+
+
+def run_passes(session: Session, module: Any, pipeline: str) -> None:
+    """Run passes of the compiler's on a module, in place.
+
+    Args:
+        pipeline: as text, without the module around it.
+
+    Raises:
+        StepError: a pass failed, with what the compiler said.
+    """
+    with _told(session, module) as (invocation, check):
+        check(invocation.execute_text_pass_pipeline(pipeline))
+
+
+@contextmanager
+def _told(session: Session, module: Any) -> Iterator[tuple[Any, Callable[[bool], None]]]:
+    """An invocation of the compiler on a module, and what is to be told whether it did what it was asked to: if not, it
+    raises what the compiler said."""
+    seen: list[CompilerDiagnostic] = []
+
+    def told(severity: int, text: Any, size: int, _data: Any) -> None:
+        seen.append(_diagnostic(severity, ctypes.string_at(text, size).decode(errors="replace")))
+
+    def check(succeeded: bool) -> None:
+        if not succeeded:
+            errors = [diagnostic for diagnostic in seen if diagnostic.severity == "error"]
+            message = errors[0].message if errors else "the IREE compiler gave no reason"
+            raise StepError(message, errors or seen)
+
+    callback = _Callback(told)  # lives until the invocation is closed
+    with session.context, ir.Location.unknown(), session.invocation() as invocation:
+        _lib.ireeCompilerInvocationEnableCallbackDiagnostics(invocation._inv_p, 0, callback, None)
+        invocation.import_module(module.operation)
+        yield invocation, check
 
 
 def phase(name: str) -> Run:

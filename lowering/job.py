@@ -137,6 +137,8 @@ def _attempt(
     except StepError as error:
         failure = StepFailure(step_name, str(error), error.diagnostics, job.reproducer, own_pass=error.own_pass)
         raise JobError(failure) from error
+    finally:
+        border.close()
     keep.forget()
     result = JobResult(
         frontend=frontend,

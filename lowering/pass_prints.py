@@ -53,6 +53,7 @@ class PassPrints:
 
     def __init__(self, folder: str) -> None:
         self._tree = Path(folder) / "tree"
+        self._root = self._tree
         self.shut()
         ctypes_dl._initializeGlobalCL(
             "covan",
@@ -83,7 +84,7 @@ class PassPrints:
         self._clear()
         names = module.operation.attributes
         symbol = names["sym_name"].value if "sym_name" in names else "no-symbol-name"
-        root = self._tree / f"builtin_module_{symbol}"
+        root = self._root = self._tree / f"builtin_module_{symbol}"
         root.mkdir(parents=True)
         # A file in the way of the folder: constants are evaluated at compile time by compiling a module inside this
         # one, and printing that would take longer than all the rest.
@@ -101,10 +102,10 @@ class PassPrints:
             PrintError: a file cannot be parsed.
         """
         files: list[_File] = []
-        for path in self._tree.glob("*/*.mlir"):
+        for path in self._root.glob("*.mlir"):
             if match := _NAME.fullmatch(path.name):
                 files.append(((int(match["numbers"]), -1), match["name"], path))
-        for path in self._tree.glob("*/*/*.mlir"):
+        for path in self._root.glob("*/*.mlir"):
             match = _NAME.fullmatch(path.name)
             # Initialisers have no names: their files overwrite each other's.
             if match and match["numbers"].count("_") == 1 and not path.parent.name.endswith("no-symbol-name"):

@@ -149,6 +149,8 @@ def compile_program(
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     place = answers.place(bytecode, job) if cache else None
+    if cache and (kernels := answers.kernels()) is not None:
+        job = replace(job, machine_code=str(kernels.folder))
     if place is not None and (known := place.read()) is not None:
         return known
     try:

@@ -43,6 +43,7 @@ class Job:
         machine: that kernels are chosen for, where the target is this machine and it is known; see
             `covan_mlir.machine.host`.
         records: schedules that were measured to be the best on it.
+        machine_code: folder where machine code of kernels is kept; empty: nowhere.
     """
 
     frontend: Literal["auto", "linalg", "torch"]
@@ -63,3 +64,4 @@ class Job:
     attached: bool = False
     machine: Machine | None = None
     records: tuple[Recorded, ...] = ()
+    machine_code: str = ""

@@ -30,9 +30,12 @@ iree:kept-arguments   what is written into an argument is written into a copy   
 iree:uneven-products  sums of products are kept from IREE's vectorizer that     on CPUs
                       it would make invalid; after that
 iree:concatenations   what is concatenated is written in place; after that      on CPUs
-iree:kernel-code      kernels get their code back; before                      where chains are fused
+iree:kernel-code      kernels get their code back, or a stub where machine     where chains are fused
+                      code was compiled of it beside all this; before
                       iree:executable-sources: what comes before need not
                       walk through them
+iree:machine-code     stubs call the machine code; after                       where chains are fused on CPUs,
+                      iree:executable-targets                                  and nobody looks at code
 iree:team             kernels share their work with a team; after               on CPUs
                       iree:executable-targets: their code is there then, and
                       is no machine code yet
@@ -122,6 +125,10 @@ def _fused(setting: Setting) -> bool:
     return setting.fused
 
 
+def _apart(setting: Setting) -> bool:
+    return setting.fused and stages.apart(setting.job)
+
+
 def _on_cpu(setting: Setting) -> bool:
     return setting.job.kind == "cpu"
 
@@ -161,6 +168,7 @@ SEQUENCE: tuple[Entry, ...] = (
     _phase("stream"),
     Entry("iree:kernel-code", lambda setting: setting.border.restore, _fused),
     *_phases("executable-sources", "executable-targets"),
+    Entry("iree:machine-code", lambda setting: setting.border.link, _apart),
     Entry("iree:team", lambda setting: setting.border.team, _on_cpu),
     *_phases("hal", "end"),
 )

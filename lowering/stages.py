@@ -10,8 +10,10 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import iree.compiler.ir as ir_of_iree
 from torch_mlir import ir
 
 import covan_mlir.lowering.kernels.passes  # noqa: F401  # makes fred-raise and fred-kernels known
@@ -25,7 +27,8 @@ from covan_mlir.lowering import iree_phases
 from covan_mlir.lowering.kernels import code_aside, targets
 from covan_mlir.lowering.kernels.chain_body import KernelBody
 from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE
-from covan_mlir.lowering.kernels.cpu import team
+from covan_mlir.lowering.kernels.cpu import linked_code, team
+from covan_mlir.lowering.kernels.cpu.machine_code import MachineCode
 from covan_mlir.lowering.kernels.declarations import bodies, embed_declared
 from covan_mlir.lowering.kernels.recorded import RECORDS, dump
 from covan_mlir.lowering.kernels.reductions import demote
@@ -215,6 +218,11 @@ def _device(job: Job) -> str:
     return "" if ":" in job.target else job.devices
 
 
+def apart(job: Job) -> bool:
+    """Whether kernels are compiled apart from the program: not where somebody is to see the program whole."""
+    return job.kind == "cpu" and not job.extra and job.reproducer is None
+
+
 class Border:
     """Between the two compilers: what crosses, and what is taken off before.
 
@@ -229,7 +237,11 @@ class Border:
         self.decisions: list[FusionRecord] = []
         self.shared = 0
         self._aside: dict[str, Any] = {}
+        self._files: dict[str, Path] = {}
         self._enter = iree_phases.enter(job.flags, job.devices)
+        # Where the compiler prints after each pass, it prints no passes over kernels while the program waits for them.
+        beside = job.trace != "passes"
+        self._apart = MachineCode(job.flags, job.machine_code, beside=beside) if apart(job) else None
 
     def cross(self, state: PipelineState) -> None:
         """The step into IREE's context, without what passes of ours left for each other."""
@@ -240,13 +252,30 @@ class Border:
         """The step that makes dispatches of the calls of kernels, whose code it puts aside."""
         with state.session.context:
             self.kernels |= bodies(state.module)
-            embed_declared(state.module)
+            embedded = embed_declared(state.module)
             self._aside = code_aside.put_aside(state.module)
+        if self._apart is not None:
+            for executable in embedded:
+                for step in executable.dispatches:
+                    self._apart.begin(step.name, executable.text)
 
     def restore(self, state: PipelineState) -> None:
-        """The step that gives kernels their code back."""
-        with state.session.context:
+        """The step that gives kernels their code back, or what stands for it where it was compiled apart."""
+        with state.session.context, ir_of_iree.Location.unknown():
+            if self._apart is not None:
+                self._files = self._apart.files()
+                self._aside |= {name: linked_code.stub(name) for name in self._files if name in self._aside}
             code_aside.put_back(state.module, self._aside)
+
+    def link(self, state: PipelineState) -> None:
+        """The step that has kernels call the machine code that was compiled apart."""
+        with state.session.context, ir_of_iree.Location.unknown():
+            linked_code.call(state.module, self._files)
+
+    def close(self) -> None:
+        """Nothing is compiled any more."""
+        if self._apart is not None:
+            self._apart.close()
 
     def team(self, state: PipelineState) -> None:
         """The step that has dispatches call teams."""

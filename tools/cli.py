@@ -366,19 +366,23 @@ def cache_(
     clear: Annotated[bool, typer.Option("--clear", help="Remove all of them.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Show where compiled programs are kept, how many, and how large they are."""
+    """Show where compiled programs and kernels are kept, how many, and how large they are."""
     from covan_mlir.lowering.cache import answers
 
-    store = answers.store()
-    if store is None:
+    stores = {"programs": answers.store(), "kernels": answers.kernels()}
+    if not any(stores.values()):
         raise CliError("compiled programs are not kept", f"unset {answers.VARIABLE}, or set it to a folder")
-    try:
-        if clear:
-            store.clear()
-        sizes = store.sizes()
-    except OSError as error:
-        raise CliError(str(error), f"remove {store.folder}, or set {answers.VARIABLE} to another folder") from error
-    print(f"{store.folder}: {len(sizes)} programs, {_bytes(sum(sizes))} of at most {_bytes(store.limit)}")
+    for name, store in stores.items():
+        if store is None:
+            print(f"{name} are not kept")
+            continue
+        try:
+            if clear:
+                store.clear()
+            sizes = store.sizes()
+        except OSError as error:
+            raise CliError(str(error), f"remove {store.folder}, or set {answers.VARIABLE} to another folder") from error
+        print(f"{store.folder}: {len(sizes)} {name}, {_bytes(sum(sizes))} of at most {_bytes(store.limit)}")
 
 
 app.command("run")(cli_run.run)

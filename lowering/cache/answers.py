@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from covan_mlir.lowering.cache import question
-from covan_mlir.lowering.cache.store import Store
+from covan_mlir.lowering.cache.store import KERNELS_LIMIT, Store
 from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.result import JobResult
 from covan_mlir.support import user_cache
@@ -19,6 +19,7 @@ from covan_mlir.support import user_cache
 log = logging.getLogger(__name__)
 
 VARIABLE = "COVAN_CACHE"
+KERNELS_VARIABLE = "COVAN_KERNEL_CACHE"
 OFF = "off"
 
 _results: msgspec.json.Decoder[JobResult] = msgspec.json.Decoder(JobResult)
@@ -61,13 +62,25 @@ class Place:
 
 def store() -> Store | None:
     """Where programs are kept: ``$COVAN_CACHE/programs``, by default in the user's cache folder; None: nowhere."""
+    folder = _folder("programs")
+    return None if folder is None else Store(folder)
+
+
+def kernels() -> Store | None:
+    """Where machine code of kernels is kept: ``$COVAN_KERNEL_CACHE``, by default beside programs; None: nowhere."""
+    chosen = os.environ.get(KERNELS_VARIABLE)
+    folder = _folder("kernels") if not chosen else None if chosen == OFF else Path(chosen).absolute()
+    return None if folder is None else Store(folder, KERNELS_LIMIT)
+
+
+def _folder(name: str) -> Path | None:
     chosen = os.environ.get(VARIABLE)
     if chosen == OFF:
         return None
     try:
-        return Store((Path(chosen) if chosen else user_cache.folder()).absolute() / "programs")
+        return (Path(chosen) if chosen else user_cache.folder()).absolute() / name
     except RuntimeError as error:
-        log.info("compiled programs are not kept: %s", error)
+        log.info("compiled %s are not kept: %s", name, error)
         return None
 
 

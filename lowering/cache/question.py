@@ -63,8 +63,8 @@ def name_of(bytecode: bytes, job: Job, surroundings: str) -> str:
     answer.
     """
     files = tuple(source_digest.of_file(Path(path)) for path in job.extensions)
-    # The reproducer is written for a job that fails, and no failure is kept.
-    question = _Question(replace(job, reproducer=None), files, surroundings)
+    # The reproducer is written for a job that fails, and no failure is kept. Machine code is the same if it was kept.
+    question = _Question(replace(job, reproducer=None, machine_code=""), files, surroundings)
     digest = hashlib.sha256(msgspec.json.encode(question, order="sorted"))
     digest.update(b"\0")  # JSON has none
     digest.update(bytecode)
@@ -76,8 +76,13 @@ def surroundings() -> str:
 
     The processor counts for every target: IREE evaluates constants on it.
     """
+    facts = [source_digest.of_packages(_PACKAGES), compilers()]
+    return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()
+
+
+def compilers() -> str:
+    """SHA-256 of all that compiles but covan: versions, the processor, the environment."""
     facts = [
-        source_digest.of_packages(_PACKAGES),
         _versions(),
         [platform.machine(), model(), sorted(cpu_features() or ())],
         sorted((name, value) for name, value in os.environ.items() if _VARIABLES.fullmatch(name)),

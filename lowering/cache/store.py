@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 LIMIT = 2 << 30
 """Bytes of all files together."""
+KERNELS_LIMIT = 256 << 20
+"""The same of kernels, some 10 KB each."""
 _OURS = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{16})?\.answer")
 """Finished files, and files that are being written; the folder may be one that others keep files in, too."""
 _START = struct.Struct("<32sQ")  # checksum, bytes of the head

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-_SOURCE = "hal.executable.source"
+SOURCE = "hal.executable.source"
 _NAME = "covan.kernel_body"
 """Attribute of what stands for a body: it keeps IREE from taking two kernels for one."""
 
@@ -65,4 +65,4 @@ def put_back(module: Any, bodies: dict[str, Any]) -> None:
 
 
 def _sources(module: Any) -> list[Any]:
-    return [view.operation for view in module.body.operations if view.operation.name == _SOURCE]
+    return [view.operation for view in module.body.operations if view.operation.name == SOURCE]

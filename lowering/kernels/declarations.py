@@ -77,11 +77,16 @@ def bodies(module: Any) -> dict[str, KernelBody]:
     return known
 
 
-def embed_declared(module: Any) -> None:
+def embed_declared(module: Any) -> list[Executable]:
     """Makes dispatches of the calls of the kernels that a module of IREE's declares, in whose context the caller is.
+
+    Returns:
+        the kernels.
 
     Raises:
         StepError: two kernels that are not the same have one name.
     """
-    if kernels := declared(module):
-        embed(module, [kernel.executable for kernel in kernels])
+    executables = [kernel.executable for kernel in declared(module)]
+    if executables:
+        embed(module, executables)
+    return executables

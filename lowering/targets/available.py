@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from typing import Any
 
 from covan_mlir.lowering.targets.cuda import ARCHITECTURES
 from covan_mlir.lowering.targets.vulkan import PROFILES
+from covan_mlir.machine.reading import cores
 from covan_mlir.runtime import devices
 from covan_mlir.runtime.requirements import cpu_features, instructions, linux_name, missing
 
@@ -38,7 +38,7 @@ def _cpu() -> dict[str, Any]:
     have = cpu_features() or frozenset()
     facts = {
         "architecture": platform.machine(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": cores(),
         "instructions": [f for f in instructions() if linux_name(f) in have],
     }
     return {"kind": "cpu", "name": platform.machine(), "trouble": "", "facts": facts, "targets": ["cpu"]}

@@ -52,8 +52,8 @@ class ExecutableTarget:
 
 
 @lru_cache(64)
-def executable_target(flags: tuple[str, ...]) -> ExecutableTarget:
-    """The CPU that flags of the compiler name.
+def target_attribute(flags: tuple[str, ...]) -> str:
+    """The ``#hal.executable.target`` of the CPU that flags of the compiler name.
 
     Raises:
         StepError: LLVM knows no such CPU or triple, or a flag is wrong.
@@ -66,8 +66,20 @@ def executable_target(flags: tuple[str, ...]) -> ExecutableTarget:
     with session.context, ir.Location.unknown():
         module = ir.Module.parse(_PROBE)
         execute(session, module, "start", "executable-sources")
-        # The bindings have no class for this attribute.
-        text = str(module)
+        # The bindings have no class for this attribute; as an alias it stands on a line of its own.
+        attribute = re.search(r"^#\w+ = (#hal\.executable\.target<.*>)$", str(module), re.M)
+    if attribute is None:
+        raise StepError("the IREE compiler names no target for what it compiles with these flags")
+    return attribute[1]
+
+
+def executable_target(flags: tuple[str, ...]) -> ExecutableTarget:
+    """The CPU that flags of the compiler name.
+
+    Raises:
+        StepError: LLVM knows no such CPU or triple, or a flag is wrong.
+    """
+    text = target_attribute(flags)
     attributes = {
         key: (re.search(rf'\b{key} = "?([^",}}:]*)', text) or ["", ""])[1].strip()
         for key in ("cpu", "target_triple", "native_vector_size")

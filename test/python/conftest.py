@@ -10,6 +10,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,11 @@ from covan_mlir.machine import host, reading
 os.environ[host.VARIABLE] = reading.nearest().name
 # Tests test the compiler as it is now, and leave the user's own programs alone.
 os.environ[answers.VARIABLE] = answers.OFF
+# Kernels' machine code is a matter of their text and IREE's compiler alone: tests beside each other share it, and
+# nobody after them. Processes of this one inherit the folder, and only this one removes it.
+if answers.KERNELS_VARIABLE not in os.environ:
+    _kernels = tempfile.TemporaryDirectory(prefix="covan-tests-")
+    os.environ[answers.KERNELS_VARIABLE] = _kernels.name
 # Nor do they take schedules that the user has measured.
 os.environ[database.VARIABLE] = database.OFF
 

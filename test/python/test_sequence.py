@@ -48,7 +48,8 @@ TILED = [
     "iree:team",
     *IREE[12:],
 ]
-WITH_KERNELS = [*TILED[:16], "iree:kernel-code", *TILED[16:]]
+WITHIN = [*TILED[:16], "iree:kernel-code", *TILED[16:]]
+WITH_KERNELS = [*WITHIN[:-4], "iree:machine-code", *WITHIN[-4:]]
 
 
 def setting(job: Job, frontend: Literal["linalg", "torch"]) -> Setting:
@@ -131,7 +132,8 @@ def test_names_that_others_rely_on() -> None:
     assert len(set(names)) == len(names)
     assert set(TO_LINALG) < set(names)
     assert names.index("iree:executable-sources") == names.index("iree:kernel-code") + 1
-    assert names.index("iree:team") == names.index("iree:executable-targets") + 1
+    assert names.index("iree:machine-code") == names.index("iree:executable-targets") + 1
+    assert names.index("iree:team") == names.index("iree:machine-code") + 1
     assert [name.removeprefix("iree:") for name in names if name.removeprefix("iree:") in PHASES] == list(PHASES[1:])
 
 
