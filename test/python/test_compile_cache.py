@@ -341,6 +341,15 @@ def test_folder_that_cannot_be_written(
     assert len(warnings) == 1
 
 
+def test_sources_are_those_of_packages() -> None:
+    """An editable install finds subpackages in the repository, where tests and environments lie, too."""
+    names = [name for name, _ in source_digest.of_packages(["covan_mlir"])]
+    assert "covan_mlir/version.py" in names
+    assert not [
+        name for name in names if name.startswith(("covan_mlir/.venv/", "covan_mlir/test/", "covan_mlir/bench/"))
+    ]
+
+
 def test_in_the_users_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(answers.VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

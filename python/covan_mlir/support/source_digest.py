@@ -23,6 +23,8 @@ def of_packages(names: Iterable[str]) -> list[tuple[str, str]]:
         spec = importlib.util.find_spec(name)
         assert spec is not None
         for folder in map(Path, spec.submodule_search_locations or ()):
+            if not (folder / "__init__.py").exists():
+                continue  # the repository, where an editable install finds folders of packages beside others
             for path in folder.rglob("*.py"):
                 files[f"{name.replace('.', '/')}/{path.relative_to(folder).as_posix()}"] = path
     return [(name, of_file(path)) for name, path in sorted(files.items())]
