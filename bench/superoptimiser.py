@@ -22,6 +22,7 @@ import covan_mlir.subst.rule_file as files
 from covan_mlir.subst.derive import Derivation, derive, distinct, several_results
 from covan_mlir.subst.families import TASO
 from covan_mlir.subst.inference import infer
+from covan_mlir.subst.laws import laws
 from covan_mlir.subst.prove import differ, random_sizes
 
 POINTS = 250
@@ -46,6 +47,16 @@ def table(derivations: list[Derivation]) -> str:
         cells = [derivation.family.name, *counts, str(len(derivation.rules)), f"{seconds:.1f}"]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def written_down() -> list[files.NamedRule]:
+    """The rules of `covan_mlir.subst.laws`, proved and measured."""
+    rules = []
+    for name, proved in laws():
+        if proved.rule is None or proved.certificate.status != "proved":
+            raise SystemExit(f"{name} is not proved: {proved.certificate}")
+        rules.append(files.measured(name, proved.rule, proved.certificate))
+    return rules
 
 
 def evaluate(evaluations: int) -> str:
@@ -87,9 +98,10 @@ def main() -> None:
                 if rejected.certificate.status == "undecided" and rejected.rule is not None:
                     print("undecided:", " = ".join(map(str, (*rejected.rule.source, *rejected.rule.target))))
         if options.write:
-            rules = distinct(proved for derivation in derivations for proved in derivation.rules)
+            enumerated = distinct(proved for derivation in derivations for proved in derivation.rules)
+            rules = files.named(enumerated) + written_down()
             path = Path(files.__file__).with_name(files.SHIPPED)
-            path.write_text(files.write(files.named(rules)))
+            path.write_text(files.write(rules))
             print(f"{len(rules)} rules in {path}")
     if options.evaluations:
         print(evaluate(options.evaluations))

@@ -78,7 +78,7 @@ def match(rule: Directed, term: Term, shapes: Shapes) -> Iterator[tuple[dict[str
                 break
             equations += zip(tensors[name], shape, strict=True)
         else:
-            sizes = _solve(equations)
+            sizes = solve_sizes(equations)
             if sizes is None:
                 continue
             values = {name: poly(size) for name, size in sizes.items()}
@@ -118,7 +118,7 @@ def _matches(pattern: Term, term: Term, so_far: Match) -> Iterator[Match]:
         yield from partial
 
 
-def _solve(equations: Iterable[tuple[Poly, int]]) -> dict[str, int] | None:
+def solve_sizes(equations: Iterable[tuple[Poly, int]]) -> dict[str, int] | None:
     """Sizes that the equations give; None where they hold for none. All names have to be given by some equation
     alone."""
     sizes: dict[str, int] = {}

@@ -6,13 +6,17 @@
     from concat(relu(a), relu(b), axis=1)
     to relu(concat(a, b, axis=1))
     proof 0123456789abcdef, 64 points
+    floats exact
 
 Several results are several lines ``from`` and as many ``to``. ``if SIZE >= 0`` is a condition on sizes. ``proof`` is
 what `write` puts there: a digest of the normal form that both sides have. Rules that are read without it are proved.
+``floats`` is what `covan_mlir.subst.floating` measures: ``exact``, the factor by which errors may grow, or
+``unbounded``. Rules that are read without it are measured.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -21,6 +25,7 @@ from pathlib import Path
 
 from covan_mlir.errors import CovanError
 from covan_mlir.subst.certificate import Certificate
+from covan_mlir.subst.floating import growth
 from covan_mlir.subst.inference import infer
 from covan_mlir.subst.prove import Proved, certify
 from covan_mlir.subst.shaping import NoShapesError
@@ -56,18 +61,33 @@ class NamedRule:
 
     Attributes:
         certificate: ``assumed`` where nothing was proved and somebody wanted it all the same.
+        floats: by how much errors in floating point may grow (`covan_mlir.subst.floating.growth`).
     """
 
     name: str
     rule: Rule
     certificate: Certificate
+    floats: float
 
     def __str__(self) -> str:
         lines = [f"rule {self.name}", str(self.rule)]
         lines += [f"if {condition} >= 0" for condition in self.certificate.conditions]
         if self.certificate.status == "proved":
             lines.append(f"proof {self.certificate.normal_form}, {self.certificate.points} points")
+        lines.append(f"floats {in_words(self.floats)}")
         return re.sub(r" +", " ", "\n".join(lines))
+
+
+def in_words(floats: float) -> str:
+    """``exact``, a factor, or ``unbounded``."""
+    return "exact" if floats == 0 else "unbounded" if floats == math.inf else f"{floats:g}"
+
+
+def measured(name: str, rule: Rule, certificate: Certificate) -> NamedRule:
+    """A rule with what is measured of it in floating point."""
+    typed = infer(rule)
+    conditions = tuple(map(parse_size, certificate.conditions))
+    return NamedRule(name, rule, certificate, growth(replace(typed, conditions=(*typed.conditions, *conditions))))
 
 
 def named(rules: Iterable[Proved]) -> list[NamedRule]:
@@ -78,7 +98,7 @@ def named(rules: Iterable[Proved]) -> list[NamedRule]:
         assert proved.rule is not None
         name = "-".join(dict.fromkeys(_operators(proved.rule.source) or ["tensor"]))
         counts[name] = counts.get(name, 0) + 1
-        result.append(NamedRule(f"{name}-{counts[name]}", proved.rule, proved.certificate))
+        result.append(measured(f"{name}-{counts[name]}", proved.rule, proved.certificate))
     return result
 
 
@@ -100,7 +120,7 @@ def read(text: str, *, assume: bool = False, again: bool = False) -> list[NamedR
 
     Args:
         assume: take rules that cannot be proved, too.
-        again: prove those again that say they are proved.
+        again: prove those again that say they are proved, and measure all again.
 
     Raises:
         RuleFileError: it is no such file.
@@ -108,22 +128,33 @@ def read(text: str, *, assume: bool = False, again: bool = False) -> list[NamedR
     """
     rules: list[NamedRule] = []
     for number, block in _blocks(text):
-        name, rule, certificate = _parse(number, block)
+        name, rule, certificate, floats = _parse(number, block)
         if certificate.status == "proved" and not again:
-            rules.append(NamedRule(name, rule, certificate))
+            if floats is None:
+                rules.append(measured(name, rule, certificate))
+            else:
+                rules.append(NamedRule(name, rule, certificate, floats))
             continue
         checked = check(rule, certificate)
         if checked.status != "proved":
             if not assume:
                 raise UnprovedRuleError(name, checked)
-            checked = replace_status(checked)
-        rules.append(NamedRule(name, rule, checked))
+            checked = replace_status(checked, certificate)
+        rules.append(_assumed(name, rule, checked))
     return rules
 
 
-def replace_status(certificate: Certificate) -> Certificate:
+def replace_status(checked: Certificate, said: Certificate) -> Certificate:
     """What is assumed of a rule that is not proved."""
-    return Certificate("assumed", points=certificate.points, conditions=certificate.conditions)
+    return Certificate("assumed", points=checked.points, conditions=checked.conditions or said.conditions)
+
+
+def _assumed(name: str, rule: Rule, certificate: Certificate) -> NamedRule:
+    """A rule as far as it can be measured: one whose sides have no shapes cannot."""
+    try:
+        return measured(name, rule, certificate)
+    except NoShapesError:
+        return NamedRule(name, rule, certificate, math.inf)
 
 
 def check(rule: Rule, said: Certificate) -> Certificate:
@@ -169,12 +200,13 @@ def _blocks(text: str) -> list[tuple[int, list[str]]]:
     return blocks
 
 
-def _parse(number: int, block: list[str]) -> tuple[str, Rule, Certificate]:
+def _parse(number: int, block: list[str]) -> tuple[str, Rule, Certificate, float | None]:
     shapes: list[tuple[str, Shape]] = []
     source: list[Term] = []
     target: list[Term] = []
     conditions: list[str] = []
     form, points = "", 0
+    floats: float | None = None
     name = block[0].removeprefix("rule ").strip()
     for offset, line in enumerate(block[1:], 1):
         word, _, rest = line.partition(" ")
@@ -188,6 +220,8 @@ def _parse(number: int, block: list[str]) -> tuple[str, Rule, Certificate]:
                 conditions.append(str(parse_size(rest.removesuffix(">= 0"))))
             elif word == "proof" and (proof := re.fullmatch(r"([0-9a-f]{16}), (\d+) points", rest)):
                 form, points = proof[1], int(proof[2])
+            elif word == "floats" and (growing := _FLOATS.fullmatch(rest)):
+                floats = {"exact": 0.0, "unbounded": math.inf}.get(rest) if growing[1] is None else float(rest)
             else:
                 raise ValueError(f"not understood: {line}")
         except ValueError as error:
@@ -197,4 +231,8 @@ def _parse(number: int, block: list[str]) -> tuple[str, Rule, Certificate]:
             f"line {number}, rule {name}: {len(source)} results on one side, {len(target)} on the other"
         )
     status = "proved" if form else "assumed"
-    return name, Rule(tuple(source), tuple(target), tuple(shapes)), Certificate(status, form, points, tuple(conditions))  # type: ignore[arg-type]  # one of both
+    certificate = Certificate(status, form, points, tuple(conditions))  # type: ignore[arg-type]  # one of both
+    return name, Rule(tuple(source), tuple(target), tuple(shapes)), certificate, floats
+
+
+_FLOATS = re.compile(r"exact|unbounded|(\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
