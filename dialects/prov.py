@@ -80,8 +80,8 @@ class ActionOp(ProvDialect.Operation, name="action"):
 class PartOp(ProvDialect.Operation, name="part"):
     """One node that decompositions made of an action. Ids of actions and parts share one space.
 
-    May have ``args``, what its operator is called with (a string, see `covan_mlir.provenance.arguments`), and ``view``,
-    whether its result is its input's memory (a bool).
+    May have ``args``, what its operator is called with (a string, see `covan_mlir.provenance.arguments`), ``view``,
+    whether its result is its input's memory (a bool), and ``also``, the ids of other actions whose work it does.
     """
 
     id: ir.IntegerAttr
@@ -180,6 +180,7 @@ def read_table(module: ir.Module | ir.Operation) -> Table:
                     tuple([t.value for t in attributes["types"]]),
                     attributes["args"].value if "args" in attributes else "",
                     bool(attributes["view"].value) if "view" in attributes else False,
+                    tuple([i.value for i in attributes["also"]]) if "also" in attributes else (),
                 )
             )
         elif row.name == "prov.action":
@@ -264,6 +265,8 @@ def write_table(module: ir.Module | ir.Operation, table: Table) -> ir.Operation:
                 attributes["args"] = string(part.args)
             if part.view:
                 attributes["view"] = ir.BoolAttr.get(True, context)
+            if part.also:
+                attributes["also"] = ir.ArrayAttr.get([integer(i) for i in part.also], context)
             location = locations.get(part.action, unknown)
             ir.Operation.create("prov.part", attributes=attributes, loc=location, ip=place)
     return created

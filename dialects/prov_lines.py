@@ -36,7 +36,8 @@ def lines_of(table: Table) -> tuple[ActionLine, ...]:
     """Where the user wrote the actions of a table."""
     parts: dict[int, list[int]] = {action.id: [action.id] for action in table.actions}
     for part in table.parts:
-        parts.setdefault(part.action, []).append(part.id)
+        for owner in part.owners:
+            parts.setdefault(owner, []).append(part.id)
     lines = []
     for action in table.actions:
         frame = next((frame for frame in action.frames if not frame.internal), None)

@@ -35,6 +35,7 @@ class ActionRow:
 class PartRow:
     """One node that decompositions made of ``action``, reading the values of the parts ``inputs``.
 
+    Of what substitutions made, ``also`` are the other actions whose work it does.
     ``args`` is what its operator is called with (`covan_mlir.provenance.arguments`), empty when not known; ``view``
     whether its result is its input's memory.
     """
@@ -47,6 +48,12 @@ class PartRow:
     types: tuple[str, ...] = ()
     args: str = ""
     view: bool = False
+    also: tuple[int, ...] = ()
+
+    @property
+    def owners(self) -> tuple[int, ...]:
+        """All actions whose work it does."""
+        return (self.action, *self.also)
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,15 @@ from covan_mlir.lowering.pass_history import PassHistory
 from covan_mlir.lowering.pass_prints import PassPrints
 from covan_mlir.lowering.phase_graph import PhaseObserver
 from covan_mlir.lowering.pipeline import Observer, PipelineState, StepError, instrument, run
-from covan_mlir.lowering.request import FUSING, TO_LINALG, Job
-from covan_mlir.lowering.result import JobResult, StepFailure
+from covan_mlir.lowering.request import FUSING, SUPEROPTIMISE, TO_LINALG, Job
+from covan_mlir.lowering.result import CompilerDiagnostic, JobResult, StepFailure
 from covan_mlir.lowering.sequence import Setting, pipeline
 from covan_mlir.lowering.sites import SiteObserver
 from covan_mlir.lowering.targets.resolve import executable_target
 from covan_mlir.machine import host
-from covan_mlir.passes.framework import extensions
+from covan_mlir.passes.framework import extensions, progress
 from covan_mlir.provenance.observed import Observed
+from covan_mlir.provenance.substitution import SubstitutedGraph
 
 
 class JobError(Exception):
@@ -45,6 +46,19 @@ def compile_job(
         JobError: a step failed.
     """
     _load(job)
+    try:
+        return _compiled(bytecode, job, told, prints)
+    except JobError as error:
+        if error.failure.own_pass != SUPEROPTIMISE:
+            raise
+        result, program = _compiled(bytecode, replace(job, superoptimise=0), told, prints)
+        return replace(result, why_unsubstituted=error.failure), program
+
+
+def _compiled(
+    bytecode: bytes, job: Job, told: Callable[[str], None], prints: PassPrints | None
+) -> tuple[JobResult, bytes]:
+    """The program by torch-mlir's lowering, or by IREE's torch input where that cannot lower it."""
     refusal: StepFailure | None = None
     if job.frontend in ("auto", "linalg"):
         try:
@@ -113,8 +127,16 @@ def _attempt(
     with context:
         module = torch_ir.Module.parse(bytecode)
     state = PipelineState(module)
-    stages.run(stages.prepared(job), state)
     stages.set_facts(module, job)
+    if job.superoptimise:
+        told("superoptimise")
+    try:
+        with progress.telling(lambda text: told(f"superoptimise: {text}")):
+            stages.run(stages.prepared(job), state)
+    except StepError as error:
+        failure = StepFailure("superoptimise", str(error), error.diagnostics, own_pass=error.own_pass)
+        raise JobError(failure) from error
+    substituted = stages.substituted(module)
     border = stages.Border(job)
     observers = _Observers(job, prints, border) if job.provenance else None
     try:
@@ -135,7 +157,8 @@ def _attempt(
     try:
         run(instrument(steps, observers.all if observers is not None else ()), state, before)
     except StepError as error:
-        failure = StepFailure(step_name, str(error), error.diagnostics, job.reproducer, own_pass=error.own_pass)
+        said = _of_actions(error.diagnostics, substituted)
+        failure = StepFailure(step_name, str(error), said, job.reproducer, own_pass=error.own_pass)
         raise JobError(failure) from error
     finally:
         border.close()
@@ -148,8 +171,21 @@ def _attempt(
         requires=executable_target(job.flags).requires() if job.kind == "cpu" else {},
         shared=border.shared,
         fusions=tuple(border.decisions),
+        substituted=substituted,
     )
     return result, state.output
+
+
+def _of_actions(
+    diagnostics: tuple[CompilerDiagnostic, ...], substituted: SubstitutedGraph | None
+) -> tuple[CompilerDiagnostic, ...]:
+    """Diagnostics that name actions: the caller does not know the parts of a program that rules made."""
+    owners = {part.id: part.actions for part in substituted.parts} if substituted is not None else {}
+
+    def named(ids: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted({action for id_ in ids for action in owners.get(id_, (id_,))}))
+
+    return tuple(replace(said, ids=named(said.ids)) for said in diagnostics) if owners else tuple(diagnostics)
 
 
 class _Observers:

@@ -10,6 +10,8 @@ from covan_mlir.machine.description import Machine
 
 TO_LINALG = ("torch-backend", "torch-to-linalg")
 """The steps in which torch-mlir may find that it cannot lower a program."""
+SUPEROPTIMISE = "torch-superoptimise"
+"""The pass that applies rules."""
 FUSING = ("fred-raise", "fred-kernels")
 """The steps in which chains of reductions become kernels of our own, with the checks of their traces."""
 
@@ -44,6 +46,9 @@ class Job:
             `covan_mlir.machine.host`.
         records: schedules that were measured to be the best on it.
         machine_code: folder where machine code of kernels is kept; empty: nowhere.
+        superoptimise: seconds that programs are searched for that are predicted to be faster; 0: none is.
+        rules: text of a file of the user's own rules for that, beside the shipped ones; proved, or assumed.
+        assume: whether some of them are assumed.
     """
 
     frontend: Literal["auto", "linalg", "torch"]
@@ -65,3 +70,6 @@ class Job:
     machine: Machine | None = None
     records: tuple[Recorded, ...] = ()
     machine_code: str = ""
+    superoptimise: int = 0
+    rules: str = ""
+    assume: bool = False

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.observed import Observed
+from covan_mlir.provenance.substitution import SubstitutedGraph
 
 Severity = Literal["note", "warning", "error", "remark"]
 
@@ -61,6 +62,8 @@ class JobResult:
         fusions: what was decided about chains of reductions, in the order in which they were looked at.
         why_torch: why the program did not go through torch-mlir's lowering, if that was tried first.
         why_unfused: why no chain became a kernel of our own, if a pass of ours failed.
+        why_unsubstituted: why no rule was applied, if the pass that does failed.
+        substituted: what rules made of the program; None: nobody asked for that.
     """
 
     frontend: Literal["linalg", "torch"]
@@ -72,3 +75,5 @@ class JobResult:
     fusions: tuple[FusionRecord, ...] = field(default=(), repr=False)
     why_torch: StepFailure | None = None
     why_unfused: StepFailure | None = None
+    why_unsubstituted: StepFailure | None = None
+    substituted: SubstitutedGraph | None = field(default=None, repr=False)

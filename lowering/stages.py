@@ -23,6 +23,7 @@ from covan_mlir.dialects.prov_baseline import erase_baseline
 from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.dialects.prov_kept import KEPT
 from covan_mlir.dialects.prov_lines import LINES
+from covan_mlir.dialects.substituted import ASSUMED, RULES, SUBSTITUTED
 from covan_mlir.lowering import iree_phases
 from covan_mlir.lowering.kernels import code_aside, targets
 from covan_mlir.lowering.kernels.chain_body import KernelBody
@@ -34,11 +35,13 @@ from covan_mlir.lowering.kernels.recorded import RECORDS, dump
 from covan_mlir.lowering.kernels.reductions import demote
 from covan_mlir.lowering.kernels.registry import templates
 from covan_mlir.lowering.pipeline import PipelineState, Run, StepError
-from covan_mlir.lowering.request import WINOGRAD, Job
+from covan_mlir.lowering.request import SUPEROPTIMISE, WINOGRAD, Job
 from covan_mlir.lowering.result import CompilerDiagnostic, Severity
 from covan_mlir.passes.framework import registry
 from covan_mlir.passes.framework.pipeline import parse_pipeline
 from covan_mlir.provenance.fusion import FusionRecord
+from covan_mlir.provenance.substitution import SubstitutedGraph
+from covan_mlir.support.typed_json import convert
 
 
 @dataclass(frozen=True)
@@ -95,10 +98,19 @@ CHECK = "prov-check"
 
 
 def prepared(job: Job) -> PassStage:
-    """What comes before all else, and is not observed."""
+    """What comes before all else, and is not observed: substitutions, and the table out of the way."""
     options = ["lines=true"] if targets.names_lines(job.target) else []
     options += ["keep=true"] if job.provenance and job.fuse and job.frontend != "torch" else []
-    return PassStage("prepare", (f"prov-drop-table{{{' '.join(options)}}}" if options else "prov-drop-table",))
+    table = f"prov-drop-table{{{' '.join(options)}}}" if options else "prov-drop-table"
+    return PassStage("prepare", (*superoptimised(job), table))
+
+
+def superoptimised(job: Job) -> tuple[str, ...]:
+    """The pass that applies rules, where somebody asks for it."""
+    if not job.superoptimise:
+        return ()
+    options = _options(replace(job, fuse=bool(job.fuse)))[1:-1]
+    return (f"{SUPEROPTIMISE}{{seconds={job.superoptimise} {options}}}",)
 
 
 def to_linalg(job: Job) -> PassStage:
@@ -212,6 +224,23 @@ def set_facts(module: ir.Module, job: Job) -> None:
         module.operation.attributes[DEVICE] = ir.StringAttr.get(device, module.context)
     if job.records:
         module.operation.attributes[RECORDS] = ir.StringAttr.get(dump(job.records), module.context)
+    if job.rules:
+        module.operation.attributes[RULES] = ir.StringAttr.get(job.rules, module.context)
+    if job.assume:
+        module.operation.attributes[ASSUMED] = ir.UnitAttr.get(module.context)
+
+
+def substituted(module: ir.Module) -> SubstitutedGraph | None:
+    """What rules made of a module, which it says no longer then."""
+    attributes = module.operation.attributes
+    for name in (RULES, ASSUMED):
+        if name in attributes:
+            del attributes[name]
+    if SUBSTITUTED not in attributes:
+        return None
+    graph = convert(json.loads(attributes[SUBSTITUTED].value), SubstitutedGraph)
+    del attributes[SUBSTITUTED]
+    return graph
 
 
 def _device(job: Job) -> str:

@@ -33,6 +33,9 @@ class Journal:
     untraced: set[tuple[int, str]] = field(default_factory=set)
     """Identities of new ops that replace ops without any trace, and so have none."""
 
+    renumbered: dict[int, frozenset[int]] = field(default_factory=dict)
+    """Of a pass that gives the module another table: what its ids stand for, in those of the table before."""
+
 
 _journal: contextvars.ContextVar[Journal | None] = contextvars.ContextVar("covan_pass_journal", default=None)
 
@@ -166,6 +169,10 @@ def _faults(
     reader: TraceReader,
 ) -> Iterator[Fault]:
     carried = after.carriers if after is not None else {}
+    if journal.renumbered and after is not None:
+        carried = {
+            old: carrier for id_, carrier in carried.items() for old in journal.renumbered.get(id_, frozenset([id_]))
+        }
     dropped = set() if may_drop else before.carriers.keys() - carried.keys() - journal.eliminated.keys()
     invented = carried.keys() - before.carriers.keys()
     if parent is not None and (dropped or invented):

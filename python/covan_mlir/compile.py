@@ -66,7 +66,7 @@ def compile_module(
         raise TagError("tags are kept in the lineage: compile with provenance=True")
     tell = progress or (lambda step: None)
     pool.prepare(options.trace if provenance else "phases")
-    if (options.fuse_reductions or options.attach) and any(goal.is_host for goal in goals):
+    if (options.fuse_reductions or options.attach or options.superoptimise) and any(goal.is_host for goal in goals):
         host.prepare()
     with EXPORT_LOCK, uncollected():
         tell("export")

@@ -28,7 +28,7 @@ def turned(subject: Subject) -> set[int]:
     graphs = {id(phase.graph): phase.graph for phase in subject.lineage.phases}
     gone = {part for graph in graphs.values() for part in joins.undecided(source, graph)}
     others = {part.action for part in parts.values() if part.op.startswith(_TAKES_FUNCTIONS)}
-    return others.union(parts[part].action for part in gone)
+    return others.union(*(parts[part].owners for part in gone))
 
 
 def undecided(check: Check, lineage: LineageData, takers: Set[int]) -> Check:
@@ -63,8 +63,8 @@ def _numbers(lineage: LineageData) -> set[int]:
     for part in sorted(lineage.parts.values(), key=lambda part: part.id):
         if part.op.startswith(_READS_NUMBERS) or (parts.intersection(part.inputs) and not _is_tensor(part)):
             parts.add(part.id)
-    readers = {part.action for part in lineage.parts.values() if parts.intersection(part.inputs)}
-    return readers | {lineage.parts[part].action for part in parts}
+    readers = {owner for part in lineage.parts.values() if parts.intersection(part.inputs) for owner in part.owners}
+    return readers.union(*(lineage.parts[part].owners for part in parts))
 
 
 def _is_tensor(part: Part) -> bool:

@@ -100,6 +100,10 @@ class _Fates:
     def _action(self, action: Action, fate: Fate) -> str:
         """What is wrong with the fate of an action: it has the strongest of its parts, and the sites of all."""
         fates = self.lineage.part_fates
+        rules = self._rewritten.get(action.id, ())
+        if fate.rewritten_by != tuple(dict.fromkeys(rules)):
+            told, known = (", ".join(names) or "no rule" for names in (fate.rewritten_by, dict.fromkeys(rules)))
+            return f"is said to be rewritten by {told}, but {known} did"
         of_parts = [fates[part.id] for part in action.parts]
         if not of_parts:
             return self._without_parts(action, fate)
@@ -109,7 +113,7 @@ class _Fates:
         if fate.kind != kind or list(fate.sites) != sites:
             told = f"{fate.kind} at {self.words.sites(fate.sites)}"
             return f"is said to be {told}, but its parts make it {kind} at {self.words.sites(sites)}"
-        twins = {self.lineage.parts[part.twin].action for part in strongest if part.twin is not None}
+        twins = {owner for part in strongest if part.twin is not None for owner in self.lineage.parts[part.twin].owners}
         if (fate.twin is None) != (not twins) or (fate.twin is not None and fate.twin not in twins):
             return "is said to have the value of another action than its parts have"
         steps = {part.decided_by for part in strongest}
@@ -122,7 +126,8 @@ class _Fates:
             kinds.add("folded")
         given = action.inputs[:1] if action.live else ()
         sites = {site for read in given for site in self.lineage.fates[read].sites}
-        if fate.kind not in kinds or set(fate.sites) != sites or fate.decided_by != "decompose":
+        by = "superoptimise" if fate.rewritten_by else "decompose"
+        if fate.kind not in kinds or set(fate.sites) != sites or fate.decided_by != by:
             told = f"is said to be {fate.kind} at {self.words.sites(fate.sites)}"
             return f"{told}, but decompositions left nothing of it: it is {' or '.join(sorted(kinds))}"
         if fate.kind == "merged" and (fate.twin is None or fate.twin not in action.inputs):
@@ -164,6 +169,15 @@ class _Fates:
                 for read in part.inputs:
                     readers.setdefault(read, []).append(part.id)
         return readers
+
+    @cached_property
+    def _rewritten(self) -> dict[int, list[str]]:
+        """The rules by which actions were rewritten, in their order."""
+        rules: dict[int, list[str]] = {}
+        for step in self.lineage.substitution.steps if self.lineage.substitution is not None else ():
+            for action in step.actions:
+                rules.setdefault(action, []).append(step.rule)
+        return rules
 
     def _equal(self, left: int, right: int) -> bool:
         classes, number = self._classes

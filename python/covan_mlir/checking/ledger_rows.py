@@ -27,7 +27,10 @@ _PUT_TOGETHER = frozenset({"aten.cat.default", "aten.slice_scatter.default", "at
 def check_source(subject: Subject) -> tuple[list[Counterexample], list[str]]:
     """What is wrong with the ledger, and what could not be checked."""
     missing: list[str] = []
-    wrong = [*_parts(subject, missing), *_actions(subject, missing), *_results(subject)]
+    exported = subject.exported
+    wrong = [*_parts(subject, missing), *_actions(exported, missing), *_results(subject)]
+    if exported is not subject:  # what it was before substitutions
+        wrong += _parts(exported, missing)
     return wrong, missing
 
 

@@ -64,7 +64,8 @@ class _Words:
     def false(self, node: int, parts: Sequence[int]) -> Counterexample:
         """A node, or result of the program, that is not what it is said to be."""
         said = " or ".join(map(self._part, parts[:3])) or "an argument as it came"
-        actions = dict.fromkeys(self._lineage.actions[self._lineage.parts[part].action].name for part in parts)
+        owners = (owner for part in parts for owner in self._lineage.parts[part].owners)
+        actions = dict.fromkeys(self._lineage.actions[owner].name for owner in owners)
         if node < 0:
             why = f"result {-1 - node} of the program does not have the value of {said}"
             return Counterexample(OPERATORS, why, None, tuple(actions))

@@ -53,7 +53,7 @@ class _Sites:
     def _trace(self, site: Site) -> Iterator[Counterexample]:
         """Whether the actions of a trace are those of the parts, in an order in which they can be performed."""
         parts, actions = self.lineage.parts, self.lineage.actions
-        of_parts = {parts[part].action for part in site.parts}
+        of_parts = {action for part in site.parts for action in parts[part].owners}
         for action in sorted(of_parts.symmetric_difference(site.trace)):
             in_it = "in the trace, but no part of it is performed"
             why = in_it if action in site.trace else "not in the trace, but parts of it are performed"
@@ -66,9 +66,11 @@ class _Sites:
                 yield self._wrong(site, "it names a part twice")
         for part in site.parts:
             for before in self._performed_before(site, part):
-                first, then = parts[before].action, parts[part].action
-                if first != then and position.get(first, -1) > position.get(then, len(position)):
-                    names = (actions[first].name, actions[then].name)
+                first, then = parts[before].owners, parts[part].owners
+                if set(first).isdisjoint(then) and all(
+                    position.get(one, -1) > position.get(other, len(position)) for one in first for other in then
+                ):
+                    names = (actions[first[0]].name, actions[then[0]].name)
                     why = f"{names[1]} comes before {names[0]} in the trace, but depends on it"
                     yield self._wrong(site, why, *names)
 

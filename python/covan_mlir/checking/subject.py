@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from covan_mlir.checking.source_system import PartCall, SourceSystem
 from covan_mlir.checking.verdict import Counterexample
 from covan_mlir.checking.words import Words
+from covan_mlir.provenance import arguments
 
 if TYPE_CHECKING:
     from covan_mlir.frontend.identity import Identities
     from covan_mlir.provenance.model import LineageData
+    from covan_mlir.provenance.substitution import Substitution
 
 
 class Subject:
@@ -27,6 +30,14 @@ class Subject:
         self.words = Words(lineage)
         self.identities = operators(lineage)
         self._calls: dict[int, PartCall] = {}
+
+    @cached_property
+    def exported(self) -> Subject:
+        """The model as it was exported: before substitutions, where there were any."""
+        substitution = self.lineage.substitution
+        if substitution is None or not substitution.steps:
+            return self
+        return Subject(exported(self.lineage, substitution))
 
     def source(self, identity: Mapping[int, int] | None = None) -> SourceSystem:
         """The source as a system; ``identity``: positions of the operands that parts give back."""
@@ -44,6 +55,26 @@ class Subject:
         """A counterexample about some parts."""
         kernel = "" if site is None else self.lineage.sites[site].kernel
         return Counterexample(phase, why, site, self.words.actions(list(parts)), kernel)
+
+
+def exported(lineage: LineageData, substitution: Substitution) -> LineageData:
+    """The ledger before substitutions: the same actions, with the parts that they had."""
+    from covan_mlir.provenance.model import LineageData as Data
+    from covan_mlir.provenance.model import Part
+
+    first: dict[tuple[object, ...], int] = {}
+    twins: dict[int, int] = {}
+    parts: dict[int, list[Part]] = {}
+    for row in substitution.parts:
+        operands = arguments.operands(row.args)
+        read = tuple((kind, twins.get(int(name), name) if kind == "p" else name) for kind, name in operands)
+        twin = first.setdefault((row.op, arguments.signature(row.args), read), row.id)
+        twins[row.id] = twin
+        inputs, places = (tuple(sorted({int(n) for k, n in operands if k == kind})) for kind in "pa")
+        part = Part(row.id, row.action, row.name, row.op, inputs, row.types, places, row.view, twin, row.args)
+        parts.setdefault(row.action, []).append(part)
+    actions = [replace(action, parts=tuple(parts.get(action.id, ()))) for action in lineage.actions]
+    return Data(actions, results=substitution.results)
 
 
 def operators(lineage: LineageData) -> Identities | None:

@@ -5,7 +5,9 @@ For every phase that was observed, and for the final program, source and program
 reflection), and compared by weak bisimulation up to what the lineage says of each site
 (`covan_mlir.checking.phase_check`). What else a lineage says is checked against the source, against the phases, or
 against each other: one file of this package for each section. At last, what each site's own code computes is
-evaluated beside the operators that it is said to perform (`covan_mlir.checking.operators`).
+evaluated beside the operators that it is said to perform (`covan_mlir.checking.operators`). Where rules rewrote the
+model before it was compiled, the source is what they made of it, and it is checked that they do
+(`covan_mlir.checking.substitutions`).
 
 Nothing here uses what makes lineages: both know the data (`covan_mlir.provenance.model`), and no more.
 """
@@ -26,6 +28,8 @@ from covan_mlir.checking.operators import check_operators
 from covan_mlir.checking.phase_check import PhaseCheck
 from covan_mlir.checking.site_rows import check_sites
 from covan_mlir.checking.subject import Subject
+from covan_mlir.checking.substitutions import PHASE as SUBSTITUTIONS
+from covan_mlir.checking.substitutions import check_substitutions
 from covan_mlir.checking.successors import Successors
 from covan_mlir.checking.verdict import Check, Counterexample, Outcome, Verification
 from covan_mlir.provenance.collector import uncollected
@@ -57,6 +61,8 @@ def verify(lineage: LineageData, *, operators: bool = True) -> Verification:
 def _checks(subject: Subject, operators: bool) -> list[Check]:
     lineage = subject.lineage
     checks = [_finding("source", lambda: check_source(subject))]
+    if lineage.substitution is not None and lineage.substitution.steps:
+        checks.append(_finding(SUBSTITUTIONS, lambda: check_substitutions(subject)))
     before: ProgramGraph | None = None
     successors = Successors(subject)
     for phase in lineage.phases:

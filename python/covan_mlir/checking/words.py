@@ -61,7 +61,8 @@ class Words:
     def actions(self, parts: Collection[int]) -> tuple[str, ...]:
         """Names of the actions of parts, each once."""
         known = self._lineage.parts
-        return tuple(dict.fromkeys(self._lineage.actions[known[p].action].name for p in parts if p in known))
+        owners = (owner for part in parts if part in known for owner in known[part].owners)
+        return tuple(dict.fromkeys(self._lineage.actions[owner].name for owner in owners))
 
 
 def _described(name: str, op: str, action: Action) -> str:

@@ -8,17 +8,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from covan_mlir.artifacts.variant import Variant
-from covan_mlir.compilation.messages import compile_error, report_frontend, report_fusion
+from covan_mlir.compilation.messages import compile_error, report_frontend, report_fusion, report_substitution
 from covan_mlir.compilation.mlir_functions import functions, has_own
 from covan_mlir.compilation.options import CompileOptions
 from covan_mlir.errors import TargetError
 from covan_mlir.frontend.capture import Capture
 from covan_mlir.frontend.groups import groups
+from covan_mlir.frontend.identity import Identities
 from covan_mlir.frontend.importer import Imported, import_program
 from covan_mlir.frontend.precision import convolves_halves, first_double
 from covan_mlir.lowering import pool, targets
@@ -31,11 +33,13 @@ from covan_mlir.lowering.result import JobResult
 from covan_mlir.machine import host
 from covan_mlir.machine.description import Machine
 from covan_mlir.provenance.collector import uncollected
-from covan_mlir.provenance.model import LineageData
+from covan_mlir.provenance.model import Action, LineageData
+from covan_mlir.provenance.substituted import actions_after
 from covan_mlir.provenance.tags import TagRule
 from covan_mlir.provenance.tags import apply as apply_tags
 from covan_mlir.provenance.tracing import SourceProgram, trace_program
 from covan_mlir.runtime.compiled import CompiledProgram
+from covan_mlir.subst import rule_file
 from covan_mlir.version import __version__
 
 log = logging.getLogger(__name__)
@@ -135,11 +139,16 @@ def jobs(
         functions=functions(captured.program.graph),
         attached=has_own(captured.program.graph),
     )
+    rules, assumed = _rules(options)
     halves = convolves_halves(captured.program.graph)
     asked = []
     for goal in goals:
         flags = (*goal.compiler_flags(double is not None, halves), *options.iree_flags)
-        machine = machine_of(goal) if options.fuse_reductions else None
+        machine = machine_of(goal) if options.fuse_reductions or options.superoptimise else None
+        seconds = int(options.superoptimise)
+        if seconds and kernel_targets.of(goal.name, goal.devices) is None:
+            log.warning("superoptimise: no times are predicted for %s; the program is compiled as it is", goal.name)
+            seconds = 0
         goal_job = replace(
             job,
             flags=flags,
@@ -148,6 +157,9 @@ def jobs(
             devices=goal.devices,
             machine=machine,
             records=_records(goal, options, machine),
+            superoptimise=seconds,
+            rules=rules if seconds else "",
+            assume=assumed and bool(seconds),
         )
         asked.append((goal, goal_job))
     return asked
@@ -169,6 +181,21 @@ def _records(goal: targets.Target, options: CompileOptions, machine: Machine | N
         gpu = kernel_targets.of(goal.name, goal.devices)
         return schedules_for_gpu(options.records, gpu.device) if isinstance(gpu, CudaTarget) else ()
     return schedules_for(options.records, goal.kind, machine)
+
+
+def _rules(options: CompileOptions) -> tuple[str, bool]:
+    """The text of the user's own rules, and whether some of them are assumed.
+
+    Raises:
+        RuleFileError, UnprovedRuleError: they are none; one is not proved and nobody wants it all the same.
+    """
+    if options.rules is None:
+        return "", False
+    try:
+        rules = rule_file.load(Path(options.rules), assume=options.assume)
+    except OSError as error:
+        raise rule_file.RuleFileError(f"{options.rules} cannot be read: {error.strerror}") from error
+    return rule_file.write(rules), any(rule.certificate.status == "assumed" for rule in rules)
 
 
 def machine_of(goal: targets.Target) -> Machine | None:
@@ -195,12 +222,14 @@ def _variant(
         if failure.phase == "target" and unknown:  # the compiler knows no such CPU, and ends
             raise TargetError(f"target {goal.name!r}: {unknown[0].strip()}") from None
         raise compile_error(error, imported.actions) from None
-    report_frontend(result, imported.actions)
-    report_fusion(result, imported.actions)
+    actions = actions_after(imported.actions, result.substituted)
+    report_substitution(result, actions)
+    report_frontend(result, actions)
+    report_fusion(result, actions)
     for step, number in result.unseen.items():
         log.info("%s: what became of %d parts could not be told pass by pass", step, number)
     start = time.perf_counter()
-    lineage = _lineage(imported, result, tagged)
+    lineage = _lineage(imported, actions, result, tagged)
     info = {
         "frontend": result.frontend,
         "flags": list(job.flags),
@@ -232,10 +261,18 @@ class _ModuleState:
             self._captured.state(name).copy_(value)
 
 
-def _lineage(imported: Imported, result: JobResult, tagged: LineageData) -> LineageData:
+def _lineage(imported: Imported, actions: tuple[Action, ...], result: JobResult, tagged: LineageData) -> LineageData:
     if result.observed is None:
         return LineageData()
+    graph = result.substituted
+    changed = graph is not None and bool(graph.parts)
     source = SourceProgram(
-        imported.actions, imported.results, imported.identity, imported.held, tagged.groups, tagged.action_tags
+        actions,
+        graph.results if graph is not None and changed else imported.results,
+        Identities({part.id: part for action in actions for part in action.parts}) if changed else imported.identity,
+        imported.held,
+        tagged.groups,
+        tagged.action_tags,
+        graph.substitution if graph is not None else None,
     )
     return trace_program(source, result.observed, result.fusions)

@@ -104,6 +104,30 @@ def report_frontend(result: JobResult, actions: tuple[Action, ...]) -> None:
         )
 
 
+def report_substitution(result: JobResult, actions: tuple[Action, ...]) -> None:
+    """Log that rules could not be applied, or which were."""
+    if (failure := result.why_unsubstituted) is not None:
+        action, file, line = _culprit(_diagnostics(failure.diagnostics, actions), actions)
+        log.warning(
+            "%sno rules were applied, for %s failed%s: %s. The program's results are the same, but perhaps later",
+            f"{file}:{line}: " if file else "",
+            failure.own_pass,
+            f" at {action.name} ({action.op})" if action else "",
+            (failure.diagnostics[0].message if failure.diagnostics else failure.message).strip().splitlines()[0],
+        )
+    if result.substituted is None:
+        return
+    done = result.substituted.substitution
+    rules = ", ".join(dict.fromkeys(step.rule for step in done.steps)) or "no program was predicted to be faster"
+    log.info(
+        "superoptimise: %d substitutions (%s), %.1f us predicted instead of %.1f",
+        len(done.steps),
+        rules,
+        done.after * 1e6,
+        done.before * 1e6,
+    )
+
+
 def report_fusion(result: JobResult, actions: tuple[Action, ...]) -> None:
     """Log which chains of reductions have no kernel of their own, and why."""
     if (failure := result.why_unfused) is not None:

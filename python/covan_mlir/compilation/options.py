@@ -19,7 +19,7 @@ Frontend = Literal["auto", "linalg", "torch"]
 Trace = Literal["phases", "passes"]
 _MIB = 1 << 20
 _NOT_STORED = ("timeout", "reproducer", "attach", "cache", "records")
-_RUN = ("iree_flags", "extra_steps", "extensions")
+_RUN = ("iree_flags", "extra_steps", "extensions", "rules")
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,10 @@ class CompileOptions:
             something, read or write files. Of ``extensions`` the files are compared, not what they import.
         records: a file of schedules that were measured to be the best on this machine (`covan_mlir.tune`); by default
             the user's own, if there is one; None: kernels are chosen by prediction alone (docs/tuning.md).
+        superoptimise: seconds that the compiler searches for a program that is predicted to be faster, by rules that
+            are proved for all sizes (docs/superoptimiser.md); False: it compiles the program as it is.
+        rules: a file of rules of your own for that, beside the shipped ones. Those that cannot be proved are refused.
+        assume: unless this is set: they are applied all the same, and the lineage says so.
     """
 
     iree_flags: tuple[str, ...] = ()
@@ -82,6 +86,9 @@ class CompileOptions:
     attach: Attach = field(default_factory=dict, hash=False)
     cache: bool = True
     records: str | os.PathLike[str] | None = ""
+    superoptimise: int | Literal[False] = False
+    rules: str | None = None
+    assume: bool = False
 
     def __post_init__(self) -> None:
         flags: object = self.iree_flags  # callers without a type checker pass one string, or a list
@@ -96,6 +103,14 @@ class CompileOptions:
         if isinstance(files, str):
             raise TypeError("extensions is a tuple of files, not one string: write extensions=('template.py',)")
         object.__setattr__(self, "extensions", tuple(os.path.abspath(path) for path in self.extensions))
+        if self.rules is not None:
+            object.__setattr__(self, "rules", os.path.abspath(self.rules))
+            if not self.superoptimise:
+                raise ValueError("rules are applied by superoptimise: say how many seconds, superoptimise=60")
+        if self.assume and self.rules is None:
+            raise ValueError("assume is about rules of your own: say which, rules='FILE'")
+        if self.superoptimise is True or self.superoptimise < 0:
+            raise ValueError(f"superoptimise is a number of seconds or False, not {self.superoptimise!r}")
         if self.frontend not in ("auto", "linalg", "torch"):
             raise ValueError(f"frontend is 'auto', 'linalg' or 'torch', not {self.frontend!r}")
         if self.external_weight_bytes < 0:

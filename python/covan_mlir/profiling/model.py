@@ -158,8 +158,10 @@ class ProfileData:
         moved = self._costs.traffic(timed)
         for i in timed.parts:
             part = self.lineage.parts[i]
-            if part.action in weights:
-                weights[part.action] += self._weight(self._costs.flops(part), moved[i]) * self._part_share(i, timed.id)
+            owners = [action for action in part.owners if action in weights]
+            for action in owners:  # of what substitutions made one, each has an equal share
+                weight = self._weight(self._costs.flops(part), moved[i]) * self._part_share(i, timed.id)
+                weights[action] += weight / len(owners)
         whole = sum(weights.values())
         if not whole:
             return dict.fromkeys(weights, 1.0 / len(weights)) if weights else {}

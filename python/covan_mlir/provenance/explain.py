@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from covan_mlir.provenance import explain_substitution
 from covan_mlir.provenance.model import Action, Frame, LineageData, Site
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def table(lineage: LineageData, sites: Sequence[Site]) -> str:
             lines.append(f"{_GAP}(no action of the model)")
     if len(sites) in (0, len(lineage.sites)):
         lines += _unperformed_lines(lineage)
+        if rewritten := explain_substitution.text(lineage):
+            lines += ["", *(_fit(line, _WIDTH) for line in rewritten.splitlines())]
     return "\n".join(lines) + "\n"
 
 
@@ -64,6 +67,7 @@ def table_json(lineage: LineageData, sites: Sequence[Site]) -> dict[str, Any]:
             for site in sites
         ],
         "unperformed": [action.name for action in unperformed(lineage)],
+        "substitutions": explain_substitution.as_json(lineage),
     }
 
 
@@ -79,6 +83,7 @@ def fates_json(lineage: LineageData, actions: Iterable[Action]) -> list[dict[str
         {
             "action": action.name,
             "kind": fate.kind,
+            "rewritten_by": list(fate.rewritten_by),
             "sites": list(fate.sites),
             "decided_by": fate.decided_by,
             "twin": None if fate.twin is None else lineage.actions[fate.twin].name,
@@ -118,6 +123,8 @@ def became(lineage: LineageData, fate: Fate) -> str:
             text = f"merged: the same value as {twin}{f', of {sites}' if fate.sites else ''}"
         case "dead":
             text = "dead: no result needs it"
+    if fate.rewritten_by:
+        text = f"rewritten by {', '.join(fate.rewritten_by)}; {text}"
     return f"{text}; decided by {fate.decided_by}" if fate.decided_by and fate.kind != "dispatched" else text
 
 

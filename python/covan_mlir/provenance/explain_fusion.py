@@ -35,7 +35,7 @@ def fusions(lineage: LineageData, actions: Iterable[Action]) -> tuple[FusionReco
 
 def actions_of(lineage: LineageData, record: FusionRecord) -> tuple[Action, ...]:
     """The actions that a chain performs, in source order."""
-    ids = {part.action for i in record.parts if (part := lineage.parts.get(i))}
+    ids = {owner for i in record.parts if (part := lineage.parts.get(i)) for owner in part.owners}
     return tuple(lineage.actions[i] for i in sorted(ids))
 
 

@@ -10,6 +10,7 @@ from covan_mlir.provenance.arguments import operands
 from covan_mlir.provenance.model import Action, Fate, Kind, Part, Site
 from covan_mlir.provenance.observed import Changes
 from covan_mlir.provenance.relation import KeptOperands, Source
+from covan_mlir.provenance.substitution import Substitution
 
 DECOMPOSE = "decompose"
 _ORDER: tuple[Kind, ...] = ("dispatched", "folded", "merged", "view", "dead")
@@ -111,12 +112,29 @@ def _where(fates: Mapping[int, Fate], parts: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted({site for part in parts for site in fates[part].sites}))
 
 
-def action_fates(actions: Sequence[Action], fates: Mapping[int, Fate]) -> list[Fate]:
-    """The fate of each action: the strongest of its parts', with the sites of all."""
-    owner = {part.id: action.id for action in actions for part in action.parts}
+SUBSTITUTE = "superoptimise"
+
+
+def action_fates(
+    actions: Sequence[Action], fates: Mapping[int, Fate], substitution: Substitution | None = None
+) -> list[Fate]:
+    """The fate of each action: the strongest of its parts', with the sites of all.
+
+    Args:
+        substitution: what was rewritten before.
+    """
+    owner = {part.id: part.action for action in actions for part in action.parts}
+    rules: dict[int, dict[str, None]] = {}
+    for step in substitution.steps if substitution is not None else ():
+        for action_id in step.actions:
+            rules.setdefault(action_id, {})[step.rule] = None
     of_actions: list[Fate] = []
     for action in actions:
-        of_actions.append(_of_parts(action.parts, fates, owner) if action.parts else _without_parts(action, of_actions))
+        fate = _of_parts(action.parts, fates, owner) if action.parts else _without_parts(action, of_actions)
+        if action.id in rules:
+            decided = fate.decided_by if action.parts else SUBSTITUTE
+            fate = replace(fate, decided_by=decided, rewritten_by=tuple(rules[action.id]))
+        of_actions.append(fate)
     return of_actions
 
 

@@ -51,10 +51,10 @@ def dump(lineage: LineageData) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "actions": [_action(action, pool) for action in lineage.actions],
-        "parts": [_part(part, pool) for action in lineage.actions for part in action.parts],
+        "parts": [_part(part, pool) for part in lineage.parts.values()],
         "sites": [_site(site, pool) for site in lineage.sites],
         "commands": [list(sites) for sites in lineage.commands],
-        "fates": [[f.kind, list(f.sites), pool(f.decided_by), f.twin] for f in lineage.fates],
+        "fates": [_fate_row(f, pool) for f in lineage.fates],
         "part_fates": [
             [part, f.kind, list(f.sites), pool(f.decided_by), f.twin] for part, f in lineage.part_fates.items()
         ],
@@ -65,6 +65,7 @@ def dump(lineage: LineageData) -> dict[str, Any]:
         "tags": _stored_tags(lineage),
         "bodies": to_builtins(lineage.bodies),
         "fusions": [record.to_json() for record in lineage.fusions],
+        "substitution": None if lineage.substitution is None else lineage.substitution.to_json(),
         "pool": pool.values,
     }
 
@@ -82,7 +83,9 @@ def _lineage(stored: StoredLineage) -> LineageData:
     pool: Any = stored.pool  # of texts, but where frames are meant
     parts: dict[int, list[Part]] = {}
     for part in stored.parts:
-        parts.setdefault(part.action, []).append(_loaded_part(part, pool))
+        loaded = _loaded_part(part, pool)
+        for action in loaded.owners:
+            parts.setdefault(action, []).append(loaded)
     return LineageData(
         actions=[
             Action(
@@ -133,6 +136,7 @@ def _lineage(stored: StoredLineage) -> LineageData:
         phases=phases.load(stored.phases, pool),
         fusions=stored.fusions,
         bodies=stored.bodies,
+        substitution=stored.substitution,
     )
 
 
@@ -151,11 +155,18 @@ def _loaded_part(part: StoredPart, pool: Sequence[str]) -> Part:
         bool(part.view),
         part.twin,
         part.arguments,
+        tuple(part.also),
     )
 
 
 def _fate(fate: StoredFate | StoredPartFate, pool: Sequence[str]) -> Fate:
-    return Fate(fate.kind, tuple(fate.sites), pool[fate.decided_by], fate.twin)
+    rules = tuple(pool[rule] for rule in fate.rewritten_by) if isinstance(fate, StoredFate) else ()
+    return Fate(fate.kind, tuple(fate.sites), pool[fate.decided_by], fate.twin, rules)
+
+
+def _fate_row(fate: Fate, pool: Pool[Any]) -> list[Any]:
+    rules = [pool(rule) for rule in fate.rewritten_by]
+    return [fate.kind, list(fate.sites), pool(fate.decided_by), fate.twin, rules]
 
 
 def _tags(stored: Iterable[StoredTag]) -> dict[int, frozenset[str]]:
@@ -181,7 +192,7 @@ def _action(a: Action, pool: Pool[Any]) -> list[Any]:
 
 def _part(p: Part, pool: Pool[Any]) -> list[Any]:
     types = [pool(t) for t in p.types]
-    return [p.id, p.action, p.name, pool(p.op), types, int(p.view), p.twin, p.args]
+    return [p.id, p.action, p.name, pool(p.op), types, int(p.view), p.twin, p.args, list(p.also)]
 
 
 def _site(s: Site, pool: Pool[Any]) -> list[Any]:

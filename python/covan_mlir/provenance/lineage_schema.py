@@ -12,10 +12,11 @@ import msgspec
 from covan_mlir.provenance.bodies import Bodies, malformed
 from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.model import Kind
+from covan_mlir.provenance.substitution import Substitution
 from covan_mlir.provenance.words import is_group, is_tag
 from covan_mlir.support.typed_json import JsonObject, Natural, decode, fail, repeated, short
 
-FORMAT = 3
+FORMAT = 4
 LINEAGE = "lineage.json"
 
 Flag = Literal[0, 1]
@@ -46,7 +47,8 @@ class StoredAction(NamedTuple):
 
 
 class StoredPart(NamedTuple):
-    """A part of an action; ``arguments`` is JSON in a text (`covan_mlir.provenance.arguments`)."""
+    """A part of an action; ``arguments`` is JSON in a text (`covan_mlir.provenance.arguments`), ``also`` are further
+    actions that it is a part of."""
 
     id: Natural
     action: Natural
@@ -56,6 +58,7 @@ class StoredPart(NamedTuple):
     view: Flag
     twin: int
     arguments: str
+    also: list[Natural]
 
 
 class StoredSite(NamedTuple):
@@ -79,6 +82,7 @@ class StoredFate(NamedTuple):
     sites: list[Natural]
     decided_by: Text
     twin: Natural | None
+    rewritten_by: list[Text]
 
 
 class StoredPartFate(NamedTuple):
@@ -172,6 +176,7 @@ class StoredLineage(JsonObject, frozen=True):
     tags: list[StoredTag]
     bodies: Bodies
     fusions: list[FusionRecord]
+    substitution: Substitution | None
     pool: list[str | StoredFrame]
 
 
@@ -210,7 +215,7 @@ class _Check:
         before: set[int] = set()
         for index, part in sorted(enumerate(self.lineage.parts), key=lambda item: item[1].id):
             self._texts((part.op, *part.types), "parts", index)
-            self._all((part.action,), self.actions, "an action", "parts", index)
+            self._all((part.action, *part.also), self.actions, "an action", "parts", index)
             _check_arguments(part.arguments, before, f"$.parts[{index}]")
             before.add(part.id)
             if part.twin != -1:
@@ -240,13 +245,30 @@ class _Check:
             fail(f"there are {len(self.lineage.fates)} for {len(self.actions)} actions", LINEAGE, "$.fates")
         for index, fate in enumerate(self.lineage.fates):
             self._fate(fate, self.actions, "an action", "fates", index)
+            self._texts(fate.rewritten_by, "fates", index)
         for index, part_fate in enumerate(self.lineage.part_fates):
             self._all((part_fate.part,), self.parts, "a part", "part_fates", index)
             self._fate(part_fate, self.parts, "a part", "part_fates", index)
         for index, (kind, name) in enumerate(self.lineage.results):
             _check_operand({kind: name}, self.parts, f"$.results[{index}]")
+        if self.lineage.substitution is not None:
+            self._substitution(self.lineage.substitution)
         for index, fusion in enumerate(self.lineage.fusions):
             self._all(fusion.parts, self.parts, "a part", "fusions", index)
+
+    def _substitution(self, substitution: Substitution) -> None:
+        before: set[int] = set()
+        for index, part in enumerate(substitution.parts):
+            place = f"substitution.parts[{index}]"
+            self._all((part.action,), self.actions, "an action", place, index)
+            _check_arguments(part.args, before, f"$.{place}")
+            before.add(part.id)
+        for index, step in enumerate(substitution.steps):
+            self._all(step.actions, self.actions, "an action", "substitution.steps", index)
+            if step.rule not in {rule.name for rule in substitution.rules}:
+                fail(f"there is no rule {short(step.rule)}", LINEAGE, f"$.substitution.steps[{index}]")
+        for index, (kind, name) in enumerate(substitution.results):
+            _check_operand({kind: name}, before, f"$.substitution.results[{index}]")
 
     def _fate(self, fate: StoredFate | StoredPartFate, twins: Any, what: str, section: str, index: int) -> None:
         self._all(fate.sites, self.sites, "a site", section, index)

@@ -19,6 +19,7 @@ from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Bodies
 from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.phases import Phase
+from covan_mlir.provenance.substitution import Substitution
 from covan_mlir.provenance.words import checked
 
 Relation = Literal["performed", "folded", "merged", "viewed"]
@@ -62,6 +63,7 @@ class Part:
         view: its result is its input's memory, by its schema, or no tensor at all.
         twin: id of the first part that computes the same from the same; its own id if it is the first.
         args: what the operator is called with, as text (`covan_mlir.provenance.arguments`).
+        also: ids of other actions whose work it does, where substitutions made it; it is a part of these, too.
     """
 
     id: int
@@ -74,6 +76,12 @@ class Part:
     view: bool = False
     twin: int = -1
     args: str = "[[],[]]"
+    also: tuple[int, ...] = ()
+
+    @property
+    def owners(self) -> tuple[int, ...]:
+        """Ids of all actions whose work it does."""
+        return (self.action, *self.also)
 
     @property
     def sizes(self) -> bool:
@@ -179,12 +187,18 @@ class Fate:
         sites: ids of the sites that compute it; index by it; read the constant; or compute the twin.
         decided_by: the step of the pipeline that decided.
         twin: of a merged one: id of the action (or part) that has the same value.
+        rewritten_by: names of the rules by which what it did was replaced before; of a part that they made, of it.
     """
 
     kind: Kind
     sites: tuple[int, ...]
     decided_by: str
     twin: int | None = None
+    rewritten_by: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        rules = f"rewritten by {', '.join(self.rewritten_by)}; " if self.rewritten_by else ""
+        return f"{rules}{self.kind}"
 
 
 @dataclass(frozen=True, order=True)
@@ -240,6 +254,7 @@ class LineageData:
         phases: Iterable[Phase] = (),
         fusions: Iterable[FusionRecord] = (),
         bodies: Bodies | None = None,
+        substitution: Substitution | None = None,
     ) -> None:
         self.actions: tuple[Action, ...] = tuple(actions)
         self.sites: tuple[Site, ...] = tuple(sites)
@@ -262,6 +277,8 @@ class LineageData:
         """What was decided about each chain of reductions, in the order in which they were looked at."""
         self.bodies: Bodies = bodies or Bodies()
         """What the nodes of the final program compute."""
+        self.substitution = substitution
+        """What substitutions made of the model's graph; None: nobody asked for any. The parts are those behind it."""
 
     @cached_property
     def _by_name(self) -> Mapping[str, Action]:
@@ -291,18 +308,18 @@ class LineageData:
         return tuple(Edge(action, site, RELATIONS[rank]) for (action, site), rank in sorted(strongest.items()))
 
     def _pairs(self) -> Iterator[tuple[int, int, Relation]]:
-        owner = {id_: part.action for id_, part in self.parts.items()}
+        owners = {id_: part.owners for id_, part in self.parts.items()}
         for site in self.sites:
             for action in site.trace:
                 yield action, site.id, "performed"
             for part in site.views:
-                yield owner[part], site.id, "viewed"
+                yield from ((action, site.id, "viewed") for action in owners[part])
             for part in site.folds:
-                yield owner[part], site.id, "folded"
+                yield from ((action, site.id, "folded") for action in owners[part])
         for part, fate in self.part_fates.items():
             if fate.kind in ("merged", "view", "folded"):  # also where nothing in a site tells, as of a twin
                 for index in fate.sites:
-                    yield owner[part], index, _OF_FATE[fate.kind]
+                    yield from ((action, index, _OF_FATE[fate.kind]) for action in owners[part])
         for source, fate in zip(self.actions, self.fates, strict=False):
             if not source.parts and fate.kind in _OF_FATE:  # gone in decomposition
                 for index in fate.sites:
@@ -399,7 +416,7 @@ class LineageData:
         if isinstance(what, Site):
             ids = {edge.action for edge in self._edges_of.get(what.id, ()) if how is None or edge.relation in set(how)}
         elif isinstance(what, Part):
-            ids = {what.action}
+            ids = set(what.owners)
         else:
             ids = {action.id for action in self.find(what)}
         return frozenset().union(*(self.action_tags.get(i, frozenset()) for i in ids))

@@ -18,6 +18,7 @@ from covan_mlir.provenance.observed import Observed, SiteCommand
 from covan_mlir.provenance.phases import Phase, kept, settled
 from covan_mlir.provenance.program_graph import NodeResult, ProgramGraph
 from covan_mlir.provenance.relation import KeptOperands, Region, Source
+from covan_mlir.provenance.substitution import Substitution
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class SourceProgram:
         identity: whether a part gives back one of its operands, and which.
         weights: what some weights hold; see `covan_mlir.provenance.bodies.Bodies`.
         groups, tags: see `Lineage`.
+        substitution: what substitutions made of the model's graph; actions and results are those behind it.
     """
 
     actions: tuple[Action, ...]
@@ -38,6 +40,7 @@ class SourceProgram:
     weights: Mapping[str, Held] = field(default_factory=dict)
     groups: Sequence[Group] = ()
     tags: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    substitution: Substitution | None = None
 
 
 def trace_program(program: SourceProgram, observed: Observed, fusions: Sequence[FusionRecord] = ()) -> LineageData:
@@ -64,7 +67,7 @@ def trace_program(program: SourceProgram, observed: Observed, fusions: Sequence[
         actions=program.actions,
         sites=sites,
         commands=observed.buffers,
-        fates=action_fates(program.actions, fates),
+        fates=action_fates(program.actions, fates, program.substitution),
         part_fates=fates,
         history=observed.history,
         groups=program.groups,
@@ -73,6 +76,7 @@ def trace_program(program: SourceProgram, observed: Observed, fusions: Sequence[
         phases=kept([_named(source, phase, program.identity) for phase in observed.phases], graph),
         fusions=fusions,
         bodies=structs.replace(observed.bodies, weights=dict(program.weights)),
+        substitution=program.substitution,
     )
 
 
@@ -123,7 +127,7 @@ def _site(
         id=index,
         kernel=command.kernel,
         phase=command.phase,
-        trace=tuple(sorted({parts[part].action for part in region.performed})),
+        trace=tuple(sorted({action for part in region.performed for action in parts[part].owners})),
         parts=tuple(sorted(region.performed)),
         kind=command.kind,
         inputs=read_sites(graph, node, sites_of) if node is not None else (),

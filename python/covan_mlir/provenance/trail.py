@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from covan_mlir.provenance.fates import DECOMPOSE
+from covan_mlir.provenance.fates import DECOMPOSE, SUBSTITUTE
 from covan_mlir.provenance.model import Action, Fate, LineageData, Part, Site
 
 # They carry an action's location but do nothing of it: regions that hold its operations, and changes of type system.
@@ -75,10 +75,33 @@ def of_action(lineage: LineageData, action: Action) -> Trail:
     """The trail of an action: its decomposition first, its fate last."""
     fate = lineage.fates[action.id]
     sites = tuple(lineage.sites[i] for i in fate.sites)
-    start = {_short(action.op): 1}
-    links = _links(lineage, start, action.parts)
+    start: Mapping[str, int] = {_short(action.op): 1}
+    links, start = _substituted(lineage, action, start)
+    links += _links(lineage, start, action.parts)
     links = _ended(links, start, fate.decided_by, _end(lineage, action, fate, sites))
     return Trail(action, tuple(links), sites, (action,), fate)
+
+
+def _substituted(
+    lineage: LineageData, action: Action, start: Mapping[str, int]
+) -> tuple[list[Link], Mapping[str, int]]:
+    """What rules made of an action's parts, after its decomposition; and what it was then."""
+    substitution = lineage.substitution
+    steps = [step for step in substitution.steps if action.id in step.actions] if substitution is not None else []
+    if substitution is None or not steps:
+        return [], start
+    exported = _sum({_short(part.op): 1} for part in substitution.parts if part.action == action.id)
+    links = [] if exported == start else [Link(DECOMPOSE, start, exported)]
+    after = _sum({_short(part.op): 1} for part in action.parts)
+    assumed = {rule.name for rule in substitution.rules if rule.assumed}
+    names = {other.id: other.name for other in lineage.actions}
+    for step in steps:
+        others = [names[other] for other in step.actions if other != action.id]
+        certificate = "assumed, not proved" if step.rule in assumed else "proved for all sizes"
+        beside = f", with {', '.join(others)}" if others else ""
+        end = f"{_operations(after)}{beside}; {certificate}" if step is steps[-1] else f"{certificate}{beside}"
+        links.append(Link(f"{SUBSTITUTE}/{step.rule}", exported, after if step is steps[-1] else exported, end))
+    return links, after
 
 
 def of_site(lineage: LineageData, site: Site) -> Trail:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from covan_mlir.errors import InputError
-from covan_mlir.provenance import trail
+from covan_mlir.provenance import explain_substitution, trail
 from covan_mlir.provenance.explain import counts, short_files
 from covan_mlir.provenance.explain_fusion import actions_of
 from covan_mlir.provenance.fusion import FusionRecord
@@ -48,6 +48,7 @@ def content(
         "sites": [_site(lineage, site, links) for site in lineage.sites],
         "edges": [[edge.action, edge.site, edge.relation] for edge in lineage.edges],
         "fusions": [_fusion(lineage, record) for record in lineage.fusions],
+        "substitutions": _substitutions(lineage),
         "source": _layout(layered([action.inputs for action in lineage.actions])),
         "program": _layout(layered([site.inputs for site in lineage.sites])),
         "seconds": None if seconds is None else [_number(seconds.get(site.id)) for site in lineage.sites],
@@ -76,6 +77,7 @@ def _action(
         "parts": [f"{part.name} ({part.op.removesuffix('.default')})" for part in action.parts],
         "tags": sorted(lineage.action_tags.get(action.id, ())),
         "fate": fate.kind if fate else "",
+        "rewritten": list(fate.rewritten_by) if fate else [],
         "by": fate.decided_by if fate else "",
         "twin": fate.twin if fate else None,
         "links": [link((step.step, str(step))) for step in chain],
@@ -91,6 +93,21 @@ def _site(lineage: LineageData, site: Site, link: Callable[[tuple[str, str]], in
         "inputs": sorted(set(site.inputs)),
         "tags": sorted(lineage.tags(site)),
         "links": [link((step.step, str(step))) for step in reversed(chain)],
+    }
+
+
+def _substitutions(lineage: LineageData) -> dict[str, Any] | None:
+    """Each step with its rule's text, and the operations that went and came; None where there are none."""
+    done = lineage.substitution
+    if done is None or not done.steps:
+        return None
+    texts = {rule.name: rule.text for rule in done.rules}
+    gone, new = explain_substitution.changed(lineage, done)
+    return {
+        "head": explain_substitution.text(lineage).splitlines()[0],
+        "steps": [[step.rule, list(step.actions), texts[step.rule]] for step in done.steps],
+        "gone": gone,
+        "new": new,
     }
 
 

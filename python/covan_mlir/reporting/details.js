@@ -62,7 +62,7 @@ const measured = (item) => [
 const describe = {
   action(id) {
     const action = actions[id];
-    const fate = action.fate && [h("strong", {}, action.fate), `: ${FATES[action.fate]}; decided by ${action.by}`,
+    const fate = action.fate && [action.rewritten.length ? `rewritten by ${action.rewritten.join(", ")}; ` : "", h("strong", {}, action.fate), `: ${FATES[action.fate]}; decided by ${action.by}`,
       action.twin === null ? "" : "; the value of ", action.twin === null ? "" : jump({ kind: "action", id: action.twin })];
     return h("div", { class: "columns" },
       h("div", {},
@@ -116,10 +116,13 @@ function overview() {
       h("th", { scope: "row" }, h("button", { type: "button", class: "link", "data-search": `fate:${name}` }, `${ids.length} ${name}`)),
       h("td", {}, FATES[name]), h("td", {}, name === "dispatched" ? "" : jumps("action", ids)));
   });
+  const rewritten = data.substitutions;
   return [
     section("Fates of the model's actions", h("table", { class: "fates" }, h("tbody", {}, lines))),
     fusions.length ? section(`Chains of reductions: ${fusions.filter((one) => one.kernel).length} of ${fusions.length} in a kernel of their own`,
       h("div", { class: "items" }, fusions.filter((one) => one.actions.length).map((one) =>
         jump({ kind: "action", id: one.actions[0] }, `${one.what}${one.kernel ? "" : " (not fused)"}`)))) : null,
+    rewritten ? section(rewritten.head, h("div", {}, h("p", {}, `before: ${rewritten.gone}`), h("p", {}, `after: ${rewritten.new}`),
+      rewritten.steps.map(([rule, ids, text]) => h("details", {}, h("summary", {}, rule, " ", jumps("action", ids)), h("pre", {}, text))))) : null,
   ].filter(Boolean);
 }

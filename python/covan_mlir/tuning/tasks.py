@@ -71,7 +71,10 @@ def tasks_of(
             left[record.kernel] = space.reason
             continue
         names = dict.fromkeys(
-            lineage.actions[part.action].name for i in record.parts if (part := lineage.parts.get(i)) is not None
+            lineage.actions[owner].name
+            for i in record.parts
+            if (part := lineage.parts.get(i)) is not None
+            for owner in part.owners
         )
         count = runs[record.kernel] or 1
         tasks[record.kernel] = Task(record.kernel, name, chain, count, ", ".join(names), space)

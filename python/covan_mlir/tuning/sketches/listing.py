@@ -48,7 +48,10 @@ def listing(lineage: LineageData, target: KernelTarget) -> str:
             continue
         chain = chain_json.load(record.source)
         names = dict.fromkeys(
-            lineage.actions[part.action].name for i in record.parts if (part := lineage.parts.get(i)) is not None
+            lineage.actions[owner].name
+            for i in record.parts
+            if (part := lineage.parts.get(i)) is not None
+            for owner in part.owners
         )
         derived = sketches(chain)
         head = f"{', '.join(names)}: {len(derived)} sketches ({record.kernel})"
