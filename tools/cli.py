@@ -114,6 +114,18 @@ def compile_(
         str,
         typer.Option("--records", metavar="FILE|off", help="Schedules that 'covan tune' measured; default: your own."),
     ] = "",
+    superoptimise: Annotated[
+        int,
+        typer.Option(
+            "--superoptimise", min=0, metavar="SECONDS", help="Look so long for a program predicted to be faster."
+        ),
+    ] = 0,
+    rules: Annotated[
+        str | None, typer.Option("--rules", metavar="FILE", help="Rules of your own for that, beside covan's.")
+    ] = None,
+    assume: Annotated[
+        bool, typer.Option("--assume", help="Apply rules of your own that cannot be proved; the lineage says so.")
+    ] = False,
     print_pipeline: Annotated[
         bool, typer.Option("--print-pipeline", help="Print what the compiler would run, for covan-opt, and exit.")
     ] = False,
@@ -133,11 +145,16 @@ def compile_(
     covan compile model.onnx --dynamic batch=1..64
     covan compile model.py:make --tag blocks.0=audit:pii
     covan compile model.py:make --attach features.3.conv=post.py:quantise
+    covan compile model.py:make --superoptimise 60 --rules mine.txt
     """
     from covan_mlir.artifacts import artifact
     from covan_mlir.provenance.explain import counts
     from covan_mlir.tools import cli_inputs, cli_models
 
+    if rules is not None and not superoptimise:
+        raise CliError("--rules are applied by --superoptimise", "say how many seconds, --superoptimise 60", code=2)
+    if assume and rules is None:
+        raise CliError("--assume is about rules of your own", "say which, --rules FILE", code=2)
     parsed = [cli_inputs.parse(text) for text in inputs or ()]
     path, factory = cli_models.split(model)
     destination = output or f"{path.stem}.covan"
@@ -158,6 +175,9 @@ def compile_(
             attach=cli_models.attached(attach or ()),
             cache=cache,
             records=None if records == "off" else records,
+            superoptimise=superoptimise or False,
+            rules=rules,
+            assume=assume,
         )
         progress(f"loading {path.name}")
         example = cli_models.load(path, factory, parsed, seed)
@@ -186,6 +206,10 @@ def compile_(
         executable.save(destination)
     facts = counts(executable.lineage) if provenance else "no lineage"
     print(f"{destination}: {_bytes(os.stat(destination).st_size)}, {facts}")
+    done = executable.lineage.substitution
+    if done is not None:
+        rules_told = ", ".join(dict.fromkeys(step.rule for step in done.steps)) or "nothing predicted to be faster"
+        print(f"{len(done.steps)} substitutions: {rules_told}")
 
 
 @app.command()

@@ -20,15 +20,19 @@ from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.recorded import workload
 from covan_mlir.lowering.kernels.reductions.profitability import Rates, compiled
 from covan_mlir.lowering.kernels.select import choices
+from covan_mlir.passes.substitution.reading import SHAPED
 from covan_mlir.subst.program import Node, Store
 
 _BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 _DENSE = frozenset({"matmul", "conv"})
 _VIEWS = frozenset({"head", "tail", "merge", "divide", "broadcast", "transpose"})
 """What is read of others in another order: in place where who reads it can, which kernels and dispatches do."""
+_PIECES = frozenset({"head", "tail"})
 _ELEMENTWISE = frozenset(
     {"add", "sub", "mul", "div", "neg", "relu", "scale", "exp", "tanh", "sigmoid", "gelu", "silu", "sqrt", "rsqrt"}
 )
+_ANY_ORDER = _ELEMENTWISE - {"scale"}
+"""Scaling goes into the kernel that reads what is scaled, attention above all, which wants it as it lies in memory."""
 _NOMINAL = Chain((Axis("i", 16),), (Input("a", ("i",), "f32"),), (), ("a",))
 
 
@@ -43,9 +47,15 @@ class PredictedCost:
     chooser: Chooser
     _known: dict[Chain, float] = field(default_factory=dict)
 
-    def __call__(self, store: Store, order: Sequence[int]) -> float:
-        """Seconds of one call of a program whose nodes these are, operands first."""
-        readers: dict[int, list[int]] = {}
+    def __call__(self, store: Store, order: Sequence[int], roots: Sequence[int]) -> float:
+        """Seconds of one call of a program, or of a part of it.
+
+        Args:
+            order: its nodes, operands first.
+            roots: of these, those that are read from elsewhere.
+        """
+        elsewhere = store.outside("elsewhere", (), "")
+        readers: dict[int, list[int]] = {root: [elsewhere] for root in roots}
         for number in order:
             for arg in store[number].args:
                 readers.setdefault(arg, []).append(number)
@@ -69,15 +79,18 @@ class PredictedCost:
         return self.chooser.target.rates(_NOMINAL)
 
     def _view(self, store: Store, number: int, readers: Mapping[int, Sequence[int]]) -> float:
-        """A transposition that an outside operation reads is one that is written; a piece is too, if it does not lie
-        in one piece of memory."""
+        """What does not lie in memory as it is read is copied, but for element-wise operations, which read anything:
+        a piece of rows, a transposition."""
         node = store[number]
-        if all(store[reader].known for reader in readers.get(number, ())) and readers.get(number):
-            return 0.0
         axis = node.attribute("axis")[0] if node.op in ("head", "tail") else 0
-        if node.op in ("merge", "divide") or (node.op in ("head", "tail") and prod(node.shape[:axis]) == 1):
+        if node.op in ("merge", "divide", "broadcast") or (node.op in _PIECES and prod(node.shape[:axis]) == 1):
             return 0.0
-        return 2 * _bytes(node) / self._rates.bandwidth
+        following = _readers_behind_views(store, number, readers)
+        if node.op == "transpose" and all(store[reader].op == "matmul" for reader in following) and following:
+            return 0.0  # products read either order
+        if following and all(store[reader].known and store[reader].op in _ANY_ORDER for reader in following):
+            return 0.0
+        return self._rates.dispatch + 2 * _bytes(node) / self._rates.bandwidth
 
     def _elementwise(self, store: Store, number: int, readers: Mapping[int, Sequence[int]]) -> float:
         """What is read and written beside the kernel, or the group of such operations, that it is part of."""
@@ -86,12 +99,12 @@ class PredictedCost:
         for arg in dict.fromkeys(node.args):
             given = _behind_views(store, arg)
             other = store[given]
-            only = len(readers.get(given, ())) == 1 and len(readers.get(arg, ())) == 1
+            only = len(_readers_behind_views(store, given, readers)) == 1
             if not joined and only and other.known and not other.constant and other.op in _DENSE | _ELEMENTWISE:
                 joined = True  # it is in its registers
             elif store[arg].shape:
                 moved += min(_bytes(other), _bytes(store[arg]))
-        following = readers.get(number, ())
+        following = _readers_behind_views(store, number, readers)
         kept = len(following) == 1 and store[following[0]].op in _ELEMENTWISE
         dense = joined and any(store[_behind_views(store, arg)].op in _DENSE for arg in node.args)
         if not kept and not dense:
@@ -121,10 +134,28 @@ def _bytes(node: Node) -> int:
     return prod(node.shape) * _BYTES.get(node.element, 4)
 
 
+def _is_view(node: Node) -> bool:
+    """Whether a node is what it reads, elsewhere or in another shape."""
+    return (node.known and node.op in _VIEWS) or node.op.partition(" ")[0] in SHAPED
+
+
 def _behind_views(store: Store, number: int) -> int:
-    while store[number].known and store[number].op in _VIEWS:
+    while _is_view(store[number]):
         number = store[number].args[0]
     return number
+
+
+def _readers_behind_views(store: Store, number: int, readers: Mapping[int, Sequence[int]]) -> list[int]:
+    """Who reads a node, where that is a view, who reads that."""
+    last: list[int] = []
+    stack = list(readers.get(number, ()))
+    while stack:
+        reader = stack.pop()
+        if _is_view(store[reader]) and readers.get(reader):
+            stack += readers[reader]
+        else:
+            last.append(reader)
+    return last
 
 
 def _chain(node: Node, operands: Sequence[Node]) -> Chain:

@@ -24,7 +24,7 @@ _TENSOR = re.compile(r"!torch\.vtensor<\[([\d,]*)\],(f16|bf16|f32|f64)>")
 _RANDOM = ("rand", "bernoulli", "dropout", "normal", "uniform", "multinomial", "exponential")
 _NUMBERS = ("torch.constant.int", "torch.constant.float", "torch.constant.bool")
 _LIST = "torch.prim.ListConstruct"
-_SHAPED = frozenset(
+SHAPED = frozenset(
     f"torch.aten.{name}"
     for name in ("view", "reshape", "expand", "unsqueeze", "squeeze.dim", "permute", "alias", "_unsafe_view")
 )
@@ -100,7 +100,7 @@ class Reading:
 
     def _outside(self, call: Call, arguments: Sequence[Any], operands: tuple[int, ...]) -> tuple[int, ...]:
         op = call.op
-        same = op.name in _SHAPED and NoTerm not in arguments
+        same = op.name in SHAPED and NoTerm not in arguments
         told = repr(list(arguments[1:])) if same else f"#{call.index}"
         drawn = any(word in op.name for word in _RANDOM)
         constant = not drawn and not len(op.regions) and all(self.store[number].constant for number in operands)

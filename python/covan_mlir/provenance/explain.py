@@ -67,7 +67,7 @@ def table_json(lineage: LineageData, sites: Sequence[Site]) -> dict[str, Any]:
             for site in sites
         ],
         "unperformed": [action.name for action in unperformed(lineage)],
-        "substitutions": explain_substitution.as_json(lineage),
+        **({} if lineage.substitution is None else {"substitutions": explain_substitution.as_json(lineage)}),
     }
 
 
@@ -83,10 +83,10 @@ def fates_json(lineage: LineageData, actions: Iterable[Action]) -> list[dict[str
         {
             "action": action.name,
             "kind": fate.kind,
-            "rewritten_by": list(fate.rewritten_by),
             "sites": list(fate.sites),
             "decided_by": fate.decided_by,
             "twin": None if fate.twin is None else lineage.actions[fate.twin].name,
+            **({"rewritten_by": list(fate.rewritten_by)} if fate.rewritten_by else {}),
         }
         for action in actions
         if (fate := _fate(lineage, action))

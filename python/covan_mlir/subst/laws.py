@@ -108,6 +108,16 @@ LAWS: tuple[tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] 
         ("matmul(mul(a, broadcast(s, axis=0, size=m)), b)",),
         ("matmul(a, mul(b, broadcast(s, axis=1, size=n)))",),
     ),
+    # What was taken apart and is put together again.
+    *(
+        (
+            f"pieces-{len(sizes) + 1}d-{axis}",
+            (f"a[{', '.join([*sizes[:axis], 'n + m', *sizes[axis:]])}]",),
+            (f"concat(head(a, axis={axis}, size=n), tail(a, axis={axis}, size=m), axis={axis})",),
+            ("a",),
+        )
+        for sizes, axis in ((("k",), 0), (("k",), 1), (("b", "h", "w"), 1))
+    ),
     # Biases along the way of two products.
     (
         "matmul-bias",

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from covan_mlir.subst.certificate import Certificate
 from covan_mlir.subst.operators import OPERATORS
-from covan_mlir.subst.program import Attributes, Store, depends
+from covan_mlir.subst.program import Attributes, Node, Store, depends
 from covan_mlir.subst.rewriting import solve_sizes
 from covan_mlir.subst.rule_file import NamedRule
 from covan_mlir.subst.shaping import NoShapesError
@@ -141,25 +141,21 @@ class Matcher:
         self.store = store
         self.rules = rules
 
-    def matches(self, nodes: Sequence[int], within: frozenset[int] | None = None) -> Iterator[Match]:
-        """All places in a program.
-
-        Args:
-            nodes: of the program, operands first.
-            within: where results may be; None: anywhere.
-        """
-        by_op: dict[str, list[int]] = {}
+    def matches(self, nodes: Sequence[int]) -> Iterator[Match]:
+        """All places in a program, or in a part of one, whose nodes these are, operands first."""
+        kinds: dict[_Kind, list[int]] = {}
         for number in nodes:
             node = self.store[number]
-            if node.known and not node.constant and (within is None or number in within):
-                by_op.setdefault(node.op, []).append(number)
+            if node.known and not node.constant:
+                kinds.setdefault((node.op, tuple(self.store[arg].op for arg in node.args)), []).append(number)
         for rule in self.rules:
-            if all(term.op in by_op for term in rule.source):
-                yield from self._of(rule, by_op)
+            candidates = [_candidates(term, kinds) for term in rule.source]
+            if all(candidates):
+                yield from self._of(rule, candidates)
 
-    def _of(self, rule: Direction, by_op: Mapping[str, list[int]]) -> Iterator[Match]:
+    def _of(self, rule: Direction, candidates: Sequence[Sequence[int]]) -> Iterator[Match]:
         seen: set[tuple[int, ...]] = set()
-        for results, bindings, equations in self._results(rule, by_op, 0, (), {}, ()):
+        for results, bindings, equations in self._results(rule, candidates, 0, (), {}, ()):
             if len(results) > 1 and tuple(sorted(results)) in seen and self._alike(rule):
                 continue
             sizes = self._solved(rule, bindings, equations)
@@ -176,7 +172,7 @@ class Matcher:
     def _results(
         self,
         rule: Direction,
-        by_op: Mapping[str, list[int]],
+        candidates: Sequence[Sequence[int]],
         at: int,
         results: tuple[int, ...],
         bindings: dict[str, int],
@@ -185,10 +181,11 @@ class Matcher:
         if at == len(rule.source):
             yield results, bindings, equations
             return
-        for number in by_op[rule.source[at].op]:
+        pattern = rule.source[at]
+        for number in candidates[at]:
             if number not in results:
-                for bound, known in self.unify(rule.source[at], number, bindings, equations):
-                    yield from self._results(rule, by_op, at + 1, (*results, number), bound, known)
+                for bound, known in self.unify(pattern, number, bindings, equations):
+                    yield from self._results(rule, candidates, at + 1, (*results, number), bound, known)
 
     def unify(
         self, pattern: Term, number: int, bindings: dict[str, int], equations: tuple[tuple[Poly, int], ...]
@@ -202,15 +199,13 @@ class Matcher:
                 yield bindings, equations
             return
         node = self.store[number]
-        if pattern.op != node.op or not node.known:
+        if pattern.op != node.op or not node.element:
             return
-        more = []
-        for (_, wanted), (_, given) in zip(pattern.attributes, node.attributes, strict=True):
-            for size, value in zip(wanted, given, strict=True):
-                if size.constant is not None and size.constant != value:
-                    return
-                more.append((size, value))
-        equations = (*equations, *more)
+        if pattern.attributes:
+            more = _equations(pattern, node)
+            if more is None:
+                return
+            equations += more
         orders = [node.args]
         if OPERATORS[node.op].commutes and node.args[0] != node.args[1]:
             orders.append(node.args[::-1])
@@ -253,6 +248,35 @@ class Matcher:
         new = tuple(values[term] for term in match.rule.target)
         same = all(self.store[a].shape == self.store[b].shape for a, b in zip(match.results, new, strict=True))
         return new if same else None
+
+
+_Kind = tuple[str, tuple[str, ...]]
+"""An operator, and those of its operands."""
+
+
+def _candidates(pattern: Apply, kinds: Mapping[_Kind, list[int]]) -> list[int]:
+    """Nodes that may be a pattern, by their operators and those of their operands."""
+    wanted = [arg.op if isinstance(arg, Apply) else "" for arg in pattern.args]
+    numbers: list[int] = []
+    for (op, given), nodes in kinds.items():
+        if op == pattern.op:
+            orders = [given, given[::-1]] if OPERATORS[op].commutes else [given]
+            if any(all(not w or w == g for w, g in zip(wanted, order, strict=True)) for order in orders):
+                numbers += nodes
+    return numbers
+
+
+def _equations(pattern: Apply, node: Node) -> tuple[tuple[Poly, int], ...] | None:
+    """What a pattern's attributes have to be; None where they cannot."""
+    more = []
+    for (_, wanted), (_, given) in zip(pattern.attributes, node.attributes, strict=True):
+        for size, value in zip(wanted, given, strict=True):
+            constant = size.constant
+            if constant is None:
+                more.append((size, value))
+            elif constant != value:
+                return None
+    return tuple(more)
 
 
 def numbers(term: Apply, sizes: Mapping[str, Poly]) -> Attributes:

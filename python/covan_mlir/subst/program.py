@@ -108,11 +108,15 @@ def shape_of(op: str, shapes: Sequence[Sizes], attributes: Attributes) -> Sizes:
     return tuple(shaping.resolve(size).value({}) for size in result)
 
 
-def behind(store: Store, roots: Iterable[int]) -> list[int]:
-    """All nodes that some need, themselves among them, operands first."""
-    seen: set[int] = set()
+def behind(store: Store, roots: Iterable[int], ends: Iterable[int] = ()) -> list[int]:
+    """All nodes that some need, themselves among them, operands first.
+
+    Args:
+        ends: nodes that are not looked behind, and are none of them.
+    """
+    seen: set[int] = set(ends)
     order: list[int] = []
-    stack = [(root, False) for root in roots][::-1]
+    stack = [(root, False) for root in roots if root not in seen][::-1]
     while stack:
         number, done = stack.pop()
         if done:
@@ -127,13 +131,14 @@ def behind(store: Store, roots: Iterable[int]) -> list[int]:
 def depends(store: Store, roots: Iterable[int], on: Iterable[int]) -> bool:
     """Whether some nodes need others."""
     wanted = set(on)
+    first = min(wanted, default=0)
     seen: set[int] = set()
     stack = list(roots)
     while stack:
         number = stack.pop()
         if number in wanted:
             return True
-        if number not in seen:
+        if number > first and number not in seen:  # numbers grow from operands to readers
             seen.add(number)
             stack += store[number].args
     return False
@@ -156,5 +161,5 @@ def replaced(store: Store, order: Sequence[int], instead: Mapping[int, int]) -> 
     return after
 
 
-Cost = Callable[[Store, Sequence[int]], float]
-"""Seconds that a program takes whose nodes these are, operands first."""
+Cost = Callable[[Store, Sequence[int], Sequence[int]], float]
+"""Seconds that some nodes take, operands first, of which others are read from elsewhere, too."""

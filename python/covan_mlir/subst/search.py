@@ -23,7 +23,9 @@ WINDOW = (24, 48)
 PATIENCE = 24
 """Programs in a row that are gone on with in a window without meeting a better one."""
 SLIGHT = 1e-3
-"""The part of its time that a program has to be predicted to save."""
+"""The part of its time that a step has to be predicted to save, to be called better."""
+WORTH = 1e-2
+"""The part of its time that a program has to be predicted to save, to be used."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class _State:
+    """A window's part of a program.
+
+    Attributes:
+        roots: nodes that are read from elsewhere.
+    """
+
     roots: tuple[int, ...]
-    steps: tuple[Step, ...]
-    new: frozenset[int]
+    steps: tuple[Step, ...] = ()
 
 
 def search(
@@ -110,44 +117,59 @@ class _Search:
 
     def run(self, roots: tuple[int, ...], seconds: float) -> Outcome:
         began = self.clock()
-        best = _State(roots, (), frozenset())
-        before = after = self._cost(roots)
+        first = roots
+        before = after = self._cost(roots, behind(self.store, roots))
         windows = cut(self.store, behind(self.store, roots))
+        moved = {number: number for window in windows for number in window}
+        steps: tuple[Step, ...] = ()
         finished = True
-        moved: dict[int, int] = {}
+        fruitless: set[object] = set()
         for place, window in enumerate(windows):
             left = seconds - (self.clock() - began)
             if left <= 0:
                 finished = False
                 break
+            inside = {moved[number] for number in window}
             share = left / (len(windows) - place)
-            inside = frozenset(moved.get(number, number) for number in window)
-            start = _State(best.roots, (), inside)
-            found, cheapest, ended = self._window(start, after, self.clock() + share)
+            alike = shape_of_window(self.store, inside)
+            if alike in fruitless:
+                continue
+            found, ended = self._window(inside, roots, self.clock() + share)
             finished = finished and ended
-            if cheapest < after * (1 - SLIGHT):
+            if ended and not found.steps:
+                fruitless.add(alike)
+            if found.steps:
+                now = dict(moved)
                 for step in found.steps:
-                    moved = self._moved(moved, windows, step)
-                best = _State(found.roots, best.steps + found.steps, frozenset())
-                after = cheapest
-            self.note(f"window {place + 1} of {len(windows)}: {len(best.steps)} steps, {after * 1e6:.1f} us")
-        return Outcome(best.roots, best.steps, before, after, self.states, self.costed, finished)
+                    now = self._replaced(now, step)
+                leading = tuple(now.get(number, number) for number in first)
+                cheapest = self._cost(leading, behind(self.store, leading))
+                if cheapest < after:  # of the whole, too
+                    moved, roots, after, steps = now, leading, cheapest, steps + found.steps
+            self.note(f"window {place + 1} of {len(windows)}: {len(steps)} steps, {after * 1e6:.1f} us")
+        if after > before * (1 - WORTH):
+            return Outcome(first, (), before, before, self.states, self.costed, finished)
+        return Outcome(roots, steps, before, after, self.states, self.costed, finished)
 
-    def _moved(self, moved: dict[int, int], windows: Sequence[Sequence[int]], step: Step) -> dict[int, int]:
-        """What the nodes of all windows are after one more step."""
-        now = {number: moved.get(number, number) for window in windows for number in window}
-        order = behind(self.store, now.values())
+    def _replaced(self, moved: dict[int, int], step: Step) -> dict[int, int]:
+        """What the nodes of a program are after one more step."""
+        order = behind(self.store, moved.values())
         after = replaced(self.store, order, dict(zip(step.match.results, step.new, strict=True)))
-        return {number: after[value] for number, value in now.items()}
+        return {number: after[value] for number, value in moved.items()}
 
-    def _cost(self, roots: Sequence[int]) -> float:
+    def _cost(self, roots: Sequence[int], order: Sequence[int]) -> float:
         self.costed += 1
-        return self.cost(self.store, behind(self.store, roots))
+        return self.cost(self.store, order, roots)
 
-    def _window(self, start: _State, cost: float, deadline: float) -> tuple[_State, float, bool]:
-        """The cheapest program that steps in a window lead to, its cost, and whether it ended by itself."""
-        best, least = start, cost
-        waiting: list[tuple[float, int, _State]] = [(cost, 0, start)]
+    def _window(self, inside: set[int], roots: Sequence[int], deadline: float) -> tuple[_State, bool]:
+        """The cheapest part of a program that steps in a window lead to, and whether the search ended by itself."""
+        order = behind(self.store, roots)
+        read = {arg for number in order if number not in inside for arg in self.store[number].args} | set(roots)
+        ends = frozenset(arg for number in inside for arg in self.store[number].args if arg not in inside)
+        start = _State(tuple(number for number in order if number in inside and number in read))
+        best = start
+        least = self._cost(start.roots, behind(self.store, start.roots, ends))
+        waiting: list[tuple[float, int, _State]] = [(least, 0, start)]
         met = {start.roots}
         count = without = 0
         while waiting:
@@ -155,48 +177,48 @@ class _Search:
             if at > ALPHA * least:
                 continue
             if without >= self.patience:
-                return best, least, True
+                return best, True
             without += 1
             self.states += 1
-            order = behind(self.store, state.roots)
-            for match in list(self.matcher.matches(order, state.new)):
+            order = behind(self.store, state.roots, ends)
+            for match in list(self.matcher.matches(order)):
                 if self.clock() > deadline:
-                    return best, least, False
+                    return best, False
                 following = self._after(state, match, order)
                 if following is None or following.roots in met:
                     continue
                 met.add(following.roots)
-                seconds = self._cost(following.roots)
+                seconds = self._cost(following.roots, behind(self.store, following.roots, ends))
                 if seconds < least * (1 - SLIGHT):
                     best, least, without = following, seconds, 0
                 if seconds < ALPHA * least:
                     count += 1
                     heapq.heappush(waiting, (seconds, count, following))
-        return best, least, True
+        return best, True
 
     def _after(self, state: _State, match: Match, order: Sequence[int]) -> _State | None:
         new = self.matcher.built(match)
         if new is None or new == match.results:
             return None
-        known = len(self.store.nodes)
         after = replaced(self.store, order, dict(zip(match.results, new, strict=True)))
-        roots = tuple(after[root] for root in state.roots)
-        inside = {after.get(number, number) for number in state.new}
-        inside.update(behind_new(self.store, new, set(order)))
-        inside.update(range(known, len(self.store.nodes)))
-        return _State(roots, (*state.steps, Step(match, new)), frozenset(inside))
+        return _State(tuple(after[root] for root in state.roots), (*state.steps, Step(match, new)))
 
 
-def behind_new(store: Store, new: Sequence[int], old: set[int]) -> set[int]:
-    """The nodes that a step made: what its results need that the program did not have."""
-    made: set[int] = set()
-    stack = list(new)
-    while stack:
-        number = stack.pop()
-        if number not in old and number not in made:
-            made.add(number)
-            stack += store[number].args
-    return made
+def shape_of_window(store: Store, inside: set[int]) -> object:
+    """What a part of a program is, whatever its numbers: equal for layers that are built alike."""
+    order = sorted(inside)
+    place: dict[int, object] = {number: at for at, number in enumerate(order)}
+    rows = []
+    for number in order:
+        node = store[number]
+        for arg in node.args:
+            if arg not in place:
+                given = store[arg]
+                place[arg] = ("given", len(place), given.shape, given.element, given.constant)
+        label = node.op if node.known else node.op.partition(" ")[0]
+        args = tuple(place[arg] for arg in node.args)
+        rows.append((label, args, node.attributes, node.shape, node.element, node.constant))
+    return tuple(rows)
 
 
 def cut(store: Store, order: Sequence[int], window: tuple[int, int] = WINDOW) -> list[list[int]]:
