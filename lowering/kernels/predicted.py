@@ -21,6 +21,7 @@ from covan_mlir.lowering.kernels.recorded import workload
 from covan_mlir.lowering.kernels.reductions.profitability import Rates, compiled
 from covan_mlir.lowering.kernels.select import choices
 from covan_mlir.passes.substitution.reading import SHAPED
+from covan_mlir.subst.operators import FUNCTIONS
 from covan_mlir.subst.program import Node, Store
 
 _BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
@@ -31,6 +32,8 @@ _PIECES = frozenset({"head", "tail"})
 _ELEMENTWISE = frozenset(
     {"add", "sub", "mul", "div", "neg", "relu", "scale", "exp", "tanh", "sigmoid", "gelu", "silu", "sqrt", "rsqrt"}
 )
+_FUNCTION = 12
+"""Instructions of a function such as the exponential, roughly."""
 _ANY_ORDER = _ELEMENTWISE - {"scale"}
 """Scaling goes into the kernel that reads what is scaled, attention above all, which wants it as it lies in memory."""
 _NOMINAL = Chain((Axis("i", 16),), (Input("a", ("i",), "f32"),), (), ("a",))
@@ -109,7 +112,8 @@ class PredictedCost:
         dense = joined and any(store[_behind_views(store, arg)].op in _DENSE for arg in node.args)
         if not kept and not dense:
             moved += _bytes(node)
-        return moved / self._rates.bandwidth + (0.0 if joined else self._rates.dispatch)
+        computed = prod(node.shape) * (_FUNCTION if node.op in FUNCTIONS else 1) / self._rates.instructions
+        return moved / self._rates.bandwidth + computed + (0.0 if joined else self._rates.dispatch)
 
     def _dense(self, node: Node, store: Store) -> float:
         chain = _chain(node, [store[arg] for arg in node.args])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -194,8 +195,9 @@ WRONG = """
 rule mine
 where a[n, m]
 where b[m, k]
-from sigmoid(matmul(a, b))
-to tanh(matmul(a, b))
+where c[m, k]
+from mul(sigmoid(matmul(a, b)), matmul(a, c))
+to sigmoid(matmul(a, b))
 """
 
 
@@ -205,6 +207,45 @@ def test_an_unproved_rule_is_refused_unless_it_is_assumed(model: Gated, x: torch
     options = covan_mlir.CompileOptions(superoptimise=30, cache=False, rules=str(path))
     with pytest.raises(UnprovedRuleError, match="rule mine is not proved"):
         covan_mlir.compile_module(model, (x,), options=options)
+    exe = covan_mlir.compile_module(model, (x,), options=dataclasses.replace(options, assume=True))
+    with torch.no_grad():
+        torch.testing.assert_close(exe(x), model.down(torch.sigmoid(model.gate(x))), rtol=1e-5, atol=1e-6)
+    assert [rule.name for rule in done(exe).rules if rule.assumed] == ["mine"]
+    fate = exe.lineage.fate("mul")
+    assert (fate.kind, fate.decided_by, fate.rewritten_by) == ("merged", "superoptimise", ("mine",))
+    assert exe.lineage.fate("linear_1").rewritten_by == ("mine",)
+    assert "superoptimise/mine" in str(exe.lineage.chain("mul"))
+    assert "mine (assumed, not proved)" in exe.explain()
+    verification = exe.verify()
+    (check,) = (check for check in verification.checks if check.phase == "substitutions")
+    assert (check.outcome, check.missing) == ("incomplete", ("rule mine is assumed, and was not proved",))
+    assert {check.outcome for check in verification.checks} <= {"yes", "incomplete"}, verification
+
+
+BROKEN = """
+from covan_mlir.lowering.kernels.passes import torch_superoptimise
+
+
+def broken(*arguments):
+    raise RuntimeError("on purpose")
+
+
+torch_superoptimise.rewrite = broken
+"""
+
+
+def test_where_the_pass_fails_the_program_is_as_it_is_and_a_warning_says_so(
+    model: Gated, x: torch.Tensor, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(BROKEN)
+    options = dataclasses.replace(OPTIONS, extensions=(str(path),))
+    exe = covan_mlir.compile_module(model, (x,), options=options)
+    assert "no rules were applied, for torch-superoptimise failed" in caplog.text
+    assert "on purpose" in caplog.text
+    assert exe.lineage.substitution is None
+    with torch.no_grad():
+        torch.testing.assert_close(exe(x), model(x), rtol=1e-5, atol=1e-6)
 
 
 def test_without_steps_the_program_is_as_it_is(x: torch.Tensor) -> None:
@@ -220,7 +261,7 @@ def test_it_says_what_it_did_without_a_lineage_and_computes_the_same(
     said: list[str] = []
     with caplog.at_level(logging.INFO):
         exe = covan_mlir.compile_module(model, (x,), options=OPTIONS, provenance=False, progress=said.append)
-    assert "1 substitutions" in caplog.text or "matmul-2" not in caplog.text
+    assert "superoptimise: 1 substitutions (matmul-2)" in caplog.text
     assert any(text.startswith("superoptimise: window 1 of 1") for text in said)
     with torch.no_grad():
         torch.testing.assert_close(exe(x), model(x), rtol=1e-5, atol=1e-6)

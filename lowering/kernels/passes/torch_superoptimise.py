@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import ClassVar
 
+from msgspec.structs import replace
 from torch_mlir import ir
 
 from covan_mlir.dialects.prov import has_table, read_table, write_table
@@ -128,12 +129,13 @@ def _apply(module: ir.Operation, function: ir.Operation, reading: Reading, outco
             rewritten = rewrite(function, reading, replayed, f"rewritten by {names}")
         except NotWritableError as error:
             raise PassFailure(str(error), function.location) from error
-        if ledger is not None and table is not None:
+        graph = SubstitutedGraph(_substitution(told, outcome.steps, replayed, ledger, reading))
+        if ledger is not None:
             new = renewed(function, ledger, reading, replayed, rewritten)
             write_table(module, new.table)
             current_journal().renumbered.update(new.ids)
             graph = SubstitutedGraph(
-                _substitution(told, outcome.steps, replayed, ledger, reading),
+                graph.substitution,
                 tuple(SubstitutedPart(p.id, p.owners, p.name, p.op, p.types, p.view, p.args) for p in new.table.parts),
                 new.results,
             )
@@ -152,28 +154,27 @@ def _named(reading: Reading, ledger: Ledger) -> dict[str, int]:
 
 
 def _substitution(
-    told: Substitution, steps: tuple[Step, ...], replayed: Replay, ledger: Ledger, reading: Reading
+    told: Substitution, steps: tuple[Step, ...], replayed: Replay, ledger: Ledger | None, reading: Reading
 ) -> Substitution:
+    """What was done; without a ledger, which actions it was done to is not known."""
     rules: dict[str, AppliedRule] = {}
     rewrites = []
     for step, site in zip(steps, replayed.sites, strict=True):
         rule = step.match.rule
         assumed = rule.certificate.status == "assumed"
         rules.setdefault(rule.name, AppliedRule(rule.name, str(rule.named), assumed))
-        parts = [ledger.part[position] for calls in site.calls for position in calls if position in ledger.part]
-        actions = sorted({action for part in parts for action in ledger.rows[part].owners})
+        actions: set[int] = set()
+        if ledger is not None:
+            parts = {ledger.part[position] for calls in site.calls for position in calls if position in ledger.part}
+            actions = {action for part in parts for action in ledger.rows[part].owners}
         sizes = dict(step.match.sizes)
-        rewrites.append(Rewrite(rule.name, site.results, site.bindings, sizes, tuple(actions), rule.backward))
+        rewrites.append(Rewrite(rule.name, site.results, site.bindings, sizes, tuple(sorted(actions)), rule.backward))
+    done = replace(told, rules=tuple(rules.values()), steps=tuple(rewrites))
+    if ledger is None:
+        return done
     returned = [ledger.operands[value] for value in reading.returned]
-    return Substitution(
-        rules=tuple(rules.values()),
-        steps=tuple(rewrites),
+    return replace(
+        done,
         parts=tuple(SourcePart(p.id, p.action, p.name, p.op, p.types, p.view, p.args) for p in ledger.table.parts),
         results=tuple(next(iter(operand.items())) for operand in returned),
-        before=told.before,
-        after=told.after,
-        states=told.states,
-        costed=told.costed,
-        finished=told.finished,
-        seconds=told.seconds,
     )
