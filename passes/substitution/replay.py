@@ -60,14 +60,14 @@ def replay(reading: Reading, steps: Sequence[Step], named: Mapping[Place, int]) 
     for count, step in enumerate(steps):
         match = step.match
         bindings = dict(match.bindings)
-        found = _places(store, places)
+        named_now = _places(store, places)
         regions = [_region(store, number, bindings.values()) for number in match.results]
         calls = [frozenset().union(*(owners.get(number, set()) for number in region)) for region in regions]
         result.sites.append(
             Site(
                 tuple(calls),
-                tuple(found[number] for number in match.results),
-                {name: found[number] for name, number in bindings.items()},
+                tuple(named_now[number] for number in match.results),
+                {name: named_now[number] for name, number in bindings.items()},
             )
         )
         order = behind(store, {*result.after.values(), *places.values()})

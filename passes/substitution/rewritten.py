@@ -111,8 +111,8 @@ def _read_instead(call: Call, reading: Reading, kept: set[ir.Value], after: dict
             instead = [now(item) for item in items]
             if instead != list(items):
                 with call.op.location, ir.InsertionPoint(call.op):
-                    made = ir.Operation.create("torch.prim.ListConstruct", results=[value.type], operands=instead)
-                call.op.operands[place] = made.result
+                    other = ir.Operation.create("torch.prim.ListConstruct", results=[value.type], operands=instead)
+                call.op.operands[place] = other.result
         elif value in reading.nodes:
             call.op.operands[place] = now(value)
     if len(call.op.regions):

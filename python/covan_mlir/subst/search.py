@@ -134,18 +134,18 @@ class _Search:
             alike = shape_of_window(self.store, inside)
             if alike in fruitless:
                 continue
-            found, ended = self._window(inside, roots, self.clock() + share)
+            better, ended = self._window(inside, roots, self.clock() + share)
             finished = finished and ended
-            if ended and not found.steps:
+            if ended and not better.steps:
                 fruitless.add(alike)
-            if found.steps:
+            if better.steps:
                 now = dict(moved)
-                for step in found.steps:
+                for step in better.steps:
                     now = self._replaced(now, step)
                 leading = tuple(now.get(number, number) for number in first)
                 cheapest = self._cost(leading, behind(self.store, leading))
                 if cheapest < after:  # of the whole, too
-                    moved, roots, after, steps = now, leading, cheapest, steps + found.steps
+                    moved, roots, after, steps = now, leading, cheapest, steps + better.steps
             self.note(f"window {place + 1} of {len(windows)}: {len(steps)} steps, {after * 1e6:.1f} us")
         if after > before * (1 - WORTH):
             return Outcome(first, (), before, before, self.states, self.costed, finished)

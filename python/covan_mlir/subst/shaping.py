@@ -96,8 +96,8 @@ class Shaping:
 def _preference(symbol: str) -> tuple[bool, int, str]:
     """Names that came up on the way go first, then the later ones."""
     stem, _, number = symbol.rpartition("_")
-    made = bool(stem) and number.isdigit()
-    return not made, -int(number) if made else 0, symbol
+    derived = bool(stem) and number.isdigit()
+    return not derived, -int(number) if derived else 0, symbol
 
 
 def _primitive(size: Poly) -> Poly:
