@@ -248,6 +248,20 @@ def test_where_the_pass_fails_the_program_is_as_it_is_and_a_warning_says_so(
         torch.testing.assert_close(exe(x), model(x), rtol=1e-5, atol=1e-6)
 
 
+def test_an_action_may_be_done_by_what_a_later_one_does() -> None:
+    """The first product becomes the second one, whose result is scaled."""
+    torch.manual_seed(0)
+    w, x = torch.randn(256, 128), torch.randn(64, 256)
+
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        return ((x * 3) @ w) * 2 + x @ w
+
+    exe = covan_mlir.compile_module(scaled, (x,), options=OPTIONS)
+    assert len(done(exe).steps) == 1
+    torch.testing.assert_close(exe(x), scaled(x), rtol=1e-4, atol=1e-3)
+    assert exe.verify()
+
+
 def test_without_steps_the_program_is_as_it_is(x: torch.Tensor) -> None:
     exe = covan_mlir.compile_module(lambda x: torch.relu(x), (x,), options=OPTIONS)
     assert done(exe).steps == ()

@@ -127,7 +127,8 @@ def _site(
         id=index,
         kernel=command.kernel,
         phase=command.phase,
-        trace=tuple(sorted({action for part in region.performed for action in parts[part].owners})),
+        # In the order of their parts: where rules shared work, an action may be done by a part of a later one.
+        trace=tuple(dict.fromkeys(action for part in sorted(region.performed) for action in parts[part].owners)),
         parts=tuple(sorted(region.performed)),
         kind=command.kind,
         inputs=read_sites(graph, node, sites_of) if node is not None else (),
