@@ -285,12 +285,9 @@ class CompiledModel:
                 arguments.append(self._argument(leaf, value, symbols))
             elif leaf.kind == "scalar":
                 arguments.append(binding.scalar(leaf, value, symbols))
-            elif value != leaf.value or type(value) is not type(leaf.value):
-                raise InputError(
-                    f"argument {leaf.name} is {value!r}, but was {leaf.value!r} when the model was exported, and is "
-                    "built into the program: compile again for this value"
-                )
-        self._check_symbols(symbols)
+            else:
+                binding.check_constant(leaf, value)
+        binding.check_symbols(signature, symbols)
         self._checks(leaves, symbols)
         as_numpy = (use_numpy and not use_torch) or values.torch_module() is None
         return Arguments(leaves, arguments, symbols, as_numpy)
@@ -346,10 +343,7 @@ class CompiledModel:
             raise InputError(
                 f"argument {leaf.name} is a {type(value).__name__}; expected a tensor {leaf.type_string()}"
             )
-        if (name := values.dtype_name(value.dtype)) != leaf.dtype:
-            raise InputError(
-                f"argument {leaf.name} is {name}; expected {leaf.dtype}: convert it with .to() or .astype()"
-            )
+        binding.check_dtype(leaf, values.dtype_name(value.dtype))
         try:
             shape = value.shape
         except RuntimeError as error:  # of nested tensors
@@ -442,18 +436,6 @@ class CompiledModel:
             return self._write(leaf.dtype, as_numpy)(self._expected.tensor(out, index))
         value = self._expected.number(out, index)
         return bool(value) if leaf.dtype == "bool" else value
-
-    def _check_symbols(self, symbols: Mapping[str, int]) -> None:
-        for name, value in symbols.items():
-            low, high = self.signature.symbols.get(name, (None, None))
-            if (low is not None and value < low) or (high is not None and value > high):
-                users = [
-                    leaf.name for leaf in self.signature.inputs if name in map(str, leaf.shape) or leaf.symbol == name
-                ]
-                raise InputError(
-                    f"dimension {name} (of {', '.join(users)}) is {value}; the model was exported for "
-                    f"{low if low is not None else '-∞'} ≤ {name} ≤ {high if high is not None else '∞'}"
-                )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a ``.covan`` artifact, atomically; `covan_mlir.load` reads it.

@@ -10,17 +10,16 @@ import importlib
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import iree.runtime as rt
 import numpy as np
 
 from covan_mlir.artifacts.signature import PARAMETER_SCOPE
 from covan_mlir.errors import ProfileError
 from covan_mlir.runtime import profile_events
 from covan_mlir.runtime.profile_events import Call
+from covan_mlir.runtime.tool_files import ToolArgument, write_argument, write_weights
 from covan_mlir.support.processes import leash
 from covan_mlir.support.typed_json import JsonObject, SchemaError, decode
 
@@ -30,19 +29,6 @@ WARM_UP = 3
 # What a driver can record of dispatches.
 _HOST = "queue-events,host-execution,executable-metadata"
 _DEVICE = "queue-events,dispatch-events,executable-metadata"
-
-
-@dataclass(frozen=True)
-class ProfiledArgument:
-    """One argument of the program.
-
-    Attributes:
-        value: a number, or an array of the argument's elements; of bfloat16 their bits, as uint16.
-        dtype: of an array, as torch spells it.
-    """
-
-    value: np.ndarray[Any, Any] | int | float
-    dtype: str = ""
 
 
 class _Benchmark(JsonObject, frozen=True, forbid_unknown_fields=False):
@@ -61,7 +47,7 @@ def record(
     program: bytes | memoryview,
     function: str,
     driver: str,
-    arguments: Sequence[ProfiledArgument],
+    arguments: Sequence[ToolArgument],
     weights: Mapping[str, np.ndarray[Any, Any]],
     *,
     repeat: int,
@@ -82,7 +68,7 @@ def record(
         (folder / "program.vmfb").write_bytes(program)
         count = repeat + WARM_UP + 1  # nothing tells where the last one ends
         command = [
-            _tool("iree-benchmark-module"),
+            tool("iree-benchmark-module"),
             f"--device={driver}",
             f"--module={folder / 'program.vmfb'}",
             f"--function={function}",
@@ -92,15 +78,12 @@ def record(
             f"--device_profiling_output={folder / 'calls.ireeprof'}",
         ]
         if weights:
-            index = rt.ParameterIndex()
-            for key, data in weights.items():
-                index.add_buffer(key, data)
-            index.create_archive_file(str(folder / "weights.irpa"))
+            write_weights(folder / "weights.irpa", weights)
             command.append(f"--parameters={PARAMETER_SCOPE}={folder / 'weights.irpa'}")
-        command += [f"--input={_write(folder, i, argument)}" for i, argument in enumerate(arguments)]
+        command += [f"--input={write_argument(folder, str(i), argument)}" for i, argument in enumerate(arguments)]
         _check(_run(command, timeout), driver, count)
         export = _run(
-            [_tool("iree-profile"), "export", "--format=ireeperf-jsonl", "--output=-", str(folder / "calls.ireeprof")],
+            [tool("iree-profile"), "export", "--format=ireeperf-jsonl", "--output=-", str(folder / "calls.ireeprof")],
             timeout,
         )
         if export.returncode:
@@ -108,26 +91,17 @@ def record(
         return profile_events.calls(export.stdout.splitlines(), count)[WARM_UP:]
 
 
-def _tool(name: str) -> str:
+def tool(name: str) -> str:
+    """Path of one of the programs that come with IREE's runtime.
+
+    Raises:
+        ProfileError: this installation has none.
+    """
     for folder in importlib.import_module("iree._runtime_libs").__path__:
         path = Path(folder) / name
         if path.exists():
             return str(path)
     raise ProfileError(f"this installation of iree-base-runtime has no {name}: install the package from PyPI")
-
-
-def _write(folder: Path, index: int, argument: ProfiledArgument) -> str:
-    """The tool's spelling of an argument; an array goes through a file."""
-    value = argument.value
-    if not isinstance(value, np.ndarray):
-        return repr(value)
-    if argument.dtype == "bfloat16":  # a type that .npy files do not know
-        path = folder / f"{index}.bin"
-        path.write_bytes(np.ascontiguousarray(value).tobytes())
-        return f"{'x'.join([*map(str, value.shape), 'bf16'])}=@{path}"
-    path = folder / f"{index}.npy"
-    np.save(path, value, allow_pickle=False)
-    return f"@{path}"
 
 
 def _run(command: Sequence[str], timeout: float) -> subprocess.CompletedProcess[str]:

@@ -16,7 +16,7 @@ import typer
 
 from covan_mlir.errors import CovanError
 from covan_mlir.support import standard_streams, whole_file
-from covan_mlir.tools import cli_compare, cli_profile, cli_report, cli_run, cli_signing, cli_tune
+from covan_mlir.tools import cli_compare, cli_extract, cli_profile, cli_report, cli_run, cli_signing, cli_tune
 from covan_mlir.tools.cli_common import CliError, Progress, describe, torch_is_quiet
 from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, IreeFlags, OneTarget, Seed, Session
 from covan_mlir.version import __version__
@@ -410,6 +410,7 @@ def cache_(
 
 
 app.command("run")(cli_run.run)
+app.command("extract")(cli_extract.extract)
 app.command("info")(cli_signing.info)
 app.command("keygen")(cli_signing.keygen)
 app.command("sign")(cli_signing.sign)

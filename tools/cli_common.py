@@ -12,7 +12,16 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from covan_mlir.errors import ArtifactError, CompileError, CovanError, ExportError, InputError, TagError
+from covan_mlir.errors import (
+    ArtifactError,
+    CompileError,
+    CovanError,
+    DivisionError,
+    ExportError,
+    InputError,
+    OutOfRangeError,
+    TagError,
+)
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -59,6 +68,8 @@ def describe(error: Exception) -> CliError:
         return CliError(first, "give one --input per tensor, in the order of the arguments")
     if isinstance(error, InputError) and first.startswith("this is not the model"):
         return CliError(first, "give --model what 'covan compile' was given")
+    if isinstance(error, OutOfRangeError | DivisionError):
+        return CliError(first, "give other values with --input")
     if isinstance(error, CovanError):
         return CliError(first, rest.partition("\n")[0])
     if isinstance(error, MemoryError):

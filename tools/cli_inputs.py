@@ -166,22 +166,37 @@ def arguments(
     """``(args, kwargs)`` of a call from inputs in the order of the program's; random ones when none are given.
 
     Raises:
+        CliError: see `leaves`.
+    """
+    args, kwargs = pytree.unflatten(signature.in_tree, leaves(signature, inputs, rng))
+    return args, kwargs
+
+
+def leaves(signature: Signature, inputs: Sequence[Input], rng: np.random.Generator) -> list[Any]:
+    """The arguments of a call, flat: numbers and arrays. What is built into the program is never random.
+
+    Raises:
         CliError: too few or too many; an array for a number; a shape is needed and not known.
     """
     takes = [leaf for leaf in signature.inputs if leaf.kind != "constant"]
     if takes and not inputs:
-        inputs = [_of_leaf(leaf) for leaf in takes]
+        return [leaf.value if leaf.kind == "constant" else _drawn(leaf, rng) for leaf in signature.inputs]
     if len(inputs) != len(takes):
         some = f"{len(takes)} input{'' if len(takes) == 1 else 's'}"
         raise CliError(f"the program takes {some}; {len(inputs)} given", f"it takes {_listing(takes)}")
     given = iter(inputs)
-    leaves = [leaf.value if leaf.kind == "constant" else _value(leaf, next(given), rng) for leaf in signature.inputs]
-    args, kwargs = pytree.unflatten(signature.in_tree, leaves)
-    return args, kwargs
+    return [leaf.value if leaf.kind == "constant" else _value(leaf, next(given), rng) for leaf in signature.inputs]
 
 
 def _listing(leaves: Sequence[Leaf]) -> str:
     return ", ".join(f"{leaf.name}: {leaf.type_string()}" for leaf in leaves) or "none"
+
+
+def _drawn(leaf: Leaf, rng: np.random.Generator) -> Any:
+    if leaf.fixed is not None:
+        shape = [int(size) for size in leaf.shape]
+        return np.array(leaf.fixed, _numpy_dtype(leaf.dtype)).reshape(shape)
+    return _value(leaf, _of_leaf(leaf), rng)
 
 
 def _of_leaf(leaf: Leaf) -> Input:

@@ -29,8 +29,8 @@ from covan_mlir.artifacts.schema import (
     check_signature,
 )
 from covan_mlir.artifacts.signature import Leaf, Signature
-from covan_mlir.artifacts.variant import Variant
-from covan_mlir.errors import ArtifactError, TargetError
+from covan_mlir.artifacts.variant import Variant, choose
+from covan_mlir.errors import ArtifactError
 from covan_mlir.provenance import lineage_json
 from covan_mlir.support.typed_json import SchemaError, checked, decode, dumps
 from covan_mlir.version import __version__
@@ -80,12 +80,7 @@ class Contents:
         Raises:
             TargetError: there is none.
         """
-        for variant in self.variants:
-            if target in (None, variant.target):
-                return variant
-        raise TargetError(
-            f"there is no program for {target!r}; there is one for " + ", ".join(v.target for v in self.variants)
-        )
+        return choose(self.variants, target)
 
 
 def write(path: str | os.PathLike[str], contents: Contents) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -74,3 +75,30 @@ def check_fixed(leaf: Leaf, value: Any) -> None:
             f"argument {leaf.name} is {list(given)}, but was {list(leaf.fixed or ())} when the model was compiled, and "
             "shapes depend on it: compile again for this value"
         )
+
+
+def check_constant(leaf: Leaf, value: Any) -> None:
+    """Raises InputError if an argument is another than the one that is built into the program."""
+    if value != leaf.value or type(value) is not type(leaf.value):
+        raise InputError(
+            f"argument {leaf.name} is {value!r}, but was {leaf.value!r} when the model was exported, and is "
+            "built into the program: compile again for this value"
+        )
+
+
+def check_dtype(leaf: Leaf, dtype: str) -> None:
+    """Raises InputError if a tensor has another dtype, as torch spells it, than the signature's."""
+    if dtype != leaf.dtype:
+        raise InputError(f"argument {leaf.name} is {dtype}; expected {leaf.dtype}: convert it with .to() or .astype()")
+
+
+def check_symbols(signature: Signature, symbols: Mapping[str, int]) -> None:
+    """Raises InputError if a size is out of the range for which the model was exported."""
+    for name, value in symbols.items():
+        low, high = signature.symbols.get(name, (None, None))
+        if (low is not None and value < low) or (high is not None and value > high):
+            users = [leaf.name for leaf in signature.inputs if name in map(str, leaf.shape) or leaf.symbol == name]
+            raise InputError(
+                f"dimension {name} (of {', '.join(users)}) is {value}; the model was exported for "
+                f"{low if low is not None else '-∞'} ≤ {name} ≤ {high if high is not None else '∞'}"
+            )

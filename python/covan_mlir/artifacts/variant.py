@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from covan_mlir.artifacts.attachment import Attached
+from covan_mlir.errors import TargetError
 from covan_mlir.provenance.model import LineageData
 
 
@@ -30,3 +31,17 @@ class Variant:
     info: Mapping[str, Any]
     requires: Mapping[str, Any] = field(default_factory=dict)
     attachments: tuple[Attached, ...] = ()
+
+
+def choose(variants: Sequence[Variant], target: str | None) -> Variant:
+    """The program for a target; the one that is preferred, if none is named.
+
+    Raises:
+        TargetError: there is none.
+    """
+    for variant in variants:
+        if target in (None, variant.target):
+            return variant
+    raise TargetError(
+        f"there is no program for {target!r}; there is one for " + ", ".join(each.target for each in variants)
+    )

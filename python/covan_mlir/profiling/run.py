@@ -21,15 +21,15 @@ from covan_mlir.profiling.store import checksum
 from covan_mlir.runtime import profile as recorder
 from covan_mlir.runtime import team, values
 from covan_mlir.runtime.compiled import CompiledModel
-from covan_mlir.runtime.profile import ProfiledArgument
 from covan_mlir.runtime.profile_events import Call
+from covan_mlir.runtime.tool_files import ToolArgument
 
 
 def profile(model: CompiledModel, args: tuple[Any, ...], kwargs: dict[str, Any], *, repeat: int) -> Profile:
     """Profile a model's calls with these arguments; see `covan_mlir.Executable.profile`."""
     arguments = model.checked(args, kwargs)
     passed, tensors = model.full_arguments(arguments)
-    given = iter([ProfiledArgument(values.host_array(value, dtype), dtype) for dtype, value in tensors])
+    given = iter([ToolArgument(values.host_array(value, dtype), dtype) for dtype, value in tensors])
     notes, driver = [], model.driver
     if driver == team.DRIVER:  # the profiler is a program of IREE's, and has no such threads
         driver = "local-task"
@@ -39,7 +39,7 @@ def profile(model: CompiledModel, args: tuple[Any, ...], kwargs: dict[str, Any],
         model.variant,
         model.signature.function,
         driver,
-        [ProfiledArgument(value) if isinstance(value, int | float) else next(given) for value in passed],
+        [ToolArgument(value) if isinstance(value, int | float) else next(given) for value in passed],
         model.raw_weights(),
         arguments.symbols,
         lambda: program.invoke(passed, len(model.signature.results)),
@@ -52,7 +52,7 @@ def measure(
     variant: Variant,
     function: str,
     driver: str,
-    arguments: Sequence[ProfiledArgument],
+    arguments: Sequence[ToolArgument],
     weights: Mapping[str, np.ndarray[Any, Any]],
     symbols: Mapping[str, int],
     call: Callable[[], Any],
