@@ -16,7 +16,7 @@ import typer
 
 from covan_mlir.errors import CovanError
 from covan_mlir.support import standard_streams, whole_file
-from covan_mlir.tools import cli_compare, cli_extract, cli_profile, cli_report, cli_run, cli_signing, cli_tune
+from covan_mlir.tools import cli_compare, cli_diff, cli_extract, cli_profile, cli_report, cli_run, cli_signing, cli_tune
 from covan_mlir.tools.cli_common import CliError, Progress, describe, torch_is_quiet
 from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, IreeFlags, OneTarget, Seed, Session
 from covan_mlir.version import __version__
@@ -418,6 +418,7 @@ app.command("verify-signature")(cli_signing.verify_signature)
 app.command("profile")(cli_profile.profile)
 app.command("compare")(cli_compare.compare)
 app.command("report")(cli_report.report)
+app.command("diff")(cli_diff.diff)
 app.command("tune")(cli_tune.tune)
 app.command("records")(cli_tune.records_)
 app.command("worker")(cli_tune.worker)

@@ -22,9 +22,10 @@ def load(path: str) -> None:
     """
     try:
         whole_file.check(path)
+        place = os.path.realpath(path)  # a folder on the way may be closed to us
     except OSError as error:
         raise ExtensionError(f"cannot load '{path}': {error.strerror}") from None
-    name = f"covan_extension_{Path(path).stem}_{hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:16]}"
+    name = f"covan_extension_{Path(path).stem}_{hashlib.sha256(os.fsencode(place)).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise ExtensionError(f"cannot load '{path}': not a Python file")

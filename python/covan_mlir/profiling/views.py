@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from covan_mlir.profiling.model import By, ProfileData, Roofline, Statistics
 from covan_mlir.provenance.explain import short_files, user_frame
-from covan_mlir.provenance.model import Action
+from covan_mlir.provenance.model import Action, LineageData
 
 OUTSIDE = "(outside of kernels)"
 NO_ACTION = "(no action of the model)"
@@ -57,7 +57,12 @@ def rows(profile: ProfileData, by: By) -> list[ProfileRow]:
 
 def lines_of(profile: ProfileData) -> dict[int, str]:
     """``file:line`` of each action; files by the shortest end of their paths that tells them apart."""
-    frames = {action.id: user_frame(action) for action in profile.lineage.actions}
+    return line_names(profile.lineage)
+
+
+def line_names(lineage: LineageData) -> dict[int, str]:
+    """The same of the actions of a lineage."""
+    frames = {action.id: user_frame(action) for action in lineage.actions}
     short = short_files(frame.file for frame in frames.values() if frame)
     return {i: f"{short[frame.file]}:{frame.line}" if frame else NO_LINE for i, frame in frames.items()}
 

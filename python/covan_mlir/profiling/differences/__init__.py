@@ -1,0 +1,1 @@
+"""What changed between two compilations: of an edited model, with other options, by another compiler."""
