@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from covan_mlir.errors import CovanError
 from covan_mlir.lineage import Lineage
+from covan_mlir.provenance.explain import counts
 from covan_mlir.provenance.model import Action, Site
 from covan_mlir.runtime.compiled import CompiledModel, CompiledProgram
+from covan_mlir.support import fragments
 
 if TYPE_CHECKING:
     from covan_mlir.checking.verdict import Verification
@@ -177,6 +179,22 @@ class Executable(CompiledModel):
             hint = "" if kind in ("vulkan", "cuda") else ": compile it without --iree-llvmcpu-debug-symbols=false"
             raise CovanError(f"the program does not say where the code of {kernel or 'this site'} is{hint}")
         return code
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what it takes and gives, what runs it, and its lineage."""
+        signature = self.signature
+        leaves = [*(("takes", leaf) for leaf in signature.inputs), *(("gives", leaf) for leaf in signature.outputs)]
+        rows = [[how, leaf.name, leaf.type_string()] for how, leaf in leaves]
+        rows += [["changes", state.name, f"{state.dtype}{list(state.shape)}"] for state in signature.states]
+        runs = f"runs on {self.driver}" if self.driver else "this machine cannot run it"
+        return fragments.whole(
+            "executable",
+            [
+                fragments.paragraph(f"Executable for {self.target}; {runs}", strong=True),
+                fragments.table(("", "name", "type"), rows),
+                fragments.folded(counts(self.lineage), self.lineage._repr_html_()) if self.lineage.actions else "",
+            ],
+        )
 
     def __repr__(self) -> str:
         return f"<Executable for {self.target}: {len(self.signature.inputs)} inputs, {self.lineage!r}>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from covan_mlir.provenance import bipartite, lineage_json, trail
+from covan_mlir.provenance import bipartite, html, lineage_json, trail
 from covan_mlir.provenance.explain import table
 from covan_mlir.provenance.model import Action, LineageData, Site
 from covan_mlir.reporting import model_explorer
@@ -50,6 +50,10 @@ class Lineage(LineageData):
 
     def __str__(self) -> str:
         return self.explain()
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return html.fragment(self)
 
     def to_json(self) -> dict[str, Any]:
         """Versioned JSON form (docs/artifact.md)."""

@@ -5,8 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from covan_mlir.support.fragments import Cell, folded, paragraph, table, whole
+
 Outcome = Literal["yes", "no", "incomplete"]
 _SHOWN = 10
+_SAID: dict[Outcome, str] = {
+    "yes": "the lineage holds",
+    "no": "the lineage does not hold",
+    "incomplete": "not everything was checked",
+}
 
 
 @dataclass(frozen=True)
@@ -88,13 +95,32 @@ class Verification:
         """Those of all checks."""
         return tuple(example for check in self.checks for example in check.counterexamples)
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        rows: list[list[Cell | str]] = [
+            [
+                check.phase,
+                check.outcome,
+                Cell(f"{check.related:,}" if check.states else "", number=True),
+                Cell(f"{check.states:,}" if check.states else "", number=True),
+                Cell(f"{check.seconds:.2f}", number=True),
+            ]
+            for check in self.checks
+        ]
+        wrong = [[str(example), ", ".join(example.actions)] for example in self.counterexamples]
+        missing = [[check.phase, reason] for check in self.checks for reason in check.missing]
+        return whole(
+            "verification",
+            [
+                paragraph(f"{self.outcome}: {_SAID[self.outcome]}", strong=True),
+                table(("where it does not hold", "actions"), wrong),
+                table(("phase", "not checked"), missing),
+                folded(f"{len(rows)} checks", table(("phase", "outcome", "related", "states", "s"), rows)),
+            ],
+        )
+
     def __str__(self) -> str:
-        said = {
-            "yes": "the lineage holds",
-            "no": "the lineage does not hold",
-            "incomplete": "not everything was checked",
-        }
-        lines = [f"{self.outcome}: {said[self.outcome]}"]
+        lines = [f"{self.outcome}: {_SAID[self.outcome]}"]
         width = max((len(check.phase) for check in self.checks), default=0)
         for check in self.checks:
             size = f"{check.related:,} related pairs among {check.states:,} states" if check.states else ""

@@ -16,6 +16,7 @@ from covan_mlir.reporting.comparison_json import (
     StoredResult,
     StoredSuspicion,
 )
+from covan_mlir.support.fragments import folded, paragraph, table, whole
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,21 @@ class Comparison:
     def __str__(self) -> str:
         return "\n".join([*self.verdict(), "", *self.table()]) + "\n"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the verdict, then the tensors that are not within tolerance, and folded all."""
+        first, *rest = self.verdict()
+        wrong = [row for row in self.rows if row.status != "agrees"]
+        return whole(
+            "comparison",
+            [
+                paragraph("agrees" if self else "does not agree", strong=True),
+                paragraph(first),
+                *map(paragraph, rest),
+                table(_HEAD, [list(_cells(row)) for row in wrong]),
+                folded(f"all {len(self.rows)} tensors", table(_HEAD, [list(_cells(row)) for row in self.rows])),
+            ],
+        )
+
     def verdict(self) -> list[str]:
         """What was found, in lines of text."""
         counts = {status: sum(row.status == status for row in self.rows) for status in _WORDS}
@@ -166,11 +182,12 @@ class Comparison:
 
     def table(self) -> list[str]:
         """The tensors in source order."""
-        head = ("action", "op", "line", "max abs", "max rel", "ulp", "eager's abs", "of allowed", "sites", "")
-        cells = [head, *(_cells(row) for row in self.rows)]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+        cells = [_HEAD, *(_cells(row) for row in self.rows)]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(_HEAD))]
         return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
 
+
+_HEAD = ("action", "op", "line", "max abs", "max rel", "ulp", "eager's abs", "of allowed", "sites", "")
 
 _WORDS: dict[Status, str] = {
     "agrees": "within tolerance",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from covan_mlir.artifacts.variant import Variant
-from covan_mlir.profiling import exports, store, text, views
+from covan_mlir.profiling import exports, html, store, text, views
 from covan_mlir.profiling.model import By, ProfileData
 
 
@@ -38,6 +38,10 @@ class Profile(ProfileData):
 
     def __str__(self) -> str:
         return self.table()
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return html.fragment(self)
 
     def to_json(self) -> dict[str, Any]:
         """JSON-able form: samples, and the tables by line, module and site."""
