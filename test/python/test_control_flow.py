@@ -121,6 +121,13 @@ PROGRAMS: dict[str, tuple[Program, tuple[Tensor, ...], str]] = {
         (X,),
         "while_loop_body_graph_0.sin",
     ),
+    "while, whether to go on goes round": (
+        lambda x: while_loop(
+            lambda on, x: on.clone(), lambda on, x: ((x.sum() < 100).clone(), x.abs() + 1), (x.sum() < 200, x.clone())
+        ),
+        (X,),
+        "while_loop_body_graph_0.abs_1",
+    ),
     "while, never": (
         lambda x: while_loop(lambda i, x: i < 0, lambda i, x: (i + 1, x * 2), (torch.tensor(0), x)),
         (X,),

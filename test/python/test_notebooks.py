@@ -17,7 +17,6 @@ from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 from small_report import small
 
-import covan_mlir
 from covan_mlir.checking.verdict import Check, Counterexample, Verification
 from covan_mlir.support import fragments
 
@@ -119,11 +118,3 @@ def test_notebooks_run_and_show_what_they_tell(executed: Any, tmp_path: Path) ->
 
 def _source() -> str:
     return (EXAMPLES / "models" / "tokenizer.py").read_text()
-
-
-def test_executables_show_what_they_take() -> None:
-    import torch
-
-    exe = covan_mlir.compile_module(lambda scale: scale * 2, (torch.ones(3),))
-    shown = _Elements(exe._repr_html_()).text
-    assert "takesscalefloat32[3]" in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -16,6 +17,7 @@ from covan_mlir.errors import InputError
 from covan_mlir.frontend.actions import distinct, source_actions
 from covan_mlir.frontend.frontends import capture
 from covan_mlir.frontend.onnx import registry
+from covan_mlir.frontend.onnx.operators.control import UNROLLED
 from covan_mlir.frontend.onnx.registry import Operator
 
 
@@ -117,11 +119,21 @@ def test_inputs_that_decide_about_shapes_are_fixed() -> None:
         exe(x, np.array([3, 2]))
 
 
-def _run(built: onnx.ModelProto, **inputs: np.ndarray) -> list[np.ndarray]:
-    """The exported program in eager PyTorch."""
-    captured = capture(built, (), inputs, {})
-    results = captured.program.module()(*(torch.from_numpy(value) for value in inputs.values()))
-    return [result.numpy() for result in (results if isinstance(results, tuple) else (results,))]
+def _verified(
+    built: onnx.ModelProto,
+    inputs: Sequence[Mapping[str, np.ndarray]],
+    oracle: Callable[..., Sequence[np.ndarray]] | None = None,
+) -> Executable:
+    """The model's program, whose results are those of onnx's evaluator, and whose lineage holds."""
+    exe = covan_mlir.compile_module(built, (), dict(inputs[0]))
+    for given in inputs:
+        results = exe(**given)
+        expected = oracle(**given) if oracle else reference(built, **given)
+        for result, wanted in zip(results if isinstance(results, tuple) else (results,), expected, strict=True):
+            np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
+    verdict = exe.verify()
+    assert verdict, verdict
+    return exe
 
 
 def test_branches_of_the_program() -> None:
@@ -135,8 +147,7 @@ def test_branches_of_the_program() -> None:
         node("If", ["c"], ["y"], name="choice", then_branch=branches[0], else_branch=branches[1]),
     ]
     built = model(nodes, {"x": ("float32", [4])}, ["y"], {"zero": np.array(0, np.float32)})
-    for x in (np.array([1, -2, 3, 4], np.float32), -np.ones(4, np.float32)):
-        np.testing.assert_array_equal(_run(built, x=x)[0], reference(built, x=x)[0])
+    _verified(built, [{"x": np.array([1, -2, 3, 4], np.float32)}, {"x": -np.ones(4, np.float32)}])
 
 
 def test_loops_of_the_program() -> None:
@@ -155,5 +166,55 @@ def test_loops_of_the_program() -> None:
     )  # fmt: skip
     weights = {"two": np.array(2, np.float32), "limit": np.array(100, np.float32), "yes": np.array(True)}
     built = model([node("Loop", ["", "yes", "x"], ["y"], body=body)], {"x": ("float32", [3])}, ["y"], weights)
+    exe = _verified(built, [{"x": np.array([1, 2, 3], np.float32)}, {"x": np.array([1, 2, 90], np.float32)}])
+    operations = ("Mul", "Add", "ReduceMax", "Less", "Loop")
+    assert {action.op for action in exe.lineage.actions} == {f"onnx.{op}" for op in operations}
+    # As long as a number says as well, of which only a call knows.
+    nodes = [node("ReduceSum", ["ns"], ["n"], keepdims=0), node("Loop", ["n", "yes", "x"], ["y"], body=body)]
+    built = model(nodes, {"x": ("float32", [3]), "ns": ("int64", [100])}, ["y"], weights)
     x = np.array([1, 2, 3], np.float32)
-    np.testing.assert_array_equal(_run(built, x=x)[0], reference(built, x=x)[0])
+    _verified(built, [{"x": x, "ns": (np.arange(100) < count).astype(np.int64)} for count in (2, 50, 0)])
+
+
+def test_loops_that_keep_what_each_turn_gives() -> None:
+    """More turns than are written out, of which each reads its number; and a scan over as many elements."""
+    turns = 5000
+    body = onnx.helper.make_graph(
+        [
+            node("Cast", ["i"], ["number"], to=onnx.TensorProto.FLOAT),
+            node("Add", ["v", "number"], ["w"]),
+            node("Identity", ["c"], ["go"]),
+            node("Sin", ["v"], ["each"]),
+        ],
+        "body",
+        [onnx.helper.make_tensor_value_info(name, kind, shape) for name, kind, shape in (
+            ("i", onnx.TensorProto.INT64, []), ("c", onnx.TensorProto.BOOL, []), ("v", onnx.TensorProto.FLOAT, [2]))],
+        [onnx.ValueInfoProto(name=name) for name in ("go", "w", "each")],
+    )  # fmt: skip
+    weights = {"turns": np.array(turns), "yes": np.array(True), "half": np.array(0.5, np.float32)}
+    over = onnx.helper.make_graph(
+        [
+            node("Mul", ["s", "half"], ["damped"]),
+            node("Add", ["damped", "e"], ["after"]),
+            node("Neg", ["e"], ["minus"]),
+        ],
+        "over",
+        [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in ("s", "e")],
+        [onnx.ValueInfoProto(name=name) for name in ("after", "minus")],
+    )
+    loop = node("Loop", ["turns", "yes", "x"], ["last", "all"], body=body)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(2, np.float32)
+    _verified(model([loop], {"x": ("float32", [2])}, ["last", "all"], weights), [{"x": x}])
+
+    steps = 2 * UNROLLED  # of three nodes each: more than are written out
+    xs = rng.standard_normal((steps, 2), np.float32)
+    inputs = {"x": ("float32", [2]), "xs": ("float32", [steps, 2])}
+
+    def scan(backwards: int) -> onnx.ModelProto:
+        turned = {"scan_input_directions": [backwards], "scan_output_directions": [0]} if backwards else {}
+        scan = node("Scan", ["x", "xs"], ["final", "kept"], body=over, num_scan_inputs=1, **turned)
+        return model([scan], inputs, ["final", "kept"], weights)
+
+    # onnx's evaluator knows forward scans alone: backwards is forwards over what is turned.
+    _verified(scan(1), [{"x": x, "xs": xs}], lambda x, xs: reference(scan(0), x=x, xs=xs[::-1]))

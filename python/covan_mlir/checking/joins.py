@@ -8,7 +8,7 @@ first branch the first, and each value is followed by its own successor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from covan_mlir.checking.reading import Reading
@@ -20,10 +20,16 @@ if TYPE_CHECKING:
     from covan_mlir.checking.source_system import SourceSystem
 
 
-def unfitting(source: SourceSystem, graph: ProgramGraph) -> Iterator[tuple[int, int, str]]:
+def unfitting(
+    source: SourceSystem, graph: ProgramGraph, kept: Callable[[int], int | None]
+) -> Iterator[tuple[int, int, str]]:
     """Nodes of control, or that are said to be such, the parts that they are not, and why. A loop that an operator was
-    lowered to is its work."""
-    check = _Joins(source, graph)
+    lowered to is its work.
+
+    Args:
+        kept: the position of the operand that a part gives back, or None.
+    """
+    check = _Joins(source, graph, kept)
     for index, node in enumerate(graph.nodes):
         known = {part for part in node.all_states.union(node.evidence) & source.parts.keys() if _is_join(source, part)}
         for part in sorted(known):
@@ -50,9 +56,10 @@ def _is_join(source: SourceSystem, part: int) -> bool:
 
 
 class _Joins:
-    def __init__(self, source: SourceSystem, graph: ProgramGraph) -> None:
+    def __init__(self, source: SourceSystem, graph: ProgramGraph, kept: Callable[[int], int | None]) -> None:
         self.source = source
         self.graph = graph
+        self.kept = kept
         self.reading = Reading(source, graph)
 
     def why(self, index: int, part: int) -> str:
@@ -101,13 +108,18 @@ class _Joins:
         )
 
     def _behind(self, operand: Operand) -> Operand:
-        """What a value is another shape of, or given back."""
+        """What a value is another shape of, or given back: also by work that is done. Of a loop that carries whether to
+        go on, compilers keep the copy that decides and not what it is a copy of."""
         kind, name = operand
         while kind == "p":
             part = int(name)
             read = self.source.needs(part)
             shaped = self.source.parts[part].view and not self.source.parts[part].op.startswith("operator.")
-            if not read or not (shaped or part in self.source.identity):
+            if shaped or part in self.source.identity:
+                position: int | None = 0
+            else:
+                position = None if self.source.parts[part].op in JOINS else self.kept(part)
+            if position is None or position >= len(read):
                 return "p", self.source.twin(part)
-            kind, name = read[0]
+            kind, name = read[position]
         return kind, name

@@ -155,10 +155,19 @@ def _is_arithmetic(part: Part) -> bool:
     return part.op.startswith(("operator.", "torch.sym_", "math.")) and not part.arguments
 
 
+def _around(actions: Sequence[Action], action: Action, read: int) -> bool:
+    """Whether an action is in a function of one that takes it and does some of its own work there, such as to take an
+    element for each turn: that one comes behind what is in its functions."""
+    if not action.body or read >= len(actions):
+        return False
+    inside = {part.id for part in actions[read].parts if part.name.startswith(f"{action.body}.")}
+    return any(not inside.isdisjoint(part.inputs) for part in action.parts)
+
+
 def _reads(
     subject: Subject, action: Action, reach: int, sizes: AbstractSet[int], computed: Mapping[int, AbstractSet[int]]
 ) -> Iterator[str]:
-    if any(read >= action.id for read in action.inputs):
+    if any(read >= action.id and not _around(subject.lineage.actions, action, read) for read in action.inputs):
         yield "is said to read what is computed only afterwards"
         return
     lineage, words = subject.lineage, subject.words

@@ -58,7 +58,9 @@ class PhaseCheck:
         verdict = weak_bisimulation(
             reflect(self.source.coalgebra(program.aside)[0]).system, reflect(program.coalgebra()).system
         )
-        for node, part, why in joins.unfitting(self.source, self.graph):
+        identities = self.subject.identities
+        kept = identities.kept if identities else lambda part: None
+        for node, part, why in joins.unfitting(self.source, self.graph, kept):
             self._wrong(self._site(node), [part], f"{self.words.part(part)} {why}", node)
         self.wrong += [self._loss(loss) for loss in program.losses]
         self._unread(program)

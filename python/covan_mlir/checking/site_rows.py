@@ -67,6 +67,9 @@ class _Sites:
         for part in site.parts:
             for before in self._performed_before(site, part):
                 first, then = parts[before].owners, parts[part].owners
+                body = actions[parts[part].action].body
+                if body and parts[before].name.startswith(f"{body}."):
+                    continue  # the work of who takes the function, done in it (`ledger_rows`)
                 if set(first).isdisjoint(then) and all(
                     position.get(one, -1) > position.get(other, len(position)) for one in first for other in then
                 ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -39,6 +40,9 @@ class Call:
         items: what its inputs stand for; None for those that are left out.
         opset: version of the operator's domain.
         run: translates a subgraph, in the scope of the node: (graph, values of its inputs) -> its outputs.
+        captured: what a subgraph reads from outside, of what the program computes or holds.
+        rebound: `run` where names from outside stand for something else.
+        unmarked: in it, a subgraph's calls are not known as those of its nodes: nobody reads what they give.
     """
 
     node: onnx.NodeProto
@@ -47,6 +51,7 @@ class Call:
     run: Callable[[onnx.GraphProto, Sequence[Item]], list[Item]]
     captured: Callable[[onnx.GraphProto], Mapping[str, Value]]
     rebound: Callable[[Mapping[str, Value]], Callable[[onnx.GraphProto, Sequence[Item]], list[Item]]]
+    unmarked: Callable[[], AbstractContextManager[None]]
 
     def __post_init__(self) -> None:
         self._attributes = {attribute.name: attribute for attribute in self.node.attribute}

@@ -7,9 +7,9 @@ Each node's calls carry its place in the file, so that they are known as the nod
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import onnx
@@ -23,6 +23,7 @@ from covan_mlir.frontend.onnx import operators, sizes
 from covan_mlir.frontend.onnx.bodies import inlined
 from covan_mlir.frontend.onnx.call import Call, NeedsInput, Refused
 from covan_mlir.frontend.onnx.dtypes import to_torch
+from covan_mlir.frontend.onnx.graphs import free_names, subgraphs
 from covan_mlir.frontend.onnx.registry import canonical, lookup
 from covan_mlir.frontend.onnx.value import FIXED, LARGEST, Item, Value, computed, constant
 from covan_mlir.frontend.sources import NODE
@@ -159,7 +160,15 @@ class Evaluator:
         def rebound(bound: Mapping[str, Item]) -> Callable[[onnx.GraphProto, Sequence[Item]], list[Item]]:
             return lambda graph, given: run(graph, given, bound)
 
-        return Call(node, items, opset, run, captured, rebound)
+        @contextmanager
+        def unmarked() -> Iterator[None]:
+            marks, self.marks = self.marks, False
+            try:
+                yield
+            finally:
+                self.marks = marks
+
+        return Call(node, items, opset, run, captured, rebound, unmarked)
 
     def initializer(self, tensor: onnx.TensorProto) -> Value:
         """A tensor that a subgraph holds."""
@@ -190,7 +199,7 @@ class Evaluator:
             with _disable_current_modes():
                 return self._items(translation(call))
         real = [_real(item) if isinstance(item, Value) and item.known is not None else item for item in call.items]
-        call = Call(call.node, real, call.opset, call.run, call.captured, call.rebound)
+        call = replace(call, items=real)
         with _disable_current_modes(), torch.no_grad():
             result = translation(call)
             results = result if isinstance(result, tuple) else (result,)
@@ -262,25 +271,6 @@ def _last_reads(graph: onnx.GraphProto | onnx.FunctionProto) -> dict[int, list[s
         last[index] = [name for name in read | set(node.output) if name not in seen]
         seen |= read | set(node.output)
     return last
-
-
-def subgraphs(attribute: onnx.AttributeProto) -> list[onnx.GraphProto]:
-    """The graphs that an attribute holds."""
-    return ([attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else []) + list(attribute.graphs)
-
-
-def free_names(graph: onnx.GraphProto) -> set[str]:
-    """Names that a graph reads from outside."""
-    bound = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-    free: set[str] = set()
-    for node in graph.node:
-        read = {name for name in node.input if name}
-        for attribute in node.attribute:
-            for inner in subgraphs(attribute):
-                read |= free_names(inner)
-        free |= read - bound
-        bound |= set(node.output)
-    return free | ({value.name for value in graph.output} - bound)
 
 
 def _with_attributes(function: onnx.FunctionProto, node: onnx.NodeProto) -> onnx.FunctionProto:

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from onnx import numpy_helper
 from torch import Tensor
 from torch._higher_order_ops.cond import cond_op
 from torch._higher_order_ops.while_loop import while_loop_op
 
 from covan_mlir.frontend.onnx.call import Call, NeedsInput, Refused
+from covan_mlir.frontend.onnx.graphs import reads
 from covan_mlir.frontend.onnx.registry import operator
 from covan_mlir.frontend.onnx.value import Item, Value, computed, known_number
 
@@ -123,52 +125,79 @@ def _stacked(row: list[Item], output: Any) -> Any:
 
 
 def _while(call: Call, body: Any, carried: list[Item], count: Value | None, condition: Value | None, scans: int) -> Any:
-    """A loop of the program. What each turn gives is kept in tensors that are as long as there are turns at most."""
+    """A loop of the program. What each turn gives is kept in tensors that are as long as there are turns at most.
+
+    Only what changes goes round: a counter if turns are counted or asked for, and whether to go on if that is computed.
+    What stays as it is, compilers take out of loops, and then no value of the loop is left for it.
+    """
     start = _tensors(carried)
+    kept = len(start)
     times = None if count is None else count.only()
-    if scans and (times is None or (condition is not None and condition.known is None)):
+    always = _always(body)
+    if scans and (times is None or not always or (condition is not None and condition.known is None)):
         raise Refused("how many results it gives depends on values")
+    if always and count is None:
+        raise Refused("it does not end, unless it is not begun")
     outside = _inputs_of(call, body)
     given = [value.tensor for value in outside.values()]
-    limit = count.tensor.reshape(()) if count is not None else torch.full((), 2**62, dtype=torch.int64)
-    going = condition.tensor.reshape(()) if condition is not None else torch.ones((), dtype=torch.bool)
+    # In a turn the condition holds: it was looked at before.
+    begins = None if condition is None or (condition.known is not None and condition.only()) else condition
+    flagged = begins is not None or not always
+    counted = count is not None or reads(body, body.input[0].name)
 
-    def turned(turn: Tensor, running: Tensor, tensors: Sequence[Tensor], outer: Sequence[Tensor]) -> list[Tensor]:
-        items = [computed(turn), computed(running), *map(computed, tensors)]
+    def turned(turn: Tensor | None, tensors: Sequence[Tensor], outer: Sequence[Tensor]) -> list[Tensor]:
+        number = computed(turn) if turn is not None else known_number(0, torch.int64)
+        items = [number, known_number(True, torch.bool), *map(computed, tensors)]
         return _tensors(call.rebound(_bound(outside, outer))(body, items))
 
     rows: list[Tensor] = []
     if scans:
-        with torch.no_grad():
-            example = turned(torch.zeros((), dtype=torch.int64), going, start, given)[1 + len(start) :]
+        with call.unmarked():  # calls for their shapes alone
+            example = turned(torch.zeros((), dtype=torch.int64), start, given)[1 + kept :]
         rows = [torch.zeros((int(times or 0), *item.shape), dtype=item.dtype) for item in example]
-    kept = len(start)
+    controls: list[Tensor] = [torch.zeros((), dtype=torch.int64)] if counted else []
+    # A limit that is known is a number, and no value that goes into the loop.
+    limits = [] if count is None or times is not None else [count.tensor.reshape(())]
 
-    def unfinished(turn: Tensor, running: Tensor, *rest: Tensor) -> Tensor:
-        return torch.logical_and(running, turn < rest[-1])
+    def below(turn: Tensor, limit: Sequence[Tensor]) -> Tensor:
+        return torch.lt(turn, limit[0] if limit else int(times or 0))
 
-    def onwards(turn: Tensor, running: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        inner, outer = rest[: kept + scans], rest[kept + scans : -1]
-        results = turned(turn, running, inner[:kept], outer)
-        following = results[0].reshape(()).clone()
+    def both(going: Tensor, turn: Tensor | None, limit: Sequence[Tensor]) -> Tensor:
+        """Whether another turn is taken: one value, for compilers carry no others that decide."""
+        return going if turn is None or count is None else torch.logical_and(going, below(turn, limit))
+
+    if flagged:
+        going = begins.tensor.reshape(()).clone() if begins is not None else torch.ones((), dtype=torch.bool)
+        controls.append(both(going, controls[0] if counted else None, limits))
+
+    def unfinished(*rest: Tensor) -> Tensor:
+        return rest[counted].clone() if flagged else below(rest[0], rest[-1:] if limits else ())
+
+    def onwards(*rest: Tensor) -> tuple[Tensor, ...]:
+        values = rest[len(controls) :]
+        inner, outer = values[: kept + scans], values[kept + scans : len(values) - len(limits)]
+        turn, limit = rest[0] if counted else None, rest[-1:] if limits else ()
+        results = turned(turn, inner[:kept], outer)
+        following = [turn + 1] if turn is not None else []
+        if flagged:
+            going = results[0].reshape(()).clone() if not always else torch.ones((), dtype=torch.bool)
+            following.append(both(going, following[0] if following else None, limit))
         new = [item.clone() for item in results[1 : 1 + kept]]
-        at = turn.reshape(1)
         filled = [
-            row.index_copy(0, at, item.unsqueeze(0))
+            row.index_copy(0, turn.reshape(1), item.unsqueeze(0))
             for row, item in zip(inner[kept:], results[1 + kept :], strict=True)
+            if turn is not None
         ]
-        return (turn + 1, following, *new, *filled)
+        return (*following, *new, *filled)
 
-    first = (torch.zeros((), dtype=torch.int64), going.clone(), *(t.clone() for t in start), *rows)
-    if scans and not _always(body):
-        raise Refused("how many results it gives depends on values")
+    first = (*controls, *(t.clone() for t in start), *rows)
     loop_op: Any = while_loop_op
-    last = loop_op(unfinished, onwards, first, (*given, limit))
-    return tuple(last[2:])
+    last = loop_op(unfinished, onwards, first, (*given, *limits))
+    return tuple(last[len(controls) :])
 
 
 def _always(body: Any) -> bool:
-    """Whether a body goes on in any case: it gives back the condition that it is given, or a constant."""
+    """Whether a body goes on in any case: it gives back the condition that it is given, or a constant that holds."""
     name = body.output[0].name
     given = body.input[1].name
     for node in reversed(body.node):
@@ -176,8 +205,12 @@ def _always(body: Any) -> bool:
             if node.op_type == "Identity":
                 name = node.input[0]
                 continue
-            return node.op_type == "Constant"
-    return bool(name == given) or name in {tensor.name for tensor in body.initializer}
+            return node.op_type == "Constant" and _holds(node)
+    return bool(name == given) or any(numpy_helper.to_array(t).all() for t in body.initializer if t.name == name)
+
+
+def _holds(node: Any) -> bool:
+    return any(attribute.name == "value" and numpy_helper.to_array(attribute.t).all() for attribute in node.attribute)
 
 
 @operator("Scan", since=8)
@@ -199,17 +232,19 @@ def scan(call: Call) -> Any:
     final, rows = _scanned(call, body, states, sequences, turned)
     results = []
     for row, axis, back in zip(rows, out_axes, out_turned, strict=True):
-        stacked = torch.stack(_tensors(row[::-1] if back else row))
+        stacked = row.flip(0) if back else row
         results.append(stacked.movedim(0, axis) if axis else stacked)
     return (*final, *results)
 
 
 def _scanned(
     call: Call, body: Any, states: list[Item], sequences: list[Tensor], turned: list[int]
-) -> tuple[list[Item], list[list[Item]]]:
+) -> tuple[list[Item], list[Tensor]]:
     steps = sequences[0].shape[0]
-    if not isinstance(steps, int) or steps * len(body.node) > 4 * UNROLLED:
-        raise Refused("it has an open number of steps, or very many")
+    if not isinstance(steps, int):
+        raise Refused("it has an open number of steps: fix the dimension")
+    if steps * len(body.node) > 4 * UNROLLED:
+        return _scanned_by_loop(call, body, _tensors(states), sequences, turned)
     rows: list[list[Item]] = [[] for _ in range(len(body.output) - len(states))]
     for step in range(steps):
         elements = [s[steps - 1 - step if back else step] for s, back in zip(sequences, turned, strict=True)]
@@ -217,7 +252,40 @@ def _scanned(
         states, given = results[: len(states)], results[len(states) :]
         for row, item in zip(rows, given, strict=True):
             row.append(item)
-    return states, rows
+    return states, [torch.stack(_tensors(row)) for row in rows]
+
+
+def _scanned_by_loop(
+    call: Call, body: Any, states: list[Tensor], sequences: list[Tensor], turned: list[int]
+) -> tuple[list[Item], list[Tensor]]:
+    """A loop of the program over very many elements."""
+    outside = _inputs_of(call, body)
+    given = [value.tensor for value in outside.values()]
+    length, kept, count = sequences[0].shape[0], len(states), len(sequences)
+    end = torch.full((), length, dtype=torch.int64)
+
+    def step(turn: Tensor, inner: Sequence[Tensor], outer: Sequence[Tensor]) -> list[Tensor]:
+        places = [(outer[-1] - 1 - turn if back else turn).reshape(1) for back in turned]
+        elements = [s.index_select(0, at).squeeze(0) for s, at in zip(outer[:count], places, strict=True)]
+        bound = _bound(outside, outer[count:-1])
+        return _tensors(call.rebound(bound)(body, [*map(computed, inner), *map(computed, elements)]))
+
+    first = torch.zeros((), dtype=torch.int64)
+    with call.unmarked():  # calls for their shapes alone
+        example = step(first, states, [*sequences, *given, end])[kept:]
+    memory = [torch.zeros((length, *item.shape), dtype=item.dtype) for item in example]
+
+    def onwards(turn: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        inner, rows, outer = rest[:kept], rest[kept : kept + len(memory)], rest[kept + len(memory) :]
+        results = step(turn, inner, outer)
+        at = turn.reshape(1)
+        filled = [row.index_copy(0, at, item.unsqueeze(0)) for row, item in zip(rows, results[kept:], strict=True)]
+        return (turn + 1, *(item.clone() for item in results[:kept]), *filled)
+
+    loop_op: Any = while_loop_op
+    carried = (first, *(state.clone() for state in states), *memory)
+    last = loop_op(lambda turn, *rest: turn < rest[-1], onwards, carried, (*sequences, *given, end))
+    return [computed(item) for item in last[1 : 1 + kept]], list(last[1 + kept :])
 
 
 def _batched_scan(call: Call, body: Any, items: list[Item]) -> Any:
@@ -232,5 +300,5 @@ def _batched_scan(call: Call, body: Any, items: list[Item]) -> Any:
     for index in range(sequences[0].shape[0]):
         final, row = _scanned(call, body, [computed(s[index]) for s in states], [s[index] for s in sequences], turned)
         finals.append(_tensors(final))
-        rows.append([torch.stack(_tensors(r)) for r in row])
+        rows.append(row)
     return tuple(torch.stack(parts) for parts in (*zip(*finals, strict=True), *zip(*rows, strict=True)))
