@@ -117,6 +117,11 @@ def cases(whole: bytes, folder: Path, seed: int | str, kinds: Sequence[str] = KI
 
 
 def _bytes(whole: bytes, _folder: Path, rng: random.Random) -> tuple[str, bytes]:
+    return changed_bytes(whole, rng)
+
+
+def changed_bytes(whole: bytes, rng: random.Random) -> tuple[str, bytes]:
+    """Bytes of a file that are others, more or fewer; and what was done."""
     data = bytearray(whole)
     what = rng.choice(["flip", "cut", "insert", "remove", "copy"])
     at, length = rng.randrange(len(data)), rng.randint(1, 100)
@@ -247,10 +252,13 @@ def _program(whole: bytes, folder: Path, rng: random.Random) -> tuple[str, bytes
 # --- what becomes of them ---------------------------------------------------------------------------------------------
 
 
-def attempt(path: Path, isolated: bool = False, spawned: bool = True) -> Result:
+def attempt(
+    path: Path, isolated: bool = False, spawned: bool = True, use: Callable[[Path], object] | None = None
+) -> Result:
     """Load, explain and call an artifact in a fork of this process, which must not have used any device itself.
 
     Args:
+        use: what is done with the file instead.
         isolated: the fork runs the program in a process of its own.
         spawned: that process is started as users' are, and is no fork.
     """
@@ -262,7 +270,7 @@ def attempt(path: Path, isolated: bool = False, spawned: bool = True) -> Result:
         os.close(reader)
         if not spawned:
             program.Child = ForkedWorker  # type: ignore[misc]  # in its place
-        _child(path, writer, isolated)
+        _child(path, writer, isolated, use)
     os.close(writer)
     said = bytearray()
     deadline = time.monotonic() + _HANG
@@ -300,7 +308,7 @@ def text_of(status: int) -> str:
     return f"exit status {os.WEXITSTATUS(status)}"
 
 
-def _child(path: Path, writer: int, isolated: bool) -> None:
+def _child(path: Path, writer: int, isolated: bool, use: Callable[[Path], object] | None) -> None:
     code = 3
     try:
         before = _resident()
@@ -309,15 +317,18 @@ def _child(path: Path, writer: int, isolated: bool) -> None:
         # Of its own CPU time, and no child's: SIGPROF ends it.
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
-        code, text = _use(path, _LIMITS if isolated else False)
+        code, text = _use(path, _LIMITS if isolated else False, use)
         peak = max(0, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - before)
         os.write(writer, peak.to_bytes(_WORD, "big") + text.encode(errors="replace")[:60_000])
     finally:
         os._exit(code)
 
 
-def _use(path: Path, isolated: covan_mlir.Isolation | bool) -> tuple[int, str]:
+def _use(path: Path, isolated: covan_mlir.Isolation | bool, use: Callable[[Path], object] | None) -> tuple[int, str]:
     try:
+        if use is not None:
+            use(path)
+            return 0, ""
         executable = covan_mlir.load(path, isolated=isolated)
         executable.explain()
         args, kwargs = _arguments(executable.signature)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,3 +76,35 @@ def reference(built: onnx.ModelProto, **inputs: np.ndarray[Any, Any]) -> list[An
     """What onnx's own evaluator gives."""
     results: list[Any] = ReferenceEvaluator(built).run(None, inputs)
     return results
+
+
+def victims(folder: Path) -> list[bytes]:
+    """Small models of many kinds, as files hold them: `encoder`; a weight in a file of its own, which is written; a
+    branch, a convolution, a shape that is computed."""
+    weight = np.arange(256, dtype=np.float32).reshape(16, 16)
+    outside = model([node("MatMul", ["x", "W"], ["y"])], {"x": ("float32", [2, 16])}, ["y"], {"W": weight})
+    (folder / "weights.bin").write_bytes(weight.tobytes())
+    tensor = outside.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", "weights.bin"), ("offset", "0"), ("length", "1024")):
+        tensor.external_data.add(key=key, value=value)
+    branches = [
+        helper.make_graph([node(op, ["x"], [f"{op}y"])], op, [], [onnx.ValueInfoProto(name=f"{op}y")])
+        for op in ("Neg", "Abs")
+    ]
+    nodes = [
+        node("Conv", ["x", "K"], ["c"], pads=[1, 1, 1, 1], strides=[2, 2]),
+        node("ReduceMax", ["c"], ["most"], keepdims=0),
+        node("Greater", ["most", "zero"], ["holds"]),
+        node("If", ["holds"], ["y"], then_branch=branches[0], else_branch=branches[1]),
+        node("Shape", ["y"], ["shape"]),
+        node("Gather", ["shape", "first"], ["n"], axis=0),
+        node("Concat", ["n", "minus"], ["flat"], axis=0),
+        node("Reshape", ["y", "flat"], ["z"]),
+        node("Pad", ["z", "pads"], ["p"]),
+    ]
+    weights = {"K": np.ones((2, 3, 3, 3), np.float32), "zero": np.array(0, np.float32), "first": np.array([0])}
+    weights |= {"minus": np.array([-1]), "pads": np.array([0, 1, 0, 2])}
+    mixed = model(nodes, {"x": ("float32", ["batch", 3, 8, 8])}, ["p"], weights)
+    return [built.SerializeToString() for built in (encoder(), outside, mixed)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +11,8 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
-from onnx_models import encoder, model, node
+from onnx_attacks import cases, use
+from onnx_models import encoder, model, node, victims
 
 from covan_mlir.errors import CovanError, ExportError, InputError
 from covan_mlir.frontend.frontends import capture
@@ -189,3 +192,26 @@ def test_the_same_name_twice() -> None:
     built.graph.initializer.append(numpy_helper.from_array(np.zeros(1, np.float32), "W"))
     with pytest.raises(ExportError, match="two tensors called 'W'"):
         read(built)
+
+
+def test_changed_files_are_refused_or_translated(tmp_path: Path) -> None:
+    """A seeded part of `bench/attack_onnx.py`, in this process: its time and memory are looked at there."""
+    path = tmp_path / "model.onnx"
+    for case in itertools.islice(cases(victims(tmp_path), 3), 40):
+        path.write_bytes(case.data)
+        with contextlib.suppress(CovanError):
+            use(path)
+
+
+@pytest.mark.parametrize("version", [0, -(2**63), 2**63 - 1])
+def test_opsets_that_there_are_none_of(tmp_path: Path, version: int) -> None:
+    built = encoder()
+    built.opset_import[0].version = version
+    with pytest.raises(ExportError, match=f"of opset {version}"):
+        read(built)
+
+
+def test_examples_of_any_size_are_not_made() -> None:
+    huge = model([node("Relu", ["x"], ["y"])], {"x": ("float32", [2**40])}, ["y"])
+    with pytest.raises(InputError, match="more than 1024 MiB: give example arguments"):
+        capture(huge, (), None, None)

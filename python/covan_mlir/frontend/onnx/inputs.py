@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from covan_mlir.errors import ExportError, InputError
 from covan_mlir.frontend.onnx.dtypes import torch_type
 from covan_mlir.frontend.onnx.reading import Loaded
 
+LARGEST = 1 << 30
+"""Bytes of an example that is made up, at most: a file may say any size."""
 Range = int | tuple[int | None, int | None] | None
 """What a symbolic dimension is: one number; at least and at most; or open."""
 
@@ -156,7 +159,7 @@ def examples(inputs: Sequence[Declared], ranges: Mapping[str, Range]) -> tuple[l
     Sizes of dimensions with different names differ, so that none is taken for another.
 
     Raises:
-        InputError: how many dimensions an input has is not told.
+        InputError: how many dimensions an input has is not told, or it is too large to be made up.
     """
     sizes: dict[str, int] = {}
     for count, name in enumerate(symbols(inputs)):
@@ -175,6 +178,8 @@ def examples(inputs: Sequence[Declared], ranges: Mapping[str, Range]) -> tuple[l
             size if isinstance(size, int) else sizes[size or f"{value.name}:{axis}"]
             for axis, size in enumerate(value.sizes)
         ]
+        if math.prod(shape) * value.dtype.itemsize > LARGEST:
+            raise InputError(f"the input {value} has more than {LARGEST >> 20} MiB: give example arguments")
         zeros.append(torch.zeros(shape, dtype=value.dtype))
     return zeros, sizes
 

@@ -107,6 +107,8 @@ def _check_opsets(proto: onnx.ModelProto, name: str) -> None:
     for opset in proto.opset_import:
         if canonical(opset.domain) != "":
             continue
+        if opset.version < 1:
+            raise ExportError(f"{name} says that it is of opset {opset.version}: it is damaged")
         if opset.version > known:
             raise ExportError(
                 f"{name} is of opset {opset.version}; this onnx knows up to {known}: install a newer onnx"
