@@ -59,11 +59,14 @@ def swept(names: Sequence[str], judge: Judge, compiled: bool) -> Iterator[Judged
     while pending:
         batch = pending.pop()
         try:
-            yield from judge.ask((batch, compiled))
+            rows, why = judge.ask((batch, compiled)), "it does not compile"
         except NoAnswer as reason:
-            if len(batch) == 1:
-                yield Judged(batch[0], "", "fails", str(reason), compiled)
-                continue
+            rows, why = None, str(reason)
+        if rows is not None:
+            yield from rows
+        elif len(batch) == 1:
+            yield Judged(batch[0], "", "fails", why, compiled)
+        else:
             half = len(batch) // 2
             pending += [batch[half:], batch[:half]]
 

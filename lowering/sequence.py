@@ -19,6 +19,8 @@ iree:strided-reads    element-wise operations beside convolutions that read at  
                       strides read slices; after that
 iree:sliced-gathers   elements of slices at strides are taken from what was     on CPUs
                       sliced; after that
+iree:marked-halves    arithmetic on bf16 that the program decides on is         on CPUs
+                      marked; after that
 iree:filled-memory    constants of one number that are written into are memory  always
                       that is filled; after that
 iree:slices           what is copied into a slice of new memory is written      on CPUs
@@ -29,6 +31,7 @@ iree:kept-arguments   what is written into an argument is written into a copy   
                       of it; after that
 iree:uneven-products  sums of products are kept from IREE's vectorizer that     on CPUs
                       it would make invalid; after that
+iree:halves           what was marked is rounded; after that                    on CPUs
 iree:concatenations   what is concatenated is written in place; after that      on CPUs
 iree:kernel-code      kernels get their code back, or a stub where machine     where chains are fused
                       code was compiled of it beside all this; before
@@ -36,9 +39,12 @@ iree:kernel-code      kernels get their code back, or a stub where machine     w
                       walk through them
 iree:machine-code     stubs call the machine code; after                       where chains are fused on CPUs,
                       iree:executable-targets                                  and nobody looks at code
+iree:uncontracted     multiplications and additions that the program decides   on CPUs
+                      on, or that sum nothing, stay two operations; after
+                      that
 iree:team             kernels share their work with a team; after               on CPUs
-                      iree:executable-targets: their code is there then, and
-                      is no machine code yet
+                      that: their code is there then, and is no machine code
+                      yet
 ====================  ========================================================  ==============================
 
 Chains are fused in programs that go through linalg, for targets that kernels are written for. A user's extra step
@@ -54,6 +60,7 @@ from typing import Literal
 from covan_mlir.lowering import (
     concatenations,
     data_tiling,
+    exact_decisions,
     extra_steps,
     filled_memory,
     inlined,
@@ -157,6 +164,7 @@ SEQUENCE: tuple[Entry, ...] = (
     Entry("iree:data-tiling", lambda setting: data_tiling.hint, _on_cpu),
     Entry("iree:strided-reads", lambda setting: strided_reads.cut, _on_cpu),
     Entry("iree:sliced-gathers", lambda setting: sliced_gathers.through, _on_cpu),
+    Entry("iree:marked-halves", lambda setting: exact_decisions.mark_halves, _on_cpu),
     Entry("iree:filled-memory", lambda setting: filled_memory.fill),
     _phase("dispatch-creation"),
     Entry("iree:slices", lambda setting: slices_in_place.write, _on_cpu),
@@ -164,11 +172,13 @@ SEQUENCE: tuple[Entry, ...] = (
     Entry("iree:uneven-loops", lambda setting: uneven_loops.branch),
     Entry("iree:kept-arguments", lambda setting: kept_arguments.keep(setting.job.changed), _on_cpu),
     Entry("iree:uneven-products", lambda setting: uneven_products.hide, _on_cpu),
+    Entry("iree:halves", lambda setting: exact_decisions.round_halves, _on_cpu),
     Entry("iree:concatenations", lambda setting: concatenations.in_place, _on_cpu),
     _phase("stream"),
     Entry("iree:kernel-code", lambda setting: setting.border.restore, _fused),
     *_phases("executable-sources", "executable-targets"),
     Entry("iree:machine-code", lambda setting: setting.border.link, _apart),
+    Entry("iree:uncontracted", lambda setting: exact_decisions.uncontract, _on_cpu),
     Entry("iree:team", lambda setting: setting.border.team, _on_cpu),
     *_phases("hal", "end"),
 )

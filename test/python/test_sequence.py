@@ -38,18 +38,21 @@ TILED = [
     "iree:data-tiling",
     "iree:strided-reads",
     "iree:sliced-gathers",
+    "iree:marked-halves",
     *IREE[4:6],
     "iree:slices",
     *IREE[6:8],
     "iree:kept-arguments",
     "iree:uneven-products",
+    "iree:halves",
     "iree:concatenations",
     *IREE[8:12],
+    "iree:uncontracted",
     "iree:team",
     *IREE[12:],
 ]
-WITHIN = [*TILED[:16], "iree:kernel-code", *TILED[16:]]
-WITH_KERNELS = [*WITHIN[:-4], "iree:machine-code", *WITHIN[-4:]]
+WITHIN = [*TILED[:18], "iree:kernel-code", *TILED[18:]]
+WITH_KERNELS = [*WITHIN[:-5], "iree:machine-code", *WITHIN[-5:]]
 
 
 def setting(job: Job, frontend: Literal["linalg", "torch"]) -> Setting:
@@ -133,7 +136,7 @@ def test_names_that_others_rely_on() -> None:
     assert set(TO_LINALG) < set(names)
     assert names.index("iree:executable-sources") == names.index("iree:kernel-code") + 1
     assert names.index("iree:machine-code") == names.index("iree:executable-targets") + 1
-    assert names.index("iree:team") == names.index("iree:machine-code") + 1
+    assert names.index("iree:team") == names.index("iree:machine-code") + 2
     assert [name.removeprefix("iree:") for name in names if name.removeprefix("iree:") in PHASES] == list(PHASES[1:])
 
 

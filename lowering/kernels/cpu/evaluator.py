@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math as pymath
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from iree.compiler.dialects import arith
 
 from covan_mlir.fred.chain import Chain, Map, Reduce
+from covan_mlir.fred.exactness import Exactness, exactness, reproducible
 from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Index, Read, reads, substitute
 from covan_mlir.lowering.kernels.cpu import functions
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
@@ -23,6 +24,7 @@ from covan_mlir.lowering.kernels.errors import UnsupportedError
 _FLOATS = ("f16", "bf16", "f32", "f64")
 _BINARY = ("addf", "subf", "mulf", "divf", "maximumf", "minimumf", "maxnumf", "minnumf", "remf")
 _INTEGER = ("addi", "subi", "muli", "andi", "ori", "xori", "maxsi", "minsi", "divsi", "remsi", "floordivsi")
+_ROUNDED = frozenset(f"arith.{op}" for op in ("truncf", "addf", "subf", "mulf", "divf", "remf", "sitofp", "uitofp"))
 _SAME = ("extsi", "index_cast", "trunci")
 
 
@@ -140,6 +142,7 @@ class VectorEvaluator:
         sources: how values that are in memory or in registers are read, by name.
         chain: its maps are computed where they are read, unless they have a source.
         aliases: names that stand for expressions, where these matter.
+        exact: what is computed as the program says; None: it follows from the chain.
     """
 
     def __init__(
@@ -148,12 +151,14 @@ class VectorEvaluator:
         chain: Chain,
         sources: Mapping[str, Source],
         aliases: Mapping[str, Expr] | None = None,
+        exact: Exactness | None = None,
     ) -> None:
         self.code, self.chain, self.sources, self.aliases = code, chain, sources, aliases or {}
+        self.exact = exact or exactness(chain)
 
     def reading(self, sources: Mapping[str, Source]) -> VectorEvaluator:
         """An evaluator that reads some values elsewhere."""
-        return VectorEvaluator(self.code, self.chain, {**self.sources, **sources}, self.aliases)
+        return VectorEvaluator(self.code, self.chain, {**self.sources, **sources}, self.aliases, self.exact)
 
     def vector(self, expr: Expr, position: Position) -> Value:
         """The expression as a vector."""
@@ -212,7 +217,7 @@ class VectorEvaluator:
     def _apply(self, expr: Apply, position: Position) -> Result:
         dialect, _, op = expr.op.partition(".")
         op, _, predicate = op.partition(":")
-        if op == "addf" and (inner := _of_one_and_erf(expr)) is not None:
+        if op == "addf" and not self.exact.roundings and (inner := _of_one_and_erf(expr)) is not None:
             under = self.run(inner, position)
             value = functions.one_and_erf(self.code, under.value if isinstance(under, Uniform) else self.lanes(under))
             return Uniform(value) if isinstance(under, Uniform) else Lanes(value)
@@ -220,7 +225,7 @@ class VectorEvaluator:
         if op in _SAME and expr.dtype != "i1":
             return args[0]
         if op in ("extf", "truncf") and computed(expr.dtype) == computed(expr.args[0].dtype):
-            return args[0]  # half precision is computed in single
+            return self._rounded(args[0], expr)  # half precision is computed in single
         if op == "cmpi":
             return self._compare_integers(predicate, args[0], args[1])
         affine = op in ("addi", "subi", "muli") and any(isinstance(a, Ramp) for a in args)
@@ -230,7 +235,7 @@ class VectorEvaluator:
             return self._ramp_to_float(args[0], computed(expr.dtype))
         small = op in ("addi", "subi") and all(isinstance(a, Uniform) and a.small for a in args)
         if op == "divf" and isinstance(args[1], Uniform) and not isinstance(args[0], Uniform):
-            return self._divide(args[0], args[1], self.moderate(expr.args[1]))
+            return self._rounded(self._divide(args[0], args[1], expr), expr)
         uniform = all(isinstance(a, Uniform) for a in args)
         if op == "select" and isinstance(args[0], Uniform):
             values = [a.value if uniform and isinstance(a, Uniform) else self.lanes(a) for a in args[1:]]
@@ -238,7 +243,7 @@ class VectorEvaluator:
             return Uniform(chosen) if uniform else Lanes(chosen)
         operands = [a.value if uniform and isinstance(a, Uniform) else self.lanes(a) for a in args]
         value = self._operation(dialect, op, predicate, operands, expr)
-        return Uniform(value, small) if uniform else Lanes(value)
+        return self._rounded(Uniform(value, small) if uniform else Lanes(value), expr)
 
     def _operation(self, dialect: str, op: str, predicate: str, args: list[Value], expr: Apply) -> Value:
         code = self.code
@@ -263,9 +268,26 @@ class VectorEvaluator:
                 return functions.call(code, op, *args)
         raise UnsupportedError(f"no code for {expr.op}")
 
-    def _divide(self, over: Result, under: Uniform, moderate: bool) -> Result:
+    def _rounded(self, value: Result, expr: Apply) -> Result:
+        """A result in single precision as the half that it is, where that decides something."""
+        if not self.exact.roundings or expr.dtype not in ("f16", "bf16"):
+            return value
+        if expr.op not in _ROUNDED and not expr.op.startswith("math."):
+            return value
+        assert not isinstance(value, Ramp)
+        if expr.dtype == "bf16":
+            return replace(value, value=functions.as_bf16(self.code, value.value))
+        return replace(value, value=widen(self.code, narrow(self.code, value.value, expr.dtype), expr.dtype))
+
+    def _as_written(self, expr: Apply) -> bool:
+        """Whether a quotient is no product with a reciprocal."""
+        return self.exact.quotients or (self.exact.leaving and reproducible(self._inlined(expr), self.chain))
+
+    def _divide(self, over: Result, under: Uniform, expr: Apply) -> Result:
         # One division per row and a product or two per element: a division of vectors takes as long as ten.
-        if moderate:
+        if self._as_written(expr) and not _is_power(expr.args[1]):
+            return Lanes(self.code.op("divf", self.lanes(over), self.code.broadcast(under.value)))
+        if self.moderate(expr.args[1]):
             inverse = arith.divf(self.code.like(1.0, under.value), under.value)
             return Lanes(arith.mulf(self.lanes(over), self.code.broadcast(inverse)))
         scale, inverse = functions.reciprocal(self.code, under.value)
@@ -352,6 +374,11 @@ class VectorEvaluator:
                 return expr
             expr = substitute(expr, maps)
         return expr
+
+
+def _is_power(expr: Expr) -> bool:
+    """Whether a number is a power of two, with which the reciprocal gives the same."""
+    return isinstance(expr, Const) and pymath.isfinite(expr.value) and abs(pymath.frexp(expr.value)[0]) == 0.5
 
 
 def _of_one_and_erf(expr: Apply) -> Expr | None:

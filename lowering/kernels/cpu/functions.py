@@ -200,6 +200,18 @@ def reciprocal(code: KernelBuilder, x: Value) -> tuple[Value, Value]:
     return scale, code.op("divf", one, code.op("mulf", x, scale))
 
 
+def as_bf16(code: KernelBuilder, x: Value) -> Value:
+    """x, in single precision, as the nearest number that bf16 has, of two the even one.
+
+    By its bits: IREE computes all bf16 in single precision, and what rounds to it and back in nothing.
+    """
+    bits = code.cast("bitcast", x, "i32")
+    odd = code.op("andi", code.op("shrui", bits, code.like(16, bits)), code.like(1, bits))
+    nearest = code.op("addi", code.op("addi", bits, code.like(0x7FFF, bits)), odd)
+    nearest = code.op("andi", nearest, code.like(-0x10000, bits))
+    return code.op("select", compare(code, "uno", x, x), x, code.cast("bitcast", nearest, code.dtype(x)))
+
+
 _PLAIN = (
     "exp2 expm1 log log2 log10 log1p sqrt sin cos tan erf erfc absf powf floor ceil",
     "round roundeven trunc copysign",

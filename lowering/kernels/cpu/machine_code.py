@@ -25,7 +25,7 @@ import msgspec
 from elftools.elf.elffile import ELFFile
 from iree.compiler.api import Session
 
-from covan_mlir.lowering import iree_phases
+from covan_mlir.lowering import exact_decisions, iree_phases
 from covan_mlir.lowering.cache import question
 from covan_mlir.lowering.cache.store import KERNELS_LIMIT, Store
 from covan_mlir.lowering.kernels.code_aside import SOURCE
@@ -168,6 +168,8 @@ def compile_kernel(name: str, text: str, flags: tuple[str, ...], file: Path) -> 
             op.detach_from_parent()
             ir.InsertionPoint(end).insert(op)
     iree_phases.run_passes(session, module, _LOWERING.format(reassociate=_reassociate(flags)))
+    with session.context:
+        exact_decisions.uncontract_in(module)  # as in whole programs (`covan_mlir.lowering.sequence`)
     iree_phases.execute(session, module, "executable-targets", "hal")
 
 
@@ -201,5 +203,6 @@ def _block(op: Any) -> Any:
 
 def _key(name: str, text: str, flags: tuple[str, ...]) -> str:
     """SHA-256 of all that decides on an object file, as hexadecimal digits."""
-    facts = [name, text, flags, question.compilers(), source_digest.of_file(Path(__file__))]
+    ours = [source_digest.of_file(Path(file)) for file in (__file__, exact_decisions.__file__)]
+    facts = [name, text, flags, question.compilers(), ours]
     return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()

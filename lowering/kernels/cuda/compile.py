@@ -90,7 +90,7 @@ def _translate(launch: Launch, device: CudaDevice, folder: Path) -> tuple[str, d
             "num_warps": launch.num_warps,
             "num_stages": launch.num_stages,
             "ptx_version": PTX,
-            "enable_fp_fusion": True,
+            "enable_fp_fusion": launch.contracted,
             "sanitize_overflow": False,
         }
     )

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce
+from covan_mlir.fred.exactness import exactness
 from covan_mlir.fred.expression import Affine, Apply, Const, Expr, Extent, Index, Read, Window, walk
 from covan_mlir.lowering.kernels.cuda.layout import Layout
 from covan_mlir.lowering.kernels.cuda.operations import (
@@ -60,7 +61,9 @@ class TileEvaluator:
         precision: str,
     ) -> None:
         self.text, self.scope, self.names, self.pointers = text, scope, names, pointers
-        self.inner, self.origins, self.fold, self.precision = inner, origins, fold, precision
+        self.inner, self.origins, self.precision = inner, origins, precision
+        self.exact = exactness(scope.chain)
+        self.fold = fold and not self.exact.arithmetic
         self.blocks = [Block()]
         self.helpers: set[str] = set()
         self._performed: frozenset[str] = frozenset()  # steps of the chain whose statements are being written
@@ -292,7 +295,7 @@ class TileEvaluator:
         if op in _PASSED and expr.dtype != "i1" and expr.args[0].dtype != "i1":
             return args[0]
         if op in ("extf", "truncf") and computed(expr.args[0].dtype) == dtype:
-            return args[0]
+            return self._rounded(args[0], expr)
         if op in ("extf", "truncf", "sitofp", "uitofp", "fptosi", "fptoui", "extsi", "extui", "trunci"):
             if args[0].const is not None:
                 return constant(Const(args[0].const, expr.dtype))
@@ -316,7 +319,16 @@ class TileEvaluator:
             if arg.const is not None and (op in LIBRARY or (n == 0 and all(a.const is not None for a in plain))):
                 plain[n] = replace(arg, text=self.text.full(arg, (), wanted[n]), const=None)
         name = f"{expr.op}_f64" if op == "tanh" and dtype == "f64" else expr.op
-        return self._operation(name, plain, dtype, steps, depth, expr)
+        if op in ("divf", "sqrt") and dtype == "f32" and (self.exact.arithmetic or self.exact.leaving):
+            name = f"{expr.op}_rn"
+        return self._rounded(self._operation(name, plain, dtype, steps, depth, expr), expr)
+
+    def _rounded(self, tile: Tile, expr: Apply) -> Tile:
+        """A number in single precision as the half that it is, where that decides something."""
+        if not self.exact.roundings or expr.dtype not in _HALVES or tile.const is not None:
+            return tile
+        plain = self.text.plain(tile, "f32")
+        return replace(plain, text=f"({plain.text}.to({TYPES[expr.dtype]}).to(tl.float32))")
 
     def _operation(self, op: str, plain: list[Tile], dtype: str, steps: frozenset[str], depth: int, of: Expr) -> Tile:
         dims = self.text.union(*plain)

@@ -254,6 +254,7 @@ class FunctionBuilder:
             program.count,
             self.schedule.num_warps,
             self.schedule.num_stages,
+            not self.evaluator.exact.arithmetic,
             lines,
         )
 

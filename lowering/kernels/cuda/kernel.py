@@ -18,6 +18,7 @@ class Launch:
         inputs: operands that it reads, in the order of its parameters.
         outputs: operands that it writes, the parameters after those.
         grid: number of programs.
+        contracted: multiplications and additions may become one operation.
         lines: line of ``source`` (from 1) -> names of the chain's steps that it performs.
     """
 
@@ -28,6 +29,7 @@ class Launch:
     grid: int
     num_warps: int
     num_stages: int
+    contracted: bool
     lines: dict[int, tuple[str, ...]] = field(compare=False)
 
 

@@ -50,6 +50,8 @@ _CALLS = {
     "log": "tl.log({0})",
     "log2": "tl.log2({0})",
     "sqrt": "tl.sqrt({0})",
+    "sqrt_rn": "tl.sqrt_rn({0})",
+    "divf_rn": "tl.div_rn({0}, {1})",
     "rsqrt": "tl.rsqrt({0})",
     "sin": "tl.sin({0})",
     "cos": "tl.cos({0})",

@@ -24,6 +24,7 @@ _UNSEEN = frozenset(
         "iree:data-tiling",
         "iree:strided-reads",
         "iree:sliced-gathers",
+        "iree:marked-halves",
         "iree:filled-memory",
         "iree:uneven-loops",
         "iree:kept-arguments",

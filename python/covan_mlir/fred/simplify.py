@@ -14,7 +14,7 @@ from covan_mlir.fred.algebra import compare, f, rename, select, strip_casts, var
 from covan_mlir.fred.bounds import Bounds
 from covan_mlir.fred.chain import Chain, Combine, Map, Reduce, Step
 from covan_mlir.fred.conditions import condition_of_extremum, hoist_condition
-from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Read, reads, substitute
+from covan_mlir.fred.expression import Apply, Const, Expr, Extent, Read, reads, substitute, walk
 from covan_mlir.fred.forms import Rewrite
 from covan_mlir.fred.formulas import text, text_of
 from covan_mlir.fred.names import fresh
@@ -63,8 +63,20 @@ def with_steps(chain: Chain, steps: tuple[Step, ...]) -> Chain:
 def compute_dtype(chain: Chain, narrow: bool) -> str:
     """The element type that a chain's floats are computed in."""
     wide = any(value.dtype == "f64" for value in chain.inputs)
-    wide |= not narrow and any(step.dtype == "f64" for step in chain.steps)
+    wide |= any(step.dtype == "f64" and not (narrow and _is_moment(step)) for step in chain.steps)
     return "f64" if wide else "f32"
+
+
+def _is_moment(step: Step) -> bool:
+    """Whether a step may be one of a variance's, which lowerings take in f64; if not, f64 is the program's own.
+
+    Those sum values and squares, and take at most a root.
+    """
+    nodes = [node for node in walk(step.expr) if isinstance(node, Apply)]
+    if any(node.op.startswith("math.") and node.op not in ("math.sqrt", "math.rsqrt") for node in nodes):
+        return False
+    mixed = any(node.op == "arith.mulf" and node.args[0] != node.args[1] for node in nodes)
+    return not (mixed and isinstance(step, Reduce))
 
 
 def _one_precision(chain: Chain, narrow: bool, rewrites: list[Rewrite]) -> Chain:
@@ -287,9 +299,9 @@ def _hoist_monotone(chain: Chain, step: Reduce, names: set[str], rewrites: list[
         outer = Apply(expr.op, (expr.args[0], hole) if at else (hole, expr.args[1]), expr.dtype)
     elif expr.op == "math.absf" and step.combine == "max" and _is_sum(expr.args[0]):
         return _hoist_absolute(step, expr.args[0], names, rewrites)
-    elif (split := _positive_factor(chain, step, expr)) is not None:
-        inner, outer = split[0], f("mulf", hole, split[1])
-        given = (compare("ogt", split[1], Const(0.0, step.dtype)),)
+    elif (scaled := _scaled(chain, step, expr)) is not None:
+        inner, outer, factor = scaled
+        given = (compare("ogt", factor, Const(0.0, step.dtype)),)
     if inner is None:
         return None
     a, b = Read("a", step.dtype), Read("b", step.dtype)
@@ -324,14 +336,24 @@ def _waits(chain: Chain, step: Reduce) -> bool:
     return any(isinstance(value, Reduce) and set(value.over) == set(step.over) for value in before)
 
 
-def _positive_factor(chain: Chain, step: Reduce, expr: Expr) -> tuple[Expr, Expr] | None:
-    """A product as what varies and a positive factor that does not."""
-    product, bounds = factors(expr), Bounds(chain)
-    out = Fraction(
-        *([e for e in side if _is_fixed_positive(chain, step, bounds, e)] for side in (product.top, product.bottom))
-    )
-    stay = Fraction([e for e in product.top if e not in out.top], [e for e in product.bottom if e not in out.bottom])
-    return (build(stay, step.dtype), build(out, step.dtype)) if out.top or out.bottom else None
+def _scaled(chain: Chain, step: Reduce, expr: Apply) -> tuple[Expr, Apply, Expr] | None:
+    """A product with, or a quotient by, a positive number that does not vary -> (what varies, the operation on
+    ``u``, the number).
+
+    The operation stays as it is: what it rounds before the maximum is taken, and after, must be the same number. The
+    sign plays no part in that, so that the number leaves an absolute value, too.
+    """
+    inside = expr.args[0] if expr.op == "math.absf" else expr
+    if not isinstance(inside, Apply) or inside.op not in ("arith.mulf", "arith.divf"):
+        return None
+    bounds, hole = Bounds(chain), Read("u", step.dtype)
+    for at in (0, 1) if inside.op == "arith.mulf" else (0,):
+        value, factor = inside.args[at], inside.args[1 - at]
+        if _is_fixed_positive(chain, step, bounds, factor):
+            operands = (factor, hole) if at else (hole, factor)
+            inner = f("absf", value) if inside is not expr else value
+            return inner, Apply(inside.op, operands, inside.dtype), factor
+    return None
 
 
 def _is_fixed_positive(chain: Chain, step: Reduce, bounds: Bounds, expr: Expr) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from covan_mlir.frontend.rules.registry import plain, promoted, rule, wide
+from covan_mlir.frontend.rules.registry import promoted, rule, wide
 
 aten = torch.ops.aten
 Number = Any  # int, float, bool, or a symbolic one
@@ -89,7 +89,7 @@ def _fmod(a: Tensor, b: Tensor) -> Tensor:
     parts of at most 28 bits.
     """
     if a.dtype is torch.float64:
-        left = plain(aten.fmod.Tensor, a, b)
+        left = _less_product(a, torch.trunc(a / b), b)
         over = (left != 0) & ((left < 0) != (a < 0))  # the quotient rounded up to a whole number
         left = torch.where(over, left + torch.where(a < 0, -b.abs(), b.abs()), left)
     else:
@@ -99,6 +99,24 @@ def _fmod(a: Tensor, b: Tensor) -> Tensor:
         left = torch.where(a < 0, -left, left)
     whole = ((b.abs() == math.inf) & (a.abs() < math.inf)) | ((a == 0) & (b.abs() > 0))
     return torch.where(whole, a, left)
+
+
+def _less_product(a: Tensor, n: Tensor, b: Tensor) -> Tensor:
+    """``a - n b`` in float64 with the product's rounding error taken off, too: one operation of two roundings.
+
+    T. Dekker, A floating-point technique for extending the available precision, Numer. Math. 18 (1971), section 5.
+    """
+    product = n * b
+    (n_high, n_low), (b_high, b_low) = _split(n), _split(b)
+    error = ((n_high * b_high - product) + n_high * b_low + n_low * b_high) + n_low * b_low
+    return (a - product) - torch.where(error.isfinite(), error, 0)  # beyond 1e300 halves overflow
+
+
+def _split(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Two numbers of at most 26 bits whose sum is ``x``."""
+    scaled = x * (2.0**27 + 1)
+    high = scaled - (scaled - x)
+    return high, x - high
 
 
 def _floor_divide(a: Tensor, b: Tensor) -> Tensor:
