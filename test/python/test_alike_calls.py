@@ -150,6 +150,21 @@ def test_dropout_gives_back_what_it_is_given() -> None:
     assert "aten.dropout.default" in [str(node.target) for node in program.graph.nodes]
 
 
+def _writes_to_a_copy(x: Tensor) -> tuple[Tensor, ...]:
+    y, kept = torch.native_dropout(x, 0.5, False)
+    y.add_(1)
+    z = x + 1
+    w, _ = torch.native_dropout(z, 0.5, False)
+    z.mul_(2)
+    return x * 2, y, w, z, kept
+
+
+def test_native_dropout_gives_back_a_copy() -> None:
+    x = torch.randn(3, 4)
+    results = module.decompose(_capture(_writes_to_a_copy, x)).module()(x)
+    torch.testing.assert_close(tuple(results), _writes_to_a_copy(x))
+
+
 def _keeps_its_type(x: Tensor) -> Tensor:
     y = x.half()
     y.add_(x).add_(x)  # in half precision; the sum would have the wider type

@@ -1,21 +1,26 @@
-"""Dropout outside of training gives back the very tensor that it is given.
+"""Dropout outside of training gives back the very tensor that it is given, and `native_dropout` a copy of it.
 
-torch.export's decompositions take it for another one: who writes to either would not be seen by who reads the other.
+torch.export takes it the other way round. Its decompositions take what dropout gives for another tensor: who writes to
+either would not be seen by who reads the other. And while it runs a model, `native_dropout` gives back what it is given:
+who reads that afterwards is said to read the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
+from torch.overrides import TorchFunctionMode
 
 from covan_mlir.frontend.actions import is_view, writes
 
 aten = torch.ops.aten
 
+_COPYING = (torch.native_dropout, aten.native_dropout, aten.native_dropout.default)
 _DROPOUT = (aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default)
 
 
@@ -54,3 +59,14 @@ def seen_as_what_they_are_given(graph: Graph) -> Iterator[None]:
     finally:
         for node, (target, args, kwargs) in zip(nodes, before, strict=True):
             node.target, node.args, node.kwargs = target, args, kwargs
+
+
+class OfCopies(TorchFunctionMode):
+    """While active, `native_dropout` outside of training is called with a copy, which it may give back."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """See torch."""
+        given = dict(zip(("input", "p", "train"), args, strict=False)) | (kwargs or {})
+        if func in _COPYING and given.get("train") is False:
+            return func(**given | {"input": given["input"].clone()})
+        return func(*args, **(kwargs or {}))
