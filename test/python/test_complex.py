@@ -60,6 +60,12 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda x, w: (torch.stft(x, 16, 8, window=w, return_complex=True).abs(), torch.stack([x, -x], 1)[:, 1] * 2),
         (r(2, 64), r(16)),
     ),
+    "constants": (lambda z: (torch.zeros_like(z), torch.full_like(z, 1 + 2j), torch.ones_like(z) * 2), (Z,)),
+    "filled": (lambda z: (z + torch.full((4,), 1 + 2j), z.new_zeros(2, 3), z * torch.ones_like(z)), (Z,)),
+    "a kernel of state spaces": (
+        lambda c, t, n: 2 * (c * torch.exp(t * n)).sum(0).real,
+        (torch.complex(r(6, 1), r(6, 1)), torch.complex(r(6, 1), r(6, 1)) * 0.1, torch.arange(16)),
+    ),
     "of doubles": (lambda x: x.to(torch.complex128), (r(5),)),
 }
 

@@ -18,6 +18,7 @@ TENTHS = torch.tensor([0.3, -0.3, 0.7, 1.0, -torch.inf, 1e10])
 HALVES = torch.tensor([1.0, -3, 6e4, 3e-5], dtype=torch.float16)
 LONG = torch.arange(3000).mul(0.37).cos().add(1).reshape(1, 1, 50, 60)
 BYTES = torch.tensor([[0, 1], [3, 200]], dtype=torch.uint8)
+NEAR = torch.linspace(-9, 9, 23)
 LARGE = torch.tensor([2**63 - 1, -(2**63), 2**53 + 1, 7, -7])
 
 PROGRAMS: dict[str, tuple[Any, tuple[Tensor, ...], float]] = {
@@ -39,6 +40,18 @@ PROGRAMS: dict[str, tuple[Any, tuple[Tensor, ...], float]] = {
     "whole quotients": (lambda x: (x // 3, x // -3, x.div(7, rounding_mode="floor")), (LARGE,), 0),
     "powers of 2 as factors": (lambda x, n: x.ldexp(n), (TENTHS, WIDE.clamp(-100, 100)), 0),
     "bounds that are NaN": (lambda x: (x.clamp(torch.nan, 2), x.clamp(0, torch.nan)), (TENTHS,), 0),
+    "integers without a sign": (
+        lambda x: (x.to(torch.uint16), x.to(torch.uint16).to(torch.int64) + 1, x.to(torch.uint64)),
+        (WIDE,),
+        0,
+    ),
+    "bits of one number": (lambda x: (x[0] * 2).view(torch.int32) + 1, (TENTHS,), 0),
+    "floats of 8 bits": (
+        lambda x: (x * 3).to(torch.float8_e5m2).float() + x.to(torch.float8_e4m3fn).float(),
+        (NEAR,),
+        0,
+    ),
+    "kept by dropout": (lambda x: (*torch.native_dropout(x, 0.5, False), x + 1), (TENTHS,), 0),
     "halves and numbers": (lambda x: (x * 1e-8, x / 2e5, x.double().mul(0.5).half()), (HALVES,), 0),
 }
 

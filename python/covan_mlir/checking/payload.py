@@ -12,8 +12,8 @@ from covan_mlir.checking.affine import INDICES, affine_map
 from covan_mlir.checking.bits import bits_of, crosses
 from covan_mlir.checking.field import PAIR
 from covan_mlir.checking.field_code import computed
-from covan_mlir.checking.tensors import Held, Tensor, UnevaluatedError, cast, poison, splat, wide
-from covan_mlir.fred.scalars import FLOATS, Array, UnknownOperationError, compute
+from covan_mlir.checking.tensors import Held, Tensor, UnevaluatedError, cast, is_float, poison, splat, wide
+from covan_mlir.fred.scalars import Array, UnknownOperationError, compute
 from covan_mlir.provenance.bodies import Block, Operation, shape_of
 
 Value = Any
@@ -22,7 +22,7 @@ _YIELDS = frozenset({"linalg.yield", "scf.yield", "tensor.yield", "iree_linalg_e
 _HALF = frozenset({"f16", "bf16"})
 _SIGNED = frozenset({"arith.extsi", "arith.sitofp", "arith.index_cast"})
 _COMPLEX: Mapping[str, Callable[..., Any]] = {
-    "complex.create": lambda real, imaginary: np.asarray(real) + 1j * np.asarray(imaginary),
+    "complex.create": lambda real, imaginary: _complex(np.asarray(real), np.asarray(imaginary)),
     "complex.re": np.real,
     "complex.im": np.imag,
     "complex.abs": np.abs,
@@ -39,6 +39,15 @@ _COMPLEX: Mapping[str, Callable[..., Any]] = {
     "complex.eq": np.equal,
     "complex.neq": np.not_equal,
 }
+
+
+def _complex(real: Array, imaginary: Array) -> Array:
+    """Of its halves, of which one may be infinite: that times ``1j`` would be NaN in the other."""
+    whole = np.empty(np.broadcast_shapes(real.shape, imaginary.shape), np.complex128)
+    whole.real, whole.imag = real, imaginary
+    return whole
+
+
 _ALIKE = ("iree_tensor_ext.dispatch.workload.ordinal", "util.assume.int", "util.optimization_barrier")
 
 
@@ -58,7 +67,7 @@ def block_values(block: Block) -> int:
 def element(kind: str) -> str:
     """As `covan_mlir.fred.scalars` has it: all floats are wide."""
     name = shape_of(kind)[0]
-    return "f64" if name in FLOATS else name
+    return "f64" if is_float(name) else name
 
 
 def number(value: Any, kind: str) -> Array:
@@ -131,7 +140,8 @@ def arithmetic(operation: Operation, operands: Sequence[Value]) -> Array:
     if operation.name in _COMPLEX:
         if wide("f64") == PAIR:
             raise UnevaluatedError(operation.name)
-        return np.asarray(_COMPLEX[operation.name](*operands))
+        with np.errstate(all="ignore"):  # Infinities and NaN are values as any others.
+            return np.asarray(_COMPLEX[operation.name](*operands))
     kind = element(operation.types[0])
     if operation.name == "arith.bitcast" and crosses(operands[0].dtype, kind):
         return bits_of(np.asarray(operands[0]), kind)

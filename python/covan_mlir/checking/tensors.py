@@ -78,15 +78,26 @@ def exactly(*, exact: bool = True) -> Iterator[None]:
         _EXACT.reset(token)
 
 
+_UNSIGNED = {f"u{bits}": np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)}
+"""As torch's types are called; those of the code have no signs."""
+
+
 def wide(element: str) -> np.dtype[Any]:
     """The type that elements are computed in."""
-    if element in FLOATS:
+    if is_float(element):
         return PAIR if _EXACT.get() else np.dtype(np.float64)
     if element.startswith("complex<"):
         return np.dtype(np.complex128)
+    if element in _UNSIGNED:
+        return _UNSIGNED[element]
     if element not in DTYPES:
         raise UnevaluatedError(f"elements of type {element}")
     return DTYPES[element]
+
+
+def is_float(element: str) -> bool:
+    """Whether elements are floating-point numbers, of 8 bits and of more."""
+    return element in FLOATS or element.startswith("f8")
 
 
 def cast(values: Any, dtype: np.dtype[Any], *, half: bool = False) -> Array:

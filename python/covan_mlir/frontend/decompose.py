@@ -20,6 +20,7 @@ from covan_mlir.frontend.actions import graphs, modules
 from covan_mlir.frontend.alike_calls import decompose_alike
 from covan_mlir.frontend.composites import overridden_only_by_rules
 from covan_mlir.frontend.dropouts import seen_as_what_they_are_given
+from covan_mlir.frontend.flexible_attention import in_plain_operations
 from covan_mlir.frontend.graph_passes.complements import unite_complements
 from covan_mlir.frontend.graph_passes.complex_pairs import pair_complex
 from covan_mlir.frontend.graph_passes.conversions import name_conversions
@@ -92,6 +93,7 @@ def _by_torch(program: ExportedProgram) -> ExportedProgram:
         _kept_constants(twin._constants),
         _node_by_node(program.graph),
         seen_as_what_they_are_given(program.graph),
+        in_plain_operations(program.graph),
         overridden_only_by_rules(),
         warnings.catch_warnings(),
     ):

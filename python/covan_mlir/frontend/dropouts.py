@@ -1,8 +1,8 @@
 """Dropout outside of training gives back the very tensor that it is given, and `native_dropout` a copy of it.
 
 torch.export takes it the other way round. Its decompositions take what dropout gives for another tensor: who writes to
-either would not be seen by who reads the other. And while it runs a model, `native_dropout` gives back what it is given:
-who reads that afterwards is said to read the result.
+either would not be seen by who reads the other. And while it runs a model, `native_dropout` gives back what it is
+given: who reads that afterwards is said to read the result.
 """
 
 from __future__ import annotations

@@ -5,10 +5,13 @@ Between them complex numbers are computed with as they are. The memory is the sa
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, TensorArgument
 from torch.fx import Node
+from torch.utils import _pytree as pytree
 
 _aten = torch.ops.aten
 COMPLEX = "covan_complex"
@@ -27,7 +30,7 @@ def pair_complex(program: ExportedProgram) -> None:
     results = list(output.args[0])
     for place, (item, node) in enumerate(zip(signature.output_specs, results, strict=True)):
         if isinstance(node, Node) and _is_complex(node):
-            results[place] = pairs = _derived(_aten.view_as_real.default, node, before=output, of=node)
+            results[place] = pairs = _as_pairs(node, output)
             pairs.meta[COMPLEX] = node.meta["val"].dtype
             assert isinstance(item.arg, TensorArgument)
             item.arg = TensorArgument(name=pairs.name)
@@ -50,10 +53,32 @@ def _take_pairs(node: Node) -> None:
             user.replace_input_with(node, joined)
 
 
-def _derived(target: torch._ops.OpOverload, node: Node, *, before: Node, of: Node) -> Node:
-    """A call on ``node`` that belongs to the action of ``of``."""
+def _as_pairs(node: Node, output: Node) -> Node:
+    """A result as pairs; a constant that is made of halves by stacking these, which compilers do ahead of time."""
+    if node.target is not _aten.complex.default or not _is_constant(node):
+        return _derived(_aten.view_as_real.default, node, before=output, of=node)
+    halves = [_derived(_aten.unsqueeze.default, half, -1, before=output, of=node) for half in node.args]
+    return _derived(_aten.cat.default, halves, -1, before=output, of=node)
+
+
+def _is_constant(node: Node) -> bool:
+    """Whether a node is computed of numbers alone."""
+    pending, seen = [node], {node}
+    while pending:
+        current = pending.pop()
+        if current.op == "placeholder":
+            return False
+        above = [above for above in current.all_input_nodes if above not in seen]
+        seen.update(above)
+        pending += above
+    return True
+
+
+def _derived(target: torch._ops.OpOverload, *args: Any, before: Node, of: Node) -> Node:
+    """A call on nodes that belongs to the action of ``of``."""
     with before.graph.inserting_before(before):
-        call = before.graph.call_function(target, (node,))
+        call = before.graph.call_function(target, args)
     call.meta = {key: of.meta[key] for key in ("from_node", "nn_module_stack", "stack_trace") if key in of.meta}
-    call.meta["val"] = target(node.meta["val"].resolve_conj())
+    values = pytree.tree_map_only(Node, lambda node: node.meta["val"].resolve_conj(), args)
+    call.meta["val"] = target(*values)
     return call

@@ -102,3 +102,34 @@ def matrix_product(x: Tensor, y: Tensor) -> Any:
     if not x.dtype.is_complex:
         return NotImplemented
     return torch.complex(x.real @ y.real - x.imag @ y.imag, x.real @ y.imag + x.imag @ y.real)
+
+
+@rule(aten.full.default, aten.scalar_tensor.default)
+def full(*args: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:
+    """The importer has no complex numbers: the halves are filled. Of ``full`` the size comes first."""
+    *size, value = args
+    dtype = dtype or (torch.complex64 if isinstance(value, complex) else None)
+    if dtype is None or not dtype.is_complex:
+        return NotImplemented
+    shape = size[0] if size else ()
+    real, imaginary = real_and_imaginary(value)
+    half = dtype.to_real()
+    return torch.complex(torch.full(shape, real, dtype=half), torch.full(shape, imaginary, dtype=half))
+
+
+@rule(aten.full_like.default)
+def full_like(x: Tensor, value: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
+    dtype = dtype or x.dtype
+    return torch.full(x.shape, value, dtype=dtype) if dtype.is_complex else NotImplemented
+
+
+@rule(aten.zeros_like.default, aten.empty_like.default, aten.new_zeros.default)
+def zeros_like(x: Tensor, *args: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:
+    dtype = dtype or x.dtype
+    return torch.full(args[0] if args else x.shape, 0, dtype=dtype) if dtype.is_complex else NotImplemented
+
+
+@rule(aten.ones_like.default)
+def ones_like(x: Tensor, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
+    dtype = dtype or x.dtype
+    return torch.full(x.shape, 1, dtype=dtype) if dtype.is_complex else NotImplemented
