@@ -208,7 +208,9 @@ def compile_(
     print(f"{destination}: {_bytes(os.stat(destination).st_size)}, {facts}")
     done = executable.lineage.substitution
     if done is not None:
-        rules_told = ", ".join(dict.fromkeys(step.rule for step in done.steps)) or "nothing predicted to be faster"
+        rules_told = ", ".join(dict.fromkeys(step.rule for step in done.steps)) or (
+            "nothing predicted to be faster" if done.before else "nothing that rules are about"
+        )
         print(f"{len(done.steps)} substitutions: {rules_told}")
 
 

@@ -269,6 +269,14 @@ def test_without_steps_the_program_is_as_it_is(x: torch.Tensor) -> None:
     assert exe.verify()
 
 
+def test_where_rules_know_nothing_a_warning_says_so(x: torch.Tensor, caplog: pytest.LogCaptureFixture) -> None:
+    """Sizes are open."""
+    dynamic = ({0: torch.export.Dim.DYNAMIC},)
+    exe = covan_mlir.compile_module(Gated().eval(), (x,), dynamic_shapes=dynamic, options=OPTIONS)
+    assert done(exe).steps == ()
+    assert "rules know none of the program's operations" in caplog.text
+
+
 def test_it_says_what_it_did_without_a_lineage_and_computes_the_same(
     model: Gated, x: torch.Tensor, caplog: pytest.LogCaptureFixture
 ) -> None:

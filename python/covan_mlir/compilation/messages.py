@@ -118,6 +118,12 @@ def report_substitution(result: JobResult, actions: tuple[Action, ...]) -> None:
     if result.substituted is None:
         return
     done = result.substituted.substitution
+    if not done.before:
+        log.warning(
+            "superoptimise: nothing was looked for, as rules know none of the program's operations: they are about "
+            "products, convolutions and element-wise operations on tensors of f32 or f64 whose sizes are known"
+        )
+        return
     rules = ", ".join(dict.fromkeys(step.rule for step in done.steps)) or "no program was predicted to be faster"
     log.info(
         "superoptimise: %d substitutions (%s), %.1f us predicted instead of %.1f",
