@@ -51,6 +51,14 @@ PROGRAMS: dict[str, tuple[Any, tuple[Tensor, ...], float]] = {
         (NEAR,),
         0,
     ),
+    "steps of each channel": (
+        lambda x, scale: (
+            torch.fake_quantize_per_channel_affine(x, scale, torch.tensor([1, -3], dtype=torch.int32), 0, -128, 127),
+            torch.fake_quantize_per_channel_affine(x, scale, torch.tensor([0.3, -2.1]), 0, -128, 127),
+        ),
+        (torch.stack([TENTHS, TENTHS * 7]), torch.tensor([0.013, 0.11])),
+        0,
+    ),
     "kept by dropout": (lambda x: (*torch.native_dropout(x, 0.5, False), x + 1), (TENTHS,), 0),
     "halves and numbers": (lambda x: (x * 1e-8, x / 2e5, x.double().mul(0.5).half()), (HALVES,), 0),
 }

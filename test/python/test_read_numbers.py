@@ -102,6 +102,21 @@ def _weighted(x: Tensor, counts: Tensor) -> Tensor:
     return torch.bincount(counts, x[:3, 0]).sin()
 
 
+def _replaced(x: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Places of a mask take what an equal one chose: as many, or none. Rows are added to."""
+    y, whole, least = x.flip(1), x.clone(), counts.min()
+    whole[x > least] = y[x > least]
+    rows = x.sum(1) > least
+    added = x.clone()
+    added[rows] += y[rows]
+    return whole, added
+
+
+def _ranked(x: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Both count from the front."""
+    return (x[:, 0] > 0).nonzero(), (x[:, 0] > 0).to(torch.int64).cumsum(0)
+
+
 class Experts(nn.Module):
     """Rows sorted by the expert that they go to, which is one of three, and back in their places."""
 
@@ -131,6 +146,8 @@ PROGRAMS: dict[str, Program] = {
     "sums by numbers that count them": _counted,
     "sums of what is chosen": _chosen,
     "sums by bins": _weighted,
+    "replaced by a mask": _replaced,
+    "places and ranks": _ranked,
     "experts": Experts().eval(),
 }
 

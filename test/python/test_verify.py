@@ -105,6 +105,11 @@ ODD: dict[str, tuple[Any, tuple[torch.Tensor, ...], Any]] = {
         (torch.randn(4, 8),),
         None,
     ),
+    "pieces of an open length, joined": (
+        lambda x: torch.cat([piece.reshape(x.shape[0], -1) for piece in x.chunk(2, 1)], 0).exp(),
+        (torch.randn(3, 4, 5),),
+        ({0: torch.export.Dim("batch")},),
+    ),
     "an argument returned": (lambda x: (x, x + 1, x.t()), (torch.randn(4, 8),), None),
     "a constant returned": (lambda x: (torch.ones(3), x * 2), (torch.randn(4, 8),), None),
     "random numbers": (lambda x: x + torch.rand_like(x), (torch.randn(4),), None),

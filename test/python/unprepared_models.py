@@ -26,6 +26,18 @@ class Graph(nn.Module):
         return result
 
 
+class Translator(nn.Module):
+    """A mask of positions, which may be the causal one, and one of what is padded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Transformer(16, 2, 1, 1, 32, batch_first=True).eval()
+
+    def forward(self, x: Tensor, y: Tensor, mask: Tensor, padded: Tensor) -> Tensor:
+        result: Tensor = self.layers(x, y, tgt_mask=mask, src_key_padding_mask=padded)
+        return result
+
+
 class Router(nn.Module):
     """Two experts for each token: the ranges of two one-hot encodings and of ``topk`` are one constant."""
 

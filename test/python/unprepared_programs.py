@@ -23,6 +23,7 @@ from unprepared_models import (
     Router,
     Standard,
     Tokens,
+    Translator,
 )
 
 
@@ -485,4 +486,12 @@ PROGRAMS = {
         )
         for stride in (1, 2)
     },
+    "two masks": Program(
+        Translator,
+        lambda: (
+            *torch.randn(2, 2, 6, 16),
+            nn.Transformer.generate_square_subsequent_mask(6),
+            torch.arange(6) > torch.tensor([[4], [5]]),
+        ),
+    ),
 }

@@ -54,6 +54,19 @@ def read_numbers(text: str) -> list[str]:
     return list(dict.fromkeys(_READ.findall(text)))
 
 
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """A text, of numbers that are read from tensors with other names."""
+    return _READ.sub(lambda match: names.get(match[0], match[0]), text) if names else text
+
+
+def equal_numbers(kinds: Sequence[str], others: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Of types that the same values have: the numbers that are read from tensors, with those that are equal to them."""
+    for kind, other in zip(kinds, others, strict=False):
+        for size, same in zip(dimensions_of(kind), dimensions_of(other), strict=False):
+            if size != same and _READ.fullmatch(size) and _READ.fullmatch(same):
+                yield size, same
+
+
 @dataclass(frozen=True)
 class Measure:
     """A number that is read from tensors, by a size that it decides: the size is ``factor`` times it, and ``more``."""

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from covan_mlir.checking.alike_loops import AlikeLoops
+from covan_mlir.checking.sizes import equal_numbers, renamed
 from covan_mlir.prov import TAU, Coalgebra
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
@@ -83,10 +84,16 @@ class SourceSystem:
     def _number(self) -> None:
         self.twins.clear()
         first: dict[Any, int] = {}
+        names: dict[str, str] = {}
+        """Numbers that are read from tensors, by those that are equal: as many elements have a property twice."""
         for index in sorted(self.parts):
             call = self.call(index)
             values = tuple(map(self._value, call.operands))
-            self.twins[index] = first.setdefault((self._label_of(index), values), index)
+            twin = first.setdefault((renamed(self._label_of(index), names), values), index)
+            self.twins[index] = twin
+            if twin != index:
+                for name, same in equal_numbers(self.parts[index].types, self.parts[twin].types):
+                    names[name] = names.get(same, same)
 
     def _value(self, operand: Operand) -> Operand:
         """The first operand with the same value."""

@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from covan_mlir.checking.layouts import Order, spread
-from covan_mlir.checking.sizes import Measure, Sizes, dimensions_of, has_symbols, measure, read_numbers
+from covan_mlir.checking.sizes import (
+    Measure,
+    Sizes,
+    dimensions_of,
+    has_read_numbers,
+    has_symbols,
+    measure,
+    read_numbers,
+)
 from covan_mlir.checking.source_system import SourceSystem
 from covan_mlir.checking.source_values import SourceValues, Trial, is_pointwise, is_view
 from covan_mlir.checking.tensors import Direct, UnevaluatedError, exactly
@@ -266,7 +274,7 @@ class SourceViews:
         """Whether an order is of all elements of a value, and not of the first ones only, as far as sizes are known."""
         with suppress(UnevaluatedError):
             kind = self.type_of(operand)
-            return has_symbols(kind) or layout.size == prod(self._sizes.of(kind))
+            return has_read_numbers(kind) or layout.size == prod(self._sizes.of(kind))
         return True
 
     def bijection(self, index: int) -> Order | None:

@@ -18,6 +18,7 @@ from torch.export import ExportedProgram
 from torch.fx.traceback import preserve_node_meta
 
 from covan_mlir.errors import ExportError, InputError
+from covan_mlir.frontend.attention_masks import not_looked_at
 from covan_mlir.frontend.dropouts import OfCopies
 from covan_mlir.frontend.frames import user_frame, whole_stacks
 from covan_mlir.frontend.lifted import lift_constants
@@ -142,7 +143,7 @@ def _exported(
     """By running the model; where it asks for the value of a tensor, by reading its code, which knows open numbers."""
 
     def export(strict: bool) -> ExportedProgram:
-        with OfCopies():
+        with OfCopies(), not_looked_at():
             return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
 
     # preserve_node_meta: what `covan_mlir.group` says in the model's code

@@ -202,7 +202,8 @@ class _Search:
                     return None
                 if value not in between and not reads & {self.source.twin(p) for p in self._known(value)}:
                     between.append(value)
-                    stack.append(value.node)
+                    if not self._inside(value.node, part):  # what the part reads is performed there: the way begins
+                        stack.append(value.node)
         return between
 
     def _reads(self, part: int) -> tuple[set[int], set[int]]:

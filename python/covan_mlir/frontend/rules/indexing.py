@@ -81,15 +81,20 @@ def _put_where(x: Tensor, axis: int, mask: Tensor, values: Tensor, accumulate: b
     behind = x.dim() - axis - mask.dim()
     shape = [1] * axis + list(mask.shape) + [1] * behind
     where = mask.reshape(shape)
-    if values.dim() <= behind or values.shape[-behind - 1] == 1:
+    if values.dim() <= behind or statically_known_true(values.shape[-behind - 1] == 1):
         lead = list(values.shape[: -behind - 1]) if values.dim() > behind else []
         tail = list(values.shape[values.dim() - behind :]) if values.dim() > behind else list(values.shape)
         spread = values.reshape(lead + [1] * mask.dim() + tail) if values.dim() > behind else values
-    elif values.shape[-behind - 1] == 0:
+    elif statically_known_true(values.shape[-behind - 1] == 0):
         return x.clone()  # the mask has no place, or eager would refuse
     else:
         at = values.dim() - behind - 1
-        place = (mask.reshape(-1).to(torch.int64).cumsum(0) - 1).clamp(0, values.shape[at] - 1)
+        count: Any = values.shape[at]
+        # One value alone goes to all places, also where that is known at run time only.
+        place = (mask.reshape(-1).to(torch.int64).cumsum(0) - 1).clamp(max=count - 1).clamp(min=0)
+        if not isinstance(count, int):  # there may be none to read
+            none = torch.zeros([*values.shape[:at], 1, *values.shape[at + 1 :]], dtype=values.dtype)
+            values = torch.cat([values, none], at)
         spread = values.index_select(at, place).reshape(
             list(values.shape[:at]) + list(mask.shape) + list(values.shape[at + 1 :])
         )
