@@ -19,6 +19,7 @@ from torch.fx.traceback import preserve_node_meta
 
 from covan_mlir.errors import ExportError, InputError
 from covan_mlir.frontend.attention_masks import not_looked_at
+from covan_mlir.frontend.derivatives import recorded_behind, stands_in_derivatives, takes_derivatives
 from covan_mlir.frontend.dropouts import OfCopies
 from covan_mlir.frontend.frames import user_frame, whole_stacks
 from covan_mlir.frontend.lifted import lift_constants
@@ -144,7 +145,16 @@ def _exported(
 
     def export(strict: bool) -> ExportedProgram:
         with OfCopies(), not_looked_at():
-            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+            try:
+                program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+            except Exception as error:
+                if strict or not stands_in_derivatives(error):
+                    raise
+            else:
+                if not takes_derivatives(program):
+                    return program
+            log.info("%s takes derivatives: it is recorded as the operators that compute them", name)
+            return recorded_behind(module, args, kwargs, dynamic_shapes)
 
     # preserve_node_meta: what `covan_mlir.group` says in the model's code
     with whole_stacks(), preserve_node_meta(), warnings.catch_warnings():
