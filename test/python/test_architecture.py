@@ -49,6 +49,10 @@ FORBIDDEN: Mapping[str, tuple[str, str]] = {
         "def late() -> None:\n    from covan_mlir.profiling.text import table",
     ),
     "The checker is no maker": ("checking/verdict.py", "from covan_mlir.provenance.relation import relate"),
+    "What checks substitutions knows nothing of what makes them": (
+        "checking/verdict.py",
+        "from covan_mlir.subst.matching import Matcher",
+    ),
     "CUDA and Vulkan know nothing of each other": (
         "lowering/kernels/vulkan/__init__.py",
         "import covan_mlir.lowering.kernels.cuda",
