@@ -202,8 +202,8 @@ def test_saved_and_loaded(exe: Executable, net: Net, tmp_path: Path) -> None:
             covan_mlir.load(tmp_path / "changed.covan")
     # the operator itself: another constant in the argument of a call
     row = lineage_json.dump(variant.lineage)
-    index = next(i for i, part in enumerate(row["parts"]) if "127" in part[-1])
-    row["parts"][index][-1] = row["parts"][index][-1].replace("127", "15")
+    arguments = next(part for part in row["parts"] if "127" in part[7])
+    arguments[7] = arguments[7].replace("127", "15")
     other = replace(variant, lineage=lineage_json.load(row))
     write(tmp_path / "changed.covan", replace(contents, variants=(other,)))
     with pytest.raises(ArtifactError, match="'conv' is not the one that was compiled"):

@@ -406,28 +406,19 @@ def test_messages_are_bounded() -> None:
     assert message.endswith("end")
 
 
-def test_peak_of_an_attack_is_what_it_took(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peak_of_an_attack_is_what_it_took(path: Path) -> None:
     """Whatever this process held earlier: the peak is the fork's own."""
-
-    def use(path: Path, isolated: Any) -> tuple[int, str]:
-        return 0, str(len(b"1" * (64 << 20)))
-
     earlier = b"1" * (256 << 20)
     del earlier
-    monkeypatch.setattr(attacks, "_use", use)
-    assert 60 << 20 < attacks.attempt(path).peak < 128 << 20
+    taken = attacks.attempt(path, use=lambda _: len(b"1" * (64 << 20)))
+    assert 60 << 20 < taken.peak < 128 << 20
 
 
 def test_attacks_that_take_too_much_are_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def spin(path: Path, isolated: Any) -> tuple[int, str]:
+    def spin(_: Path) -> None:
         while True:
             pass
 
-    def grow(path: Path, isolated: Any) -> tuple[int, str]:
-        return 0, str(len(b"1" * (300 << 20)))
-
-    monkeypatch.setattr(attacks, "_use", grow)
-    assert attacks.attempt(path).outcome == "memory"
+    assert attacks.attempt(path, use=lambda _: len(b"1" * (300 << 20))).outcome == "memory"
     monkeypatch.setattr(attacks, "SECONDS", 0.2)
-    monkeypatch.setattr(attacks, "_use", spin)
-    assert attacks.attempt(path).outcome == "timeout"
+    assert attacks.attempt(path, use=spin).outcome == "timeout"

@@ -64,6 +64,10 @@ class TorchSuperoptimise(ForTarget):
         seconds: after which the best program so far is taken
         error: rules are left out that may make errors in floating point larger by more than this factor
         target: what the program is for, as ``covan compile --target`` takes it
+        fuse: pays: where a chain is predicted to pay, it becomes a kernel; always: wherever there is one
+        winograd: how many times as large as that of a direct sum the rounding error of a convolution by Winograd's
+            filtering may be; 0: there are none
+        demote-f64: kernels compute in float32 what the program has in float64
     """
 
     name: ClassVar[str] = "torch-superoptimise"
