@@ -25,6 +25,8 @@ iree:filled-memory    constants of one number that are written into are memory  
                       that is filled; after that
 iree:slices           what is copied into a slice of new memory is written      on CPUs
                       there; after iree:dispatch-creation
+iree:odd-places       what a kernel reads or writes at a place that it does  where chains are fused, not
+                      not take is copied; after that                            on CPUs
 iree:uneven-loops     loops that hand on other values than they begin with     always
                       are branches; after iree:flow
 iree:kept-arguments   what is written into an argument is written into a copy   on CPUs
@@ -66,6 +68,7 @@ from covan_mlir.lowering import (
     inlined,
     iree_phases,
     kept_arguments,
+    odd_places,
     parameters,
     sliced_gathers,
     slices_in_place,
@@ -136,6 +139,10 @@ def _apart(setting: Setting) -> bool:
     return setting.fused and stages.apart(setting.job)
 
 
+def _aligned(setting: Setting) -> bool:
+    return setting.fused and stages.alignment(setting.job) > 1
+
+
 def _on_cpu(setting: Setting) -> bool:
     return setting.job.kind == "cpu"
 
@@ -168,6 +175,7 @@ SEQUENCE: tuple[Entry, ...] = (
     Entry("iree:filled-memory", lambda setting: filled_memory.fill),
     _phase("dispatch-creation"),
     Entry("iree:slices", lambda setting: slices_in_place.write, _on_cpu),
+    Entry("iree:odd-places", lambda setting: odd_places.copied(stages.alignment(setting.job)), _aligned),
     _phase("flow"),
     Entry("iree:uneven-loops", lambda setting: uneven_loops.branch),
     Entry("iree:kept-arguments", lambda setting: kept_arguments.keep(setting.job.changed), _on_cpu),

@@ -81,7 +81,8 @@ class SiteObserver:
         nodes = list(self.graph.nodes)
         for op in marks.walk(module, "flow.dispatch"):
             index = marks.mark_of(op.location)
-            if index is not None and "entry_points" in op.attributes:
+            # A copy of what is to be put somewhere else is at the node that puts it there, and is none of its own.
+            if index is not None and "entry_points" in op.attributes and nodes[index].kind == "dispatch":
                 nodes[index] = replace(nodes[index], op=entry_point(op))
         return replace(self.graph, nodes=tuple(nodes))
 

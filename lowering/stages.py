@@ -217,6 +217,12 @@ def prepare_target(job: Job) -> None:
     targets.of(job.target, _device(job))
 
 
+def alignment(job: Job) -> int:
+    """Bytes that the operands of kernels are aligned to; see `KernelTarget.alignment`."""
+    target = targets.of(job.target, _device(job))
+    return 1 if target is None else target.alignment
+
+
 def set_facts(module: ir.Module, job: Job) -> None:
     """Tells passes which device it is that a target's name stands for, where that is the one that is here, and which
     schedules were measured to be the best there."""

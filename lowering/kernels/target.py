@@ -14,9 +14,12 @@ class KernelTarget(ABC):
 
     Attributes:
         kind: whose templates write its kernels: ``cpu``, ``cuda``, ``vulkan``.
+        alignment: bytes; its kernels take operands that begin at multiples of so many from the beginning of an
+            allocation, or at any element (1).
     """
 
     kind: ClassVar[str]
+    alignment: ClassVar[int] = 1
 
     @property
     @abstractmethod

@@ -53,9 +53,11 @@ ON_ARGUMENTS: dict[str, Callable[..., torch.Tensor]] = {
     "of_a_slice": lambda x, i: F.embedding(i[1:], x),
     "of_a_column": lambda x, i: F.embedding(i.reshape(1, COUNT)[0], x),
     "of_a_sum": lambda x, i: F.embedding(i + 2, x),
+    "counted": lambda x, i: F.embedding(torch.where(i < 0, i + ROWS, i), x),
     "of_narrow": lambda x, i: F.embedding(i.to(torch.int32).to(torch.int64).clamp(-9, 9), x),
 }
 COMPUTED: dict[str, Callable[..., torch.Tensor]] = {
+    "counted from elsewhere": lambda x, i: F.embedding(torch.where(i < 0, i + ROWS + 1, i), x),
     "embedding": lambda x, i: F.embedding(i * 2 - 1, x),
     "index": lambda x, i: x[i * 2 - 1],
     "gather": lambda x, i: x.gather(0, _wide(i * 2)),

@@ -83,7 +83,7 @@ KINDS: dict[str, tuple[Setting, list[str]]] = {
         ["torch-backend", "torch-to-linalg", "fred-raise", "fred-kernels", "iree:import", "iree:embed", *WITH_KERNELS],
     ),
     "fused on a GPU": (
-        setting(replace(FUSED, kind="cuda"), "linalg"),
+        setting(replace(FUSED, kind="cuda", target="cuda:sm_80"), "linalg"),
         [
             "torch-backend",
             "torch-to-linalg",
@@ -91,7 +91,9 @@ KINDS: dict[str, tuple[Setting, list[str]]] = {
             "fred-kernels",
             "iree:import",
             "iree:embed",
-            *IREE[:9],
+            *IREE[:6],
+            "iree:odd-places",
+            *IREE[6:9],
             "iree:kernel-code",
             *IREE[9:],
         ],

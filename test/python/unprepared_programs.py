@@ -290,6 +290,9 @@ PROGRAMS = {
         lambda: _masked_layers, lambda: (torch.randn(2, 16, 32), torch.randn(2, 16, 32))
     ),
     "a stencil, twice, and borders": Program(lambda: _stencil, lambda: (torch.randn(8, 8),)),
+    "columns beside a kernel of rows": Program(
+        lambda: lambda x: (torch.softmax(x, -1) - x[:, 1:2], x[:, 1:2] + 1), lambda: (torch.randn(5, 7),)
+    ),
     "a slice of what was computed is assigned": Program(lambda: _assigned, lambda: (torch.randn(4, 4),)),
     "written and read by one order": Program(lambda: _ordered, lambda: (torch.randn(4, 7),)),
     "buckets": Program(

@@ -11,6 +11,7 @@ import iree.compiler.ir as ir
 
 from covan_mlir.lowering.kernels.cpu.elements import storage
 from covan_mlir.lowering.kernels.kernel import Operand
+from covan_mlir.machine.elements import bits
 
 
 def _layout(operands: int, outputs: int, constants: int) -> str:
@@ -44,9 +45,11 @@ def shell(
             for k, axis in enumerate(operand.extents):
                 lines.append(f"%n{n}_{k + 1} = arith.muli %n{n}_{k}, %e{extents.index(axis)} : index")
             elements, length = "?", f"{{%n{n}_{len(operand.extents)}}}"
-        # Two operands of a dispatch are never the same memory, one of them written.
+        # Two operands of a dispatch are never the same memory, one of them written. No more is known of where they
+        # begin than that it is an element: rows of what another dispatch computed are read where they are.
         lines.append(
-            f"%b{n} = hal.interface.binding.subspan layout(#layout) binding({n}) alignment(64) offset(%c0)"
+            f"%b{n} = hal.interface.binding.subspan layout(#layout) binding({n}) "
+            f"alignment({bits(storage(operand.dtype)) // 8}) offset(%c0)"
             f"{'' if n >= len(inputs) else ' flags(ReadOnly)'} : memref<{elements}x{storage(operand.dtype)}>{length}"
         )
     body = "\n        ".join(lines)

@@ -23,7 +23,7 @@ _TYPES = {
     "i8": "*i8", "i1": "*i8",
 }  # fmt: skip
 ALIGNMENT = 16
-"""Bytes that operands are aligned to; IREE's allocations and the pieces of them that it hands to dispatches are."""
+"""Bytes that operands are aligned to, so that 128 bits are read at once."""
 
 _lock = threading.Lock()
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import reads
-from covan_mlir.lowering.kernels.cuda.compile import available
+from covan_mlir.lowering.kernels.cuda.compile import ALIGNMENT, available
 from covan_mlir.lowering.kernels.cuda.device import DEVICES, CudaDevice
 from covan_mlir.lowering.kernels.overrides import IllegalError, changes
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
@@ -22,6 +22,7 @@ class CudaTarget(KernelTarget):
     """A GPU."""
 
     kind: ClassVar[str] = "cuda"
+    alignment: ClassVar[int] = ALIGNMENT
 
     device: CudaDevice
 

@@ -8,6 +8,7 @@ changed, and is as good as another one as far as the source tells, is found at t
 from __future__ import annotations
 
 from collections.abc import Hashable, Set
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from covan_mlir.checking.reading import Reading
@@ -25,6 +26,14 @@ _PIECE = "tensor.extract_slice"
 Term = int
 Names = dict[Term, list[tuple[int, frozenset[int]]]]
 """The nodes whose values have a term, and the states that each may stand for."""
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Of what a node gives pieces: who asked for it, and what it is of."""
+
+    evidence: tuple[int, ...]
+    whole: Set[Hashable]
 
 
 class Successors:
@@ -67,15 +76,16 @@ class Successors:
         if not alike:
             return []
         wrong: list[Counterexample] = []
-        for index, (was, now) in enumerate(zip(self._given(before), self._given(after), strict=True)):
-            if was != now:
+        pieces = _pieces(before) | _pieces(after)  # columns are a piece until a dispatch is formed that copies them
+        for index, (was, now) in enumerate(zip(self._given(before, pieces), self._given(after, pieces), strict=True)):
+            if not _as_before(was, now):
                 why = f"{self.subject.words.node(after, index)} reads other values than after {last}"
                 wrong.append(self.subject.example(step, why, parts=after.nodes[index].evidence))
         if before.results != after.results:
             wrong.append(self.subject.example(step, f"the program returns other values than after {last}"))
         return wrong
 
-    def _given(self, graph: ProgramGraph) -> list[Set[Hashable]]:
+    def _given(self, graph: ProgramGraph, pieces: Set[int]) -> list[Set[Hashable]]:
         """What each node reads, but for weights and what is computed of them alone, which may be prepared: arguments at
         first, later values of the program's own, and constants without a name.
 
@@ -86,13 +96,12 @@ class Successors:
         prepared: set[int] = set()
         parts = self.subject.lineage.parts
         views: set[int] = set()
-        pieces: dict[int, tuple[Hashable, Set[Hashable]]] = {}
+        told: dict[int, _Piece] = {}
         read: list[Set[Hashable]] = []
         behind: list[frozenset[int]] = []
         """Of each node, the numbers that it and what it reads are computed with."""
         for index, node in enumerate(graph.nodes):
             varying: set[Hashable] = set()
-            is_piece = node.hands_on_pieces or node.op == _PIECE
             givers = {v.node for v in node.inputs if isinstance(v, NodeResult) and v.node < index}
             numbers = {giver for giver in givers if _is_number(graph.nodes[giver].op)}
             asked = frozenset[int]().union(*(behind[giver] for giver in givers - numbers))
@@ -108,20 +117,20 @@ class Successors:
                         known = value != Constant()
                 if not known:
                     continue
-                piece = pieces.get(value.node) if isinstance(value, NodeResult) else None
+                piece = told.get(value.node) if isinstance(value, NodeResult) else None
                 if piece is None:
                     varying.add(value)
-                elif is_piece:
-                    varying |= piece[1]
+                elif index in pieces:
+                    varying |= piece.whole
                 else:
                     varying.add(piece)
             if not varying:
                 prepared.add(index)
-            if is_piece:
+            if index in pieces:
                 viewed = {v.node for v in varying if isinstance(v, NodeResult) and v.node in views}
                 varying -= {NodeResult(view) for view in viewed}
                 varying = varying.union(*(read[view] for view in viewed))
-                pieces[index] = node.evidence, frozenset(varying)
+                told[index] = _Piece(node.evidence, frozenset(varying))
             elif (
                 not _is_number(node.op)  # where a view begins is none
                 and (states := node.all_states)
@@ -155,6 +164,18 @@ class Successors:
 
     def _number(self, key: Hashable) -> Term:
         return self._terms.setdefault(key, len(self._terms))
+
+
+def _as_before(was: Set[Hashable], now: Set[Hashable]) -> bool:
+    """Whether a node reads what it read, or the whole of which that was a piece: a dispatch takes the piece itself."""
+    gone = was - now
+    wholes = frozenset[Hashable]().union(*(value.whole for value in gone if isinstance(value, _Piece)))
+    return all(isinstance(value, _Piece) for value in gone) and now - was <= wholes <= now
+
+
+def _pieces(graph: ProgramGraph) -> frozenset[int]:
+    """The nodes that give pieces of what they read."""
+    return frozenset(index for index, node in enumerate(graph.nodes) if node.hands_on_pieces or node.op == _PIECE)
 
 
 def _is_number(op: str) -> bool:

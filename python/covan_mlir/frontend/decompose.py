@@ -34,6 +34,7 @@ from covan_mlir.frontend.graph_passes.reshapes import explain_reshapes
 from covan_mlir.frontend.graph_passes.rotate import rotate
 from covan_mlir.frontend.graph_passes.shapes_behind import shapes_behind
 from covan_mlir.frontend.graph_passes.straighten import straighten
+from covan_mlir.frontend.graph_passes.undefined_rows import ask_of_rows
 from covan_mlir.frontend.graph_passes.uniform import fold_uniform
 from covan_mlir.frontend.graph_passes.widen import widen_bytes
 from covan_mlir.frontend.graph_passes.written_back import drop_written_back
@@ -70,6 +71,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         slice_pieces(graph)
         keep_slices(graph)
         unite_complements(graph)
+        ask_of_rows(graph)
         take_halves(graph)
         shapes_behind(graph)
         explain_reshapes(graph)

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from covan_mlir.frontend.actions import graphs
 from covan_mlir.frontend.checks import INTEGERS, Checks, check_at
@@ -61,9 +62,14 @@ def check_indices(exported: Graph, decomposed: Graph, checks: Checks) -> None:
             name = operator_name(origin)
             checked = name in _INDEXING and not (name in _READING and operand.writes)
             before = counted_from_end(operand.index)
+            own = (
+                before is not None and checks.origin(operand.index) is not origin
+            )  # the model counts, no decomposition
+            if own and not _adds(operand.index, operand.size):
+                before = None
             index = before or operand.index
             countable = operand.from_end or before is not None
-            from_end = countable and (name in _FROM_END or not checked)
+            from_end = countable and (name in _FROM_END or not checked or (own and before is not None))
             low = -operand.size if from_end else 0
             if (index in ranges and ranges[index].within(low, operand.size - 1)) or (checked and proved(origin)):
                 continue
@@ -80,6 +86,15 @@ def check_indices(exported: Graph, decomposed: Graph, checks: Checks) -> None:
             if (origin, index, *limits) not in clamps:
                 clamps[origin, index, *limits] = _clamped(operand, index, from_end)
             checks.tell((index, *limits), check, _differ(operand, index, clamps[origin, index, *limits]))
+
+
+def _adds(counted: Node, size: int | torch.SymInt) -> bool:
+    """Whether ``where(index < 0, index + n, index)`` counts from the end of so many places."""
+    shifted = counted.args[1]
+    assert isinstance(shifted, Node)
+    added = shifted.args[1]
+    number = added.meta.get("val") if isinstance(added, Node) else added
+    return not shifted.kwargs and isinstance(number, int | torch.SymInt) and statically_known_true(number == size)
 
 
 class _Proved:
