@@ -23,6 +23,8 @@ iree:marked-halves    arithmetic on bf16 that the program decides on is         
                       marked; after that
 iree:filled-memory    constants of one number that are written into are memory  always
                       that is filled; after that
+iree:joined-slices    concatenations of slices that are read with another axis  always
+                      are written slice by slice; after that
 iree:slices           what is copied into a slice of new memory is written      on CPUs
                       there; after iree:dispatch-creation
 iree:odd-places       what a kernel reads or writes at a place that it does  where chains are fused, not
@@ -67,6 +69,7 @@ from covan_mlir.lowering import (
     filled_memory,
     inlined,
     iree_phases,
+    joined_slices,
     kept_arguments,
     odd_places,
     parameters,
@@ -173,6 +176,7 @@ SEQUENCE: tuple[Entry, ...] = (
     Entry("iree:sliced-gathers", lambda setting: sliced_gathers.through, _on_cpu),
     Entry("iree:marked-halves", lambda setting: exact_decisions.mark_halves, _on_cpu),
     Entry("iree:filled-memory", lambda setting: filled_memory.fill),
+    Entry("iree:joined-slices", lambda setting: joined_slices.write),
     _phase("dispatch-creation"),
     Entry("iree:slices", lambda setting: slices_in_place.write, _on_cpu),
     Entry("iree:odd-places", lambda setting: odd_places.copied(stages.alignment(setting.job)), _aligned),

@@ -45,10 +45,17 @@ def _to_slice_at_strides(value: Any) -> list[Any]:
             case tensor.ExpandShapeOp():
                 value = view.src
             case tensor.ExtractSliceOp():
-                return views if any(stride != 1 for stride in view.static_strides) else []
+                return views if any(stride != 1 for stride in view.static_strides) or _is_column(view) else []
             case _:
                 break
     return []
+
+
+def _is_column(cut: Any) -> bool:
+    """Whether a slice has lost inner axes, so that its elements stand apart."""
+    kept = list(_kept(cut))
+    inner = kept[::-1].index(True) if True in kept else 0
+    return any(size != 1 for size in cut.source.type.shape[len(kept) - inner :])
 
 
 def _behind(element: Any, views: list[Any]) -> Any:

@@ -71,8 +71,9 @@ def _split(op: ir.Operation, reader: TraceReader) -> None:
     """Gives those readers of a copy their own whose share it is not, if it is the share of another one."""
     own = reader.ids(op.location)
     readers = list({_beside(use.owner.operation, op): None for use in op.results[0].uses})
-    others = [other for other in readers if (theirs := reader.ids(other.location)) and not own & theirs]
-    if not own or len(others) in (0, len(readers)):
+    theirs = {other: reader.ids(other.location) for other in readers}
+    others = [other for other, ids in theirs.items() if ids and not own & ids]
+    if not any(own & ids for ids in theirs.values()):  # a call of its own, whether it is returned or not
         return
     for other in others:
         with ir.InsertionPoint(other):

@@ -85,7 +85,7 @@ class Prologue(Epilogue):
         exprs = [part.expr for one in before for part in one.parts if part is not None]
         return (
             node.index in indices
-            and grown.flat(grown.dims[result])[-1] in position
+            and not position.isdisjoint(grown.flat(grown.dims[result])[-1:])  # one number has no axes
             and len(wide) == 1
             and all(is_cheap(expr) for expr in exprs)
             and sum(isinstance(inner, Apply) for expr in exprs for inner in walk(expr)) <= _CHEAP

@@ -22,6 +22,7 @@ IREE = [
     "iree:preprocessing",
     "iree:global-optimization",
     "iree:filled-memory",
+    "iree:joined-slices",
     "iree:dispatch-creation",
     "iree:flow",
     "iree:uneven-loops",
@@ -39,19 +40,19 @@ TILED = [
     "iree:strided-reads",
     "iree:sliced-gathers",
     "iree:marked-halves",
-    *IREE[4:6],
+    *IREE[4:7],
     "iree:slices",
-    *IREE[6:8],
+    *IREE[7:9],
     "iree:kept-arguments",
     "iree:uneven-products",
     "iree:halves",
     "iree:concatenations",
-    *IREE[8:12],
+    *IREE[9:13],
     "iree:uncontracted",
     "iree:team",
-    *IREE[12:],
+    *IREE[13:],
 ]
-WITHIN = [*TILED[:18], "iree:kernel-code", *TILED[18:]]
+WITHIN = [*TILED[:19], "iree:kernel-code", *TILED[19:]]
 WITH_KERNELS = [*WITHIN[:-5], "iree:machine-code", *WITHIN[-5:]]
 
 
@@ -91,11 +92,11 @@ KINDS: dict[str, tuple[Setting, list[str]]] = {
             "fred-kernels",
             "iree:import",
             "iree:embed",
-            *IREE[:6],
+            *IREE[:7],
             "iree:odd-places",
-            *IREE[6:9],
+            *IREE[7:10],
             "iree:kernel-code",
-            *IREE[9:],
+            *IREE[10:],
         ],
     ),
     "all": (

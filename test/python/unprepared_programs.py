@@ -152,6 +152,12 @@ def _masked_layers(keys: Tensor, queries: Tensor) -> Tensor:
     return keys
 
 
+def _number_written(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[3:4] = x.norm()
+    return y
+
+
 def _stencil(x: Tensor) -> Tensor:
     """Two turns of a stencil, and borders."""
     x = x.clone()
@@ -290,6 +296,32 @@ PROGRAMS = {
         lambda: _masked_layers, lambda: (torch.randn(2, 16, 32), torch.randn(2, 16, 32))
     ),
     "a stencil, twice, and borders": Program(lambda: _stencil, lambda: (torch.randn(8, 8),)),
+    "a mean and a sum, put together": Program(
+        lambda: lambda x: torch.stack([x.mean(1), x.sum(1), x.mean(1) * x.sum(1)]), lambda: (torch.randn(3, 6),)
+    ),
+    "a copy of a concatenation is returned": Program(
+        lambda: lambda x: torch.cat([x.neg(), x.relu()]).clone(), lambda: (torch.randn(4),)
+    ),
+    "a padding that is returned and multiplied": Program(
+        lambda: lambda x: (lambda y: (y, y @ y.mT, y.unsqueeze(1)))(F.pad(x, (0, 2))), lambda: (torch.randn(5, 8),)
+    ),
+    "a number written into a slice": Program(lambda: _number_written, lambda: (torch.randn(7),)),
+    "one element along an axis": Program(
+        lambda: lambda x: (x.argmax(1), x.sort(1)[1], x.amax(1), x.tril(-1), x.sin().roll(3, 1)),
+        lambda: (torch.randn(1, 1),),
+    ),
+    "a flip, and views of it": Program(
+        lambda: lambda x: (lambda y: (y, y.reshape(2, 4).unsqueeze(0).expand(2, 2, 4)))(x.neg().flip(0)),
+        lambda: (torch.randn(8),),
+    ),
+    "slices stacked and read by two": Program(
+        lambda: lambda x: (lambda y: (y, torch.minimum(x, y)))(torch.stack([x[3], x[2]])[:, None]),
+        lambda: (torch.randn(6),),
+    ),
+    "one factor, and ones": Program(lambda: lambda x: (x * torch.ones(3), x + 1), lambda: (torch.randn(2, 3),)),
+    "whole numbers with themselves": Program(
+        lambda: lambda x: (x - x, x == x, (x ^ x) + x), lambda: (torch.randint(9, (4,)),)
+    ),
     "columns beside a kernel of rows": Program(
         lambda: lambda x: (torch.softmax(x, -1) - x[:, 1:2], x[:, 1:2] + 1), lambda: (torch.randn(5, 7),)
     ),

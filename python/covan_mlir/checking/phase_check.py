@@ -100,7 +100,8 @@ class PhaseCheck:
         plain = self.subject.source()
         parts, identities = self.lineage.parts, self.subject.identities
         aliases = {index: 0 for index, part in parts.items() if part.alias}
-        done = {part for claim in self.claims if claim is not None for part in (*claim.performed, *claim.folded)}
+        claimed = {part for claim in self.claims if claim is not None for part in (*claim.performed, *claim.folded)}
+        done = set(claimed)
         for claim, node in zip(self.claims, self.graph.nodes, strict=True):
             if claim is None:
                 done |= parts.keys() & {*node.evidence, *node.all_states}
@@ -109,7 +110,7 @@ class PhaseCheck:
             part
             for part in sorted(plain.live)
             if not parts[part].view
-            and (plain.twin(part) not in values or (part not in done and self._is_given_back(part)))
+            and (plain.twin(part) not in values or (part not in claimed and self._is_given_back(part)))
         ]
         if identities is None:
             if asked:

@@ -27,6 +27,7 @@ from covan_mlir.frontend.graph_passes.conversions import name_conversions
 from covan_mlir.frontend.graph_passes.empty import fold_empty
 from covan_mlir.frontend.graph_passes.equal_constants import unite_equal_constants
 from covan_mlir.frontend.graph_passes.halves import keep_slices
+from covan_mlir.frontend.graph_passes.means import divide_sums
 from covan_mlir.frontend.graph_passes.pair_halves import take_halves
 from covan_mlir.frontend.graph_passes.pieces import slice_pieces
 from covan_mlir.frontend.graph_passes.positions import count_from_front
@@ -72,6 +73,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         keep_slices(graph)
         unite_complements(graph)
         ask_of_rows(graph)
+        divide_sums(graph)
         take_halves(graph)
         shapes_behind(graph)
         explain_reshapes(graph)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import torch
@@ -120,7 +120,7 @@ class Identities:
         constants = {
             operand: constant
             for operand, maker in zip(operands, makers, strict=True)
-            if maker is not None and (constant := _constant(maker.op, maker.args)) is not None
+            if maker is not None and (constant := _constant(maker.op, maker.args, _of_type)) is not None
         }
         made_by = tuple((m.op, m.args) if m and o in constants else None for m, o in zip(makers, operands, strict=True))
         call = (part.op, arguments.signature(part.args), tuple(kinds), repeated, part.types[0], made_by)
@@ -158,7 +158,11 @@ class Identities:
             return []
         if not isinstance(result, torch.Tensor):
             return []
-        return [index for index in same if torch.equal(result, examples[operands[index]].view(result.dtype))]
+        return [index for index in same if _same_bits(result, examples[operands[index]])]
+
+
+def _same_bits(result: torch.Tensor, operand: torch.Tensor) -> bool:
+    return result.dtype.itemsize == operand.dtype.itemsize and torch.equal(result, operand.view(result.dtype))
 
 
 def fingerprint(op: str, args: str) -> str | None:
@@ -178,14 +182,14 @@ def contents(tensor: torch.Tensor) -> str:
     return f"{tensor.dtype}{list(tensor.shape)}{hashlib.sha256(held).hexdigest()}"
 
 
-def _constant(op: str, args: str) -> torch.Tensor | None:
+def _constant(op: str, args: str, known_by_text: Callable[[str], Any] | None = None) -> torch.Tensor | None:
     operator = _operator(op)
     if operator is None or _is_random(operator) or "empty" in op:
         return None
     if arguments.operands(args):
         return None
     try:
-        values, named = arguments.decode(args, {})
+        values, named = arguments.decode(args, {}, known_by_text)
         shape = operator(*values, **named | {"device": "meta"}) if "device" in named else None
         if shape is not None and shape.numel() > _LARGE:
             return None
@@ -193,6 +197,17 @@ def _constant(op: str, args: str) -> torch.Tensor | None:
     except (*_REFUSALS, ArithmeticError, NotImplementedError):
         return None
     return constant if isinstance(constant, torch.Tensor) and constant.numel() <= _LARGE else None
+
+
+def _of_type(kind: str) -> torch.Tensor:
+    """A tensor of which only the type is read, as `full_like` reads one.
+
+    Raises:
+        ValueError: it is none, or its sizes are known at run time only.
+    """
+    if (shape := _shape(kind)) is None:
+        raise ValueError(f"no tensor of known sizes: {kind}")
+    return torch.empty(shape[1], dtype=shape[0])
 
 
 def _is_random(operator: torch._ops.OpOverload | None) -> bool:

@@ -139,6 +139,8 @@ def _clamped(operand: IndexOperand, index: Node, from_end: bool) -> Node:
         else:
             low = call_of(operand.reader, operator.neg, size) if from_end else 0
             last = call_of(operand.reader, operator.sub, size, 1)
+        if isinstance(low, int) and low == last:  # there is one place, whatever the index is
+            return call_of(operand.reader, aten.full_like.default, index, low)
         return call_of(operand.reader, aten.clamp.default, index, low, last)
 
 

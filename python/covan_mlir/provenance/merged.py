@@ -121,7 +121,11 @@ class _Search:
                 if self._headless(node, part):
                     self._claim(node, part)
         for (kind, name), value in zip(self.results, self.graph.results, strict=False):
-            if kind == "p" and isinstance(value, NodeResult) and self._lost(int(name)):
+            if (
+                kind == "p"
+                and isinstance(value, NodeResult)
+                and (self._lost(int(name)) or self._hides(value, int(name)))
+            ):
                 self._first([value], int(name))
         return self.gives
 
@@ -144,6 +148,12 @@ class _Search:
                 case _:
                     return False
         return node not in self.data
+
+    def _hides(self, value: NodeResult, part: int) -> bool:
+        """Whether a value that is returned as a part is known by what it is made of alone, though its node has the
+        part's name: what only moves elements is fused into what computes them."""
+        named = part in self.nodes[value.node].evidence and part in self.source.parts
+        return named and not any(part in node.all_states for node in self.nodes)
 
     def _first(self, values: Sequence[NodeResult], part: int) -> None:
         for value in values:

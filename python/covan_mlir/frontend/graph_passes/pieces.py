@@ -32,11 +32,24 @@ def slice_pieces(graph: Graph) -> None:
             _select_piece(node)
         if node.target is not _aten.slice.Tensor or node.kwargs:
             continue
+        _take_one(node)
         whole = uncopied(node.args[0])
         while whole.target is _aten.slice_scatter.default and not whole.kwargs and _read_written(node, whole):
             whole = uncopied(node.args[0])
         if whole.target is _aten.cat.default:
             _read_piece(node, whole)
+
+
+def _take_one(node: Node) -> None:
+    """Has a slice of one element go no further: with a step, IREE does not take it where it is multiplied."""
+    source, *at = node.args
+    assert isinstance(source, Node)
+    axis, *bounds = _place(at, source.meta["val"].dim())
+    size = source.meta["val"].shape[axis]
+    if all(isinstance(bound, int | None) for bound in (*bounds, size)) and bounds[2] != 1:
+        places = range(size)[slice(*bounds)]
+        if len(places) == 1:
+            node.args = (source, axis, places[0], places[0] + 1, 1)
 
 
 def _place(args: Any, axes: int) -> list[Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import Graph, Node
@@ -51,11 +51,22 @@ _RULES: dict[Any, Callable[[torch.Tensor, Any], Any]] = {
     **dict.fromkeys((aten.lt, aten.le, aten.gt, aten.ge, aten.eq), _nan(False)),
 }
 
+_OF_EQUALS: dict[Any, int | bool] = {
+    **dict.fromkeys((aten.sub, aten.bitwise_xor), 0),
+    **dict.fromkeys((aten.ne, aten.lt, aten.gt), False),
+    **dict.fromkeys((aten.eq, aten.le, aten.ge), True),
+}
+"""What an operator gives of a whole number and that number: the compilers fold it, and what is behind it."""
+
 
 # Of what makes a constant, the number: a position of an argument, or the number itself.
 _POSITIONS = {aten.full: 1, aten.full_like: 1, aten.new_full: 2, aten.scalar_tensor: 0}
 _NUMBERS = dict.fromkeys((aten.zeros, aten.zeros_like, aten.new_zeros), 0)
 _NUMBERS |= dict.fromkeys((aten.ones, aten.ones_like, aten.new_ones), 1)
+_RANGES = frozenset({aten.arange, torch.ops.prims.iota})
+"""Of one element they are a constant: the masks of `tril` are, of a matrix of one row and column."""
+_EVALUATED = 4096
+"""Elements of a mask, up to which it is computed here."""
 _CONVERSIONS = frozenset({torch.ops.prims.convert_element_type.default, aten._to_copy.default})
 
 
@@ -73,8 +84,8 @@ def fold_uniform(graph: Graph, constants: Mapping[str, torch.Tensor]) -> None:
     }
     for node in list(graph.nodes):
         value = node.meta.get("val")
-        if node.target is aten.where.self and node.args[0] in held:
-            _take(node, node.args[1] if held[node.args[0]].item() else node.args[2])
+        if node.target is aten.where.self and (chosen := _everywhere(node.args[0], held)) is not None:
+            _take(node, node.args[1] if chosen else node.args[2])
         if (
             node.op != "call_function"
             or not isinstance(node.target, torch._ops.OpOverload)
@@ -88,6 +99,35 @@ def fold_uniform(graph: Graph, constants: Mapping[str, torch.Tensor]) -> None:
             fill(node, one.item())
         if (number := _number(node, held)) is not None:
             held[node] = torch.full([1] * value.dim(), number, dtype=value.dtype)
+
+
+def _everywhere(mask: Node, held: Mapping[Node, torch.Tensor]) -> bool | None:
+    """What a mask is, if it is the same everywhere: a number, or computed of positions, as those of `tril` are."""
+    if mask in held:
+        return bool(held[mask].item())
+    whole = _whole(mask, {})
+    return None if whole is None or not whole.numel() or whole.min() != whole.max() else bool(whole.flatten()[0])
+
+
+def _whole(node: Node, known: dict[Node, torch.Tensor | None]) -> torch.Tensor | None:
+    """A small tensor that is computed of positions and numbers alone."""
+    if node not in known:
+        known[node] = None
+        value, target = node.meta.get("val"), node.target
+        if (
+            isinstance(value, torch.Tensor)
+            and isinstance(target, torch._ops.OpOverload)
+            and all(isinstance(size, int) for size in value.shape)
+            and value.numel() <= _EVALUATED
+            and not target._schema.is_mutable
+            and torch.Tag.nondeterministic_seeded not in target.tags
+            and (target.overloadpacket in _RANGES or node.all_input_nodes)
+            and all(_whole(read, known) is not None for read in node.all_input_nodes)
+        ):
+            args, kwargs = map_arg((node.args, node.kwargs), known.__getitem__)
+            result = target(*args, **kwargs)
+            known[node] = result if isinstance(result, torch.Tensor) else None
+    return known[node]
 
 
 def _take(node: Node, taken: Node) -> None:
@@ -105,12 +145,21 @@ def _take(node: Node, taken: Node) -> None:
 def _whatever_is_read(node: Node, value: torch.Tensor) -> Any:
     assert isinstance(node.target, torch._ops.OpOverload)
     rule = _RULES.get(node.target.overloadpacket)
-    if rule is None or len(node.args) != 2 or node.kwargs:
+    if len(node.args) != 2 or node.kwargs:
         return None
     number: Any = node.args[1]
+    if number is node.args[0] and isinstance(number, Node) and not (_is_inexact(node) or _is_inexact(number)):
+        return _OF_EQUALS.get(node.target.overloadpacket)
+    if rule is None:
+        return None
     if isinstance(number, Node) and number.target is aten.scalar_tensor.default:
         number = number.args[0]
     return None if isinstance(number, Node) else rule(value, number)
+
+
+def _is_inexact(node: Node) -> bool:
+    value = node.meta.get("val")
+    return not isinstance(value, torch.Tensor) or value.dtype.is_floating_point or value.dtype.is_complex
 
 
 def _number(node: Node, held: Mapping[Node, torch.Tensor]) -> int | float | None:
@@ -119,6 +168,8 @@ def _number(node: Node, held: Mapping[Node, torch.Tensor]) -> int | float | None
     if is_view(node) and len(node.all_input_nodes) == 1 and node.all_input_nodes[0] in held:
         whole = held[node.all_input_nodes[0]]
         return whole.item() if whole.dtype is node.meta["val"].dtype else None  # else its bits are read anew
+    if node.meta["val"].numel() == 1 and target.overloadpacket in _RANGES and not node.all_input_nodes:
+        return cast("int | float", target(*node.args, **node.kwargs).item())
     position = _POSITIONS.get(target.overloadpacket)
     number = node.args[position] if position is not None else _NUMBERS.get(target.overloadpacket)
     return number if isinstance(number, int | float) else None

@@ -50,10 +50,11 @@ def _dtype(node: Node) -> torch.dtype | None:
 
 def _widen(graph: Graph, node: Node, narrow: tuple[torch.dtype, ...]) -> None:
     wide: dict[Node, Node] = {}
+    dtype = _wide_type(node, narrow)
     with graph.inserting_before(node):
         for operand in node.all_input_nodes:
             if _dtype(operand) in narrow:
-                wide[operand] = convert(graph, operand, torch.int32, node)
+                wide[operand] = convert(graph, operand, dtype, node)
     for operand, replacement in wide.items():
         node.replace_input_with(operand, replacement)
     value = node.meta["val"]
@@ -65,6 +66,13 @@ def _widen(graph: Graph, node: Node, narrow: tuple[torch.dtype, ...]) -> None:
     for user in list(node.users):
         assert user.target is operator.getitem, user.target
         _narrow_again(graph, user, narrow)
+
+
+def _wide_type(node: Node, narrow: tuple[torch.dtype, ...]) -> torch.dtype:
+    """What narrow operands become: what torch's promotion makes of them, where another operand is wider."""
+    result, target = _dtype(node), node.target
+    promoted = isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags
+    return torch.int32 if result is None or not promoted or result in (torch.bool, *narrow) else result
 
 
 def _narrow_again(graph: Graph, node: Node, narrow: tuple[torch.dtype, ...]) -> None:

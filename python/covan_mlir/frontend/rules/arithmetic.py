@@ -66,6 +66,8 @@ def clamp_tensor(x: Tensor, min: Tensor | None = None, max: Tensor | None = None
 @rule(aten.maximum.default)
 def maximum(a: Tensor, b: Tensor) -> Any:
     # torch-mlir's comparison keeps a NaN on one side only.
+    if a is b:
+        return a.clone()
     dtype = torch.result_type(a, b)
     if not dtype.is_floating_point:
         return NotImplemented
@@ -75,6 +77,8 @@ def maximum(a: Tensor, b: Tensor) -> Any:
 
 @rule(aten.minimum.default)
 def minimum(a: Tensor, b: Tensor) -> Any:
+    if a is b:
+        return a.clone()
     dtype = torch.result_type(a, b)
     if not dtype.is_floating_point:
         return NotImplemented

@@ -210,11 +210,10 @@ def roll(x: Tensor, shifts: list[Any], dims: list[int] = []) -> Any:  # noqa: B0
     sizes = [x.shape[dim] for dim in dims]
     if not all(isinstance(size, int) for size in sizes):
         return NotImplemented
-    if 2 in sizes:  # concatenations of single elements in one another do not pass IREE
-        for shift, size, dim in zip(shifts, sizes, dims, strict=True):
-            x = x.flip(dim) if size == 2 and shift % 2 else x
-        shifts = [0 if size == 2 else shift for shift, size in zip(shifts, sizes, strict=True)]
-    return plain(aten.roll.default, x, [shift % size for shift, size in zip(shifts, sizes, strict=True)], dims)
+    moved = {dim: shift % size for dim, shift, size in zip(dims, shifts, sizes, strict=True) if shift % size}
+    for dim in [dim for dim in moved if x.shape[dim] == 2]:
+        x, _ = x.flip(dim), moved.pop(dim)  # concatenations of single elements in one another do not pass IREE
+    return plain(aten.roll.default, x, [*moved.values()], [*moved]) if moved else x.clone()
 
 
 @rule(aten.as_strided_scatter.default)

@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from covan_mlir.frontend.rules.ordering import ordered
+from covan_mlir.frontend.rules.ordering import only, ordered
 from covan_mlir.frontend.rules.registry import rule
 from covan_mlir.frontend.rules.searching import leading
 
@@ -137,6 +138,8 @@ def _likely(key: Tensor, count: int) -> Tensor:
 
 @rule(aten.sort.default)
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
+    if only(x, dim):
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
     places = _places(x, dim, descending, x.shape[dim])
     return torch.gather(x, dim, places), places
 
@@ -148,5 +151,7 @@ def sort_stable(x: Tensor, *, stable: bool | None = None, dim: int = -1, descend
 
 @rule(aten.topk.default)
 def topk(x: Tensor, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    if only(x, dim) and statically_known_true(k == 1):
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
     places = _places(x, dim, largest, k)
     return torch.gather(x, dim, places), places
