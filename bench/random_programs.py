@@ -20,8 +20,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FunctionType
@@ -389,12 +389,14 @@ class Program:
     Attributes:
         source: a function ``program``.
         results: names of what it returns.
+        planned: sizes of each value.
     """
 
     seed: int
     shapes: tuple[Shape, ...]
     lines: tuple[str, ...]
     results: tuple[str, ...]
+    planned: Mapping[str, Shape]
 
     @property
     def source(self) -> str:
@@ -415,7 +417,7 @@ class Program:
 
     def alone(self, name: str) -> Program:
         """The same that returns one value."""
-        return Program(self.seed, self.shapes, self.lines, (name,))
+        return replace(self, results=(name,))
 
 
 def _target(line: str) -> str:
@@ -439,7 +441,8 @@ def write(seed: int) -> Program:
             pass
     own = writer.values[len(shapes) :]
     results = {own[-1].name, *(value.name for value in rng.sample(own, min(len(own), rng.randint(0, 2))))}
-    return Program(seed, shapes, tuple(writer.lines), tuple(sorted(results, key=lambda name: int(name[1:]))))
+    planned = {value.name: value.shape for value in writer.values}
+    return Program(seed, shapes, tuple(writer.lines), tuple(sorted(results, key=lambda name: int(name[1:]))), planned)
 
 
 def outcome(program: Program) -> str:

@@ -151,3 +151,24 @@ def test_turns_of_a_soak_hold_nothing(tmp_path: Path) -> None:
         held.append((sample.files, sample.threads, sample.processes))
     assert held[1] == held[2]
     assert [path.name for path in tmp_path.iterdir()] == ["kept.covan"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_programs(seed: int) -> None:
+    from random_programs import outcome, write
+
+    assert outcome(write(seed)) == "right"
+
+
+def test_random_programs_are_what_their_seed_says() -> None:
+    """The same each time, without what nothing needs, and each value as large as it was planned."""
+    from random_programs import write
+
+    for seed in range(200):
+        program = write(seed)
+        assert program.source == write(seed).source
+        names: dict[str, Any] = {}
+        exec(program.source, names)
+        given = names["program"](*program.arguments())
+        results = given if isinstance(given, tuple) else (given,)
+        assert [tuple(result.shape) for result in results] == [program.planned[name] for name in program.results]

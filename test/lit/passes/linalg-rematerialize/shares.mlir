@@ -41,6 +41,21 @@ func.func @called(%x: tensor<4xf32>) -> (tensor<6xf32>, tensor<6xf32>) {
   return %0, %1 : tensor<6xf32>, tensor<6xf32>
 }
 
+// So does one that is returned as well.
+// CHECK-LABEL: func.func @returned(
+// CHECK: tensor.pad
+// CHECK-NOT: tensor.pad
+// CHECK: return
+func.func @returned(%x: tensor<4xf32>) -> (tensor<6xf32>, tensor<6xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %p = tensor.pad %x low[1] high[1] {
+  ^bb0(%a: index):
+    tensor.yield %zero : f32 loc("prov:1:pad")
+  } : tensor<4xf32> to tensor<6xf32> loc("prov:1:pad")
+  %0 = math.exp %p : tensor<6xf32> loc("prov:2:exp")
+  return %p, %0 : tensor<6xf32>, tensor<6xf32>
+}
+
 // What prepares a preparation goes with it: halves in more bits, which are broadcast.
 // CHECK-LABEL: func.func @behind(
 // CHECK: %[[WIDE:.*]] = linalg.generic
