@@ -23,11 +23,11 @@ iree:marked-halves    arithmetic on bf16 that the program decides on is         
                       marked; after that
 iree:filled-memory    constants of one number that are written into are memory  always
                       that is filled; after that
-iree:joined-slices    concatenations of slices that are read with another axis  always
+iree:concat-slices    concatenations of slices that are read with another axis  always
                       are written slice by slice; after that
 iree:slices           what is copied into a slice of new memory is written      on CPUs
                       there; after iree:dispatch-creation
-iree:odd-places       what a kernel reads or writes at a place that it does  where chains are fused, not
+iree:alignment        what a kernel reads or writes at a place that it does    where chains are fused, not
                       not take is copied; after that                            on CPUs
 iree:uneven-loops     loops that hand on other values than they begin with     always
                       are branches; after iree:flow
@@ -62,6 +62,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from covan_mlir.lowering import (
+    concatenated_slices,
     concatenations,
     data_tiling,
     exact_decisions,
@@ -69,14 +70,13 @@ from covan_mlir.lowering import (
     filled_memory,
     inlined,
     iree_phases,
-    joined_slices,
     kept_arguments,
-    odd_places,
     parameters,
     sliced_gathers,
     slices_in_place,
     stages,
     strided_reads,
+    unaligned_operands,
     uneven_loops,
     uneven_products,
 )
@@ -176,10 +176,10 @@ SEQUENCE: tuple[Entry, ...] = (
     Entry("iree:sliced-gathers", lambda setting: sliced_gathers.through, _on_cpu),
     Entry("iree:marked-halves", lambda setting: exact_decisions.mark_halves, _on_cpu),
     Entry("iree:filled-memory", lambda setting: filled_memory.fill),
-    Entry("iree:joined-slices", lambda setting: joined_slices.write),
+    Entry("iree:concat-slices", lambda setting: concatenated_slices.write),
     _phase("dispatch-creation"),
     Entry("iree:slices", lambda setting: slices_in_place.write, _on_cpu),
-    Entry("iree:odd-places", lambda setting: odd_places.copied(stages.alignment(setting.job)), _aligned),
+    Entry("iree:alignment", lambda setting: unaligned_operands.copied(stages.alignment(setting.job)), _aligned),
     _phase("flow"),
     Entry("iree:uneven-loops", lambda setting: uneven_loops.branch),
     Entry("iree:kept-arguments", lambda setting: kept_arguments.keep(setting.job.changed), _on_cpu),

@@ -155,14 +155,15 @@ def test_turns_of_a_soak_hold_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_programs(seed: int) -> None:
-    from random_programs import outcome, write
+    from drawn_programs import write
+    from random_programs import outcome
 
     assert outcome(write(seed)) == "right"
 
 
 def test_random_programs_are_what_their_seed_says() -> None:
     """The same each time, without what nothing needs, and each value as large as it was planned."""
-    from random_programs import write
+    from drawn_programs import write
 
     for seed in range(200):
         program = write(seed)

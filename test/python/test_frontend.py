@@ -17,6 +17,7 @@ from torch import nn
 
 import covan_mlir
 from covan_mlir import CompileOptions, CovanError, ExportError, InputError, TargetError
+from covan_mlir.frontend.decompose import decompose
 
 DTYPES = [
     torch.float16,
@@ -343,3 +344,15 @@ def test_any_shape_and_dtypes(
     x = torch.randint(0, 5, shape).to(dtype)
     y = torch.randint(0, 5, small).to(other)
     check(lambda x, y: {"sum": x + y, "less": x < y, "same": x, "flat": (x * y).reshape(-1)}, x, y)
+
+
+def test_long_chains_of_choices_are_decomposed() -> None:
+    class Chain(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for _ in range(500):
+                x = torch.where(x > 0, x * 0.5, x + 1)
+            return x
+
+    decomposed = decompose(torch.export.export(Chain(), (torch.randn(4),), strict=False))
+    choices = decomposed.graph.find_nodes(op="call_function", target=torch.ops.aten.where.self)
+    assert len(list(choices)) == 500

@@ -310,6 +310,26 @@ PROGRAMS = {
         lambda: lambda x: (x.argmax(1), x.sort(1)[1], x.amax(1), x.tril(-1), x.sin().roll(3, 1)),
         lambda: (torch.randn(1, 1),),
     ),
+    "masks of positions that are the same everywhere": Program(
+        lambda: lambda x: (x.sin().tril(-1), x.cos().triu(-4)), lambda: (torch.randn(1, 4),)
+    ),
+    "the only place of an index": Program(
+        lambda: lambda x: x.sin().gather(1, (x > 9).long()), lambda: (torch.randn(4, 1),)
+    ),
+    "a row and a column": Program(lambda: lambda x: (x + 1) @ (x + 1).mT, lambda: (torch.randn(1, 6),)),
+    "a column turned round": Program(
+        lambda: lambda x: (lambda y: torch.minimum(y, y.flip(0)))((x @ x.mT)[:, 3]), lambda: (torch.randn(7, 6),)
+    ),
+    "one element, taken with a step": Program(
+        lambda: lambda x: (lambda y: y @ y.mT)(torch.stack([x, x.erf()], 1)[:, 1:2:2]), lambda: (torch.randn(2),)
+    ),
+    "bytes beside wider numbers": Program(
+        lambda: lambda x: (x.to(torch.int16) * 2 - x, x.to(torch.int64) * 3 + x),
+        lambda: (torch.randint(255, (4, 5), dtype=torch.uint8),),
+    ),
+    "a value and itself": Program(
+        lambda: lambda x: torch.maximum(x, x) + torch.minimum(x, x), lambda: (torch.randn(5),)
+    ),
     "a flip, and views of it": Program(
         lambda: lambda x: (lambda y: (y, y.reshape(2, 4).unsqueeze(0).expand(2, 2, 4)))(x.neg().flip(0)),
         lambda: (torch.randn(8),),

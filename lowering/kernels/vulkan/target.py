@@ -13,17 +13,13 @@ from covan_mlir.lowering.kernels.target import KernelTarget
 from covan_mlir.lowering.kernels.vulkan.device import VulkanDevice, device
 from covan_mlir.lowering.targets.vulkan import PROFILES, attribute
 
-ALIGNMENT = 64
-"""Bytes: where a storage buffer begins is a multiple of what the device asks for, and IREE lays out allocations for
-devices that ask for no more than this."""
-
 
 @dataclass(frozen=True)
 class VulkanTarget(KernelTarget):
     """A GPU."""
 
     kind: ClassVar[str] = "vulkan"
-    alignment: ClassVar[int] = ALIGNMENT
+    alignment: ClassVar[int] = 64  # where devices have storage buffers begin; IREE lays out allocations for no more
 
     device: VulkanDevice
 

@@ -26,7 +26,7 @@ _UNSEEN = frozenset(
         "iree:sliced-gathers",
         "iree:marked-halves",
         "iree:filled-memory",
-        "iree:joined-slices",
+        "iree:concat-slices",
         "iree:uneven-loops",
         "iree:kept-arguments",
         "iree:uneven-products",

@@ -28,6 +28,7 @@ from covan_mlir.frontend.graph_passes.empty import fold_empty
 from covan_mlir.frontend.graph_passes.equal_constants import unite_equal_constants
 from covan_mlir.frontend.graph_passes.halves import keep_slices
 from covan_mlir.frontend.graph_passes.means import divide_sums
+from covan_mlir.frontend.graph_passes.nan_rows import ask_of_rows
 from covan_mlir.frontend.graph_passes.pair_halves import take_halves
 from covan_mlir.frontend.graph_passes.pieces import slice_pieces
 from covan_mlir.frontend.graph_passes.positions import count_from_front
@@ -35,7 +36,6 @@ from covan_mlir.frontend.graph_passes.reshapes import explain_reshapes
 from covan_mlir.frontend.graph_passes.rotate import rotate
 from covan_mlir.frontend.graph_passes.shapes_behind import shapes_behind
 from covan_mlir.frontend.graph_passes.straighten import straighten
-from covan_mlir.frontend.graph_passes.undefined_rows import ask_of_rows
 from covan_mlir.frontend.graph_passes.uniform import fold_uniform
 from covan_mlir.frontend.graph_passes.widen import widen_bytes
 from covan_mlir.frontend.graph_passes.written_back import drop_written_back

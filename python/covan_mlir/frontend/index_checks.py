@@ -62,14 +62,13 @@ def check_indices(exported: Graph, decomposed: Graph, checks: Checks) -> None:
             name = operator_name(origin)
             checked = name in _INDEXING and not (name in _READING and operand.writes)
             before = counted_from_end(operand.index)
-            own = (
-                before is not None and checks.origin(operand.index) is not origin
-            )  # the model counts, no decomposition
+            # Who counts from the end: the model itself, or a decomposition of what it calls.
+            own = before is not None and checks.origin(operand.index) is not origin
             if own and not _adds(operand.index, operand.size):
-                before = None
+                before, own = None, False
             index = before or operand.index
             countable = operand.from_end or before is not None
-            from_end = countable and (name in _FROM_END or not checked or (own and before is not None))
+            from_end = countable and (own or name in _FROM_END or not checked)
             low = -operand.size if from_end else 0
             if (index in ranges and ranges[index].within(low, operand.size - 1)) or (checked and proved(origin)):
                 continue

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch.fx import Graph, Node
@@ -64,9 +64,9 @@ _POSITIONS = {aten.full: 1, aten.full_like: 1, aten.new_full: 2, aten.scalar_ten
 _NUMBERS = dict.fromkeys((aten.zeros, aten.zeros_like, aten.new_zeros), 0)
 _NUMBERS |= dict.fromkeys((aten.ones, aten.ones_like, aten.new_ones), 1)
 _RANGES = frozenset({aten.arange, torch.ops.prims.iota})
-"""Of one element they are a constant: the masks of `tril` are, of a matrix of one row and column."""
+"""What masks of positions begin with."""
 _EVALUATED = 4096
-"""Elements of a mask, up to which it is computed here."""
+"""Elements of a tensor of positions, up to which it is computed here."""
 _CONVERSIONS = frozenset({torch.ops.prims.convert_element_type.default, aten._to_copy.default})
 
 
@@ -82,9 +82,10 @@ def fold_uniform(graph: Graph, constants: Mapping[str, torch.Tensor]) -> None:
         for node in graph.find_nodes(op="placeholder")
         if node.name in constants and constants[node.name].numel() == 1
     }
+    small = dict(held)
     for node in list(graph.nodes):
         value = node.meta.get("val")
-        if node.target is aten.where.self and (chosen := _everywhere(node.args[0], held)) is not None:
+        if node.target is aten.where.self and (chosen := _everywhere(node.args[0], held, small)) is not None:
             _take(node, node.args[1] if chosen else node.args[2])
         if (
             node.op != "call_function"
@@ -99,35 +100,26 @@ def fold_uniform(graph: Graph, constants: Mapping[str, torch.Tensor]) -> None:
             fill(node, one.item())
         if (number := _number(node, held)) is not None:
             held[node] = torch.full([1] * value.dim(), number, dtype=value.dtype)
+            small[node] = held[node].expand(value.shape)
+        elif (whole := _of_positions(node, small)) is not None:
+            small[node] = whole
 
 
-def _everywhere(mask: Node, held: Mapping[Node, torch.Tensor]) -> bool | None:
+def _everywhere(mask: Node, held: Mapping[Node, torch.Tensor], small: Mapping[Node, torch.Tensor]) -> bool | None:
     """What a mask is, if it is the same everywhere: a number, or computed of positions, as those of `tril` are."""
     if mask in held:
         return bool(held[mask].item())
-    whole = _whole(mask, {})
+    whole = small.get(mask)
     return None if whole is None or not whole.numel() or whole.min() != whole.max() else bool(whole.flatten()[0])
 
 
-def _whole(node: Node, known: dict[Node, torch.Tensor | None]) -> torch.Tensor | None:
-    """A small tensor that is computed of positions and numbers alone."""
-    if node not in known:
-        known[node] = None
-        value, target = node.meta.get("val"), node.target
-        if (
-            isinstance(value, torch.Tensor)
-            and isinstance(target, torch._ops.OpOverload)
-            and all(isinstance(size, int) for size in value.shape)
-            and value.numel() <= _EVALUATED
-            and not target._schema.is_mutable
-            and torch.Tag.nondeterministic_seeded not in target.tags
-            and (target.overloadpacket in _RANGES or node.all_input_nodes)
-            and all(_whole(read, known) is not None for read in node.all_input_nodes)
-        ):
-            args, kwargs = map_arg((node.args, node.kwargs), known.__getitem__)
-            result = target(*args, **kwargs)
-            known[node] = result if isinstance(result, torch.Tensor) else None
-    return known[node]
+def _of_positions(node: Node, small: Mapping[Node, torch.Tensor]) -> torch.Tensor | None:
+    """What a node gives of positions and numbers alone, if that has few elements."""
+    target: Any = node.target
+    begins = target.overloadpacket in _RANGES and not node.all_input_nodes
+    if node.meta["val"].numel() > _EVALUATED or not (begins or (node.all_input_nodes and _reads_only(node, small))):
+        return None
+    return _called(node, small)
 
 
 def _take(node: Node, taken: Node) -> None:
@@ -168,8 +160,6 @@ def _number(node: Node, held: Mapping[Node, torch.Tensor]) -> int | float | None
     if is_view(node) and len(node.all_input_nodes) == 1 and node.all_input_nodes[0] in held:
         whole = held[node.all_input_nodes[0]]
         return whole.item() if whole.dtype is node.meta["val"].dtype else None  # else its bits are read anew
-    if node.meta["val"].numel() == 1 and target.overloadpacket in _RANGES and not node.all_input_nodes:
-        return cast("int | float", target(*node.args, **node.kwargs).item())
     position = _POSITIONS.get(target.overloadpacket)
     number = node.args[position] if position is not None else _NUMBERS.get(target.overloadpacket)
     return number if isinstance(number, int | float) else None
@@ -180,15 +170,19 @@ def _computed(node: Node, held: Mapping[Node, torch.Tensor]) -> torch.Tensor | N
     promotion of types asks for them."""
     target: Any = node.target
     pointwise = torch.Tag.pointwise in target.tags or target in _CONVERSIONS
-    if (
-        not pointwise
-        or torch.Tag.nondeterministic_seeded in target.tags
-        or not held.keys() >= set(node.all_input_nodes)
-    ):
+    return _called(node, held) if pointwise and node.all_input_nodes and _reads_only(node, held) else None
+
+
+def _reads_only(node: Node, known: Mapping[Node, torch.Tensor]) -> bool:
+    return known.keys() >= set(node.all_input_nodes)
+
+
+def _called(node: Node, known: Mapping[Node, torch.Tensor]) -> torch.Tensor | None:
+    """What an operator gives of known tensors; None if it is random, or writes to them."""
+    target: Any = node.target
+    if torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable:
         return None
-    if not node.all_input_nodes or target._schema.is_mutable:
-        return None
-    args, kwargs = map_arg((node.args, node.kwargs), held.__getitem__)
+    args, kwargs = map_arg((node.args, node.kwargs), known.__getitem__)
     try:
         result = target(*args, **kwargs)
     except Exception:  # what eager refuses is the compiler's to refuse

@@ -65,9 +65,9 @@ def clamp_tensor(x: Tensor, min: Tensor | None = None, max: Tensor | None = None
 
 @rule(aten.maximum.default)
 def maximum(a: Tensor, b: Tensor) -> Any:
-    # torch-mlir's comparison keeps a NaN on one side only.
-    if a is b:
+    if a is b:  # the compilers leave nothing of the comparison
         return a.clone()
+    # torch-mlir's comparison keeps a NaN on one side only.
     dtype = torch.result_type(a, b)
     if not dtype.is_floating_point:
         return NotImplemented

@@ -6,6 +6,7 @@ so they have to be made positive wherever the lowering does not do it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -200,7 +201,7 @@ def constant_pad(x: Tensor, pad: list[Any], value: Any = 0) -> Any:
 
 
 @rule(aten.roll.default)
-def roll(x: Tensor, shifts: list[Any], dims: list[int] = []) -> Any:  # noqa: B006  # torch's own default
+def roll(x: Tensor, shifts: list[Any], dims: Sequence[int] = ()) -> Any:
     # A shift of more than the size reads outside.
     if 0 in x.shape:
         return x.clone()

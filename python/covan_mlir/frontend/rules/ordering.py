@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -32,12 +32,12 @@ def _static(x: Tensor, dim: int) -> bool:
     return x.dim() == 0 or isinstance(x.shape[dim], int)
 
 
-def only(x: Tensor, dim: int | None) -> bool:
+def has_one(x: Tensor, dim: int | None) -> bool:
     """Whether there is nothing to order along an axis, or in all of a tensor: one element, whatever it is."""
     return x.dim() == 0 or statically_known_true((x.numel() if dim is None else x.shape[dim]) == 1)
 
 
-def _single(x: Tensor, dim: int | None, keepdim: bool = True) -> tuple[Tensor, Tensor]:
+def the_one(x: Tensor, dim: int | None, keepdim: bool = True) -> tuple[Tensor, Tensor]:
     """The only elements along an axis, and their places: constants, no function of the elements."""
     gone: list[int] = [] if keepdim else list(range(x.dim())) if dim is None else [dim]
     values = x.squeeze(gone) if gone else x.clone()
@@ -45,8 +45,8 @@ def _single(x: Tensor, dim: int | None, keepdim: bool = True) -> tuple[Tensor, T
 
 
 def _extreme(x: Tensor, dim: int, later: Callable[[Tensor, Tensor], Tensor]) -> Any:
-    if only(x, dim):
-        return _single(x, dim)
+    if has_one(x, dim):
+        return the_one(x, dim)
     if not _static(x, dim):
         return NotImplemented
     shape = [1] * x.dim()
@@ -122,8 +122,8 @@ def ordered(x: Tensor, dtype: torch.dtype, *, nan_first: bool = False) -> Tensor
 
 @rule(aten.argmax.default)
 def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    if only(x, dim):
-        return _single(x, dim, keepdim)[1]
+    if has_one(x, dim):
+        return the_one(x, dim, keepdim)[1]
     if not x.dtype.is_floating_point:
         return NotImplemented
     return plain(aten.argmax.default, ordered(x, torch.float64), dim, keepdim)
@@ -131,39 +131,39 @@ def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 
 @rule(aten.argmin.default)
 def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    if only(x, dim):
-        return _single(x, dim, keepdim)[1]
+    if has_one(x, dim):
+        return the_one(x, dim, keepdim)[1]
     if not x.dtype.is_floating_point:
         return NotImplemented
     return plain(aten.argmin.default, ordered(x, torch.float64, nan_first=True), dim, keepdim)
 
 
-def _greatest(op: OpOverload, x: Tensor, dim: list[int], keepdim: bool) -> Any:
+def _greatest(op: OpOverload, x: Tensor, dim: Sequence[int], keepdim: bool) -> Any:
     """The greatest or least of one element is that: the compilers leave nothing of the reduction."""
-    axes = {axis % max(x.dim(), 1) for axis in dim} if dim else set(range(x.dim()))
+    axes = {axis % x.dim() for axis in dim} if dim else set(range(x.dim()))
     if not all(statically_known_true(x.shape[axis] == 1) for axis in axes):
         return plain(op, x, dim, keepdim)
     return x.clone() if keepdim else x.squeeze(sorted(axes))
 
 
 @rule(aten.amax.default)
-def amax(x: Tensor, dim: list[int] = [], keepdim: bool = False) -> Any:  # noqa: B006  # torch's own default
+def amax(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
     return _greatest(aten.amax.default, x, dim, keepdim)
 
 
 @rule(aten.amin.default)
-def amin(x: Tensor, dim: list[int] = [], keepdim: bool = False) -> Any:  # noqa: B006  # torch's own default
+def amin(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
     return _greatest(aten.amin.default, x, dim, keepdim)
 
 
 @rule(aten.max.default)
 def max_of_all(x: Tensor) -> Any:
-    return x.reshape([]) if only(x, None) else NotImplemented
+    return x.reshape([]) if has_one(x, None) else NotImplemented
 
 
 @rule(aten.min.default)
 def min_of_all(x: Tensor) -> Any:
-    return x.reshape([]) if only(x, None) else NotImplemented
+    return x.reshape([]) if has_one(x, None) else NotImplemented
 
 
 @rule(aten.max.dim)
@@ -193,14 +193,14 @@ def _pick(x: Tensor, dim: int, at: Any, keepdim: bool) -> tuple[Tensor, Tensor]:
 
 @rule(aten.kthvalue.default)
 def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    if only(x, dim):
-        return _single(x, dim, keepdim)
+    if has_one(x, dim):
+        return the_one(x, dim, keepdim)
     return _pick(x, dim, k - 1, keepdim)
 
 
 def _median(x: Tensor, dim: int, keepdim: bool, skip: bool) -> Any:
-    if only(x, dim):
-        return _single(x, dim, keepdim)
+    if has_one(x, dim):
+        return the_one(x, dim, keepdim)
     size = x.shape[dim]
     if not x.dtype.is_floating_point:
         return _pick(x, dim, (size - 1) // 2, keepdim)
@@ -251,8 +251,8 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:  #
 @rule(aten.mode.default)
 def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The least of the most frequent numbers, and where the last of it stands: each element against each."""
-    if only(x, dim):
-        return _single(x, dim, keepdim)
+    if has_one(x, dim):
+        return the_one(x, dim, keepdim)
     along = torch.movedim(x, dim, -1)
     key = along.to(torch.int32) if x.dtype is torch.bool else along
     alike = (key.unsqueeze(-1) == key.unsqueeze(-2)).sum(-1)

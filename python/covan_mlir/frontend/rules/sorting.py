@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from covan_mlir.frontend.rules.ordering import only, ordered
+from covan_mlir.frontend.rules.ordering import has_one, ordered, the_one
 from covan_mlir.frontend.rules.registry import rule
 from covan_mlir.frontend.rules.searching import leading
 
@@ -138,8 +138,8 @@ def _likely(key: Tensor, count: int) -> Tensor:
 
 @rule(aten.sort.default)
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
-    if only(x, dim):
-        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    if has_one(x, dim):
+        return the_one(x, dim)
     places = _places(x, dim, descending, x.shape[dim])
     return torch.gather(x, dim, places), places
 
@@ -151,7 +151,7 @@ def sort_stable(x: Tensor, *, stable: bool | None = None, dim: int = -1, descend
 
 @rule(aten.topk.default)
 def topk(x: Tensor, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    if only(x, dim) and statically_known_true(k == 1):
-        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    if has_one(x, dim) and statically_known_true(k == 1):
+        return the_one(x, dim)
     places = _places(x, dim, largest, k)
     return torch.gather(x, dim, places), places

@@ -75,7 +75,7 @@ def _begins_at(op: Any, alignment: int) -> bool:
         inner = shape[axis + 1 :]
         if any(size < 0 for size in inner):
             return False
-        step = prod(inner) * max(bits(str(whole.type.element_type)) // 8, 1)
+        step = prod(inner) * bits(str(whole.type.element_type)) // 8
         number = _number(start)
         if step % alignment and (number is None or number * step % alignment):
             return False

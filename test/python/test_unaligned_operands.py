@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from covan_mlir import CompileOptions, compile_module
-from covan_mlir.lowering.kernels.cuda.compile import ALIGNMENT as CUDA
 from covan_mlir.lowering.kernels.cuda.compile import available
-from covan_mlir.lowering.kernels.vulkan.target import ALIGNMENT as VULKAN
+from covan_mlir.lowering.kernels.cuda.target import CudaTarget
+from covan_mlir.lowering.kernels.vulkan.target import VulkanTarget
 from covan_mlir.runtime import devices
 
 _STEP = """
@@ -66,8 +66,12 @@ def test_pieces(target: str, columns: int) -> None:
 @pytest.mark.parametrize(
     ("target", "alignment"),
     [
-        ("vulkan:lavapipe", VULKAN),
-        pytest.param("cuda:sm_80", CUDA, marks=pytest.mark.skipif(not available(), reason="Triton is not installed")),
+        ("vulkan:lavapipe", VulkanTarget.alignment),
+        pytest.param(
+            "cuda:sm_80",
+            CudaTarget.alignment,
+            marks=pytest.mark.skipif(not available(), reason="Triton is not installed"),
+        ),
     ],
 )
 def test_what_begins_elsewhere_is_copied(target: str, alignment: int, tmp_path: Path) -> None:
