@@ -47,30 +47,30 @@ class _Worker(Child):
 
     def __init__(self, trace: str) -> None:
         self.trace = trace
-        # Removed by `stop`, or when the worker is gone; not by a finaliser, which forks would inherit.
-        self.prints = tempfile.mkdtemp(prefix="covan-passes-") if trace == "passes" else None
+        # What compilers keep in files goes with the worker, however it ends: removed by `stop`, or by the worker's own
+        # watch if this process is gone; not by a finaliser, which forks would inherit.
+        self.folder = tempfile.mkdtemp(prefix="covan-compiler-")
         self.surroundings = question.surroundings()
         self.jobs = 0
         try:
-            super().__init__("covan_mlir.lowering.worker", [self.prints] if self.prints else [])
+            super().__init__("covan_mlir.lowering.worker", [self.folder, trace])
         except BaseException:
-            self._remove_prints()
+            self._remove_folder()
             raise
 
     def stop(self) -> None:
         super().stop()
-        self._remove_prints()
+        self._remove_folder()
 
     def said(self) -> str:
         """The end of what the compiler printed."""
-        if not self.prints:
+        if self.trace != "passes":
             return self.tail()
         # complaints about folders that `pass_prints` keeps the compiler from making
-        return "\n".join(line for line in self.tail(0).splitlines() if self.prints not in line)[-LOG_TAIL:]
+        return "\n".join(line for line in self.tail(0).splitlines() if self.folder not in line)[-LOG_TAIL:]
 
-    def _remove_prints(self) -> None:
-        if self.prints:
-            shutil.rmtree(self.prints, ignore_errors=True)
+    def _remove_folder(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 _lock = threading.Lock()

@@ -10,10 +10,8 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-import iree.compiler.ir as ir_of_iree
 from torch_mlir import ir
 
 import covan_mlir.lowering.kernels.passes  # noqa: F401  # makes fred-raise and fred-kernels known
@@ -25,12 +23,13 @@ from covan_mlir.dialects.prov_kept import KEPT
 from covan_mlir.dialects.prov_lines import LINES
 from covan_mlir.dialects.substituted import ASSUMED, RULES, SUBSTITUTED
 from covan_mlir.lowering import iree_phases
-from covan_mlir.lowering.kernels import code_aside, targets
+from covan_mlir.lowering.kernels import targets
 from covan_mlir.lowering.kernels.chain_body import KernelBody
-from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE
-from covan_mlir.lowering.kernels.cpu import linked_code, team
+from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE, telling
+from covan_mlir.lowering.kernels.cpu import team
 from covan_mlir.lowering.kernels.cpu.machine_code import MachineCode
 from covan_mlir.lowering.kernels.declarations import bodies, embed_declared
+from covan_mlir.lowering.kernels.kernel_code import KernelCode
 from covan_mlir.lowering.kernels.recorded import RECORDS, dump
 from covan_mlir.lowering.kernels.reductions import demote
 from covan_mlir.lowering.kernels.registry import templates
@@ -271,12 +270,20 @@ class Border:
         self.kernels: dict[str, KernelBody] = {}
         self.decisions: list[FusionRecord] = []
         self.shared = 0
-        self._aside: dict[str, Any] = {}
-        self._files: dict[str, Path] = {}
         self._enter = iree_phases.enter(job.flags, job.devices)
         # Where the compiler prints after each pass, it prints no passes over kernels while the program waits for them.
         beside = job.trace != "passes"
-        self._apart = MachineCode(job.flags, job.machine_code, beside=beside) if apart(job) else None
+        self._code = KernelCode(MachineCode(job.flags, job.machine_code, beside=beside) if apart(job) else None)
+
+    def chosen(self, raising: Run) -> Run:
+        """The step that decides on kernels: each begins to be compiled while others are decided on. One that the
+        program does not call in the end was compiled for nothing."""
+
+        def run(state: PipelineState) -> None:
+            with telling(lambda kernel: self._code.begin([kernel])):
+                raising(state)
+
+        return run if self._code.beside else raising
 
     def cross(self, state: PipelineState) -> None:
         """The step into IREE's context, without what passes of ours left for each other."""
@@ -288,29 +295,22 @@ class Border:
         with state.session.context:
             self.kernels |= bodies(state.module)
             embedded = embed_declared(state.module)
-            self._aside = code_aside.put_aside(state.module)
-        if self._apart is not None:
-            for executable in embedded:
-                for step in executable.dispatches:
-                    self._apart.begin(step.name, executable.text)
+            self._code.put_aside(state.module)
+        self._code.begin(embedded)
 
     def restore(self, state: PipelineState) -> None:
         """The step that gives kernels their code back, or what stands for it where it was compiled apart."""
-        with state.session.context, ir_of_iree.Location.unknown():
-            if self._apart is not None:
-                self._files = self._apart.files()
-                self._aside |= {name: linked_code.stub(name) for name in self._files if name in self._aside}
-            code_aside.put_back(state.module, self._aside)
+        with state.session.context:
+            self._code.restore(state.module)
 
     def link(self, state: PipelineState) -> None:
         """The step that has kernels call the machine code that was compiled apart."""
-        with state.session.context, ir_of_iree.Location.unknown():
-            linked_code.call(state.module, self._files)
+        with state.session.context:
+            self._code.link(state.module)
 
     def close(self) -> None:
         """Nothing is compiled any more."""
-        if self._apart is not None:
-            self._apart.close()
+        self._code.close()
 
     def team(self, state: PipelineState) -> None:
         """The step that has dispatches call teams."""
@@ -320,7 +320,7 @@ class Border:
     @contextmanager
     def whole(self, state: PipelineState) -> Iterator[None]:
         """While active, no code is aside: whoever prints the program wants to compile what is printed."""
-        aside = bool(self._aside)
+        aside = self._code.is_aside
         if aside:
             self.restore(state)
         try:
@@ -328,7 +328,7 @@ class Border:
         finally:
             if aside:
                 with state.session.context:
-                    self._aside = code_aside.put_aside(state.module)
+                    self._code.put_aside(state.module)
 
 
 def take_off(module: ir.Module) -> list[FusionRecord]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 import traceback
 from typing import BinaryIO
 
@@ -14,16 +15,17 @@ from covan_mlir.support.processes import frames
 from covan_mlir.support.processes.parent import afterwards, watch
 
 
-def main(parent: int, folder: str | None = None) -> None:
+def main(parent: int, folder: str, trace: str) -> None:
     """Serve the jobs of process ``parent``.
 
     Standard output is kept for messages: what compilers print goes to standard error.
 
     Args:
-        folder: where passes print to; such a worker is for jobs with ``trace="passes"``.
+        folder: of the worker's own, for temporary files of all compilers in it.
+        trace: of the jobs; where it is ``passes``, they print to that folder.
     """
-    if folder:
-        afterwards(lambda: shutil.rmtree(folder, ignore_errors=True))
+    afterwards(lambda: shutil.rmtree(folder, ignore_errors=True))
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
     watch(parent)
     requests: BinaryIO = sys.stdin.buffer
     answers: BinaryIO = os.fdopen(os.dup(1), "wb")
@@ -35,7 +37,7 @@ def main(parent: int, folder: str | None = None) -> None:
     from covan_mlir.provenance.collector import uncollected
 
     load_passes()
-    prints = PassPrints(folder) if folder else None
+    prints = PassPrints(tempfile.mkdtemp(prefix="passes-")) if trace == "passes" else None
 
     frames.send(answers, messages.Ready())
     while True:

@@ -11,6 +11,7 @@ from covan_mlir.dialects.prov_locations import TraceReader, rewrite_locations
 from covan_mlir.passes.framework.place import visited
 
 _COPIES = frozenset({"tensor.pad", "linalg.broadcast", "linalg.transpose"})
+_RESHAPES = frozenset({"tensor.collapse_shape", "tensor.expand_shape"})
 _WIDENS = "arith.extf"
 
 
@@ -34,7 +35,8 @@ class LinalgRematerialize:
         %q = tensor.pad %x ... loc("conv_1")
         %1 = linalg.conv_2d_nchw_fchw ins(%q, %w) ... loc("conv_1")
 
-    What is a call of its own, as ``F.pad`` is, stays one. IREE makes one of what no kernel took in.
+    What is a call of its own, as ``F.pad`` is, and ``repeat`` in another shape, stays one. IREE makes one of what no
+    kernel took in.
     """
 
     name: ClassVar[str] = "linalg-rematerialize"
@@ -70,16 +72,27 @@ def _is_copy(op: ir.Operation) -> bool:
 def _split(op: ir.Operation, reader: TraceReader) -> None:
     """Gives those readers of a copy their own whose share it is not, if it is the share of another one."""
     own = reader.ids(op.location)
-    readers = list({_beside(use.owner.operation, op): None for use in op.results[0].uses})
-    theirs = {other: reader.ids(other.location) for other in readers}
+    theirs = {other: reader.ids(other.location) for other in _readers(op)}
     others = [other for other, ids in theirs.items() if ids and not own & ids]
-    if not any(own & ids for ids in theirs.values()):  # a call of its own, whether it is returned or not
+    if not _prepares(op, own, reader):  # a call of its own, whether it is returned or not
         return
     for other in others:
         with ir.InsertionPoint(other):
             copy = op.clone()
         _locate(copy, other.location)
         _reads_instead(other, op.results[0], copy.results[0])
+
+
+def _prepares(op: ir.Operation, own: frozenset[int], reader: TraceReader) -> bool:
+    """Whether a copy, perhaps in another shape, is read by more work of the part that it is of."""
+    for other in _readers(op):
+        if own & reader.ids(other.location) and (other.name not in _RESHAPES or _prepares(other, own, reader)):
+            return True
+    return False
+
+
+def _readers(op: ir.Operation) -> list[ir.Operation]:
+    return list({_beside(use.owner.operation, op): None for use in op.results[0].uses})
 
 
 def _beside(reader: ir.Operation, op: ir.Operation) -> ir.Operation:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from torch_mlir import ir
@@ -15,7 +17,7 @@ from covan_mlir.dialects.prov_lines import lines_of, read_lines
 from covan_mlir.errors import TargetError
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels import targets
-from covan_mlir.lowering.kernels.kernel import Refusal
+from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.recorded import RECORDS, Recorded, load, workload
 from covan_mlir.lowering.kernels.reductions.demote import demoted
 from covan_mlir.lowering.kernels.reductions.record import record
@@ -34,6 +36,18 @@ DECISIONS = "covan.decisions"
 """Attribute of a function: what was decided about its chains, as JSON of `FusionRecord`."""
 
 _PREFIX = "fred_"  # of the symbols of kernels
+
+_listener: ContextVar[Callable[[Executable], object] | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def telling(listener: Callable[[Executable], object]) -> Iterator[None]:
+    """While active, each kernel is told of as soon as it is decided on: long before the program calls it."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
 
 
 @dataclass(frozen=True)
@@ -112,7 +126,10 @@ class Decisions:
     def accept(self, chain: Chain) -> bool:
         """Whether there is a kernel for a chain; remembers and logs why not."""
         kernel = self.chooser.kernel(chain)
-        return self._add(record(describe(chain), sorted(chain.trace), self.chooser.plain(chain), kernel))
+        accepted = self._add(record(describe(chain), sorted(chain.trace), self.chooser.plain(chain), kernel))
+        if accepted and isinstance(kernel, Selection) and (listener := _listener.get()) is not None:
+            listener(kernel.executable)
+        return accepted
 
     def unbuildable(self, reason: str, ids: frozenset[int]) -> None:
         """Notes why ops that belong together are no chain."""

@@ -11,8 +11,10 @@ import numpy as np
 from iree.compiler.api import Session
 
 from covan_mlir.lowering import iree_phases
+from covan_mlir.lowering.kernels.cpu.machine_code import MachineCode
 from covan_mlir.lowering.kernels.cpu.team import share
 from covan_mlir.lowering.kernels.kernel import Executable, Operand
+from covan_mlir.lowering.kernels.kernel_code import KernelCode
 from covan_mlir.lowering.targets import Target, parse
 from covan_mlir.runtime import team
 
@@ -103,15 +105,48 @@ def compile_text(text: str, extra: Sequence[str] = (), target: Sequence[str] | N
     Raises:
         StepError, MLIRError: the compiler refused it.
     """
+    return _compiled(text, (*(_flags(None) if target is None else target), *extra), KernelCode(None), ())
+
+
+def compile_kernels(kernels: Sequence[Executable], target: Target | None = None, *, beside: bool = True) -> bytes:
+    """Kernels as a program for IREE's virtual machine, by `program`; each compiled as in the programs of users.
+
+    Args:
+        target: what they are for; None: this machine's CPU.
+        beside: whether on all cores.
+
+    Raises:
+        StepError, MLIRError: the compiler refused it.
+    """
+    flags = _flags(target)
+    on_cpu = target is None or target.kind == "cpu"
+    code = KernelCode(MachineCode(flags, "", beside=beside) if on_cpu else None)
+    try:
+        return _compiled(program(kernels, target.devices if target else ""), flags, code, kernels)
+    finally:
+        code.close()
+
+
+def _flags(target: Target | None) -> tuple[str, ...]:
+    return tuple(parse("cpu").compiler_flags(double=True) if target is None else target.compiler_flags(double=False))
+
+
+def _compiled(text: str, flags: Sequence[str], code: KernelCode, kernels: Sequence[Executable]) -> bytes:
+    """By the steps of programs that kernels need (`covan_mlir.lowering.sequence`)."""
+    code.begin(kernels)
     session = Session()
-    session.set_flags(*(parse("cpu").compiler_flags(double=True) if target is None else target), *extra)
+    session.set_flags(*flags)
     with session.context, ir.Location.unknown():
         module = ir.Module.parse(text)
-    phase = "executable-targets"  # after it as in programs (`covan_mlir.lowering.sequence`): code is there then
-    iree_phases.execute(session, module, "start", phase)
+        code.put_aside(module)
+    iree_phases.execute(session, module, "start", "stream")
     with session.context:
+        code.restore(module)
+    iree_phases.execute(session, module, "stream", "executable-targets")
+    with session.context:
+        code.link(module)
         share(module)
-    return iree_phases.execute(session, module, phase, "end")
+    return iree_phases.execute(session, module, "executable-targets", "end")
 
 
 class Standalone:
@@ -133,8 +168,7 @@ class Standalone:
         import iree.runtime as rt
 
         if code is None:
-            flags = target.compiler_flags(double=False) if target else None
-            code = compile_text(program(kernels, target.devices if target else ""), target=flags)
+            code = compile_kernels(kernels, target)
 
         self._rt = rt
         self._config = rt.Config(team.hal(driver))

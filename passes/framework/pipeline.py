@@ -118,7 +118,8 @@ class Pipeline:
         raised: list[tuple[Pass, Exception]] = []
         manager = self.build(operation.context, raised)
         try:
-            manager.run(operation)
+            with operation.context:  # passes make operations and attributes there
+                manager.run(operation)
         except ir.MLIRError as error:
             raise PassError(str(error)) from (raised[0][1] if raised else error)
 

@@ -63,7 +63,7 @@ class ForkedWorker(Child):
                     os.dup2(descriptor, number)
                 for descriptor in (requests, stdin, stdout, answers):
                     os.close(descriptor)
-                worker.main(self.owner, *map(int, arguments))
+                worker.main(self.owner, *arguments)
                 code = 0
             finally:
                 os._exit(code)

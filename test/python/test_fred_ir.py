@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -317,6 +318,17 @@ def test_what_is_refused_stays_as_it_was(caplog: pytest.LogCaptureFixture, monke
     assert {len(chain.reductions) for chain in asked[2:]} == {1}
     assert sum(chain.product for chain in asked) >= 2
     assert "not fused into one kernel: not today" in caplog.text
+
+
+def test_kernels_are_told_of_as_they_are_decided_on() -> None:
+    module = linalg(Function(attention), (heads(), heads(), heads()))
+    told: list[str] = []
+    with choice.telling(lambda kernel: told.append(kernel.name)):
+        parse_pipeline("builtin.module(func.func(fred-raise{target=cpu fuse=always}))").run(module)
+        parse_pipeline("builtin.module(fred-kernels{target=cpu fuse=always})").run(module)
+    parse_pipeline("builtin.module(func.func(fred-raise{target=cpu fuse=always}))").run(module)
+    assert told == re.findall(r"func.func private @(fred_\w+)", str(module))
+    assert told
 
 
 def test_unknown_sizes_are_the_same_only_where_known_ones_tell() -> None:

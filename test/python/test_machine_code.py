@@ -112,7 +112,7 @@ def test_kept_by_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         compile_kernel(name, *rest)  # type: ignore[arg-type]  # as it was given
 
     monkeypatch.setattr(machine_code, "compile_kernel", counted)
-    again = code(folder, "one", "two", "three")
+    again = code(folder, "one", "two", "three", "three")
     assert asked == ["three"]
     assert {name: again[name] for name in first} == first
 

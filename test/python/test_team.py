@@ -18,7 +18,7 @@ from test_cpu_kernels import array, inputs_of, kernel
 
 from covan_mlir import CompileOptions, compile_module
 from covan_mlir.fred.chain import Chain
-from covan_mlir.lowering.kernels.standalone import Standalone, compile_text, program
+from covan_mlir.lowering.kernels.standalone import Standalone, compile_kernels, compile_text
 from covan_mlir.machine.description import COMPILER_SHARE, PRESETS
 from covan_mlir.runtime import choice, team
 
@@ -55,7 +55,7 @@ CHAINS: dict[str, tuple[Chain, dict[str, object]]] = {
 
 def test_a_team_computes_what_workers_compute(threads: list[int]) -> None:
     kernels = [kernel(chain, name, **changes) for name, (chain, changes) in CHAINS.items()]
-    code = compile_text(program(kernels))
+    code = compile_kernels(kernels)
     drivers = {name: Standalone(kernels, name, code) for name in ("local-task", team.DRIVER)}
     for name, (chain, _) in CHAINS.items():
         inputs = [array(x) for x in inputs_of(chain)]

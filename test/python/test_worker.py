@@ -132,7 +132,7 @@ def dying(bytecode, asked, told, prints):
     return compile_job(bytecode, asked, tell, prints)
 
 compile_job, job.compile_job = job.compile_job, dying
-worker.main(int(sys.argv[1]))
+worker.main(int(sys.argv[1]), *sys.argv[4:])
 """
 
 
@@ -145,7 +145,7 @@ def dies(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, signal.Signals], Non
         pool.shutdown()
         with monkeypatch.context() as patch:
             code = [sys.executable, "-c", DYING, str(os.getpid()), step, str(int(number))]
-            patch.setattr(subprocess, "Popen", lambda command, **options: start(code, **options))
+            patch.setattr(subprocess, "Popen", lambda command, **options: start([*code, *command[4:]], **options))
             pool.prepare()
 
     return plant
@@ -260,13 +260,12 @@ def test_worker_ends_with_its_caller(then: str, stop: Callable[[subprocess.Popen
 
 
 @pytest.mark.parametrize("stop", part(("end", "kill"), kept=("kill",)))
-def test_folder_of_prints_goes_with_the_caller(stop: str) -> None:
+def test_temporary_files_go_with_the_caller(stop: str) -> None:
     then = """
-    covan_mlir.compile_module(model, (torch.ones(2, 8),), options=covan_mlir.CompileOptions(trace="passes"))
     if os.fork() == 0:
         sys.exit()  # what a child inherits is not its own to remove
     os.wait()
-    print("folder", pool._idle_for("passes")[0].prints, flush=True)
+    print("folder", pool._idle_for("phases")[0].folder, flush=True)
     input()
     """
     process = subprocess.Popen(
@@ -286,6 +285,16 @@ def test_folder_of_prints_goes_with_the_caller(stop: str) -> None:
         process.kill()
     process.wait(HANG)
     assert soon(lambda: not folder.exists())
+
+
+def test_temporary_files_go_with_a_compiler_that_is_killed() -> None:
+    covan_mlir.compile_module(net(), (X,))
+    (worker,) = pool._idle_for("phases")
+    folder = Path(worker.folder)
+    (folder / "left behind").touch()
+    worker.process.kill()
+    covan_mlir.compile_module(net(), (X,), options=CompileOptions(cache=False))
+    assert not folder.exists()
 
 
 def test_forked_child_has_a_worker_of_its_own() -> None:

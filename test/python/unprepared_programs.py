@@ -330,6 +330,16 @@ PROGRAMS = {
     "a value and itself": Program(
         lambda: lambda x: torch.maximum(x, x) + torch.minimum(x, x), lambda: (torch.randn(5),)
     ),
+    "a table of positions, returned": Program(
+        lambda: lambda x: (x + 1, torch.arange(7).float().flip(0)), lambda: (torch.randn(7),)
+    ),
+    "a padding of a padding": Program(
+        lambda: lambda x: (lambda y: (y, F.pad(y, (1, 0))))(F.pad(x, (0, 2))), lambda: (torch.randn(3, 4),)
+    ),
+    "rows again, read in two shapes": Program(
+        lambda: lambda x: (lambda y: (y.unflatten(-1, (4, 8)).abs(), y + 1))(x.repeat(1, 1, 4)),
+        lambda: (torch.randn(2, 3, 8),),
+    ),
     "a flip, and views of it": Program(
         lambda: lambda x: (lambda y: (y, y.reshape(2, 4).unsqueeze(0).expand(2, 2, 4)))(x.neg().flip(0)),
         lambda: (torch.randn(8),),

@@ -84,28 +84,30 @@ class MachineCode:
     """
 
     def __init__(self, flags: tuple[str, ...], kept: str, *, beside: bool = True) -> None:
+        self.beside = beside
         self._flags = flags
-        self._beside = beside
         self._store = Store(Path(kept), KERNELS_LIMIT) if kept else None
         self._threads = ThreadPoolExecutor(min(MOST_THREADS, cores()), "kernels")
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._begun: dict[str, Future[Path]] = {}
 
     def begin(self, name: str, text: str) -> None:
-        """Begin to compile a kernel.
+        """Begin to compile a kernel, unless it is begun.
 
         Args:
-            name: symbol of its ``hal.executable.source``.
+            name: symbol of its ``hal.executable.source``, which says all of it (`covan_mlir.lowering.kernels.choice`).
             text: of a module with that, and perhaps others.
 
         Raises:
             StepError: the compiler refused it.
         """
+        if name in self._begun:
+            return
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="covan-kernels-")
         file = Path(self._folder.name, f"{name}.o")
         begun = self._threads.submit(self._compile, name, text, file)
-        if not self._beside:
+        if not self.beside:
             begun.result()
         self._begun[name] = begun
 

@@ -74,7 +74,7 @@ def _build(request: messages.Build) -> tuple[messages.Built, bytes]:
     from covan_mlir.lowering.kernels.cpu.target import CpuTarget
     from covan_mlir.lowering.kernels.kernel import Executable, Refusal
     from covan_mlir.lowering.kernels.overrides import IllegalError
-    from covan_mlir.lowering.kernels.standalone import compile_text, program
+    from covan_mlir.lowering.kernels.standalone import compile_kernels
 
     listed = _choices(request.chain, CpuTarget(request.machine, request.winograd))
     kernels: list[Executable | None] = []
@@ -96,7 +96,7 @@ def _build(request: messages.Build) -> tuple[messages.Built, bytes]:
         kernels.append(executable)
         refusals.append(reason)
     there = [kernel for kernel in kernels if kernel is not None]
-    code = compile_text(program(there)) if there else b""
+    code = compile_kernels(there, beside=False) if there else b""  # children build on all cores
     told = tuple(None if kernel is None else _without_code(kernel).to_json() for kernel in kernels)
     return messages.Built(told, tuple(refusals)), code
 

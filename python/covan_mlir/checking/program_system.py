@@ -23,8 +23,8 @@ from covan_mlir.prov import TAU, Coalgebra
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.program_graph import NodeResult
 
-# Made of several operations, of which it has one's name; the others may still be there, for somebody else.
-_COMPOSED = frozenset({"linalg.softmax"})
+_SOFTMAX = "linalg.softmax"
+_PAD, _PADDING = "tensor.pad", "aten.constant_pad_nd.default"
 _MISSING = frozenset({"lost", "late", "assumed"})
 
 
@@ -343,8 +343,7 @@ class ProgramSystem:
     def _follows(self, node: int, part: int) -> bool:
         """Whether a part that leaves no name in a node follows from what the node is given and what is named there."""
         given, evidence = self.given(node), self.reading.evidence(node)
-        composed = self.reading.nodes[node].op in _COMPOSED
-        stack = [part] if composed or self._passable(part) else []
+        stack = [part] if self._takes_in(node, part) or self._passable(part) else []
         while stack:
             asked = stack[-1]
             if (node, asked) in self._known_following:
@@ -358,7 +357,7 @@ class ProgramSystem:
                     read = int(name)
                     if self.source.constant[read] or read in evidence or given.givers(self.source.twin(read)):
                         continue
-                    if not composed and not self._passable(read):
+                    if not self._takes_in(node, read) and not self._passable(read):
                         found = False
                     elif (node, read) in self._known_following:
                         found &= self._known_following[node, read]
@@ -370,6 +369,12 @@ class ProgramSystem:
             stack.pop()
             self._known_following[node, asked] = found
         return self._known_following.get((node, part), False)
+
+    def _takes_in(self, node: int, part: int) -> bool:
+        """Whether a node's operation is made of several, of which it has one's name: others, such as this part, may
+        still be there for somebody else."""
+        op = self.reading.nodes[node].op
+        return op == _SOFTMAX or (op == _PAD and self.source.parts[part].op == _PADDING)
 
     def _passable(self, part: int) -> bool:
         """Whether a part may be done anywhere unnoticed: nothing is named after it, or it is no work."""

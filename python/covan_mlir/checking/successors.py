@@ -7,7 +7,7 @@ changed, and is as good as another one as far as the source tells, is found at t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Set
+from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from covan_mlir.checking.verdict import Counterexample
 
 _DISPATCH = "flow.dispatch"
+_PAD = "tensor.pad"
 _PIECE = "tensor.extract_slice"
 """Of places that are computed it is work, and as much a piece."""
 
@@ -77,8 +78,9 @@ class Successors:
             return []
         wrong: list[Counterexample] = []
         pieces = _pieces(before) | _pieces(after)  # columns are a piece until a dispatch is formed that copies them
-        for index, (was, now) in enumerate(zip(self._given(before, pieces), self._given(after, pieces), strict=True)):
-            if not _as_before(was, now):
+        given = self._given(after, pieces)
+        for index, (was, now) in enumerate(zip(self._given(before, pieces), given, strict=True)):
+            if not _as_before(was, now) and now != _unpadded(after, given, index, was):
                 why = f"{self.subject.words.node(after, index)} reads other values than after {last}"
                 wrong.append(self.subject.example(step, why, parts=after.nodes[index].evidence))
         if before.results != after.results:
@@ -171,6 +173,19 @@ def _as_before(was: Set[Hashable], now: Set[Hashable]) -> bool:
     gone = was - now
     wholes = frozenset[Hashable]().union(*(value.whole for value in gone if isinstance(value, _Piece)))
     return all(isinstance(value, _Piece) for value in gone) and now - was <= wholes <= now
+
+
+def _unpadded(graph: ProgramGraph, given: Sequence[Set[Hashable]], index: int, was: Set[Hashable]) -> Set[Hashable]:
+    """What a padding reads that was one of a padding, which is there for somebody else."""
+    if graph.nodes[index].op != _PAD:
+        return was
+    read: set[Hashable] = set()
+    for value in was:
+        if isinstance(value, NodeResult) and value.node < index and graph.nodes[value.node].op == _PAD:
+            read |= _unpadded(graph, given, value.node, given[value.node])
+        else:
+            read.add(value)
+    return read
 
 
 def _pieces(graph: ProgramGraph) -> frozenset[int]:

@@ -108,7 +108,9 @@ def relate(source: Source, graph: ProgramGraph, identity: Identity) -> list[Regi
 def _share_data(source: Source, graph: ProgramGraph, regions: Sequence[Region], data: frozenset[int]) -> None:
     """What is data belongs to the work of those who read it, as far as its location says so."""
     of_readers = readers(graph, data)
-    returned = {value.node for value in graph.results if isinstance(value, NodeResult)}
+    # Also by way of a global, where it is computed at load time.
+    results = (stored(graph, value) for value in graph.results)
+    returned = {value.node for value in results if isinstance(value, NodeResult)}
     shares = data - returned  # what the program returns is work of its own, though it may be made of sizes alone
     for index in data:
         region, node = regions[index], graph.nodes[index]

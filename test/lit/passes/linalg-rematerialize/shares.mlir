@@ -56,6 +56,19 @@ func.func @returned(%x: tensor<4xf32>) -> (tensor<6xf32>, tensor<6xf32>) {
   return %p, %0 : tensor<6xf32>, tensor<6xf32>
 }
 
+// So does one that was given another shape, and is nothing else.
+// CHECK-LABEL: func.func @reshaped(
+// CHECK: linalg.broadcast
+// CHECK-NOT: linalg.broadcast
+// CHECK: return
+func.func @reshaped(%x: tensor<4xf32>, %z: tensor<2x4xf32>) -> (tensor<8xf32>, tensor<2x4xf32>) {
+  %rows = linalg.broadcast ins(%x : tensor<4xf32>) outs(%z : tensor<2x4xf32>) dimensions = [0] loc("prov:1:repeat")
+  %flat = tensor.collapse_shape %rows [[0, 1]] : tensor<2x4xf32> into tensor<8xf32> loc("prov:1:repeat")
+  %0 = math.exp %flat : tensor<8xf32> loc("prov:2:exp")
+  %1 = math.sin %rows : tensor<2x4xf32> loc("prov:3:sin")
+  return %0, %1 : tensor<8xf32>, tensor<2x4xf32>
+}
+
 // What prepares a preparation goes with it: halves in more bits, which are broadcast.
 // CHECK-LABEL: func.func @behind(
 // CHECK: %[[WIDE:.*]] = linalg.generic
