@@ -21,6 +21,7 @@ from covan_mlir.passes.raising.joined_axes import ChainTensor
 from covan_mlir.passes.raising.linalg_graph import LinalgGraph
 from covan_mlir.passes.raising.linalg_reader import read_block
 from covan_mlir.passes.raising.reshape import extent, from_axes, to_axes
+from covan_mlir.passes.raising.varying import varying
 
 _LEFT_OVER = ("linalg.fill", "tensor.empty", "arith.constant")
 
@@ -34,14 +35,17 @@ def raise_chains(
     """Makes each set of ops of a function that is a chain one ``fred.chain``; what is none stays as it was.
 
     Args:
-        accept: is given chains with their traces; those that it does not take stay as they are.
+        accept: is given chains with their traces; those that it does not take stay as they are, and so do those of
+            weights and constants alone.
         unbuildable: is told why ops that belong together cannot be written as a chain, and their traces.
         products: whether chains may hold matrix products.
     """
     blocks = list(function.regions[0].blocks)
     if len(blocks) != 1:
         return  # a declaration, or control flow
-    graph = read_block(blocks[0], read_arguments(function))
+    arguments = read_arguments(function)
+    graph = read_block(blocks[0], arguments)
+    changing = varying(blocks[0], arguments)
     chains: list[Built] = []
     reader = TraceReader()
 
@@ -56,6 +60,11 @@ def raise_chains(
                 unbuildable(str(error), ids(cluster.loops))
             return False
         if accept is not None:
+            if not any(graph.values[tensor.value] in changing for tensor in built.inputs):
+                # IREE does, as it compiles or as the program is loaded: on the processor, whatever the kernel is for.
+                if unbuildable is not None:
+                    unbuildable("it reads weights and constants alone: it is computed once", ids(cluster.loops))
+                return False
             traces = {name: ids(nodes) for name, nodes in built.sources.items()}
             if not accept(_traced(built.chain, traces)):
                 return False

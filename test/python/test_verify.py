@@ -169,7 +169,7 @@ def test_every_dropped_action(cnn: Lineage) -> None:
             rejected(with_site(cnn, performing(cnn, site, rest)), action=cnn.actions[action].name)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_added_action(cnn: Lineage, data: st.DataObject) -> None:
     site = data.draw(st.sampled_from(cnn.sites), "site")

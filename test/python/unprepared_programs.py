@@ -18,6 +18,7 @@ from unprepared_models import (
     Experts,
     Graph,
     Grown,
+    Marked,
     Nest,
     Places,
     Router,
@@ -139,8 +140,14 @@ def _limited(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Program:
+    """
+    Attributes:
+        slow: to verify it takes long: of lies beside it none is told in every run.
+    """
+
     model: Callable[[], Callable[..., Any]]
     args: Callable[[], tuple[Tensor, ...]]
+    slow: bool = False
 
 
 def _masked_layers(keys: Tensor, queries: Tensor) -> Tensor:
@@ -333,6 +340,7 @@ PROGRAMS = {
     "a table of positions, returned": Program(
         lambda: lambda x: (x + 1, torch.arange(7).float().flip(0)), lambda: (torch.randn(7),)
     ),
+    "a layer of constants alone": Program(Marked, lambda: (torch.randn(4, 9, 64),)),
     "a padding of a padding": Program(
         lambda: lambda x: (lambda y: (y, F.pad(y, (1, 0))))(F.pad(x, (0, 2))), lambda: (torch.randn(3, 4),)
     ),
@@ -443,6 +451,7 @@ PROGRAMS = {
             torch.randn(16, 1024),
             *(torch.randn(rows, width) / rows**0.5 for rows, width in ((1024, 4096), (4096, 1024), (1024, 4))),
         ),
+        slow=True,
     ),
     "what grows by one piece after the other": Program(Grown, lambda: (torch.randn(1, 4, 6, 6),)),
     "those that a mask of two axes takes": Program(
@@ -540,7 +549,7 @@ PROGRAMS = {
     "a gather from what is computed, which two read": Program(
         lambda: _picked, lambda: (torch.randn(8, 20), torch.randint(0, 20, (8, 20)))
     ),
-    "a long axis, sorted": Program(lambda: lambda x: x.sort(-1)[0].diff(), lambda: (torch.randn(2, 200),)),
+    "a long axis, sorted": Program(lambda: lambda x: x.sort(-1)[0].diff(), lambda: (torch.randn(2, 200),), slow=True),
     "a broadcast that a reduction and others read": Program(
         lambda: _limited, lambda: (torch.randn(300, 25), torch.randn(300, 10))
     ),
