@@ -164,7 +164,7 @@ SEQUENCE: tuple[Entry, ...] = (
     Entry("attach", lambda setting: inlined.bodies(setting.job.functions), _attached),
     Entry("torch-backend", lambda setting: stages.step(stages.BACKEND), _through_linalg),
     Entry("torch-to-linalg", lambda setting: stages.step(stages.to_linalg(setting.job)), _through_linalg),
-    Entry("fred-raise", lambda setting: setting.border.chosen(stages.step(stages.raising(setting.job))), _fused),
+    Entry("fred-raise", lambda setting: setting.border.deciding(stages.step(stages.raising(setting.job))), _fused),
     Entry("fred-kernels", lambda setting: stages.step(stages.kernels(setting.job)), _fused),
     Entry("iree:import", lambda setting: setting.border.cross),
     Entry("iree:attach", lambda setting: inlined.barriers, _attached),

@@ -275,7 +275,7 @@ class Border:
         beside = job.trace != "passes"
         self._code = KernelCode(MachineCode(job.flags, job.machine_code, beside=beside) if apart(job) else None)
 
-    def chosen(self, raising: Run) -> Run:
+    def deciding(self, raising: Run) -> Run:
         """The step that decides on kernels: each begins to be compiled while others are decided on. One that the
         program does not call in the end was compiled for nothing."""
 
