@@ -36,7 +36,7 @@ def _indices() -> st.SearchStrategy[list[int]]:
     return st.lists(near | near | near | far, min_size=COUNT, max_size=COUNT, unique_by=lambda place: place % ROWS)
 
 
-@pytest.mark.parametrize("name", part(ON_ARGUMENTS, kept=list(ON_ARGUMENTS)[::2]))
+@pytest.mark.parametrize("name", part(ON_ARGUMENTS, kept=list(ON_ARGUMENTS)[::3]))
 def test_indices_among_the_arguments_are_checked_as_eager_checks_them(name: str) -> None:
     x, model = torch.randn(ROWS, WIDTH), ON_ARGUMENTS[name]
     exe = covan_mlir.compile_module(model, (x, torch.tensor([0, 2, 1])))
@@ -50,7 +50,7 @@ def test_indices_among_the_arguments_are_checked_as_eager_checks_them(name: str)
     assert all(check.argument is not None for check in exe.signature.checks) or name == "of_narrow"
 
 
-@pytest.mark.parametrize("name", COMPUTED)
+@pytest.mark.parametrize("name", part(COMPUTED, kept=list(COMPUTED)[::2]))
 def test_computed_indices_are_checked_as_eager_checks_them(name: str) -> None:
     x, model = torch.randn(ROWS, WIDTH), COMPUTED[name]
     exe = covan_mlir.compile_module(model, (x, torch.tensor([0, 2, 1])))
@@ -111,7 +111,7 @@ def test_artifacts_keep_their_checks(tmp_path: Path) -> None:
                 loaded(x if isinstance(indices, torch.Tensor) else x.numpy(), indices)
 
 
-@pytest.mark.parametrize("name", part(IN_FUNCTIONS, kept=["branch of a loop", "condition", "map", "division"]))
+@pytest.mark.parametrize("name", part(IN_FUNCTIONS, kept=["branch of a loop", "division"]))
 def test_in_branches_and_loops_indices_and_divisors_are_checked_as_eager_checks_them(name: str) -> None:
     torch.compiler.reset()
     x, model = torch.rand(ROWS, WIDTH), IN_FUNCTIONS[name]
@@ -219,7 +219,7 @@ def test_a_number_that_selects_is_an_index() -> None:
             _agree(exe, function, x, torch.tensor(number))
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.int8])
+@pytest.mark.parametrize("dtype", part([torch.int64, torch.int8], kept=[torch.int8]))
 @pytest.mark.parametrize("name", DIVISIONS)
 def test_divisions_by_zero_are_errors_as_in_eager(name: str, dtype: torch.dtype) -> None:
     model, least = DIVISIONS[name], torch.iinfo(dtype).min

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from ending import gone, soon
-from limits import HANG, part, sweep
+from limits import HANG, part
 from torch import nn
 
 import covan_mlir
@@ -211,7 +211,7 @@ def test_interrupt_stops_the_worker() -> None:
 
 
 PROGRAM = """
-import os, signal, sys, torch, covan_mlir
+import os, select, signal, sys, torch, covan_mlir
 from covan_mlir.lowering import pool
 
 def tell(step):
@@ -227,7 +227,10 @@ print("worker", pool._idle[0].process.pid, flush=True)
 
 def run(then: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM.format(then=textwrap.dedent(then))], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PROGRAM.format(then=textwrap.dedent(then))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -239,51 +242,33 @@ def worker_of(process: subprocess.Popen[str]) -> int:
     raise AssertionError("no worker")
 
 
-# A signal that comes right before a sleep does not cut it short: many short ones.
-SLEEP = "import time\nwhile True: time.sleep(0.05)"
-
-
-@pytest.mark.parametrize(
-    ("then", "stop"),
-    [
-        pytest.param("", lambda p: p.wait(HANG), marks=sweep, id="end"),
-        pytest.param(SLEEP, lambda p: p.send_signal(signal.SIGINT), id="Ctrl-C"),
-        pytest.param(SLEEP, lambda p: p.kill(), marks=sweep, id="kill"),
-    ],
-)
-def test_worker_ends_with_its_caller(then: str, stop: Callable[[subprocess.Popen[str]], None]) -> None:
-    process = run(then)
-    pid = worker_of(process)
-    stop(process)
-    process.wait(HANG)
-    assert soon(lambda: gone(pid))
-
-
-@pytest.mark.parametrize("stop", part(("end", "kill"), kept=("kill",)))
-def test_temporary_files_go_with_the_caller(stop: str) -> None:
-    then = """
-    if os.fork() == 0:
-        sys.exit()  # what a child inherits is not its own to remove
-    os.wait()
-    print("folder", pool._idle_for("phases")[0].folder, flush=True)
-    input()
-    """
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM.format(then=textwrap.dedent(then))],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+@pytest.mark.parametrize("stop", part(("end", "Ctrl-C", "kill"), kept=("kill",)))
+def test_worker_and_its_files_go_with_the_caller(stop: str) -> None:
+    process = run(
+        """
+        if os.fork() == 0:
+            sys.exit()  # what a child inherits is not its own to remove
+        os.wait()
+        print("folder", pool._idle_for("phases")[0].folder, flush=True)
+        # A signal that comes right before a wait does not cut it short: many short ones.
+        while not select.select([sys.stdin], [], [], 0.05)[0]: pass
+        """
     )
-    assert process.stdout is not None
     assert process.stdin is not None
+    assert process.stdout is not None
+    pid = worker_of(process)
     folder = next(Path(line.split()[1]) for line in process.stdout if line.startswith("folder"))
     assert folder.is_dir()
-    if stop == "end":
-        process.stdin.write("\n")
-        process.stdin.flush()
-    else:
-        process.kill()
+    match stop:
+        case "end":
+            process.stdin.write("\n")
+            process.stdin.flush()
+        case "Ctrl-C":
+            process.send_signal(signal.SIGINT)
+        case _:
+            process.kill()
     process.wait(HANG)
+    assert soon(lambda: gone(pid))
     assert soon(lambda: not folder.exists())
 
 
