@@ -2,7 +2,7 @@
 
     python bench/interrupts.py                  one process for each 50 ms of a first compilation
     python bench/interrupts.py --minutes 20     as many of them as fit, spread over all of the compilation
-    python bench/interrupts.py --at 0.5         one process, interrupted in the middle
+    python bench/interrupts.py --at 4           one process, interrupted after 4 seconds
 
 Prints what did not work, and how many moments did.
 """
@@ -57,14 +57,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--step", type=float, default=0.05, help="seconds")
     parser.add_argument("--minutes", type=float, default=math.inf, help="no moment begins later")
-    parser.add_argument("--at", type=float, help="one moment only: a part of the whole time")
+    parser.add_argument("--at", type=float, help="one moment only: after so many seconds")
     options = parser.parse_args()
     started = time.monotonic()
-    run(0.0)
-    whole = time.monotonic() - started
+    if options.at is None:
+        run(0.0)
+    whole = time.monotonic() - started if options.at is None else options.at
     # Spread wherever it ends: multiples of the golden ratio's fraction.
     order = sorted(range(1, int(whole / options.step)), key=lambda index: index * (math.sqrt(5) - 1) / 2 % 1)
-    moments = [index * options.step for index in order] if options.at is None else [options.at * whole]
+    moments = [index * options.step for index in order] if options.at is None else [options.at]
     failed = tried = 0
     for moment in moments:
         if time.monotonic() - started > options.minutes * 60:

@@ -5,7 +5,8 @@ This is all that the relation between source and program needs of the IR (`covan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import iree.compiler.ir as ir
@@ -79,6 +80,17 @@ def is_filling(op: Any) -> bool:
     """Whether an operation is the `filling` of another one, and no node."""
     readers = [use.owner.operation for use in op.results[0].uses] if op.name == _SPLAT else []
     return any(filling(reader) is not None for reader in readers)
+
+
+def _is_part(store: Any) -> bool:
+    """Whether a dispatch stores to a part of a tensor, as far as sizes are known."""
+    value, whole = store.operands[0], store.operands[1]
+    if f":{value.type}>" not in str(whole.type):  # dispatch.tensor<readwrite:tensor<...>>
+        return True
+    counts = list(ir.DenseI32ArrayAttr(store.attributes["operandSegmentSizes"]))
+    ends = list(accumulate(counts))
+    known, offsets, sizes = (list(store.operands[ends[k] - counts[k] : ends[k]]) for k in (2, 3, 4))
+    return bool(offsets) or any(ir.DenseI64ArrayAttr(store.attributes["static_offsets"])) or sizes != known
 
 
 Paddings = Mapping[tuple[int, ...], tuple[int, ...]]
@@ -244,7 +256,8 @@ class _Reader:
         pieces = list(fills.results) if fills is not None else []
         tensors = [operand for operand in op.operands if "tensor<" in str(operand.type) and operand not in pieces]
         given = tuple(map(self.value, tensors))
-        numbers = tuple(number for number in self._numbers(op) if number not in given)
+        beside = [*op.operands, *(fills.operands if fills is not None else ())]
+        numbers = tuple(number for number in self._numbers(beside) if number not in given)
         self.nodes.append(
             ProgramNode(
                 kind,
@@ -256,18 +269,19 @@ class _Reader:
                 tuple(sorted(set(data))),
             )
         )
-        if numbers or any(map(self._varies, tensors)):
+        # How many elements there are says nothing of what they are.
+        elements = self._numbers(op.operands[:1]) if op.name == _SPLAT else numbers
+        if elements or any(map(self._varies, tensors)):
             self._varying.add(index)
         for number, result in enumerate(op.results):
             self._values[result] = NodeResult(index, number)
         marks.mark(op, index)
 
-    def _numbers(self, op: Any) -> list[NodeResult]:
+    def _numbers(self, operands: Sequence[Any]) -> list[NodeResult]:
         """What nodes give of which the numbers are computed that an operation reads beside tensors: where pieces begin
         and how long they are."""
         known: dict[NodeResult, None] = {}
         seen: set[Any] = set()
-        operands = [*op.operands, *(fills.operands if (fills := filling(op)) is not None else ())]
         stack = [operand for operand in reversed(operands) if "tensor<" not in str(operand.type)]
         while stack:
             number = stack.pop()
@@ -296,7 +310,7 @@ class _Reader:
                 value, whole = view.operation.operands[0], view.operation.operands[1]
                 target = ir.BlockArgument(whole).arg_number
                 stored[target] = stored.get(target, ()) + self._definitions(value)
-                if f":{value.type}>" not in str(whole.type):  # dispatch.tensor<readwrite:tensor<...>>
+                if _is_part(view.operation):
                     # An insertion that moved into a region lost its name: the store has that of what is stored.
                     given = isinstance(value.owner, ir.Block) or value.owner.operation.name == _LOAD
                     same = () if given else self._ids(value.owner.operation)
@@ -305,11 +319,12 @@ class _Reader:
         fresh = (i for i, argument in enumerate(block.arguments) if "<writeonly:" in str(argument.type))
         tied = [i for i, argument in enumerate(block.arguments) if "<readwrite:" in str(argument.type)]
         operands = dispatch.attributes.get("tied_operands", [])
+        workload = ir.DenseI32ArrayAttr(dispatch.attributes["operandSegmentSizes"])[0]
         outputs = []
         for number in range(len(dispatch.results)):
             if number < len(operands) and ir.IntegerAttr(operands[number]).value >= 0:
                 target = tied.pop(0)
-                into = dispatch.operands[target]
+                into = dispatch.operands[workload + target]
                 definitions = stored.get(target, ())
                 if target in partly:
                     computed = {part for definition in definitions for part in definition.ids}

@@ -148,6 +148,7 @@ def compile_(
     covan compile model.py:make --superoptimise 60 --rules mine.txt
     """
     from covan_mlir.artifacts import artifact
+    from covan_mlir.lowering import pool
     from covan_mlir.provenance.explain import counts
     from covan_mlir.tools import cli_inputs, cli_models
 
@@ -162,6 +163,8 @@ def compile_(
         artifact.check_writable(destination)
     _check_target(target)
     tags = _tags(tag or ())
+    if not print_pipeline:
+        pool.prepare(trace if provenance else "phases")  # torch takes as long to import as the compiler to start
     with Progress("importing torch") as progress:
         import covan_mlir
         from covan_mlir.compile import pipeline_text

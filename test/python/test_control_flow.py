@@ -199,7 +199,7 @@ def test_loops_of_other_lengths_are_not_one() -> None:
     assert "merged" not in fates.values(), fates
 
 
-@pytest.mark.parametrize("name", part(PROGRAMS, kept=list(PROGRAMS)[::2]))
+@pytest.mark.parametrize("name", part(PROGRAMS, kept=list(PROGRAMS)[::3]))
 def test_branches_and_loops(name: str) -> None:
     program, args, action = PROGRAMS[name]
     exe = covan_mlir.compile_module(program, args)

@@ -86,9 +86,9 @@ def test_other_threads_and_ignored_signals() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.mark.parametrize("moment", part((0.1, 0.5, 0.9), kept=(0.5,)))
+@pytest.mark.parametrize("moment", part((0.5, 4.0, 7.0), kept=(4.0,)))
 def test_the_next_compilation_works(moment: float) -> None:
-    """At one moment in the import, the compilation, the call or the load."""
+    """At one moment in the import, the compilation, the call or the load, as fast as the machine is."""
     command = [sys.executable, str(BENCH), "--at", str(moment)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

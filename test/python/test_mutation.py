@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from limits import part
+from limits import part, sweep
 
 # In a process of its own: the oracle compiles where it runs, and the compiler does not give its memory back.
 PROGRAM = """
@@ -87,6 +87,7 @@ print([v.truth == v.claimed for v in oracle.judge_together(pair)], len(builds))
 """
 
 
+@sweep
 def test_mutants_built_together_tell_a_wrong_trace() -> None:
     command = [sys.executable, "-c", TOGETHER]
     result = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)

@@ -74,7 +74,7 @@ def test_what_reductions_share_costs_no_kernels(name: str) -> None:
     assert any(site.kernel.startswith("fred_") for site in exe.lineage.sites)
 
 
-QUICK = [name for name in list(PROGRAMS)[1::8] if not PROGRAMS[name].slow]
+QUICK = [name for name in list(PROGRAMS)[1::12] if not PROGRAMS[name].slow]
 # Each lie is a whole verification: of programs with many sites a seeded part is told.
 LIES = 2
 

@@ -150,6 +150,12 @@ class Program:
     slow: bool = False
 
 
+def _turned(x: Tensor, y: Tensor) -> Tensor:
+    result = x.clone()
+    result[result > 0] = y[result > 0].flip(0)
+    return result
+
+
 def _masked_layers(keys: Tensor, queries: Tensor) -> Tensor:
     """Products of which a part is masked: each layer has masks of its own, which are the same."""
     for _ in range(2):
@@ -560,6 +566,13 @@ PROGRAMS = {
         )
         for stride in (1, 2)
     },
+    "places along two axes, turned round": Program(
+        lambda: lambda x: (x.nonzero().flip(1), x.nonzero().T.sum(1)), lambda: (torch.randn(4, 5),)
+    ),
+    "a padding of what a mask chooses": Program(
+        lambda: lambda x: F.pad(x[x > 0], (1, 2)).diff(), lambda: (torch.randn(4, 5),)
+    ),
+    "what a mask chooses, written the other way round": Program(lambda: _turned, lambda: tuple(torch.randn(2, 4, 5))),
     "two masks": Program(
         Translator,
         lambda: (

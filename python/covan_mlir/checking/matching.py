@@ -355,7 +355,7 @@ class Matcher:
         constants = list(dict.fromkeys(self._views.based(o, None)[0] for o in (*outer, *inner)))
         moved = self._moved((*outer, *inner))
         whole = list(begun(self._views, operand, source))
-        choices: list[list[tuple[Operand, Order | None]]] = []
+        choices: dict[Key, list[tuple[Operand, Order | None]]] = {}
         pure = [o for o in constants if o[0] == "p" and self._views.pure[int(o[1])]]
         for (node, number), kind in cone.constants.items():
             shape = shape_of(kind)[1] or ()
@@ -365,7 +365,7 @@ class Matcher:
                 elements = np.array(opaque.elements)
                 same = [o for o in fitting if o in pure and agree(elements, source.tensor(o).all().reshape(-1))]
                 if same:
-                    choices.append([(same[0], None)])
+                    choices[node, number] = [(same[0], None)]
                     continue
                 fitting = [o for o in fitting if o not in pure]
             ways: list[tuple[Operand, Order | None]] = [
@@ -374,10 +374,11 @@ class Matcher:
             ways[1:1] = [(o, None) for o in moved if source.tensor(o).size == prod(shape)]
             ways += [(o, layout) for o in constants for layout in placements(source.tensor(o).shape, shape)]
             ways += [(cat, order) for cat, order in whole if order.size == prod(shape)]
-            if not ways:
+            if ways:
+                choices[node, number] = ways
+            elif not (isinstance(opaque, Opaque) and opaque.elements):  # else it is the program's own, as it stands
                 raise UnevaluatedError("a constant that was computed ahead of time and is no weight in another order")
-            choices.append(ways)
-        return (dict(zip(cone.constants, chosen, strict=True)) for chosen in combinations(choices))
+        return (dict(zip(choices, chosen, strict=True)) for chosen in combinations([*choices.values()]))
 
     def _moved(self, constants: Iterable[Operand]) -> list[Operand]:
         """Those that hold the elements of others in another order, one for each order."""

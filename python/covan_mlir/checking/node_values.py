@@ -14,9 +14,9 @@ from covan_mlir.checking.inputs import everywhere, passed
 from covan_mlir.checking.layouts import Order
 from covan_mlir.checking.source_values import SourceValues
 from covan_mlir.checking.source_views import SourceViews
-from covan_mlir.checking.tensors import Direct, Tensor, poison, splat, wide
+from covan_mlir.checking.tensors import Direct, Held, Tensor, poison, splat, wide
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.bodies import Bodies, Iteration, Memory, Number, Weight, result_types, shape_of
+from covan_mlir.provenance.bodies import Bodies, Iteration, Memory, Number, Opaque, Weight, result_types, shape_of
 from covan_mlir.provenance.bodies import Operand as Given
 from covan_mlir.provenance.program_graph import Argument, NodeResult
 
@@ -70,6 +70,9 @@ class NodeValues:
                 return everywhere(poison(wide(shape_of(kind)[0])), kind)
             case Iteration():
                 return splat(self.views.iteration, (), np.dtype(np.int64))
+            case Opaque(elements) if elements and (index, number) not in self.constants:
+                numbers = np.array(elements).reshape(shape_of(kind)[1])
+                return _held(Held(numbers), None, kind)
             case _:
                 constant, layout = self.constants[index, number]
                 return _held(self.source.tensor(constant), layout, kind)

@@ -310,4 +310,6 @@ class SourceViews:
         inside = (places >= 0) & (places < count)
         if not inside.all() or (-1.25 - places != numbered).any() or np.unique(places).size != some.size:
             return None
-        return Order(count, lambda flat: (-1.25 - after.at(flat)).astype(np.int64))
+        order = Order(count, lambda flat: (-1.25 - after.at(flat)).astype(np.int64))
+        # Of sizes that each draw decides, only what is in place stays where it is.
+        return order if order.plain or not has_read_numbers(self.type_of(operand)) else None
