@@ -228,6 +228,24 @@ GROUPS["indexing"] = {
     "one_hot": (lambda i: F.one_hot(i, 6), (n(2, 3, low=0, high=6),)),
 }
 
+GROUPS["unique"] = {
+    "unique": (lambda x: torch.unique(x, return_inverse=True, return_counts=True), (n(3, 4, low=0, high=5),)),
+    "unique_floats": (lambda x: (torch.unique(x.round()), torch.unique(x > 0, return_counts=True)), (r(7),)),
+    "unique_long": (lambda x: torch.unique(x, return_inverse=True), (n(300, low=0, high=50),)),
+    "unique_slices": (
+        lambda x: torch.unique(x, dim=1, return_inverse=True, return_counts=True),
+        ((r(2, 12, 2) > 0.5).float(),),
+    ),
+    "unique_consecutive": (
+        lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True),
+        (n(3, 4, low=0, high=2),),
+    ),
+    "unique_consecutive_slices": (
+        lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True, dim=-1),
+        (n(2, 9, low=0, high=2),),
+    ),
+}
+
 GROUPS["shapes"] = {
     "view": (lambda x: (x.view(6, 4), x.reshape(-1), x.view(2, -1, 2), x.flatten(1), x.ravel()), (r(2, 3, 4),)),
     "unflatten": (lambda x: x.unflatten(1, (2, -1)), (r(2, 6),)),

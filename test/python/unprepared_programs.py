@@ -150,6 +150,11 @@ class Program:
     slow: bool = False
 
 
+def _grouped(groups: Tensor, x: Tensor) -> Tensor:
+    values, inverse = torch.unique(groups, return_inverse=True)
+    return torch.zeros(values.shape[0], x.shape[1]).index_add(0, inverse, x)
+
+
 def _turned(x: Tensor, y: Tensor) -> Tensor:
     result = x.clone()
     result[result > 0] = y[result > 0].flip(0)
@@ -573,6 +578,16 @@ PROGRAMS = {
         lambda: lambda x: F.pad(x[x > 0], (1, 2)).diff(), lambda: (torch.randn(4, 5),)
     ),
     "what a mask chooses, written the other way round": Program(lambda: _turned, lambda: tuple(torch.randn(2, 4, 5))),
+    "an axis of one element, joined": Program(
+        lambda: lambda x: torch.cat([x > 1, (x > 0).reshape(-1, 1).any(1), x.exp().reshape(1, -1).sum(0) > 1]),
+        lambda: (torch.randn(9),),
+    ),
+    "sums by groups that are counted": Program(
+        lambda: _grouped, lambda: (torch.randint(0, 5, (9,)), torch.randn(9, 4)), slow=True
+    ),
+    "as many as a mask has places": Program(
+        lambda: lambda x: (torch.ones((x > 0).nonzero().shape[0]), (x > 0).long().cumsum(0)), lambda: (torch.randn(9),)
+    ),
     "two masks": Program(
         Translator,
         lambda: (

@@ -21,7 +21,7 @@ from covan_mlir.checking.cones import Key
 from covan_mlir.checking.draws import State
 from covan_mlir.checking.matching import WORK, Matcher
 from covan_mlir.checking.samples import agree, sampled
-from covan_mlir.checking.sizes import has_symbols
+from covan_mlir.checking.sizes import has_read_numbers, has_symbols
 from covan_mlir.checking.source_values import RandomError, SourceValues, is_believed, is_sized_by_values
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import UnevaluatedError, limited
@@ -95,7 +95,9 @@ class BodyCheck:
                         continue
                     self.unread.setdefault(node, told(error))
                     state = State(("p", said[0]), None, assumed=True)
-                if state is None and not any(self._shared(node, part) or self._sizes(node, part) for part in said):
+                if state is None and not any(
+                    self._shared(node, part) or self._sizes(node, part) or self._counts(node, part) for part in said
+                ):
                     random = any(map(self._random, said))
                     if not random:
                         self._refuse(node, result, said)
@@ -149,7 +151,7 @@ class BodyCheck:
         known = {node for node, _ in self.states}
         for (node, result), said in sorted(shares.items(), reverse=True):
             if any(
-                worker in known or self._sizes(worker, part) or self._gives(worker, part)
+                worker in known or self._sizes(worker, part) or self._gives(worker, part) or self._counts(worker, part)
                 for part in said
                 for worker in (self._shared(node, part) | ({node} - known))
             ):
@@ -165,6 +167,16 @@ class BodyCheck:
         for result in range(len(self.graph.nodes[node].outputs)):
             with suppress(*ERRORS):  # what is not known does not speak for it
                 if self._matcher.state(node, result, (part,)) is not None:
+                    return True
+        return False
+
+    def _counts(self, node: int, part: int) -> bool:
+        """Whether a node gives the number that a size of a part is: of a part that nobody reads but for its sizes."""
+        if not has_read_numbers(self._views.type_of(("p", part))):
+            return False
+        for result in range(len(self.graph.nodes[node].outputs)):
+            with suppress(*ERRORS):  # what is not known does not speak for it
+                if self._matcher.counts(node, result, part):
                     return True
         return False
 

@@ -19,7 +19,7 @@ from covan_mlir.checking.layouts import Order, gathered, layouts, placements
 from covan_mlir.checking.modular import FEW, Finding, compared
 from covan_mlir.checking.samples import SAMPLED, agree, is_constant, positions, sampled
 from covan_mlir.checking.signatures import Signature
-from covan_mlir.checking.sizes import has_symbols
+from covan_mlir.checking.sizes import dimensions_of, has_read_numbers, has_symbols, read_numbers
 from covan_mlir.checking.source_values import RandomError, SourceValues
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import Tensor, UnevaluatedError, is_undefined, limited
@@ -36,6 +36,8 @@ _PLANS = 400
 _ALIKE = 8
 """Ways that are told apart from the first one that holds."""
 _KINDS: tuple[Draw, ...] = ("all", "floats", "arguments")
+_COUNTED = 4
+"""Draws of a kind on which a number is compared with a size."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +87,37 @@ class Matcher:
                 return self._state(node, result, said)
             finally:
                 self._sources.computed(WORK - budget.left)
+
+    def counts(self, node: int, result: int, part: int) -> bool:
+        """Whether a result is the one number that is read from tensors among the sizes of a part, of arguments of all
+        kinds, which give different ones.
+
+        Raises:
+            UnevaluatedError: that cannot be told.
+        """
+        operand = ("p", part)
+        sizes = enumerate(dimensions_of(self._views.type_of(operand)))
+        decided = [dim for dim, size in sizes if read_numbers(size) == [size]]
+        if len(decided) != 1:
+            return False
+        draws = Draws(
+            self._views, self._sources, self._bodies, self._states, node, result, self._cones.of(node, result)
+        )
+        with limited(WORK):
+            sources = [
+                draws.source(trial, "arguments", integers, again)
+                for trial in TRIALS
+                for integers in (range(17), range(2))
+                for again in range(_COUNTED)
+            ]
+            numbers = [
+                (draws.value(source, constants), source.tensor(operand).shape[decided[0]])
+                for source in sources
+                for constants in islice(self._assignments(draws.cone, operand, source), 1)
+            ]
+        return len({size for _, size in numbers}) > 1 and all(
+            value.size == 1 and int(value.at(positions(1))[0]) == size for value, size in numbers
+        )
 
     def _state(self, node: int, result: int, said: tuple[int, ...]) -> State | None:
         cone = self._cones.of(node, result)
@@ -252,6 +285,8 @@ class Matcher:
         if problem and not compared:
             raise UnevaluatedError(problem)
         if draw != "all" or self._unwritten(draws, said[0], plain):
+            return
+        if has_read_numbers(self._views.type_of(said[0])):  # other draws have other sizes
             return
         for trial in TRIALS[:2]:  # on positive numbers more functions give each of them another value
             source = draws.source(trial, draw, integers)

@@ -122,11 +122,12 @@ class ProgramSystem:
     def _aside(self, node: int) -> None:
         """Work that the results do not need is what it is said to be all the same."""
         aside = self.reading.nodes[node]
-        if aside.hands_on_pieces or (node in self._entered and len(aside.outputs) < 2):
+        if aside.hands_on_pieces:
             return
         entered = node in self._entered
         for result in range(len(aside.outputs)):
-            if entered and (node, result) in self._read_results:
+            if entered and (len(aside.outputs) < 2 or (node, result) in self._read_results):
+                self._begun(node, result)
                 continue
             for part in sorted(self.reading.states(NodeResult(node, result))):
                 if self._is_share(node, part):  # for a side effect, such as the state of random numbers
@@ -202,6 +203,13 @@ class ProgramSystem:
     def read_nodes(self) -> frozenset[int]:
         """Nodes whose results are needed."""
         return frozenset(self._reached)
+
+    def _begun(self, node: int, result: int) -> None:
+        """What the results need may be some of the work on a part as well that only work aside goes on with."""
+        for part in self.reading.states(NodeResult(node, result)):
+            readers = (reader for reader, shared in self._shares if shared == part)
+            if any(giver.node == node for reader in readers for giver in self.reading.givers(reader)):
+                self._shares.add((node, part))
 
     def used(self, node: int) -> set[int]:
         """The twins of the parts that a node performs on the way to the results, and of what these read."""

@@ -125,7 +125,8 @@ class Identities:
         made_by = tuple((m.op, m.args) if m and o in constants else None for m, o in zip(makers, operands, strict=True))
         call = (part.op, arguments.signature(part.args), tuple(kinds), repeated, part.types[0], made_by)
         if call not in self._alike:
-            same = [index for index, kind in enumerate(kinds) if _signless(kind) == _signless(part.types[0])]
+            # Along an axis of one element what reduces gives back its operand, without that axis.
+            same = [index for index, kind in enumerate(kinds) if _elements(kind) == _elements(part.types[0])]
             for seed in range(_ROUNDS):
                 if same:
                     drawn = dict(zip(operands, kinds, strict=True))
@@ -162,7 +163,11 @@ class Identities:
 
 
 def _same_bits(result: torch.Tensor, operand: torch.Tensor) -> bool:
-    return result.dtype.itemsize == operand.dtype.itemsize and torch.equal(result, operand.view(result.dtype))
+    return (
+        result.dtype.itemsize == operand.dtype.itemsize
+        and result.numel() == operand.numel()
+        and torch.equal(result.reshape(-1), operand.view(result.dtype).reshape(-1))
+    )
 
 
 def fingerprint(op: str, args: str) -> str | None:
@@ -246,9 +251,11 @@ def _types(value: Any) -> tuple[str, ...] | None:
     return tuple(f"{NAMES[tensor.dtype]}[{', '.join(map(str, tensor.shape))}]" for tensor in tensors)
 
 
-def _signless(kind: str) -> str:
-    """A type as compiled programs have it: integers are bits there, and operations say whether one is a sign."""
-    return f"i{kind[1:]}" if kind.startswith("u") else kind
+def _elements(kind: str) -> tuple[str, ...]:
+    """A type as compiled programs have it: integers are bits there, and operations say whether one is a sign; its sizes
+    but for those that are 1."""
+    match = _TYPE.fullmatch(f"i{kind[1:]}" if kind.startswith("u") else kind)
+    return (kind,) if match is None else (match["dtype"], *(s for s in match["shape"].split(", ") if s != "1"))
 
 
 def _example(kind: str, generator: torch.Generator) -> Any:

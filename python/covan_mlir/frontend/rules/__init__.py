@@ -43,6 +43,7 @@ from covan_mlir.frontend.rules import (
     signal_windows,
     sorting,
     special,
+    unique,
     views,
 )
 from covan_mlir.frontend.rules.registry import RULES
@@ -85,5 +86,6 @@ __all__ = [
     "signal_windows",
     "sorting",
     "special",
+    "unique",
     "views",
 ]
