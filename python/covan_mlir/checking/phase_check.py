@@ -134,7 +134,7 @@ class PhaseCheck:
 
     def _check_left_out(self, program: ProgramSystem) -> None:
         """Whether the sites claim what the program's operations name there, if it fits: also a share of a part."""
-        bare = merged_values.read(self.source, self.graph, [None] * len(self.graph.nodes))
+        bare = merged_values.read(self.source, self.graph, [None] * len(self.graph.nodes), aside=True)
         for node, sites in self.sites.items():
             site = sites[0]
             # A number that is computed says where pieces begin: a view, whatever else is done there.

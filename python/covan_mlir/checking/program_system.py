@@ -210,6 +210,9 @@ class ProgramSystem:
             readers = (reader for reader, shared in self._shares if shared == part)
             if any(giver.node == node for reader in readers for giver in self.reading.givers(reader)):
                 self._shares.add((node, part))
+                for operand in self.source.call(part).operands:  # is read all the same
+                    if self._find(node, part, operand) not in _MISSING:
+                        self._read(node, part, operand)
 
     def used(self, node: int) -> set[int]:
         """The twins of the parts that a node performs on the way to the results, and of what these read."""
