@@ -578,6 +578,9 @@ PROGRAMS = {
         lambda: lambda x: F.pad(x[x > 0], (1, 2)).diff(), lambda: (torch.randn(4, 5),)
     ),
     "what a mask chooses, written the other way round": Program(lambda: _turned, lambda: tuple(torch.randn(2, 4, 5))),
+    "a transposition of a transposition": Program(
+        lambda: lambda x: (lambda y: (y, y.permute(1, 2, 0)))((x * x).permute(2, 1, 0)), lambda: (torch.randn(4, 5, 3),)
+    ),
     "an axis of one element, joined": Program(
         lambda: lambda x: torch.cat([x > 1, (x > 0).reshape(-1, 1).any(1), x.exp().reshape(1, -1).sum(0) > 1]),
         lambda: (torch.randn(9),),

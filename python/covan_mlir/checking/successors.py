@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from covan_mlir.checking.verdict import Counterexample
 
 _DISPATCH = "flow.dispatch"
-_PAD = "tensor.pad"
+_COMPOSED = frozenset({"tensor.pad", "linalg.transpose"})
+"""Operations two of which, one behind the other, become one."""
 _PIECE = "tensor.extract_slice"
 """Of places that are computed it is work, and as much a piece."""
 
@@ -80,7 +81,7 @@ class Successors:
         pieces = _pieces(before) | _pieces(after)  # columns are a piece until a dispatch is formed that copies them
         given = self._given(after, pieces)
         for index, (was, now) in enumerate(zip(self._given(before, pieces), given, strict=True)):
-            if not _as_before(was, now) and now != _unpadded(after, given, index, was):
+            if not _as_before(was, now) and now != _composed(after, given, index, was):
                 why = f"{self.subject.words.node(after, index)} reads other values than after {last}"
                 wrong.append(self.subject.example(step, why, parts=after.nodes[index].evidence))
         if before.results != after.results:
@@ -175,14 +176,16 @@ def _as_before(was: Set[Hashable], now: Set[Hashable]) -> bool:
     return all(isinstance(value, _Piece) for value in gone) and now - was <= wholes <= now
 
 
-def _unpadded(graph: ProgramGraph, given: Sequence[Set[Hashable]], index: int, was: Set[Hashable]) -> Set[Hashable]:
-    """What a padding reads that was one of a padding, which is there for somebody else."""
-    if graph.nodes[index].op != _PAD:
+def _composed(graph: ProgramGraph, given: Sequence[Set[Hashable]], index: int, was: Set[Hashable]) -> Set[Hashable]:
+    """What a padding reads that was one of a padding, or a transposition of one, which is there for somebody else: the
+    two are one now."""
+    op = graph.nodes[index].op
+    if op not in _COMPOSED:
         return was
     read: set[Hashable] = set()
     for value in was:
-        if isinstance(value, NodeResult) and value.node < index and graph.nodes[value.node].op == _PAD:
-            read |= _unpadded(graph, given, value.node, given[value.node])
+        if isinstance(value, NodeResult) and value.node < index and graph.nodes[value.node].op == op:
+            read |= _composed(graph, given, value.node, given[value.node])
         else:
             read.add(value)
     return read
