@@ -88,7 +88,7 @@ def test_other_threads_and_ignored_signals() -> None:
 
 @pytest.mark.parametrize("moment", part((0.5, 4.0, 7.0), kept=(4.0,)))
 def test_the_next_compilation_works(moment: float) -> None:
-    """At one moment in the import, the compilation, the call or the load, as fast as the machine is."""
+    """At one moment in the import, the compilation, the call or the load: which of them depends on the machine."""
     command = [sys.executable, str(BENCH), "--at", str(moment)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

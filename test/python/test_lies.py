@@ -100,6 +100,7 @@ PROGRAMS: dict[str, tuple[Callable[[], Callable[..., Any]], tuple[Tensor, ...], 
 }
 
 TOLD = list(product(PROGRAMS, KINDS))
+# Each kind is told in every run: nine and the number of kinds have no divisor in common.
 
 
 @cache
@@ -124,7 +125,7 @@ def believed(data: Json) -> bool:
     return verify(Lineage.from_json(data)).outcome != "no"
 
 
-@pytest.mark.parametrize(("program", "kind"), part(TOLD, kept=TOLD[::11]))
+@pytest.mark.parametrize(("program", "kind"), part(TOLD, kept=TOLD[::9]))
 def test_no_lie_is_believed(program: str, kind: str) -> None:
     data = told(program)
     accepted = [lie.what for lie in lies(data, kind, 0, EACH) if believed(lie.data) and not is_true(data, lie.data)]

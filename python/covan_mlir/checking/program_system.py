@@ -138,6 +138,16 @@ class ProgramSystem:
                 self._transitions.append((START, label, self._value(NodeResult(node, result), part)))
         self._settle()
 
+    def _begun(self, node: int, result: int) -> None:
+        """What the results need may be some of the work on a part as well that only work aside goes on with."""
+        for part in self.reading.states(NodeResult(node, result)):
+            readers = (reader for reader, shared in self._shares if shared == part)
+            if any(giver.node == node for reader in readers for giver in self.reading.givers(reader)):
+                self._shares.add((node, part))
+                for operand in self.source.call(part).operands:  # is read all the same
+                    if self._find(node, part, operand) not in _MISSING:
+                        self._read(node, part, operand)
+
     def reached(self, node: int, part: int) -> bool:
         """Whether a claimed part lies on the way from the node's results to what it is given. Of twins that are no
         work, any may; of others, those that are read, if it is known what is."""
@@ -203,16 +213,6 @@ class ProgramSystem:
     def read_nodes(self) -> frozenset[int]:
         """Nodes whose results are needed."""
         return frozenset(self._reached)
-
-    def _begun(self, node: int, result: int) -> None:
-        """What the results need may be some of the work on a part as well that only work aside goes on with."""
-        for part in self.reading.states(NodeResult(node, result)):
-            readers = (reader for reader, shared in self._shares if shared == part)
-            if any(giver.node == node for reader in readers for giver in self.reading.givers(reader)):
-                self._shares.add((node, part))
-                for operand in self.source.call(part).operands:  # is read all the same
-                    if self._find(node, part, operand) not in _MISSING:
-                        self._read(node, part, operand)
 
     def used(self, node: int) -> set[int]:
         """The twins of the parts that a node performs on the way to the results, and of what these read."""
