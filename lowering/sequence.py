@@ -25,6 +25,8 @@ iree:filled-memory    constants of one number that are written into are memory  
                       that is filled; after that
 iree:concat-slices    concatenations of slices that are read with another axis  always
                       are written slice by slice; after that
+iree:scalar-slices    slices of one element that get more axes than they were   always
+                      cut from keep theirs; after that
 iree:slices           what is copied into a slice of new memory is written      on CPUs
                       there; after iree:dispatch-creation
 iree:alignment        what a kernel reads or writes at a place that it does    where chains are fused, not
@@ -72,6 +74,7 @@ from covan_mlir.lowering import (
     iree_phases,
     kept_arguments,
     parameters,
+    scalar_slices,
     sliced_gathers,
     slices_in_place,
     stages,
@@ -177,6 +180,7 @@ SEQUENCE: tuple[Entry, ...] = (
     Entry("iree:marked-halves", lambda setting: exact_decisions.mark_halves, _on_cpu),
     Entry("iree:filled-memory", lambda setting: filled_memory.fill),
     Entry("iree:concat-slices", lambda setting: concatenated_slices.write),
+    Entry("iree:scalar-slices", lambda setting: scalar_slices.keep_axes),
     _phase("dispatch-creation"),
     Entry("iree:slices", lambda setting: slices_in_place.write, _on_cpu),
     Entry("iree:alignment", lambda setting: unaligned_operands.copied(stages.alignment(setting.job)), _aligned),

@@ -231,6 +231,14 @@ GROUPS["indexing"] = {
 GROUPS["unique"] = {
     "unique": (lambda x: torch.unique(x, return_inverse=True, return_counts=True), (n(3, 4, low=0, high=5),)),
     "unique_floats": (lambda x: (torch.unique(x.round()), torch.unique(x > 0, return_counts=True)), (r(7),)),
+    "unique_one": (
+        lambda x: (
+            torch.unique(x, return_inverse=True, return_counts=True),
+            torch.unique_consecutive(x.reshape(1), return_counts=True),
+            torch.unique(x.expand(1, 3), dim=0, return_inverse=True),
+        ),
+        (r(),),
+    ),
     "unique_long": (lambda x: torch.unique(x, return_inverse=True), (n(300, low=0, high=50),)),
     "unique_slices": (
         lambda x: torch.unique(x, dim=1, return_inverse=True, return_counts=True),

@@ -75,6 +75,12 @@ def _scanned(first: Tensor, xs: Tensor) -> Any:
     return scan(lambda carry, x: (carry * 0.5 + x.sin(), (carry @ x).exp()), first, xs)
 
 
+def _views(x: Tensor) -> Any:
+    """Work on a value and on two shapes of it, which is done once."""
+    first, other = x.transpose(0, 1), x.transpose(1, 2)
+    return x.sin(), first.sin().exp(), other.sin().cumsum(0), first.argsort(0), other, first
+
+
 PROGRAMS: dict[str, tuple[Callable[[], Callable[..., Any]], tuple[Tensor, ...], bool]] = {
     "two sums": (lambda: _two_sums, (torch.randn(4, 8),), False),
     "messages": (
@@ -96,6 +102,7 @@ PROGRAMS: dict[str, tuple[Callable[[], Callable[..., Any]], tuple[Tensor, ...], 
     ),
     "loop": (lambda: _loop, (torch.randn(4, 8), torch.randn(4, 8)), False),
     "branches": (lambda: _branches, (torch.randn(4, 4), torch.randn(4, 4)), False),
+    "views": (lambda: _views, (torch.randn(3, 3, 3),), False),
     "scan": (lambda: _scanned, (torch.randn(4, 4), torch.randn(3, 4, 4)), False),
 }
 

@@ -23,6 +23,7 @@ IREE = [
     "iree:global-optimization",
     "iree:filled-memory",
     "iree:concat-slices",
+    "iree:scalar-slices",
     "iree:dispatch-creation",
     "iree:flow",
     "iree:uneven-loops",
@@ -40,19 +41,19 @@ TILED = [
     "iree:strided-reads",
     "iree:sliced-gathers",
     "iree:marked-halves",
-    *IREE[4:7],
+    *IREE[4:8],
     "iree:slices",
-    *IREE[7:9],
+    *IREE[8:10],
     "iree:kept-arguments",
     "iree:uneven-products",
     "iree:halves",
     "iree:concatenations",
-    *IREE[9:13],
+    *IREE[10:14],
     "iree:uncontracted",
     "iree:team",
-    *IREE[13:],
+    *IREE[14:],
 ]
-WITHIN = [*TILED[:19], "iree:kernel-code", *TILED[19:]]
+WITHIN = [*TILED[:20], "iree:kernel-code", *TILED[20:]]
 WITH_KERNELS = [*WITHIN[:-5], "iree:machine-code", *WITHIN[-5:]]
 
 
@@ -92,11 +93,11 @@ KINDS: dict[str, tuple[Setting, list[str]]] = {
             "fred-kernels",
             "iree:import",
             "iree:embed",
-            *IREE[:7],
+            *IREE[:8],
             "iree:alignment",
-            *IREE[7:10],
+            *IREE[8:11],
             "iree:kernel-code",
-            *IREE[10:],
+            *IREE[11:],
         ],
     ),
     "all": (

@@ -161,6 +161,17 @@ def _turned(x: Tensor, y: Tensor) -> Tensor:
     return result
 
 
+def _ordered(x: Tensor) -> Tensor:
+    turned = x.permute(2, 1, 0)
+    return torch.stack([turned.gather(2, turned.argsort(dim=2, stable=True)), turned.sin()], 1)
+
+
+def _squared(real: Tensor, imaginary: Tensor) -> tuple[Tensor, ...]:
+    x = torch.complex(real, imaginary)
+    y = x.mT
+    return (y * y).abs(), x * x, y, torch.view_as_real(y).sum(-1).cumsum(-1), torch.view_as_real(x)
+
+
 def _masked_layers(keys: Tensor, queries: Tensor) -> Tensor:
     """Products of which a part is masked: each layer has masks of its own, which are the same."""
     for _ in range(2):
@@ -580,6 +591,15 @@ PROGRAMS = {
     "what a mask chooses, written the other way round": Program(lambda: _turned, lambda: tuple(torch.randn(2, 4, 5))),
     "a transposition of a transposition": Program(
         lambda: lambda x: (lambda y: (y, y.permute(1, 2, 0)))((x * x).permute(2, 1, 0)), lambda: (torch.randn(4, 5, 3),)
+    ),
+    "a gather from a transposition by its order, beside its sine": Program(
+        lambda: _ordered, lambda: (torch.randn(2, 4, 5),)
+    ),
+    "complex numbers and a transposition of them, both squared": Program(
+        lambda: _squared, lambda: (torch.randn(2, 4, 5), torch.randn(2, 4, 5))
+    ),
+    "a slice of one element, with another axis, and joined": Program(
+        lambda: lambda x: (lambda y: (y, torch.cat([y, y + 1], 1)))(x[1:2].unsqueeze(0)), lambda: (torch.randn(7),)
     ),
     "an axis of one element, joined": Program(
         lambda: lambda x: torch.cat([x > 1, (x > 0).reshape(-1, 1).any(1), x.exp().reshape(1, -1).sum(0) > 1]),

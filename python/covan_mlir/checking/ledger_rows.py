@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
@@ -190,7 +191,11 @@ def _reads(
         gives = {part.id for part in lineage.actions[given].parts}
         if folded and all(constant[part] for part in gives):  # what was computed of it ahead of time reads it no more
             continue
-        there = read & _through_vanished(lineage.actions, given, sizes) or _reads_piece(lineage, action, given)
+        there = (
+            read & _through_vanished(lineage.actions, given, sizes)
+            or _reads_piece(lineage, action, given)
+            or _reads_behind(lineage, action, given)
+        )
         if gives - sizes - computed.keys() and not there:
             yield f"is said to read {words.action(given)}, but no part of it does"
 
@@ -213,6 +218,26 @@ def _reads_piece(lineage: LineageData, action: Action, given: int) -> bool:
             seen |= others
             stack += others
     return False
+
+
+def _reads_behind(lineage: LineageData, action: Action, given: int) -> bool:
+    """Whether an action reads what is behind the views that another one gives, and does these itself: work on a value
+    and on another shape of it is done once, and each action takes its shape of the result."""
+    own = {shape for part in action.parts if part.view for shape in _shapes(part.op, arguments.signature(part.args))}
+    read = {operand for part in action.parts for operand in arguments.operands(part.args)}
+
+    def behind(part: Part) -> bool:
+        if not part.view or (part.op, arguments.signature(part.args)) not in own:
+            return False
+        others = set(arguments.operands(part.args)) - read
+        return all(kind == "p" and behind(lineage.parts[int(name)]) for kind, name in others)
+
+    return any(map(behind, lineage.actions[given].parts))
+
+
+def _shapes(op: str, signature: str) -> set[tuple[str, str]]:
+    """A view and what it is given; and those of a view of complex numbers that is done on their halves."""
+    return {(op, signature), (op, re.sub(r"^(\[\[{},\[[^]]*),\d+\]", r"\1]", signature))}
 
 
 def _in_bodies(lineage: LineageData, action: Action) -> set[int]:

@@ -98,6 +98,11 @@ class _Sites:
         if varying:
             why = f"said to be folded, but depends on the arguments: {self.words.parts(varying)}"
             yield self._wrong(site, why, *self.words.actions(varying))
+        parts = self.lineage.parts
+        performed = {parts[part].twin for part in site.parts}
+        if computed := [part for part in site.folds if parts[part].twin in performed]:
+            why = f"said to be folded, but this computes its value: {self.words.parts(computed)}"
+            yield self._wrong(site, why, *self.words.actions(computed))
 
     def _unplaced(self, site: Site) -> Iterator[Counterexample]:
         """Work that the compiler added after dispatches were formed has no place in the graph: it may be said to hold

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Set
 
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from covan_mlir.provenance.bodies import Held
 
@@ -40,7 +41,9 @@ def _deciding(graph: fx.Graph, weights: Set[fx.Node]) -> set[fx.Node]:
         if node.op == "call_function" and all(read in constant for read in node.all_input_nodes):
             constant[node] = frozenset().union(*(constant[read] for read in node.all_input_nodes))
             value = node.meta.get("val")
-            if isinstance(value, torch.Tensor) and (value.numel() == 1 or not value.is_floating_point()):
+            if isinstance(value, torch.Tensor) and (
+                not value.is_floating_point() or statically_known_true(value.numel() == 1)
+            ):
                 behind |= constant[node]
     return behind
 

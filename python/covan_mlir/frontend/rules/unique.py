@@ -33,7 +33,7 @@ def unique(x: Tensor, sorted: bool = True, return_inverse: bool = False, return_
 def unique_consecutive(
     x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    if not _known(x) or (dim is not None and x.shape[dim] == 1):
+    if not _known(x):
         return NotImplemented
     slices = x.reshape(-1) if dim is None else torch.movedim(x, dim, 0)
     first, number, counts = _runs(slices, return_inverse, return_counts)
@@ -47,9 +47,12 @@ def unique_dim(
     x: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> Any:
     """A slice's place is the number of those before it, as each compared with each tells."""
-    if not _known(x) or x.dim() == 0 or x.shape[dim] == 1 or x.shape[dim] * x.numel() > _COMPARED:
+    if not _known(x) or x.dim() == 0 or x.shape[dim] * x.numel() > _COMPARED:
         return NotImplemented
     slices = torch.movedim(x, dim, 0)
+    if slices.shape[0] == 1:
+        first, number, counts = _runs(slices, return_inverse, return_counts)
+        return torch.movedim(first, 0, dim), number, counts
     rows = slices.reshape(slices.shape[0], -1)
     here, there = rows.unsqueeze(1), rows.unsqueeze(0)
     differs = here != there
@@ -64,13 +67,17 @@ def unique_dim(
 
 
 def _known(x: Tensor) -> bool:
-    """Whether a tensor has several elements, of sizes that are known."""
-    return all(isinstance(length, int) for length in x.shape) and math.prod(x.shape) > 1
+    """Whether a tensor has elements, and sizes that are known."""
+    return all(isinstance(length, int) for length in x.shape) and math.prod(x.shape) > 0
 
 
 def _runs(slices: Tensor, numbered: bool, counted: bool) -> tuple[Tensor, Tensor, Tensor]:
     """-> (the first slice of each run of equal ones along the first axis; if asked for, for each slice the number of
     its run; if asked for, how many each has). A NaN is no other's equal."""
+    none = torch.empty(0, dtype=torch.int64)
+    if slices.shape[0] == 1:  # one run, whatever it holds
+        one = torch.ones(1, dtype=torch.int64)
+        return slices, one - 1 if numbered else none, one if counted else none
     other = slices[1:] != slices[:-1]
     if slices.dim() > 1:
         other = other.flatten(1).any(1)
@@ -78,7 +85,6 @@ def _runs(slices: Tensor, numbered: bool, counted: bool) -> tuple[Tensor, Tensor
     number = begins.to(torch.int64).cumsum(0) - 1
     places = torch.nonzero(begins).squeeze(1)
     first = torch.index_select(slices, 0, places)
-    none = torch.empty(0, dtype=torch.int64)
     counts = none
     if counted:
         lengths = torch.zeros_like(number).scatter_add(0, number, torch.ones_like(number))
