@@ -44,6 +44,10 @@ GROUPS["factorisations"] = {
     "qr": (torch.linalg.qr, (r(2, 4, 3),)),
     "inv_ex": (torch.linalg.inv_ex, (_STEADY,)),
     "cholesky_ex": (lambda x: torch.linalg.cholesky_ex(_positive(x)), (r(2, 3, 3),)),
+    "svd_of_nothing": (
+        lambda x: (*torch.linalg.svd(x), *torch.linalg.svd(x.mT, full_matrices=False)),
+        (r(2, 0, 3),),
+    ),
     "tensorinv": (lambda x: torch.linalg.tensorinv(x.reshape(2, 2, 4) + torch.eye(4).reshape(2, 2, 4) * 4), (r(4, 4),)),
     "matrix_exp": (torch.matrix_exp, (r(2, 3, 3),)),
     "chebyshev": (torch.special.chebyshev_polynomial_t, (r(3, 4), n(3, 4, low=0, high=8))),

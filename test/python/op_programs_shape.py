@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 GROUPS: dict[str, Group] = {}
 
+_IN_CHUNKS = nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+
 GROUPS["convolutions"] = {
     "conv1d": (lambda x, w: F.conv1d(x, w, stride=2, padding=1), (r(2, 3, 9), r(4, 3, 3))),
     "conv1d_same": (lambda x, w: F.conv1d(x, w, padding="same", dilation=2), (r(2, 3, 9), r(4, 3, 3))),
@@ -76,6 +78,10 @@ GROUPS["pooling"] = {
     "avg_pool2d_longest": (lambda x: F.avg_pool2d(x, 1280, ceil_mode=True), (r(1, 3, 7, 5),)),
     "avg_pool2d_longer_divisor": (lambda x: F.avg_pool2d(x, 9, ceil_mode=True, divisor_override=7), (r(1, 3, 7, 5),)),
     "avg_pool2d_divisor": (lambda x: F.avg_pool2d(x, 2, divisor_override=3), (r(1, 3, 8, 8),)),
+    "avg_pool2d_one_padding": (
+        lambda x: torch.ops.aten.avg_pool2d(x, [2, 2], [], [0], False, True, -2),
+        (r(1, 1, 4, 4),),
+    ),
     "avg_pool3d": (lambda x: F.avg_pool3d(x, 2), (r(1, 2, 4, 6, 4),)),
     "adaptive_avg_pool1d": (lambda x: F.adaptive_avg_pool1d(x, 4), (r(2, 3, 9),)),
     "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x, (3, 5)), (r(1, 2, 8, 7),)),
@@ -285,6 +291,11 @@ GROUPS["shapes"] = {
     "vander": (lambda x: torch.vander(x, 4), (r(3),)),
     "atleast": (lambda x: (torch.atleast_1d(x), torch.atleast_3d(x)), (r(),)),
     "empty": (lambda x: (x + 1, x.sum(0), x.sum(), x @ x.T, x.T @ x, x.mean(1), x.softmax(0)), (r(0, 4),)),
+    "empty_strided": (
+        lambda x: (torch.empty_strided((2, 3), (1, 2)).copy_(x), x.new_empty_strided((3, 2), (1, 3)).copy_(x.T)),
+        (r(2, 3),),
+    ),
+    "resize_as": (lambda x, y: x.clone().resize_as_(y) + 1, (r(2, 3), r(2, 3))),
     "empty_cat": (lambda x, y: (torch.cat([x, y]), y[:0].sum(), y[:, :0].amax(0)), (r(0, 4), r(2, 4))),
 }
 
@@ -361,6 +372,13 @@ GROUPS["norms_losses"] = {
     "cross_entropy_weight": (
         lambda x, y, w: F.cross_entropy(x, y, w, label_smoothing=0.1),
         (r(4, 5), n(4, low=0, high=5), u(5)),
+    ),
+    "linear_cross_entropy": (
+        lambda x, w, c, y: [
+            F.linear_cross_entropy(x, w, y, weight=c, reduction=reduction, options=_IN_CHUNKS)
+            for reduction in ("mean", "sum", "none")
+        ],
+        (r(5, 3), r(4, 3), u(4), n(5, low=0, high=4)),
     ),
     "cross_entropy_2d": (F.cross_entropy, (r(2, 5, 3), n(2, 3, low=0, high=5))),
     "cross_entropy_soft": (F.cross_entropy, (r(4, 5), u(4, 5))),

@@ -63,6 +63,24 @@ def empty_permuted(size: list[Any], order: list[int], *, dtype: torch.dtype | No
     return torch.empty(size, dtype=dtype)
 
 
+@rule(aten.empty_strided.default)
+def empty_strided(size: list[Any], stride: list[Any], *, dtype: torch.dtype | None = None, **kwargs: Any) -> Tensor:
+    return torch.empty(size, dtype=dtype)
+
+
+@rule(aten.new_empty_strided.default)
+def new_empty_strided(
+    x: Tensor, size: list[Any], stride: list[Any], *, dtype: torch.dtype | None = None, **kwargs: Any
+) -> Tensor:
+    return torch.empty(size, dtype=dtype or x.dtype)
+
+
+@rule(aten.resize.default)
+def resize(x: Tensor, size: list[Any], *, memory_format: torch.memory_format | None = None) -> Any:
+    """To what it is: more elements would be whatever the memory holds, fewer are those that come first there."""
+    return x.clone() if list(x.shape) == list(size) else NotImplemented
+
+
 @rule(aten.full_like.default)
 def full_like(x: Tensor, value: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
     """Of sizes that are known at run time only: it reads sizes and no elements, so that those of different tensors are

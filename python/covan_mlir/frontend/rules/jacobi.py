@@ -90,11 +90,26 @@ def _singular(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return turned * size, values * size.squeeze(-1), v
 
 
+def _of_nothing(a: Tensor, full_matrices: bool, compute_uv: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Of matrices without rows or columns: there are no singular values, any basis is as good."""
+    rows, columns = a.shape[-2:]
+    batch = a.shape[:-2]
+    values, none = a.new_zeros((*batch, 0)), a.new_zeros(0)
+    if not compute_uv:
+        return none, values, none
+    if not full_matrices:
+        return a.new_zeros((*batch, rows, 0)), values, a.new_zeros((*batch, 0, columns))
+    u, vh = (torch.eye(size, dtype=a.dtype).expand(*batch, size, size).clone() for size in (rows, columns))
+    return u, values, vh
+
+
 @rule(aten._linalg_svd.default)
 def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
+    rows, columns = a.shape[-2:]
+    if rows == 0 or columns == 0:
+        return _of_nothing(a, full_matrices, compute_uv)
     if not _fits(a):
         return NotImplemented
-    rows, columns = a.shape[-2:]
     if rows < columns:
         u, values, vh = svd(a.mT, full_matrices, compute_uv)
         return vh.mT.clone(), values, u.mT.clone()

@@ -67,11 +67,14 @@ def avg_pool(
     axes = len(kernel_size)
     sizes, kernel = x.shape[-axes:], list(kernel_size)
     pads, steps = _spread(padding, axes), list(stride) or list(kernel_size)
-    if not ceil_mode or not all(isinstance(size, int) for size in sizes):
-        return NotImplemented
-    longer = [i for i in range(axes) if kernel[i] > sizes[i] and not pads[i]]
+    longer = []
+    if ceil_mode and all(isinstance(size, int) for size in sizes):
+        longer = [i for i in range(axes) if kernel[i] > sizes[i] and not pads[i]]
     if not longer:
-        return NotImplemented
+        if padding == pads or divisor_override is None:
+            return NotImplemented
+        # torch-mlir takes one number of padding for that of all axes, but not with a divisor.
+        return plain(aten.avg_pool2d.default, x, kernel, steps, pads, ceil_mode, count_include_pad, divisor_override)
     along = [i - axes for i in longer]
     x = x.mean(along, keepdim=True) if divisor_override is None else x.sum(along, keepdim=True)
     for i in longer:
