@@ -37,7 +37,7 @@ from symmetry import (
 
 from covan_mlir.frontend.identity import Identities
 from covan_mlir.lineage import Lineage
-from covan_mlir.provenance.fates import action_fates, live_parts, part_fates
+from covan_mlir.provenance.fates import action_fates, part_fates
 from covan_mlir.provenance.relation import Source
 
 ACTION_INPUTS, ACTION_VIEW, ACTION_LIVE = 5, 6, 7
@@ -99,8 +99,8 @@ def _told(data: Json) -> Iterator[Json]:
     yield data
     lineage = Lineage.from_json(data)
     source = Source(lineage.parts)
-    live = live_parts(lineage.parts, [int(name) for kind, name in lineage.results if kind == "p"])
-    fates = part_fates(source, lineage.sites, live, lineage.history, Identities(lineage.parts))
+    returned = [int(name) for kind, name in lineage.results if kind == "p"]
+    fates = part_fates(source, lineage.sites, returned, lineage.history, Identities(lineage.parts))
     believed = Lineage.from_json(data)
     believed.fates, believed.part_fates = tuple(action_fates(lineage.actions, fates)), fates
     yield believed.to_json()

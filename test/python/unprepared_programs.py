@@ -598,6 +598,10 @@ PROGRAMS = {
     "complex numbers and a transposition of them, both squared": Program(
         lambda: _squared, lambda: (torch.randn(2, 4, 5), torch.randn(2, 4, 5))
     ),
+    "a choice between a value and itself": Program(
+        lambda: lambda x: (torch.where(x > 0, x.mT.mT, x), torch.maximum(x.permute(0, 1), x[:]) + 1),
+        lambda: (torch.randn(3, 4),),
+    ),
     "a slice of one element, with another axis, and joined": Program(
         lambda: lambda x: (lambda y: (y, torch.cat([y, y + 1], 1)))(x[1:2].unsqueeze(0)), lambda: (torch.randn(7),)
     ),

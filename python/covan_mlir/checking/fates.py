@@ -67,7 +67,7 @@ class _Fates:
         if fate.twin is not None and fate.kind != "merged":
             return f"is said to be {fate.kind}, but to have a twin as well"
         if fate.kind == "dead":
-            return "is said to be dead, but the results need it" if part.id in self.source.live else self._at(fate, ())
+            return "is said to be dead, but the results need it" if self._needs(part) else self._at(fate, ())
         if part.id not in self.source.live:
             return f"is said to be {fate.kind}, but nobody needs it"
         performed = self.performed.get(part.id, ())
@@ -84,6 +84,13 @@ class _Fates:
         if part.view or part.id in self.source.identity or part.id in self.in_place:
             return self._at(fate, self._seen(part))
         return "is said to be a view, but its operator makes another value"
+
+    def _needs(self, part: Part) -> bool:
+        """Whether the results need a part, or a site has it for what gives back another value all the same."""
+        if part.id not in self.source.live:
+            return False
+        placed = part.id in self.performed or part.id in self.viewed or part.id in self.folded
+        return part.view or placed or part.id in self.source.needed
 
     def _seen(self, part: Part) -> Sequence[int]:
         """Where a view is: at those who index by it, or where what it views is, or at its readers."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -24,11 +25,21 @@ from covan_mlir.provenance.model import Part
 _ROUNDS = 2
 _DATA_DEPENDENT = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 _LARGE = 1 << 20  # elements
+_VIEWS = 8
+"""Of views, one behind the other, that are looked through."""
 _TYPE = re.compile(r"(?P<dtype>\w+)\[(?P<shape>.*)\]")
 
 
 _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, AssertionError)
 """What operators raise for what they do not take."""
+
+
+class _Seen(NamedTuple):
+    """An operand as views of a value, the first one first; none: it is the value."""
+
+    value: Operand
+    kind: str
+    views: tuple[Part, ...]
 
 
 class Identities:
@@ -123,16 +134,42 @@ class Identities:
             if maker is not None and (constant := _constant(maker.op, maker.args, _of_type)) is not None
         }
         made_by = tuple((m.op, m.args) if m and o in constants else None for m, o in zip(makers, operands, strict=True))
-        call = (part.op, arguments.signature(part.args), tuple(kinds), repeated, part.types[0], made_by)
+        shared = self._shared(operands)
+        chains = [shared[operand] if operand in shared else _Seen(operand, "", ()) for operand in operands]
+        values = [chain.value for chain in chains]
+        views = tuple(
+            (values.index(chain.value), tuple((view.op, arguments.signature(view.args)) for view in chain.views))
+            for chain in chains
+        )
+        call = (part.op, arguments.signature(part.args), tuple(kinds), repeated, part.types[0], made_by, views)
         if call not in self._alike:
             # Along an axis of one element what reduces gives back its operand, without that axis.
             same = [index for index, kind in enumerate(kinds) if _elements(kind) == _elements(part.types[0])]
             for seed in range(_ROUNDS):
                 if same:
                     drawn = dict(zip(operands, kinds, strict=True))
-                    same = self._once(part, operator, drawn, constants, same, operands, seed)
+                    same = self._once(part, operator, drawn, constants, shared, same, operands, seed)
+            same.sort(key=lambda index: len(views[index][1]))  # rather what is seen than a view of it
             self._alike[call] = same[0] if same else None
         return self._alike[call]
+
+    def _shared(self, operands: Sequence[Operand]) -> dict[Operand, _Seen]:
+        """Those of the operands that are views of one value, or it and views of it."""
+        seen = {operand: self._behind(operand) for operand in operands}
+        times = Counter(each.value for each in seen.values())
+        return {operand: each for operand, each in seen.items() if times[each.value] > 1}
+
+    def _behind(self, operand: Operand) -> _Seen:
+        views: list[Part] = []
+        kind = ""
+        while operand[0] == "p" and (part := self._parts.get(int(operand[1]))) is not None:
+            read = arguments.operands(part.args)
+            if not part.view or len(read) != 1 or len(part.types) != 1 or len(views) == _VIEWS:
+                break
+            views.append(part)
+            (operand,) = read
+            kind = arguments.operand_types(part.args).get(operand) or self._type(operand)
+        return _Seen(operand, kind, tuple(reversed(views)))
 
     def _type(self, operand: Operand) -> str:
         kind, name = operand
@@ -145,6 +182,7 @@ class Identities:
         operator: Any,
         kinds: Mapping[Operand, str],
         constants: Mapping[Operand, torch.Tensor],
+        shared: Mapping[Operand, _Seen],
         same: list[int],
         operands: list[Operand],
         seed: int,
@@ -152,14 +190,34 @@ class Identities:
         generator = torch.Generator().manual_seed(seed)
         examples = {operand: _example(kind, generator) for operand, kind in kinds.items()} | dict(constants)
         try:
-            args, kwargs = arguments.decode(part.args, examples)
             with torch.no_grad():
+                examples |= _shown(shared, generator)
+                args, kwargs = arguments.decode(part.args, examples)
                 result = operator(*args, **kwargs)
         except (*_REFUSALS, ArithmeticError):  # it wants what was not drawn
             return []
         if not isinstance(result, torch.Tensor):
             return []
         return [index for index in same if _same_bits(result, examples[operands[index]])]
+
+
+def _shown(shared: Mapping[Operand, _Seen], generator: torch.Generator) -> dict[Operand, torch.Tensor]:
+    """Examples of values that operands are views of, as these show them; none where views want what is not drawn."""
+    values = {seen.value: seen.kind for seen in shared.values() if seen.views}
+    examples = {value: _example(kind, generator) for value, kind in values.items()}
+    shown: dict[Operand, torch.Tensor] = {}
+    try:
+        for operand, seen in shared.items():
+            example = examples[seen.value]
+            for view in seen.views:
+                if (operator := _operator(view.op)) is None:
+                    return {}
+                args, kwargs = arguments.decode(view.args, dict.fromkeys(arguments.operands(view.args), example))
+                example = operator(*args, **kwargs)
+            shown[operand] = example
+    except (*_REFUSALS, ArithmeticError):
+        return {}
+    return shown
 
 
 def _same_bits(result: torch.Tensor, operand: torch.Tensor) -> bool:

@@ -19,7 +19,7 @@ _ORDER: tuple[Kind, ...] = ("dispatched", "folded", "merged", "view", "dead")
 def part_fates(
     source: Source,
     sites: Sequence[Site],
-    live: Iterable[int],
+    results: Sequence[int],
     history: Sequence[tuple[str, Changes]],
     identity: KeptOperands,
 ) -> dict[int, Fate]:
@@ -27,14 +27,22 @@ def part_fates(
 
     Args:
         sites: with what they perform, view and fold.
-        live: parts that the results need.
+        results: parts that the program returns.
         history: see `covan_mlir.lowering.history`.
         identity: whether a part gives back one of its operands, and which.
     """
     performed = _sites((site.id, site.parts) for site in sites)
     viewed = _sites((site.id, site.views) for site in sites)
     folded = _sites((site.id, site.folds) for site in sites)
-    needed = set(live)
+    live = live_parts(source.parts, results)
+    kept = {
+        index: position
+        for index in live - performed.keys()
+        if not source.parts[index].view
+        and not source.constant[index]
+        and (position := identity.kept(index)) is not None
+    }
+    needed = live_parts(source.parts, results, kept) if kept else live
     gone = vanished(history, source.parts)
     last = history[-1][0] if history else ""
     fates: dict[int, Fate] = {}
@@ -42,7 +50,7 @@ def part_fates(
     for index in sorted(source.parts):
         part = source.parts[index]
         at = gone.get(index, last)
-        if index not in needed:
+        if index not in live:
             fates[index] = Fate("dead", (), at)
         elif index in performed:
             fates[index] = Fate("dispatched", performed[index], last)
@@ -54,9 +62,11 @@ def part_fates(
             following |= {index: (part.twin,)} if not fates[index].sites else {}
         elif source.constant[index] and not part.view:
             fates[index] = Fate("folded", (), at)
-        elif not part.view and (kept := _given_back(part, identity)) is not None:
-            fates[index] = Fate("merged", viewed.get(index) or fates[kept].sites, at, kept)
-            following |= {index: (kept,)} if index not in viewed else {}
+        elif index in kept and (given := _given_back(part, kept[index])) is not None:
+            fates[index] = Fate("merged", viewed.get(index) or fates[given].sites, at, given)
+            following |= {index: (given,)} if index not in viewed else {}
+        elif not part.view and index not in needed and index not in viewed and index not in folded:
+            fates[index] = Fate("dead", (), at)
         else:  # also what others now write straight to its place
             seen = {*viewed.get(index, ()), *folded.get(index, ())}
             following |= {index: part.inputs} if not seen else {}
@@ -65,11 +75,8 @@ def part_fates(
     return fates
 
 
-def _given_back(part: Part, identity: KeptOperands) -> int | None:
-    """The part whose value a part gives back; None when it is an argument's or a weight's, or no operand's."""
-    position = identity.kept(part.id)
-    if position is None:
-        return None
+def _given_back(part: Part, position: int) -> int | None:
+    """The part whose value a part gives back; None when it is an argument's or a weight's."""
     kind, name = operands(part.args)[position]
     return int(name) if kind == "p" else None
 
@@ -160,14 +167,22 @@ def _without_parts(action: Action, before: Sequence[Fate]) -> Fate:
     return Fate("merged", sites, DECOMPOSE, source)
 
 
-def live_parts(parts: Mapping[int, Part], results: Iterable[int]) -> set[int]:
-    """Parts that the program's results need."""
+def live_parts(parts: Mapping[int, Part], results: Iterable[int], kept: Mapping[int, int] | None = None) -> set[int]:
+    """Parts that the program's results need.
+
+    Args:
+        kept: of parts that give back an operand, its position: they need no other one.
+    """
     needed: set[int] = set()
     stack = list(results)
     while stack:
         part = stack.pop()
         if part not in needed:
             needed.add(part)
+            if kept is not None and part in kept:
+                given = _given_back(parts[part], kept[part])
+                stack += [] if given is None else [given]
+                continue
             stack.extend(parts[part].inputs)
             after = control.following(parts[part])
             if after is not None and after[0] == "p":

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Held
-from covan_mlir.provenance.fates import action_fates, live_parts, part_fates
+from covan_mlir.provenance.fates import action_fates, part_fates
 from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.joins import named
 from covan_mlir.provenance.merged import supplemented
@@ -62,7 +62,7 @@ def trace_program(program: SourceProgram, observed: Observed, fusions: Sequence[
     final = settled(graph)
     sites = [_site(index, command, source, regions, final, sites_of, placed) for index, command in enumerate(commands)]
     returned = [int(name) for kind, name in program.results if kind == "p"]
-    fates = part_fates(source, sites, live_parts(parts, returned), observed.history, program.identity)
+    fates = part_fates(source, sites, returned, observed.history, program.identity)
     return LineageData(
         actions=program.actions,
         sites=sites,
