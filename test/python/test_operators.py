@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -26,7 +27,7 @@ from covan_mlir.checking.layouts import layouts
 from covan_mlir.checking.samples import agree, sampled
 from covan_mlir.checking.sizes import Sizes
 from covan_mlir.checking.source_values import function_of
-from covan_mlir.checking.tensors import Held, UnevaluatedError, inserted, sliced
+from covan_mlir.checking.tensors import Direct, Held, UnevaluatedError, deep, inserted, sliced
 from covan_mlir.checking.verify import verify
 from covan_mlir.provenance.bodies import Block, Body, Operation
 from covan_mlir.provenance.model import Action, Part
@@ -369,3 +370,20 @@ def test_values_beside_eager() -> None:
     positive = exe.verify(values=(torch.rand(4, 8) + 0.5,))
     assert positive.outcome == "incomplete"
     assert "relu and abs_1 have the same values" in str(positive)
+
+
+def test_long_chains_are_followed() -> None:
+    """A tensor may be computed of another, and that of another, more often than Python lets functions call others."""
+    limit = sys.getrecursionlimit()
+
+    def more(tensor: Direct | Held) -> Direct:
+        return Direct(tensor.shape, tensor.dtype, lambda flat: tensor.at(flat) + 1)
+
+    last: Direct | Held = Held(np.zeros(3))
+    for _ in range(limit):
+        last = more(last)
+    with pytest.raises(RecursionError):
+        last.all()
+    with deep():
+        assert last.all().tolist() == [limit] * 3
+    assert sys.getrecursionlimit() == limit

@@ -272,4 +272,6 @@ class BodyCheck:
 
 def told(error: Exception) -> str:
     """What could not be evaluated, in words."""
+    if isinstance(error, RecursionError):
+        return "it is computed by a longer chain of operations than is followed"
     return str(error) if isinstance(error, UnevaluatedError) else f"code of an unknown form: {error!r}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,6 +56,9 @@ class State:
     layout: Order | None = None
     assumed: bool = False
     exactly: Finding | None = None
+
+
+_COPY = "aten.clone.default"
 
 
 def _seed(trial: Trial, again: int) -> int:
@@ -173,7 +177,7 @@ class Draws:
     @cached_property
     def pieces(self) -> list[Operand]:
         """The values that a cone reads; of concatenations the pieces, which others may have as well: they grow by one
-        from layer to layer."""
+        from layer to layer. What several are views of stands in their place: they are no different values."""
         pieces: dict[Operand, None] = {}
         stack = [self.states[key].operand for key in sorted(self.states, reverse=True)]
         while stack:
@@ -184,7 +188,24 @@ class Draws:
                 stack += [(k, o) for k, o in reversed(inner) if k != "p" or not self._views.constant[int(o)]]
             else:
                 pieces[operand] = None
-        return list(pieces)
+        seen = {operand: self._seen(operand) for operand in pieces}
+        times = Counter(seen.values())
+        return list(dict.fromkeys(value if times[value] > 1 else operand for operand, value in seen.items()))
+
+    def _seen(self, operand: Operand) -> Operand:
+        """The one tensor that a value is a view or a copy of, or one of such; else the value."""
+        value = operand
+        while operand[0] == "p":
+            part = self._views.parts[int(operand[1])]
+            if not part.view and part.op != _COPY:
+                break
+            read = arguments.operands(part.args)
+            if len(read) != 1:
+                break
+            (operand,) = read
+            if operand[0] != "p" or len(self._views.parts[int(operand[1])].types) == 1:
+                value = operand
+        return value
 
     def _floats_behind(self, operands: Sequence[Operand]) -> Iterator[Operand]:
         """Those of floats, and behind others the first floats that they are computed of, as indices are by ranks."""

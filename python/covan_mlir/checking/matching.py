@@ -159,11 +159,12 @@ class Matcher:
         return None
 
     def _general(self, draws: Draws, candidates: Sequence[Operand]) -> bool:
-        """Whether what is drawn of all that is read may be anything: it is one value, and what the result may be is
-        computed of nothing else."""
+        """Whether what is drawn of all that is read may be anything: it is one value, no constant, of which the program
+        may hold others, and what the result may be is computed of nothing else."""
         states = list(draws.states.values())
         operands = {state.operand for state in states}
         sure = all(state.layout is None or state.layout.sure for state in states)
+        sure &= not any(kind == "p" and self._views.constant[int(name)] for kind, name in operands)
         given = operands | {("a", position) for position in draws.cone.given}
         return sure and len(operands) + len(draws.cone.given) <= 1 and self._views.determined(candidates, given)
 

@@ -29,11 +29,13 @@ def check_operators(lineage: LineageData, graph: ProgramGraph, performed: Sequen
         return Check(OPERATORS, "incomplete", missing=(f"operators were not evaluated: {wrong}",))
     try:
         from covan_mlir.checking.bodies import ERRORS, BodyCheck, told
+        from covan_mlir.checking.tensors import deep
     except ImportError:
         return Check(OPERATORS, "incomplete", missing=(_NO_TORCH,))
     try:
         check = BodyCheck(lineage, graph, performed)
-        check.run()
+        with deep():
+            check.run()
     except ERRORS as error:  # parts that contradict each other, which other checks find
         return Check(OPERATORS, "incomplete", missing=(f"operators were not evaluated: {told(error)}",))
     words = _Words(lineage)

@@ -6,6 +6,7 @@ pairs (`covan_mlir.checking.field`).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -22,6 +23,8 @@ _DENSE = 1 << 16
 """Elements of a tensor whose values are kept in the place of each; of larger ones, of those that were asked for, until
 as many are asked for at once as there are."""
 _AT_ONCE = 1 << 19
+_DEEP = 20_000
+"""Functions that are called by one another: a tensor that is computed of another takes some ten."""
 _UNDEFINED = np.uint64(0x7FF8_0000_0BAD_0BAD).view(np.float64)
 """Not a number, and none that arithmetic gives of numbers."""
 
@@ -63,6 +66,17 @@ def spend(elements: int, what: str) -> None:
     if elements > budget.left:
         raise UnevaluatedError(f"{what}: telling what this result is takes more work than is allowed for one")
     budget.left -= elements
+
+
+@contextmanager
+def deep() -> Iterator[None]:
+    """Within, tensors may be computed of one another in longer chains than Python calls functions."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _DEEP))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 _EXACT: ContextVar[bool] = ContextVar("exact", default=False)
