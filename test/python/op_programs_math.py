@@ -175,6 +175,17 @@ GROUPS["division"] = {
 }
 
 GROUPS["integers"] = {
+    "logspace": (
+        lambda x: (
+            [
+                torch.logspace(0, end, steps, base, dtype=torch.int64) + x
+                for end, base in ((4, 2.0), (6, 5.0))
+                for steps in (2, 5)
+            ]
+            + [torch.logspace(x[0], 6, 7, dtype=torch.int64)]
+        ),
+        (torch.zeros(1, dtype=torch.int64),),
+    ),
     "pow_int": (lambda a: (a**2, a**3, a**0, a**1), (n(8),)),
     "pow_int_tensor": (torch.pow, (n(8), n(8, low=0, high=5))),
     "pow_int_base": (lambda a: 3**a, (n(6, low=0, high=8),)),

@@ -78,6 +78,14 @@ GROUPS["pooling"] = {
     "avg_pool2d_longest": (lambda x: F.avg_pool2d(x, 1280, ceil_mode=True), (r(1, 3, 7, 5),)),
     "avg_pool2d_longer_divisor": (lambda x: F.avg_pool2d(x, 9, ceil_mode=True, divisor_override=7), (r(1, 3, 7, 5),)),
     "avg_pool2d_divisor": (lambda x: F.avg_pool2d(x, 2, divisor_override=3), (r(1, 3, 8, 8),)),
+    "max_pool_integers": (
+        lambda x: (
+            *F.max_pool2d(x, 3, 2, 1, ceil_mode=True, return_indices=True),
+            *F.max_pool3d(x.unsqueeze(0), 2, padding=1, return_indices=True),
+            F.max_pool2d(x, (2, 3), dilation=2),
+        ),
+        (n(2, 3, 8, 7, low=-4, high=4),),
+    ),
     "avg_pool2d_one_padding": (
         lambda x: torch.ops.aten.avg_pool2d(x, [2, 2], [], [0], False, True, -2),
         (r(1, 1, 4, 4),),

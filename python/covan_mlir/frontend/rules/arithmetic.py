@@ -12,6 +12,9 @@ from torch._ops import OpOverload, OpOverloadPacket
 from covan_mlir.frontend.rules.registry import RULES, float_type, promoted, rule, wide
 
 aten = torch.ops.aten
+
+_DIGITS = 1e-13
+"""What a power in float64 may be off by, relative to it."""
 Number = Any  # int, float, bool, or a symbolic one
 
 _BITS = {
@@ -366,6 +369,28 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = No
     Torch's own decomposition computes halves in their own precision, and integers in float32."""
     if dtype in (None, torch.float32, torch.float64) or dtype.is_complex or dtype is torch.bool or steps < 2:
         return NotImplemented
+    return _between(start, end, steps, dtype).to(dtype)
+
+
+@rule(
+    aten.logspace.default,
+    aten.logspace.Tensor_Tensor,
+    aten.logspace.Tensor_Scalar,
+    aten.logspace.Scalar_Tensor,
+)
+def logspace(
+    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: torch.dtype | None = None, **kwargs: Any
+) -> Any:
+    """In integers, which powers that are a last digit too small would be one less of."""
+    if dtype is None or dtype.is_floating_point or dtype.is_complex or dtype is torch.bool or steps < 2:
+        return NotImplemented
+    power = torch.pow(base, _between(start, end, steps, dtype))
+    whole = power.round()
+    return torch.where((power - whole).abs() <= _DIGITS * whole.abs(), whole, power).to(dtype)
+
+
+def _between(start: Any, end: Any, steps: int, dtype: torch.dtype) -> Tensor:
+    """Numbers from one to another in equal steps, to become those of a type."""
     precision = torch.float32 if dtype.is_floating_point else torch.float64
 
     def bound(value: Any) -> Any:
@@ -376,7 +401,7 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = No
     first, last = bound(start), bound(end)
     step = (last - first) / (steps - 1)
     place = torch.arange(steps).to(precision)
-    return torch.where(place < steps // 2, first + step * place, last - step * (steps - 1 - place)).to(dtype)
+    return torch.where(place < steps // 2, first + step * place, last - step * (steps - 1 - place))
 
 
 @rule(aten.arange.start_step, aten.arange.start, aten.arange.default)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -30,11 +31,14 @@ def max_pool_with_indices(
     axes = x.dim() - 2
     op = aten.max_pool2d_with_indices.default if axes == 2 else aten.max_pool3d_with_indices.default
     sizes = list(x.shape[2:])
-    if not ceil_mode or not all(isinstance(size, int) for size in sizes) or not x.dtype.is_floating_point:
+    whole = not x.dtype.is_floating_point
+    if not (ceil_mode or whole) or not all(isinstance(size, int) for size in sizes):
         return NotImplemented
     kernel = _spread(kernel_size, axes)
     steps = _spread(stride, axes) if stride else kernel
     pads, gaps = _spread(padding, axes), _spread(dilation, axes)
+    if whole:
+        return _largest(x, kernel, steps, pads, gaps, ceil_mode)
     more = []
     for size, k, s, p, d in zip(sizes, kernel, steps, pads, gaps, strict=True):
         span = d * (k - 1) + 1
@@ -51,6 +55,34 @@ def max_pool_with_indices(
         index = index + (rest % (size + extra)) * factor
         rest, factor = rest // (size + extra), factor * size
     return pooled, index
+
+
+def _largest(
+    x: Tensor, kernel: list[int], steps: list[int], pads: list[int], gaps: list[int], ceil_mode: bool
+) -> tuple[Tensor, Tensor]:
+    """Of whole numbers, which torch-mlir's lowering compares as floats: the windows' elements side by side."""
+    axes = len(kernel)
+    sizes = list(x.shape[-axes:])
+    flat, inside, places = torch.zeros((), dtype=torch.int64), torch.ones((), dtype=torch.bool), []
+    for axis, (size, k, s, p, d) in enumerate(zip(sizes, kernel, steps, pads, gaps, strict=True)):
+        room = size + 2 * p - d * (k - 1) - 1
+        count = (-(-room // s) if ceil_mode else room // s) + 1
+        count -= ceil_mode and (count - 1) * s >= size + p  # a window may not start in the padding behind
+        at = (torch.arange(count) * s - p).unsqueeze(1) + torch.arange(k) * d
+        shape = [1] * (2 * axes)
+        shape[axis], shape[axes + axis] = count, k
+        flat = flat * size + at.clamp(0, size - 1).reshape(shape)
+        inside = inside & ((at >= 0) & (at < size)).reshape(shape)
+        places.append(count)
+    windows = flat.reshape(-1)
+    seen = torch.index_select(x.flatten(-axes), -1, windows).reshape(*x.shape[:-axes], math.prod(places), -1)
+    inside = inside.reshape(math.prod(places), -1)
+    seen = torch.where(inside, seen, torch.iinfo(x.dtype).min)
+    largest = inside & (seen == seen.amax(-1, keepdim=True))
+    first = largest.to(torch.int64).argmax(-1, keepdim=True)
+    index = windows.reshape(math.prod(places), -1).expand(seen.shape).gather(-1, first)
+    shape = [*x.shape[:-axes], *places]
+    return seen.gather(-1, first).reshape(shape), index.reshape(shape)
 
 
 @rule(aten.avg_pool1d.default, aten.avg_pool2d.default)
