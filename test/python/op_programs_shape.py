@@ -17,6 +17,14 @@ _IN_CHUNKS = nn.LinearCrossEntropyOptions(batch_chunk_size=2)
 
 GROUPS["convolutions"] = {
     "conv1d": (lambda x, w: F.conv1d(x, w, stride=2, padding=1), (r(2, 3, 9), r(4, 3, 3))),
+    "conv_integers_in_groups": (
+        lambda x, w: (
+            F.conv3d(x, w, padding=1, groups=2),
+            F.conv_transpose3d(x, w, stride=2, padding=1, groups=2),
+            F.conv_transpose2d(x[:, :, 0], w[:, :, 0], groups=2),
+        ),
+        (n(2, 4, 3, 5, 4, low=-5, high=5), n(4, 2, 2, 3, 2, low=-5, high=5)),
+    ),
     "conv1d_same": (lambda x, w: F.conv1d(x, w, padding="same", dilation=2), (r(2, 3, 9), r(4, 3, 3))),
     "conv2d": (F.conv2d, (r(2, 3, 8, 9), r(4, 3, 3, 3), r(4))),
     "conv2d_stride_padding": (

@@ -87,7 +87,9 @@ def convolution(
     which constant a filter is that a lowering turned, nothing would tell."""
     count = x.dim() - 2
     window = weight.shape[2:]
-    if not transposed or not x.dtype.is_floating_point or not all(isinstance(size, int) for size in weight.shape):
+    if not transposed or not all(isinstance(size, int) for size in weight.shape):
+        return NotImplemented
+    if groups == 1 and not x.dtype.is_floating_point:
         return NotImplemented
     stride, padding, dilation, output_padding = (
         list(values) * (count // len(values)) for values in (stride, padding, dilation, output_padding)
@@ -104,13 +106,18 @@ def convolution(
             _apart(x, stride), [(low := axis.reach - 1 - axis.padding, low + axis.extra) for axis in axes]
         )
         filters = _filters(weight, [_Axis(1, 0, size, 0) for size in window], ones, groups)
+        volume = grouped_volume(x, filters, bias, ones, pads, dilation, False, zeros, groups)
+        if volume is not NotImplemented:
+            return volume
         return plain(aten.convolution.default, x, filters, bias, ones, pads, dilation, False, zeros, groups)
     x, pads = _framed(x, [axis.edges for axis in axes])
     filters = _filters(weight, axes, dilation, groups)
     if bias is not None:
         bias = bias.unsqueeze(1).expand(-1, prod(stride)).reshape(-1)
-    y = plain(aten.convolution.default, x, filters, bias, ones, pads, ones, False, zeros, groups)
-    return _interleaved(y, axes)
+    volume = grouped_volume(x, filters, bias, ones, pads, ones, False, zeros, groups)
+    if volume is NotImplemented:
+        volume = plain(aten.convolution.default, x, filters, bias, ones, pads, ones, False, zeros, groups)
+    return _interleaved(volume, axes)
 
 
 def _framed(x: Tensor, edges: list[tuple[int, int]]) -> tuple[Tensor, list[int]]:
@@ -186,12 +193,12 @@ def grouped_volume(
 ) -> Any:
     """In groups and three dimensions, which torch-mlir does not lower: the sum, over the taps along the first
     dimension, of convolutions of frames."""
-    if x.dim() != 5 or groups == 1 or transposed or not x.dtype.is_floating_point:
+    if x.dim() != 5 or groups == 1 or transposed:
         return NotImplemented
     (step, *strides), (pad, *pads), (apart, *dilations) = (list(v) * (3 // len(v)) for v in (stride, padding, dilation))
     frames = wide(x).transpose(1, 2)
     if pad:
-        frames = aten.constant_pad_nd.default(frames, [0, 0, 0, 0, 0, 0, pad, pad], 0.0)
+        frames = aten.constant_pad_nd.default(frames, [0, 0, 0, 0, 0, 0, pad, pad], 0)
     reach = (weight.shape[2] - 1) * apart + 1
     count = (frames.shape[1] - reach) // step + 1
     y = None
