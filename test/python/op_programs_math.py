@@ -180,7 +180,7 @@ GROUPS["integers"] = {
             [
                 torch.logspace(0, end, steps, base, dtype=torch.int64) + x
                 for end, base in ((4, 2.0), (6, 5.0))
-                for steps in (2, 5)
+                for steps in (0, 1, 2, 5)
             ]
             + [torch.logspace(x[0], 6, 7, dtype=torch.int64)]
         ),

@@ -382,7 +382,7 @@ def logspace(
     start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: torch.dtype | None = None, **kwargs: Any
 ) -> Any:
     """In integers, which powers that are a last digit too small would be one less of."""
-    if dtype is None or dtype.is_floating_point or dtype.is_complex or dtype is torch.bool or steps < 2:
+    if dtype is None or dtype.is_floating_point or dtype.is_complex or dtype is torch.bool:
         return NotImplemented
     power = torch.pow(base, _between(start, end, steps, dtype))
     whole = power.round()
@@ -399,6 +399,8 @@ def _between(start: Any, end: Any, steps: int, dtype: torch.dtype) -> Tensor:
         return value if dtype.is_floating_point else int(value)
 
     first, last = bound(start), bound(end)
+    if steps < 2:
+        return torch.zeros(steps, dtype=precision) + first
     step = (last - first) / (steps - 1)
     place = torch.arange(steps).to(precision)
     return torch.where(place < steps // 2, first + step * place, last - step * (steps - 1 - place))
