@@ -400,7 +400,7 @@ def _between(start: Any, end: Any, steps: int, dtype: torch.dtype) -> Tensor:
 
     first, last = bound(start), bound(end)
     if steps < 2:
-        return torch.zeros(steps, dtype=precision) + first
+        return torch.zeros(steps, dtype=precision).add(first)
     step = (last - first) / (steps - 1)
     place = torch.arange(steps).to(precision)
     return torch.where(place < steps // 2, first + step * place, last - step * (steps - 1 - place))
