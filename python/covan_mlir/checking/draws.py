@@ -41,6 +41,7 @@ _HELD = 1 << 26
 """Elements computed on them after which all are dropped: memory follows from that."""
 Constants = Mapping[Key, tuple[Operand, Order | None]]
 """Which constants of the source the program's are."""
+_COPY = "aten.clone.default"
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +57,6 @@ class State:
     layout: Order | None = None
     assumed: bool = False
     exactly: Finding | None = None
-
-
-_COPY = "aten.clone.default"
 
 
 def _seed(trial: Trial, again: int) -> int:
