@@ -5,6 +5,7 @@ On a machine with the project and the extra ``cuda`` (no GPU needed), write the 
 
     python bench/gpu_fused_reductions.py --write kernels.pt [--architecture sm_90a] [--quick] [--tries 6]
     python bench/gpu_fused_reductions.py --run kernels.pt --json gpu.json [--minutes 8]
+    for i in $(seq 0 11); do python bench/gpu_fused_reductions.py --run kernels.pt --warm $i/12 & done; wait  # sooner
     python bench/gpu_fused_reductions.py --check kernels.pt        (no GPU: the file is complete and its sources parse)
 
 On a machine with both, measure what later compilations for that architecture take (docs/tuning.md):
@@ -20,13 +21,14 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import importlib.util
 import json
 import math
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -34,13 +36,13 @@ from statistics import geometric_mean, median
 from typing import Any
 
 import torch
+from gpu_baselines import ROWS, baselines, plain
 from torch import Tensor
 
 VARIANTS = ("global", "causal", "alibi", "softcap", "gqa")
 PREFILL, DECODE, DEPTHS = (512, 1024, 2048, 4096, 8192, 16384), (1024, 4096, 16384, 65536, 131072), (64, 128)
-ROWS = ("softmax", "log_softmax", "logsumexp", "layer_norm", "rms_norm", "var", "cross_entropy", "entropy")
 ROW_SHAPES = ((16384, 1024), (65536, 128), (2048, 16384), (16384, 1000))
-TOKENS, HEADS, SHARED, CAP = 16384, 16, 8, 20.0
+TOKENS, HEADS, SHARED = 16384, 16, 8
 DTYPES = {"f16": torch.float16, "f32": torch.float32, "i64": torch.int64}
 
 
@@ -126,7 +128,9 @@ def write(path: Path, architecture: str, quick: bool, tries: int) -> None:
     torch.save({"architecture": architecture, "cases": [vars(case) for case in cases]}, path)
 
 
-def tune(records: Path, architecture: str, quick: bool, minutes: float, simulate: bool, out: Path) -> None:
+def tune(
+    records: Path, architecture: str, quick: bool, only: Sequence[str], minutes: float, simulate: bool, out: Path
+) -> None:
     """Measures schedules of all cases, on the GPU or a simulated one; writes what became of each."""
     from covan_mlir.lowering.kernels.cuda.device import DEVICES
     from covan_mlir.lowering.kernels.cuda.target import CudaTarget
@@ -135,7 +139,7 @@ def tune(records: Path, architecture: str, quick: bool, minutes: float, simulate
 
     target = CudaTarget(DEVICES[architecture])
     device = SimulatedGpu(target.device) if simulate else CudaGpu(target.device)
-    chains = {name: chain for name, _, chain in _cases(quick)}
+    chains = {name: c for name, _, c in _cases(quick) if not only or any(part in name for part in only)}
     with Database(records) as database:
         end = time.monotonic() + 60 * minutes
         best = tune_chains(
@@ -237,115 +241,6 @@ def _inputs(case: Case) -> list[Tensor]:
     return inputs
 
 
-def _plain(case: Case) -> Callable[..., Tensor]:
-    """The case in plain torch code."""
-    F = torch.nn.functional
-    rows: dict[str, Callable[..., Tensor]] = {
-        "softmax": lambda x: torch.softmax(x, -1),
-        "log_softmax": lambda x: torch.log_softmax(x, -1),
-        "logsumexp": lambda x: torch.logsumexp(x, -1),
-        "layer_norm": lambda x, g, b: F.layer_norm(x, x.shape[-1:], g, b),
-        "rms_norm": lambda x, g: F.rms_norm(x, x.shape[-1:], g, 1e-5),
-        "var": lambda x: torch.var(x, -1, correction=0),
-        "cross_entropy": lambda x, t: F.cross_entropy(x, t, reduction="none"),
-        "entropy": lambda x: -(torch.softmax(x, -1) * torch.log_softmax(x, -1)).sum(-1),
-    }
-    if case.variant in rows:
-        return rows[case.variant]
-
-    def attend(q: Tensor, k: Tensor, v: Tensor, slope: Tensor | None = None) -> Tensor:
-        if q.dim() > k.dim():
-            k, v = k[:, None], v[:, None]
-        s = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-        queries, keys = s.shape[-2:]
-        at = torch.arange(queries, device=s.device)[:, None] + keys - queries
-        j = torch.arange(keys, device=s.device)[None]
-        if case.variant == "softcap":
-            s = torch.tanh(s / CAP) * CAP
-        if slope is not None:
-            s = s + slope[..., None, None] * (j - at)
-        if case.variant in ("causal", "alibi"):
-            s = s.masked_fill(j > at, -math.inf)
-        return (torch.softmax(s.float(), -1).to(v.dtype) @ v) if slope is None else torch.softmax(s, -1).to(v.dtype) @ v
-
-    return attend
-
-
-def _heads(inputs: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values with one batch, as torch's own attention takes them."""
-    q, k, v = inputs[:3]
-    return q.reshape(1, -1, *q.shape[-2:]), k[None], v[None]
-
-
-def _baselines(case: Case, inputs: list[Tensor]) -> Iterator[tuple[str, Callable[[], Callable[[], Tensor]]]]:
-    plain = _plain(case)
-
-    def compiled() -> Callable[[], Tensor]:
-        torch._dynamo.reset()
-        call = torch.compile(plain, dynamic=False)
-        return lambda: call(*inputs)
-
-    yield "torch.compile", compiled
-    if case.variant in ROWS:
-        yield "eager", lambda: lambda: plain(*inputs)
-        return
-    q, k, v = _heads(inputs)
-    queries, keys = q.shape[-2], k.shape[-2]
-    grouped = case.variant == "gqa"
-    if case.variant not in ("softcap", "alibi"):
-        from torch.nn.attention import SDPBackend, sdpa_kernel
-
-        backends = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION, "math": SDPBackend.MATH}
-        for name, backend in backends.items():
-
-            def attend(backend: Any = backend) -> Callable[[], Tensor]:
-                def call() -> Tensor:
-                    with sdpa_kernel(backend):
-                        return torch.nn.functional.scaled_dot_product_attention(
-                            q, k, v, is_causal=case.variant == "causal" and queries == keys, enable_gqa=grouped
-                        )
-
-                return call
-
-            if name != "math" or queries * keys * q.shape[1] < 2**31:
-                yield f"sdpa {name}", attend
-
-    def flex() -> Callable[[], Tensor]:
-        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-        score: Any = None
-        mask: Any = None
-        if case.variant == "softcap":
-
-            def score(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-                return torch.tanh(s / CAP) * CAP
-
-        if case.variant == "alibi":
-
-            def score(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-                return s + inputs[3][h] * (j - i - keys + queries)
-
-        if case.variant in ("causal", "alibi"):
-
-            def seen(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-                return j <= i + keys - queries
-
-            mask = create_block_mask(seen, None, None, queries, keys, device="cuda")
-        torch._dynamo.reset()
-        call = torch.compile(flex_attention, dynamic=False)
-        return lambda: call(q, k, v, score_mod=score, block_mask=mask, enable_gqa=grouped)
-
-    yield "flex", flex
-    if case.variant in ("global", "causal") and queries == keys and queries % 128 == 0:
-
-        def by_hand() -> Callable[[], Tensor]:
-            from triton_attention import attention
-
-            return lambda: attention(inputs[0], inputs[1], inputs[2], case.variant == "causal")
-
-        yield "triton", by_hand
-
-
 class Clock:
     """Times by CUDA events with a cold second-level cache."""
 
@@ -384,7 +279,7 @@ def _difference(got: Tensor, case: Case, inputs: list[Tensor]) -> tuple[float, f
     few = min(4, inputs[0].shape[0])
     shared = {"g", "b"} if case.variant in ("layer_norm", "rms_norm") else set()
     cut = [x if shared and n else x[:few] for n, x in enumerate(inputs)]
-    exact = _plain(case)(*(x.float() if x.is_floating_point() else x for x in cut))
+    exact = plain(case.variant)(*(x.float() if x.is_floating_point() else x for x in cut))
     error = (got[:few].float().reshape(exact.shape) - exact).abs().max().item()
     scale = max(1.0, exact.abs().max().item())
     return error, scale * (4e-3 if got.dtype == torch.float16 else 2e-5)
@@ -436,6 +331,26 @@ def run(path: Path, out: Path, minutes: float) -> None:
     out.write_text(json.dumps(report, indent=1))
 
 
+def warm(path: Path, part: int, parts: int) -> None:
+    """Has Triton and torch compile every so-manieth case, for their caches."""
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        for case in read(path)[1][part::parts]:
+            inputs = _inputs(case)
+            for call in _functions(case, Path(folder)):
+                _tried(partial(call, inputs))
+            for _, build in baselines(case.variant, inputs):
+                _tried(partial(_first, build))
+
+
+def _first(build: Callable[[], Callable[[], Tensor]]) -> None:
+    build()()
+
+
+def _tried(call: Callable[[], object]) -> None:
+    with contextlib.suppress(Exception):  # told when it is measured
+        call()
+
+
 def _measure(case: Case, record: dict[str, Any], clock: Clock, folder: Path, flops: float, bandwidth: float) -> None:
     inputs = _inputs(case)
     times = []
@@ -448,7 +363,7 @@ def _measure(case: Case, record: dict[str, Any], clock: Clock, folder: Path, flo
     ours = min(times)
     record |= {"ours_ms": ours * 1e3, "default_ms": times[0] * 1e3, "schedule": times.index(ours)}
     record |= {"of_peak": case.flops / ours / flops, "of_copy": case.traffic / ours / bandwidth, "baselines_ms": {}}
-    for name, build in _baselines(case, inputs):
+    for name, build in baselines(case.variant, inputs):
         try:
             record["baselines_ms"][name] = clock.median(build()) * 1e3
         except Exception as error:  # cannot express it, or has not the memory
@@ -501,20 +416,35 @@ def main() -> None:
     parser.add_argument("--simulate", action="store_true", help="of --tune: with a model of a GPU instead of one")
     parser.add_argument("--architecture", default="sm_90a")
     parser.add_argument("--quick", action="store_true", help="one size of each case")
+    parser.add_argument("--only", nargs="*", default=(), help="of --tune: cases whose name has one of these in it")
     parser.add_argument("--tries", type=int, default=4, help="schedules that are tried on the device, of each case")
+    parser.add_argument(
+        "--warm", metavar="I/N", help="with --run: only fill the compilers' caches, with a part of the cases"
+    )
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--json", type=Path, default=Path("gpu_fused_reductions.json"))
     options = parser.parse_args()
     if options.write:
         write(options.write, options.architecture, options.quick, options.tries)
     if options.tune:
-        tune(options.tune, options.architecture, options.quick, options.minutes, options.simulate, options.json)
+        tune(
+            options.tune,
+            options.architecture,
+            options.quick,
+            options.only,
+            options.minutes,
+            options.simulate,
+            options.json,
+        )
     if options.check:
         check(options.check)
     if options.run:
         if not torch.cuda.is_available():
             raise SystemExit("no CUDA device here; --check is what can be done without one")
-        run(options.run, options.json, options.minutes)
+        if options.warm:
+            warm(options.run, *map(int, options.warm.split("/")))
+        else:
+            run(options.run, options.json, options.minutes)
 
 
 if __name__ == "__main__":

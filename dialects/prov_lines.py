@@ -7,29 +7,14 @@ innermost frame in the user's code ("" and 0 where there is none).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from torch_mlir import ir
 
 from covan_mlir.dialects.fred_data import attribute, data
 from covan_mlir.dialects.prov_table import Table
+from covan_mlir.provenance.action_line import ActionLine
 
 LINES = "prov.lines"
-
-
-@dataclass(frozen=True)
-class ActionLine:
-    """An action, and where the user wrote it.
-
-    Attributes:
-        ids: its own and those of its parts.
-        file: empty if no frame of it is in the user's code; then ``line`` is 0.
-    """
-
-    ids: tuple[int, ...]
-    name: str
-    file: str
-    line: int
 
 
 def lines_of(table: Table) -> tuple[ActionLine, ...]:

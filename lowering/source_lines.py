@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from covan_mlir.dialects.prov_lines import ActionLine
 from covan_mlir.fred.chain import Chain
+from covan_mlir.provenance.action_line import ActionLine
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,6 @@ from typing import Any
 from covan_mlir.errors import TargetError
 from covan_mlir.lowering.targets.target import Target
 
-_F16_F32 = "<NV_MMA_SYNC_F32_16x8x16_F16>, <NV_MMA_SYNC_F16_16x8x16_F16>"
-
 # PTX of ISA 8.0 is read by drivers from CUDA 12.0 (end of 2022) on; sm_90a needs no more.
 PTX = 80
 
@@ -58,13 +56,17 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 
 def attribute(architecture: Architecture) -> str:
-    """The ``hal.device.targets`` element: all that IREE's code generator asks about the device."""
+    """The ``hal.device.targets`` element: all that IREE's code generator asks about the device.
+
+    It is told of no matrix instructions: what it writes with them gives wrong results for some products of f16, which
+    ones neither their sizes nor their order in memory tell (docs/targets.md). Products have kernels of covan's own.
+    """
     features = f"+ptx{PTX}"
     return (
         '#hal.device.target<"cuda", [#hal.executable.target<"cuda", "cuda-nvptx-fb", {iree_codegen.target_info = '
         f'#iree_gpu.target<arch = "{architecture.name}", features = "{features}", wgp = <'
         "compute = fp64|fp32|fp16|int64|int32|int16|int8, storage = b64|b32|b16|b8, "
-        f"subgroup = shuffle|arithmetic, dot = dp4xi8toi32, mma = [{_F16_F32}], subgroup_size_choices = [32], "
+        f"subgroup = shuffle|arithmetic, dot = dp4xi8toi32, mma = [], subgroup_size_choices = [32], "
         "max_workgroup_sizes = [1024, 1024, 1024], max_thread_count_per_workgroup = 1024, "
         f"max_workgroup_memory_bytes = {architecture.block_shared_memory}, "
         "max_workgroup_counts = [2147483647, 65535, 65535]>>}>]> : !hal.device"

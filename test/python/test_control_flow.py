@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -200,7 +201,7 @@ def test_loops_of_other_lengths_are_not_one() -> None:
 
 
 @pytest.mark.parametrize("name", part(PROGRAMS, kept=list(PROGRAMS)[::3]))
-def test_branches_and_loops(name: str) -> None:
+def test_branches_and_loops(name: str, tmp_path: Path) -> None:
     program, args, action = PROGRAMS[name]
     exe = covan_mlir.compile_module(program, args)
     assert exe.info["frontend"] == "linalg"
@@ -210,7 +211,8 @@ def test_branches_and_loops(name: str) -> None:
     assert exe.lineage.where(action), [action.name for action in exe.lineage.actions]
     (inner,) = exe.lineage.find(action)
     assert inner.line.startswith(__file__)
-    verdict = exe.verify()
+    exe.save(tmp_path / "model.covan")
+    verdict = covan_mlir.load(tmp_path / "model.covan").verify()
     # Numbers between dispatches are not read.
     assert verdict.outcome == ("incomplete" if name == "while, a number" else "yes"), str(verdict)
 

@@ -114,16 +114,16 @@ def test_long_sums_of_few_tiles_are_split() -> None:
 
 
 def test_what_pays() -> None:
-    """Products that IREE has no matrix instructions for, and of those that it has, the larger ones."""
+    """Products of all types, but for the smallest: IREE's own code has no matrix instructions."""
     target = CudaTarget(DEVICES["sm_80"])
     small = select(product("ik", "jk", "ij", "k", i=7, j=77, k=100), "fred_x", target)
     assert isinstance(small, Refusal)
     assert "it does not pay" in small.reason
-    for chain in (SINGLE, product("ik", "jk", "ij", "k", "f16", i=2048, j=2048, k=2048)):
+    odd = product("ik", "jk", "ij", "k", "f16", i=197, j=197, k=64)
+    for chain in (SINGLE, HALF, odd, product("ik", "jk", "ij", "k", "f16", i=2048, j=2048, k=2048)):
         selection = select(chain, "fred_y", target)
         assert isinstance(selection, Selection)
         assert selection.template == "product"
-    assert target.rates(HALF).dense > 0 == target.rates(SINGLE).dense
 
 
 def pooling() -> Chain:

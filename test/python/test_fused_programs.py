@@ -179,3 +179,15 @@ def test_fused_programs_agree_with_eager(name: str, caplog: pytest.LogCaptureFix
         same = {"rtol": 1e-2, "atol": 1e-2} if b.dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-5}
         np.testing.assert_allclose(np.asarray(a.float()), b.float().numpy(), **same)
     assert exe.verify(), exe.verify()
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda:sm_90a"])
+def test_products_of_halves_that_share_a_factor(target: str) -> None:
+    """Each of them holds it in more bits; it is done once in the program, and by both kernels."""
+    torch.manual_seed(0)
+    one, other = (nn.Linear(768, 768).half().eval() for _ in range(2))
+    exe = covan_mlir.compile_module(
+        Function(lambda x: (one(x), other(x))), (torch.randn(1536, 768).half(),), target=target
+    )
+    assert [site.kernel.startswith("fred_") for site in exe.lineage.sites] == [True, True]
+    assert exe.verify(), exe.verify()

@@ -19,6 +19,11 @@ HERE = str(Path(__file__))
 needs_triton = pytest.mark.skipif(not available(), reason="Triton is not installed (pip install covan-mlir[cuda])")
 
 
+class TransposedProduct(torch.nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.relu(a.mT @ b)
+
+
 class Twice(nn.Module):
     """The same chain from two lines, with something between them, and a third time from one of the lines."""
 
@@ -103,6 +108,16 @@ def test_spirv_of_a_site() -> None:
         assert version >> 16 == 1
         assert site.kernel.encode() + b"\0" in code
     assert len({exe.kernel_code(site) for site in sites}) == len({site.kernel for site in sites})
+
+
+def test_the_compilers_own_code_has_no_matrix_instructions() -> None:
+    """Some products of halves that it writes with them are wrong."""
+    args = (torch.randn(3, 30, 50).half(), torch.randn(3, 30, 70).half())
+    options = covan_mlir.CompileOptions(fuse_reductions=False)
+    exe = covan_mlir.compile_module(TransposedProduct(), args, target="cuda:sm_90a", options=options)
+    (text,) = machine_code.ptx(exe.variant.program).values()
+    assert b".entry main_dispatch" in text
+    assert b"mma.sync" not in text
 
 
 def test_a_program_without_code_of_a_kernel() -> None:

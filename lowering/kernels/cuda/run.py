@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,32 @@ def run(kernel: CudaKernel, inputs: Sequence[Tensor]) -> list[Tensor]:
         return prepared(kernel, inputs, Path(folder))()
 
 
-def prepared(kernel: CudaKernel, inputs: Sequence[Tensor], folder: Path) -> Callable[[], list[Tensor]]:
-    """A function that runs the launches of a kernel, whose results are the same tensors each time; see `run`.
+@dataclass(frozen=True)
+class Prepared:
+    """A kernel on tensors.
+
+    Attributes:
+        launches: jitted functions, what they are launched with, and their arguments.
+        outputs: element types, and where the results are: in the same tensors each time.
+    """
+
+    launches: tuple[tuple[Any, Launch, tuple[Tensor, ...]], ...]
+    outputs: tuple[tuple[str, Tensor], ...]
+
+    def build(self) -> None:
+        """Compiles what is not in Triton's cache; runs nothing."""
+        for jit_function, launch, arguments in self.launches:
+            jit_function.warmup(*arguments, grid=(launch.grid,), **options(launch))
+
+    def __call__(self) -> list[Tensor]:
+        """Run all launches; the kernel's outputs, i1 as torch.bool."""
+        for jit_function, launch, arguments in self.launches:
+            jit_function[(launch.grid,)](*arguments, **options(launch))
+        return [x.bool() if dtype == "i1" else x for dtype, x in self.outputs]
+
+
+def prepared(kernel: CudaKernel, inputs: Sequence[Tensor], folder: Path) -> Prepared:
+    """A kernel on its inputs, to be run often; see `run`.
 
     Args:
         folder: which keeps the sources as long as that is called.
@@ -56,16 +81,9 @@ def prepared(kernel: CudaKernel, inputs: Sequence[Tensor], folder: Path) -> Call
     for launch in kernel.launches:
         for operand in launch.outputs:
             known[operand.name] = torch.empty(operand.shape, dtype=dtypes[operand.dtype], device=inputs[0].device)
-        arguments = [known[operand.name] for operand in (*launch.inputs, *launch.outputs)]
+        arguments = tuple(known[operand.name] for operand in (*launch.inputs, *launch.outputs))
         launches.append((function(launch, folder), launch, arguments))
-
-    def call() -> list[Tensor]:
-        for jit_function, launch, arguments in launches:
-            jit_function[(launch.grid,)](*arguments, **options(launch))
-        outputs = [known[operand.name] for operand in kernel.outputs]
-        return [x.bool() if o.dtype == "i1" else x for x, o in zip(outputs, kernel.outputs, strict=True)]
-
-    return call
+    return Prepared(tuple(launches), tuple((operand.dtype, known[operand.name]) for operand in kernel.outputs))
 
 
 def options(launch: Launch) -> Mapping[str, int]:

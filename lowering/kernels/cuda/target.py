@@ -7,13 +7,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
-from covan_mlir.fred.expression import reads
 from covan_mlir.lowering.kernels.cuda.compile import ALIGNMENT, available
 from covan_mlir.lowering.kernels.cuda.device import DEVICES, CudaDevice
 from covan_mlir.lowering.kernels.overrides import IllegalError, changes
-from covan_mlir.lowering.kernels.reductions.hoist import Scope
 from covan_mlir.lowering.kernels.reductions.profitability import Rates
-from covan_mlir.lowering.kernels.reductions.sweeps import cost
 from covan_mlir.lowering.kernels.target import KernelTarget
 
 
@@ -32,14 +29,8 @@ class CudaTarget(KernelTarget):
         return self.device.name
 
     def rates(self, chain: Chain) -> Rates:
-        """The device's. Products and convolutions of f16 have matrix instructions there, of the synchronous kind, and
-        wait for what they read: half of the peak is assumed. What widens their factors costs nothing."""
-        if not (chain.product or chain.windowed):
-            return self.device.rates
-        (term, *others) = (Scope(chain, {}).inlined(step.expr) for step in chain.reductions)
-        if others or {chain.values[name].dtype for name in reads(term)} != {"f16"}:
-            return self.device.rates
-        return replace(self.device.rates, dense=self.device.synchronous / 2 * (cost(term) + 1) / 2)
+        """The device's, for all chains."""
+        return self.device.rates
 
     def unable(self) -> str | None:
         """Triton compiles all of its kernels."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from msgspec.structs import replace
@@ -157,7 +158,17 @@ class Ledger:
         if node < 0:
             return []
         independent = program.source.independent  # of sizes alone, too: equal ones are one in the program
-        return sorted(p for p in program.reading.evidence(node) if not independent[p] and not program.reached(node, p))
+        named = [p for p in program.reading.evidence(node) if not independent[p]]
+        # An operation that stands for equal ones, copied to each of its readers, has the name of one of them.
+        return sorted(p for p in named if not any(program.reached(node, n) for n in self._equal[self.parts[p].twin]))
+
+    @cached_property
+    def _equal(self) -> Mapping[int, Sequence[int]]:
+        """By the first of them: parts that compute the same of the same."""
+        equal: dict[int, list[int]] = {}
+        for part in self.parts.values():
+            equal.setdefault(part.twin, []).append(part.id)
+        return equal
 
     def name(self, part: int) -> str:
         """``softmax (part 12, model.py:7)``."""

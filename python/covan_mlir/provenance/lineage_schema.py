@@ -216,7 +216,7 @@ class _Check:
         for index, part in sorted(enumerate(self.lineage.parts), key=lambda item: item[1].id):
             self._texts((part.op, *part.types), "parts", index)
             self._all((part.action, *part.also), self.actions, "an action", "parts", index)
-            _check_arguments(part.arguments, before, f"$.parts[{index}]")
+            _check_arguments(part.arguments, before, self.parts, f"$.parts[{index}]")
             before.add(part.id)
             if part.twin != -1:
                 self._all((part.twin,), before, "a part before", "parts", index)
@@ -261,7 +261,7 @@ class _Check:
         for index, part in enumerate(substitution.parts):
             place = f"substitution.parts[{index}]"
             self._all((part.action,), self.actions, "an action", place, index)
-            _check_arguments(part.args, before, f"$.{place}")
+            _check_arguments(part.args, before, frozenset(p.id for p in substitution.parts), f"$.{place}")
             before.add(part.id)
         for index, step in enumerate(substitution.steps):
             self._all(step.actions, self.actions, "an action", "substitution.steps", index)
@@ -329,8 +329,9 @@ class _Arguments(NamedTuple):
     named: list[tuple[str, Any]]
 
 
-def _check_arguments(text: str, parts: Set[int], path: str) -> None:
-    """Raises `SchemaError` unless these are arguments (`covan_mlir.provenance.arguments`) that read only ``parts``."""
+def _check_arguments(text: str, parts: Set[int], later: Set[int], path: str) -> None:
+    """Raises `SchemaError` unless these are arguments (`covan_mlir.provenance.arguments`) that read only ``parts``, and
+    in the next iteration of a loop only ``later``."""
     positional, named = decode(text, _Arguments, f"{LINEAGE} {path}")
     stack = [*positional, *(value for _, value in named)]
     while stack:
@@ -338,14 +339,15 @@ def _check_arguments(text: str, parts: Set[int], path: str) -> None:
         if isinstance(value, list):
             stack += value
         elif isinstance(value, dict):
-            _check_operand(value, parts, path)
+            following = value.get("n")
+            if isinstance(following, dict):
+                _check_operand(following, later, path)
+            else:
+                _check_operand(value, parts, path)
 
 
 def _check_operand(operand: Mapping[str, Any], parts: Set[int], path: str) -> None:
     kind = next(iter(operand), "")
-    if kind == "n" and isinstance(operand[kind], dict):
-        _check_operand(operand[kind], parts, path)
-        return
     known = kind in _OPERANDS and not operand.keys() - {kind, "of", "like"} and isinstance(operand.get("of", ""), str)
     known = known and ("like" not in operand or (kind == "r" and _is_outside(operand["like"])))
     if not known or not _OPERANDS[kind](operand[kind]):

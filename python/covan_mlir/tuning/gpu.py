@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -34,8 +36,7 @@ from covan_mlir.lowering.kernels.measuring.timing import HOPELESS, ROUNDS
 from covan_mlir.lowering.kernels.overrides import IllegalError
 from covan_mlir.lowering.kernels.recorded import Recorded, workload
 from covan_mlir.lowering.kernels.select import Choices, choices
-from covan_mlir.tuning.in_program import WORTH
-from covan_mlir.tuning.session import Load, Session, begin
+from covan_mlir.tuning.session import WORTH, Load, Session, begin
 from covan_mlir.tuning.space import space_of
 from covan_mlir.tuning.tasks import Task
 
@@ -52,6 +53,10 @@ class Device(Protocol):
     """
 
     name: str
+
+    def build(self, chain: Chain, kernels: Sequence[CudaKernel]) -> None:
+        """Compiles kernels beside each other; of one that cannot be compiled `timed` tells."""
+        ...
 
     def timed(self, chain: Chain, kernel: CudaKernel, schedule: TileSchedule) -> tuple[Callable[[], float], str]:
         """A function that runs a kernel once and gives the seconds of it; and what is wrong with its results.
@@ -91,15 +96,16 @@ class CudaGpu:
         self._folder = tempfile.TemporaryDirectory(prefix="covan-tune-")
         self._right: tuple[Chain, Any, references.Reference] | None = None
 
+    def build(self, chain: Chain, kernels: Sequence[CudaKernel]) -> None:
+        """See `Device`. Triton's passes and its assembler let other threads run."""
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for future in [pool.submit(self._prepared(chain, kernel)[0].build) for kernel in kernels]:
+                future.exception()
+
     def timed(self, chain: Chain, kernel: CudaKernel, schedule: TileSchedule) -> tuple[Callable[[], float], str]:
         """See `Device`. Times are by CUDA events, with a cold second-level cache."""
         torch = self._torch
-        if self._right is None or self._right[0] is not chain:
-            arrays = references.operands(chain, SEED)
-            self._right = (chain, arrays, references.reference(chain, arrays))
-        _, arrays, right = self._right
-        inputs = [torch.from_numpy(arrays[operand.name]).cuda() for operand in kernel.inputs]
-        launches = run.prepared(kernel, inputs, Path(tempfile.mkdtemp(dir=self._folder.name)))
+        launches, right = self._prepared(chain, kernel)
         outputs = launches()
         wrong = right.differs({o.name: x.cpu().numpy() for o, x in zip(kernel.outputs, outputs, strict=True)})
 
@@ -113,6 +119,14 @@ class CudaGpu:
             return float(start.elapsed_time(end)) * 1e-3
 
         return call, wrong
+
+    def _prepared(self, chain: Chain, kernel: CudaKernel) -> tuple[run.Prepared, references.Reference]:
+        if self._right is None or self._right[0] is not chain:
+            arrays = references.operands(chain, SEED)
+            self._right = (chain, arrays, references.reference(chain, arrays))
+        _, arrays, right = self._right
+        inputs = [self._torch.from_numpy(arrays[operand.name]).cuda() for operand in kernel.inputs]
+        return run.prepared(kernel, inputs, Path(tempfile.mkdtemp(dir=self._folder.name))), right
 
 
 @dataclass
@@ -143,6 +157,9 @@ class SimulatedGpu:
         compute = chain.contraction_flops / self.facts.flops
         launches = self.facts.launch * (2 if schedule.parts > 1 else 1)
         return launches + max(compute, moved / self.facts.bandwidth) * waves * spilled / (busy * hidden)
+
+    def build(self, chain: Chain, kernels: Sequence[CudaKernel]) -> None:
+        """See `Device`: a model has nothing to compile."""
 
     def timed(self, chain: Chain, kernel: CudaKernel, schedule: TileSchedule) -> tuple[Callable[[], float], str]:
         """See `Device`."""
@@ -181,8 +198,15 @@ class Gpu:
         calls: dict[Candidate, Callable[[], float]] = {}
         failures: dict[Candidate, str] = {}
         asked = list(dict.fromkeys((reference, *candidates)))
+        written: dict[Candidate, tuple[CudaKernel, TileSchedule]] = {}
         for candidate in asked:
-            call, wrong = self._timed(chain, listed, candidate)
+            try:
+                written[candidate] = _written(listed, candidate)
+            except (IllegalError, UnsupportedError) as error:
+                failures[candidate] = str(error)
+        self._device.build(chain, [kernel for kernel, _ in written.values()])
+        for candidate, (kernel, schedule) in written.items():
+            call, wrong = self._timed(chain, kernel, schedule)
             if wrong or call is None:
                 failures[candidate] = wrong
             else:
@@ -202,16 +226,26 @@ class Gpu:
             for c in asked
         ]
 
-    def _timed(self, chain: Chain, listed: Choices, candidate: Candidate) -> tuple[Callable[[], float] | None, str]:
+    def _timed(
+        self, chain: Chain, kernel: CudaKernel, schedule: TileSchedule
+    ) -> tuple[Callable[[], float] | None, str]:
         try:
-            written, schedule = listed.scheduled(candidate.template, json.loads(candidate.schedule))
-            assert isinstance(written.match, TileMatch)
-            assert isinstance(schedule, TileSchedule)
-            return self._device.timed(chain, written.match.write(schedule, "kernel"), schedule)
-        except (IllegalError, UnsupportedError) as error:
-            return None, str(error)
+            return self._device.timed(chain, kernel, schedule)
         except Exception as error:  # of Triton, ptxas or the driver: a candidate without a time is not the search's end
             return None, f"{type(error).__name__}: {error}"[:2000]
+
+
+def _written(listed: Choices, candidate: Candidate) -> tuple[CudaKernel, TileSchedule]:
+    """The kernel of a candidate.
+
+    Raises:
+        IllegalError: its schedule is none of the chain's.
+        UnsupportedError: it cannot be written.
+    """
+    chosen, schedule = listed.scheduled(candidate.template, json.loads(candidate.schedule))
+    assert isinstance(chosen.match, TileMatch)
+    assert isinstance(schedule, TileSchedule)
+    return chosen.match.write(schedule, "kernel"), schedule
 
 
 def _in_turns(

@@ -25,11 +25,10 @@ from covan_mlir.lowering.kernels.measuring.timing import clock_of, in_turns
 from covan_mlir.lowering.kernels.recorded import Recorded
 from covan_mlir.profiling import run as profiling
 from covan_mlir.runtime.compiled import CompiledModel
+from covan_mlir.tuning.session import WORTH
 
 log = logging.getLogger(__name__)
 
-WORTH = 0.98
-"""Times the default's time, above which a schedule is not worth to be chosen."""
 RANKS = 3
 """Schedules of a kernel that are tried in the program."""
 CALLS = 30

@@ -25,8 +25,8 @@ BATCH = 12
 """Schedules that are built and timed together."""
 SLICE = 0.12
 """Seconds that each of them is timed for, about."""
-
-
+WORTH = 0.98
+"""Times the default's time, above which a schedule is not worth to be chosen."""
 GRACE = 20.0
 """Seconds that are waited for batches which others are at work on, when the time is up."""
 

@@ -26,10 +26,10 @@ from covan_mlir.lowering.kernels.reductions.operands import traffic
 from covan_mlir.lowering.kernels.shipped import schedules as shipped_schedules
 from covan_mlir.lowering.targets import parse
 from covan_mlir.runtime.compiled import CompiledModel
-from covan_mlir.tuning.in_program import WORTH, Entry, Finalists, Programs, Verdict, decide
+from covan_mlir.tuning.in_program import Entry, Finalists, Programs, Verdict, decide
 from covan_mlir.tuning.remote import Remote, Workers
 from covan_mlir.tuning.report import Row, Tuning
-from covan_mlir.tuning.session import Load, Measures, Session, Tuned, begin
+from covan_mlir.tuning.session import WORTH, Load, Measures, Session, Tuned, begin
 from covan_mlir.tuning.space import Space
 from covan_mlir.tuning.tasks import Task, tasks_of
 
