@@ -83,13 +83,13 @@ LINALG = PassStage(
 )
 """The backend contract to linalg on tensors, by torch-mlir's own pipeline."""
 
-CUT = "func.func(linalg-cut-windows)"
-"""Brings what is left for IREE into forms that it takes."""
-
 FOR_CHAINS = ("linalg-rematerialize", "linalg-sink-transpose")
 """Give each reduction what it shares with others, and what is done to its elements, before chains take them in."""
 
-BEFORE_CHAINS = tuple(f"func.func({name})" for name in FOR_CHAINS)
+FOR_IREE = ("linalg-cut-windows", "linalg-rotate-halves")
+"""Bring what is left for IREE into forms that it takes."""
+
+BEFORE_CHAINS, BEFORE_IREE = (tuple(f"func.func({name})" for name in names) for names in (FOR_CHAINS, FOR_IREE))
 """Those as elements of a pipeline."""
 
 CHECK = "prov-check"
@@ -114,7 +114,7 @@ def superoptimised(job: Job) -> tuple[str, ...]:
 
 def to_linalg(job: Job) -> PassStage:
     """`LINALG`, and what chains need of it; where none are raised, what IREE does."""
-    return replace(LINALG, passes=(*LINALG.passes, *(BEFORE_CHAINS if job.fuse else (CUT,))))
+    return replace(LINALG, passes=(*LINALG.passes, *(BEFORE_CHAINS if job.fuse else BEFORE_IREE)))
 
 
 def raising(job: Job) -> PassStage:
@@ -126,7 +126,7 @@ def raising(job: Job) -> PassStage:
 def kernels(job: Job) -> PassStage:
     """Chains to calls of kernels; traces as names, which every context understands."""
     check = (CHECK,) if job.provenance else ()
-    return PassStage("fred-kernels", (f"fred-kernels{_options(job)}", *check, CUT, "prov-lower-locations"))
+    return PassStage("fred-kernels", (f"fred-kernels{_options(job)}", *check, *BEFORE_IREE, "prov-lower-locations"))
 
 
 def _options(job: Job) -> str:
@@ -198,9 +198,8 @@ def load_passes() -> None:
     templates("cpu", "rows")
     names = (
         "prov-drop-table",
-        "linalg-cut-windows",
-        "linalg-rematerialize",
-        "linalg-sink-transpose",
+        *FOR_CHAINS,
+        *FOR_IREE,
         "prov-baseline",
         "fred-raise",
         CHECK,

@@ -191,3 +191,56 @@ def test_products_of_halves_that_share_a_factor(target: str) -> None:
     )
     assert [site.kernel.startswith("fred_") for site in exe.lineage.sites] == [True, True]
     assert exe.verify(), exe.verify()
+
+
+class Features(nn.Module):
+    """A norm's results as an image, which is returned as a copy, and a convolution that reads the original."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.conv, self.groups = nn.LayerNorm(768), nn.Conv2d(768, 256, 1), nn.GroupNorm(32, 256)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        image = self.norm(x).view(1, 2, 2, 768).permute(0, 3, 1, 2).contiguous()
+        return self.groups(self.conv(image)), image
+
+
+def test_a_convolution_that_is_finished_elsewhere_reads_past_a_copy() -> None:
+    torch.manual_seed(0)
+    exe = covan_mlir.compile_module(Features().half().eval(), (torch.randn(1, 4, 768).half(),))
+    assert len(exe.lineage.where("conv")) == 2
+    assert exe.verify(), exe.verify()
+
+
+class Rotary(nn.Module):
+    """Rotary embeddings, in float32, of what two products of halves give."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = nn.Linear(32, 32), nn.Linear(32, 32)
+        self.angles = nn.Parameter(torch.randn(5, 1, 8))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        cos, sin = self.angles.float().cos(), self.angles.float().sin()
+        rotated = []
+        for layer in (self.one, self.other):
+            y = layer(x).view(-1, 5, 4, 8).float()
+            turned = torch.cat((-y[..., 4:], y[..., :4]), -1)
+            rotated.append((y * cos + turned * sin).to(x.dtype))
+        return tuple(rotated)
+
+
+@pytest.mark.parametrize("open_size", [False, True])
+def test_rotary_embeddings_are_no_work_of_the_products_before_them(open_size: bool) -> None:
+    torch.manual_seed(0)
+    model, x = Rotary().half().eval(), torch.randn(2, 5, 32).half()
+    shapes = ({0: torch.export.Dim("batch", max=64)},) if open_size else None
+    exe = covan_mlir.compile_module(model, (x,), dynamic_shapes=shapes)
+    with torch.no_grad():
+        expected = model(x)
+    for got, want in zip(exe(x), expected, strict=True):
+        np.testing.assert_allclose(got.float().numpy(), want.float().numpy(), rtol=1e-2, atol=1e-2)
+    (product,) = {site.id for name in ("one", "other") for site in exe.lineage.where(f"{name}")}
+    assert len(exe.lineage.sites) == 3
+    assert product == 0
+    assert exe.verify(), exe.verify()

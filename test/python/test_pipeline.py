@@ -215,6 +215,7 @@ def test_command_prints_it(tmp_path: Path) -> None:
         "fred-kernels",
         "prov-check",
         "func.func(linalg-cut-windows)",
+        "func.func(linalg-rotate-halves)",
         "prov-lower-locations",
     ]
     assert lines[lines.index(")") + 1 :][:2] == ["// iree:import", "// iree:embed"]

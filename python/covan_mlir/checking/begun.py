@@ -14,7 +14,6 @@ from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.fred.scalars import Array
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.bodies import shape_of
 
 CAT = "aten.cat.default"
 
@@ -33,21 +32,22 @@ def begun(views: SourceViews, operand: Operand, source: SourceValues) -> Iterato
             continue
         part = views.parts[int(name)]
         stack += arguments.operands(part.args)
-        if part.op == CAT and (order := _order(views, int(name))) is not None:
+        if part.op == CAT and (order := _order(views, source, int(name))) is not None:
             yield current, order
 
 
-def _order(views: SourceViews, part: int) -> Order | None:
-    """That of the constant pieces, -1 at the others; None if there are not both kinds, or sizes are not known."""
-    whole = shape_of(views.type_of(("p", part)))[1] or ()
+def _order(views: SourceViews, source: SourceValues, part: int) -> Order | None:
+    """That of the constant pieces, -1 at the others; None if there are not both kinds."""
     operands = {operand: operand for operand in arguments.operands(views.parts[part].args)}
     args, kwargs = arguments.decode(views.parts[part].args, operands)
     pieces = args[0]
-    dim = (args[1] if len(args) > 1 else kwargs.get("dim", 0)) % max(1, len(whole))
     constant = [kind == "w" or (kind == "p" and views.constant[int(name)]) for kind, name in pieces]
-    shapes = [shape_of(views.type_of(piece))[1] or () for piece in pieces]
-    if all(constant) or not any(constant) or any(len(shape) != len(whole) or -1 in shape for shape in (whole, *shapes)):
+    if all(constant) or not any(constant):
         return None
+    whole, *shapes = (source.tensor(value).shape for value in (("p", part), *pieces))
+    if any(len(shape) != len(whole) for shape in shapes):  # an empty one may have one dimension
+        return None
+    dim = (args[1] if len(args) > 1 else kwargs.get("dim", 0)) % max(1, len(whole))
     there = np.repeat(constant, [shape[dim] for shape in shapes])
     inner, length = prod(whole[dim + 1 :]), whole[dim]
 

@@ -289,7 +289,7 @@ class _Builder:
                     continue
                 elif i in self.evidence or (self._passable(i) and self._reaches(i)):
                     stack.append(i)
-                elif not self.open and not (split and self._shares(part)):
+                elif not self.open and not (split and self._shares(part) and not self._reads_copy(part, i)):
                     if self._reaches(i, again=True):  # somebody else computes it too, but this node is not given it
                         self._again.add(i)
                         stack.append(i)
@@ -301,6 +301,10 @@ class _Builder:
         into what it is given. Else it does all of it, as others do."""
         pieces = any(map(self.node.hands_on, range(len(self.node.outputs))))
         return pieces or self.source.twin(part) in self.given or part in self.node.all_states
+
+    def _reads_copy(self, part: int, read: int) -> bool:
+        """Whether a node that begins a part reads a copy, made by others, where the original is."""
+        return self.identity(read) and self.source.twin(part) not in self.given and part in self.evidence
 
     def _written_by_another(self, part: int, piece: int) -> bool:
         """Whether a node writes one piece of what several put together of sizes alone, and another node this one."""
