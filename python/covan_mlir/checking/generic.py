@@ -97,8 +97,8 @@ class _Loop:
         if not self.reduced:
             return np.asarray(self._payload(position, start)[which])
         shape = [self.sizes[k] for k in self.reduced]
-        if not prod(shape):
-            return np.asarray(start[which])
+        if not prod(shape) or self.block.operations[-1].operands[which] == self._accumulator(which):
+            return np.asarray(start[which])  # there is nothing to reduce, or nothing is added
         if (folded := self._folded(which)) is not None:
             return self._fold(which, *folded, position, start[which], shape)
         if prod(shape) > _ROUNDS:
@@ -109,6 +109,9 @@ class _Loop:
                 here[k] = np.full(count, place, np.int64)
             start = [np.asarray(value) for value in self._payload(here, start)]
         return np.asarray(start[which])
+
+    def _accumulator(self, which: int) -> int:
+        return self.first + len(self.inputs) + which
 
     def _at(self, number: int, value: Value, position: Sequence[Array]) -> Array:
         if not isinstance(value, Tensor):
@@ -139,8 +142,7 @@ class _Loop:
         combine = made.get(last.operands[which])
         if combine is None or combine.name not in FOLDS or len(combine.operands) != 2:
             return None
-        mine = self.first + len(self.inputs) + which
-        others = [operand for operand in combine.operands if operand != mine]
+        others = [operand for operand in combine.operands if operand != self._accumulator(which)]
         if len(others) != 1 or others[0] in depends:
             return None
         return FOLDS[combine.name], others[0]
