@@ -198,3 +198,18 @@ class Marked(nn.Module):
         rows = torch.cat([mark(at[:, :, k]) for k, mark in enumerate(self.marks)], -1)
         inner: Tensor = self.inner(rows.relu())
         return inner.softmax(-1) + x
+
+
+class Grid(nn.Module):
+    """Rotary angles of places in a grid, whose two coordinates count alike."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frequencies = nn.Buffer(torch.rand(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = torch.arange(4).unsqueeze(1).expand(-1, 4)
+        columns = torch.arange(4).unsqueeze(0).expand(4, -1)
+        places = torch.stack([rows.flatten(), columns.flatten()], -1)
+        angles = places[..., None].float() * self.frequencies
+        return x * angles.cos() + angles.sin()

@@ -17,6 +17,7 @@ from unprepared_models import (
     Difference,
     Experts,
     Graph,
+    Grid,
     Grown,
     Marked,
     Nest,
@@ -615,6 +616,7 @@ PROGRAMS = {
     "as many as a mask has places": Program(
         lambda: lambda x: (torch.ones((x > 0).nonzero().shape[0]), (x > 0).long().cumsum(0)), lambda: (torch.randn(9),)
     ),
+    "places in a grid": Program(Grid, lambda: (torch.randn(16, 2, 3),)),
     "two masks": Program(
         Translator,
         lambda: (

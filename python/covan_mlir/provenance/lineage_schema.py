@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from covan_mlir.provenance.bodies import Bodies, malformed
+from covan_mlir.provenance.control import CARRIED
 from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.model import Kind
 from covan_mlir.provenance.substitution import Substitution
@@ -216,7 +217,8 @@ class _Check:
         for index, part in sorted(enumerate(self.lineage.parts), key=lambda item: item[1].id):
             self._texts((part.op, *part.types), "parts", index)
             self._all((part.action, *part.also), self.actions, "an action", "parts", index)
-            _check_arguments(part.arguments, before, self.parts, f"$.parts[{index}]")
+            later = self.parts if self.lineage.pool[part.op] == CARRIED else before
+            _check_arguments(part.arguments, before, later, f"$.parts[{index}]")
             before.add(part.id)
             if part.twin != -1:
                 self._all((part.twin,), before, "a part before", "parts", index)
@@ -261,7 +263,7 @@ class _Check:
         for index, part in enumerate(substitution.parts):
             place = f"substitution.parts[{index}]"
             self._all((part.action,), self.actions, "an action", place, index)
-            _check_arguments(part.args, before, frozenset(p.id for p in substitution.parts), f"$.{place}")
+            _check_arguments(part.args, before, before, f"$.{place}")
             before.add(part.id)
         for index, step in enumerate(substitution.steps):
             self._all(step.actions, self.actions, "an action", "substitution.steps", index)
@@ -339,7 +341,7 @@ def _check_arguments(text: str, parts: Set[int], later: Set[int], path: str) -> 
         if isinstance(value, list):
             stack += value
         elif isinstance(value, dict):
-            following = value.get("n")
+            following = value["n"] if set(value) == {"n"} else None
             if isinstance(following, dict):
                 _check_operand(following, later, path)
             else:

@@ -185,3 +185,4 @@ def _restore(regions: Sequence[Region], before: Sequence[tuple[set[int], set[int
     for region, (performed, viewed) in zip(regions, before, strict=True):
         region.performed |= performed - seen
         region.viewed |= viewed - seen
+        region.folded -= region.performed
