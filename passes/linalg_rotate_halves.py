@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg, tensor
 
+from covan_mlir.passes.framework.generics import in_place
 from covan_mlir.passes.framework.index_values import IndexValue, dimension, value_of
 from covan_mlir.passes.framework.place import visited
 from covan_mlir.passes.framework.rewriter import Rewriter
@@ -115,10 +116,7 @@ def _dims(pieces: Sequence[ir.Operation]) -> list[tuple[ir.Operation, int]]:
 
 def _negates(op: ir.Operation) -> bool:
     """Whether an op negates each element of a tensor, and does nothing else."""
-    if op.name != "linalg.generic" or len(op.operands) != 2 or len(op.results) != 1:
-        return False
-    maps = [ir.AffineMapAttr(attribute).value for attribute in op.attributes["indexing_maps"]]
-    if any(map_ != ir.AffineMap.get_identity(map_.n_dims) for map_ in maps):
+    if not in_place(op) or len(op.operands) != 2 or len(op.results) != 1:
         return False
     block = op.regions[0].blocks[0]
     inside = [view.operation for view in block]

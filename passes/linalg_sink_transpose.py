@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from torch_mlir import ir
 from torch_mlir.dialects import linalg, tensor
 
+from covan_mlir.passes.framework.generics import in_place
 from covan_mlir.passes.framework.index_values import dimension
 from covan_mlir.passes.framework.place import visited
 from covan_mlir.passes.framework.rewriter import Rewriter
@@ -64,10 +65,7 @@ def _tensors(generic: ir.Operation) -> list[Any]:
 
 def _element_wise(op: ir.Operation) -> bool:
     """Whether an op computes each element of its result from those of tensors in the same place, and they are alone."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or len(op.operands) < 2:
-        return False
-    maps = [ir.AffineMapAttr(attribute).value for attribute in op.attributes["indexing_maps"]]
-    if any(map_ != ir.AffineMap.get_identity(map_.n_dims) for map_ in maps):
+    if len(op.results) != 1 or len(op.operands) < 2 or not in_place(op):
         return False
     block = op.regions[0].blocks[0]
     inside = [view.operation for view in block]
