@@ -149,6 +149,7 @@ GROUPS["arithmetic"] = {
     "nextafter_free": (lambda a: a + torch.finfo(a.dtype).eps, (r(3),)),
     "ldexp": (torch.ldexp, (r(3), n(3))),
     "dist": (lambda a, c: torch.dist(a, c, 2), (r(3, 4), r(3, 4))),
+    "dist_half": (lambda a, c: torch.dist(a, c, 4), ((r(9) * 99).half(), r(9).half())),
     "float_power": (lambda a: torch.float_power(a, 2), (r(3),)),
     "true_divide_0d": (lambda a, c: a / c, (r(), n())),
 }

@@ -7,13 +7,17 @@ import math
 import torch
 from torch import Tensor
 
-from covan_mlir.frontend.rules.registry import rule
+from covan_mlir.frontend.rules.registry import rule, wide
 
 aten = torch.ops.aten
 
 
 def _norm(difference: Tensor, p: float) -> Tensor:
-    """p-norm over the last axis."""
+    """p-norm over the last axis; that of halves is computed in float32."""
+    return _wide_norm(wide(difference), p).to(difference.dtype)
+
+
+def _wide_norm(difference: Tensor, p: float) -> Tensor:
     size = difference.abs()
     if p == 0:
         return (size != 0).to(size.dtype).sum(-1)
