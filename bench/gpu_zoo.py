@@ -54,8 +54,8 @@ class Stateless(nn.Module):
         return torch.func.functional_call(self._held[0], state, args)
 
 
-class Logits(nn.Module):
-    """A model of transformers, and what it gives first."""
+class FirstResult(nn.Module):
+    """What a model of transformers gives first: the last hidden states, or features."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def _transformer(kind: str, **changes: Any) -> Callable[[], nn.Module]:
 
         config = getattr(transformers, f"{kind}Config")(**changes)
         config._attn_implementation = "eager"
-        return Logits(getattr(transformers, f"{kind}Model")(config))
+        return FirstResult(getattr(transformers, f"{kind}Model")(config))
 
     return build
 
@@ -83,6 +83,10 @@ def _conv(inputs: int, outputs: int, window: int, stride: int = 1, groups: int =
         nn.BatchNorm2d(outputs),
         nn.ReLU(),
     )
+
+
+def _encoder_layer() -> nn.Module:
+    return nn.TransformerEncoderLayer(768, 12, 3072, 0.0, "gelu", batch_first=True)
 
 
 def _attend(causal: bool) -> Callable[[], nn.Module]:
@@ -118,13 +122,12 @@ def programs() -> dict[str, Program]:
     programs: dict[str, Program] = {}
     for dtype, name in _NAMES.items():
         wide = Program(lambda: nn.Sequential(nn.Linear(4096, 4096), nn.GELU()), (((4096, 4096), None),), dtype, True)
-        block = lambda: nn.TransformerEncoderLayer(768, 12, 3072, 0.0, "gelu", batch_first=True).eval()  # noqa: E731 (one line for one layer)
         programs |= {
             f"linear 4096 gelu {name}": wide,
             f"linear 1024x768x3072 {name}": Program(
                 lambda: nn.Sequential(nn.Linear(768, 3072), nn.GELU()), (((1024, 768), None),), dtype, True
             ),
-            f"encoder layer 8x512x768 {name}": Program(block, (((8, 512, 768), None),), dtype, True),
+            f"encoder layer 8x512x768 {name}": Program(_encoder_layer, (((8, 512, 768), None),), dtype, True),
             f"conv 3x3 64 at 56, batch 32 {name}": Program(_conv(64, 64, 3), (((32, 64, 56, 56), None),), dtype, True),
             f"conv 1x1 256-64 at 56, batch 32 {name}": Program(
                 _conv(256, 64, 1), (((32, 256, 56, 56), None),), dtype, True

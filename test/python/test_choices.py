@@ -1,38 +1,36 @@
-"""The order in which the checker tries which constant of a kernel is which of the model."""
+"""Choices that are the same everywhere: torch-mlir drops them, and what they give has to be accounted for."""
 
 from __future__ import annotations
 
-from itertools import product
+from collections.abc import Callable
 
 import pytest
+import torch
+from torch import Tensor
 
-from covan_mlir.checking.choices import combinations
-from covan_mlir.provenance.arguments import Operand
+import covan_mlir
 
-Ways = list[tuple[Operand, None]]
+X, Y = torch.tensor([0.5, -1.0, 2.0]), torch.tensor([3.0, 0.0, -2.0])
 
-
-def ways(*names: int) -> Ways:
-    return [(("p", name), None) for name in names]
-
-
-def test_the_first_takes_none_twice() -> None:
-    """However many have the same choices: this would take for ever if all were tried in their order."""
-    first = next(combinations([ways(*range(14))] * 14))
-    assert [operand[1] for operand, _ in first] == list(range(14))
-
-
-def test_what_has_one_choice_has_it_first() -> None:
-    assert next(combinations([ways(0, 1), ways(0)])) == (*ways(1), *ways(0))
+CHOICES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "literal": lambda x, y: torch.where(torch.tensor(False), x, y + 1),
+    "fill": lambda x, y: torch.where(torch.full((3,), True), x + 2, y.exp()),
+    "computed": lambda x, y: torch.where(torch.tensor(2.0) == 0, x * 2, y * 3),
+    "argument": lambda x, y: torch.where(torch.tensor(True), x, 2),
+    "wider": lambda x, y: torch.where(torch.tensor(True), x.sum(), y),
+    "another type": lambda x, y: torch.where(torch.tensor([True]), x.long(), y),
+}
 
 
-def test_one_is_taken_twice_if_there_are_too_few() -> None:
-    first = next(combinations([ways(*range(5))] * 6))
-    assert len(set(first)) == 5
+@pytest.mark.parametrize("name", CHOICES)
+def test_choice_that_is_none(name: str) -> None:
+    exe = covan_mlir.compile_module(CHOICES[name], (X, Y))
+    torch.testing.assert_close(exe(X, Y), CHOICES[name](X, Y))
+    assert exe.verify().outcome == "yes"
 
 
-@pytest.mark.parametrize("choices", [[], [ways(0)], [ways(0, 1, 2)] * 3, [ways(0, 1), ways(1, 2, 3), ways(2)]])
-def test_all_come_once(choices: list[Ways]) -> None:
-    every = list(combinations(choices))
-    assert len(every) == len(set(every))
-    assert set(every) == set(product(*choices))
+def test_choice_that_is_none_of_open_length() -> None:
+    size = torch.export.Dim("n")
+    exe = covan_mlir.compile_module(CHOICES["literal"], (X, Y), dynamic_shapes=({0: size}, {0: size}))
+    torch.testing.assert_close(exe(X[:2], Y[:2]), Y[:2] + 1)
+    assert exe.verify().outcome == "yes"

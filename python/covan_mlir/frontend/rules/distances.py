@@ -7,18 +7,18 @@ import math
 import torch
 from torch import Tensor
 
-from covan_mlir.frontend.rules.registry import rule, wide
+from covan_mlir.frontend.rules.registry import float_type, rule, wide
 
 aten = torch.ops.aten
 
 
 def _norm(difference: Tensor, p: float) -> Tensor:
     """p-norm over the last axis; that of halves is computed in float32."""
-    return _wide_norm(wide(difference), p).to(difference.dtype)
-
-
-def _wide_norm(difference: Tensor, p: float) -> Tensor:
     size = difference.abs()
+    return _wide_norm(wide(size), p).to(float_type(size))
+
+
+def _wide_norm(size: Tensor, p: float) -> Tensor:
     if p == 0:
         return (size != 0).to(size.dtype).sum(-1)
     if p == 1:
