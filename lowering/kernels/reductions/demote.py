@@ -16,12 +16,12 @@ FLAG = "--iree-input-demote-f64-to-f32=true"
 
 
 def demoted(chain: Chain) -> Chain:
-    """The chain in float32 where it was in float64; unchanged if it is given or gives float64."""
-    if "f64" in {chain.values[name].dtype for name in (*(value.name for value in chain.inputs), *chain.outputs)}:
+    """The chain in float32 where it was in float64. So are the values that it is given and gives: programs with
+    arguments or results in float64 are not demoted."""
+    if "f64" not in {value.dtype for value in (*chain.inputs, *chain.steps)}:
         return chain
-    if "f64" not in {step.dtype for step in chain.steps}:
-        return chain
-    return replace(chain, steps=tuple(map(_step, chain.steps)))
+    inputs = tuple(replace(value, dtype=_dtype(value.dtype)) for value in chain.inputs)
+    return replace(chain, inputs=inputs, steps=tuple(map(_step, chain.steps)))
 
 
 def _step(step: Step) -> Step:
