@@ -75,8 +75,7 @@ int cuDeviceGetAttribute(int *out, int attribute, int device) {
     case 76: *out = number("COVAN_CUDA_CAPABILITY", 90) % 10; break;
     case 8: *out = 49152; break;     // shared memory of a block
     case 97: *out = 232448; break;   // with opting in
-    case 115: *out = 0; break;       // memory pools
-    default: *out = 1;
+    default: *out = 1;               // memory pools, too
   }
   return 0;
 }
@@ -104,9 +103,9 @@ int cuEventCreate(void **out, unsigned flags) { return handle(out); }
 int cuStreamCreate(void **out, unsigned flags) { return handle(out); }
 int cuEventElapsedTime(float *out, void *a, void *b) { return *out = 0, 0; }
 
-static int allocate(void **out, size_t size) {
+static int allocate(const char *by, void **out, size_t size) {
   static size_t taken = 0, limit = 0;
-  if (failure("cuMemAlloc")) return failure("cuMemAlloc");
+  if (failure(by)) return failure(by);
   size_t now = number("COVAN_CUDA_MEMORY", SIZE_MAX / 2);
   if (now != limit) limit = now, taken = 0;
   if (taken + size > limit) return 2;
@@ -115,9 +114,11 @@ static int allocate(void **out, size_t size) {
   memset(*out, 0, size);
   return 0;
 }
-int cuMemAlloc(void **out, size_t size) { return allocate(out, size); }
-int cuMemAllocManaged(void **out, size_t size, unsigned flags) { return allocate(out, size); }
-int cuMemHostAlloc(void **out, size_t size, unsigned flags) { return allocate(out, size); }
+int cuMemAlloc(void **out, size_t size) { return allocate("cuMemAlloc", out, size); }
+int cuMemPoolCreate(void **out, const void *properties) { return handle(out); }
+int cuMemAllocFromPoolAsync(void **out, size_t size, void *pool, void *stream) { return allocate("cuMemAlloc", out, size); }
+int cuMemAllocManaged(void **out, size_t size, unsigned flags) { return allocate("cuMemAlloc", out, size); }
+int cuMemHostAlloc(void **out, size_t size, unsigned flags) { return allocate("cuMemHostAlloc", out, size); }
 int cuMemHostGetDevicePointer(void **out, void *host, unsigned flags) { return *out = host, 0; }
 int cuMemcpyAsync(void *to, void *from, size_t size, void *stream) { return memmove(to, from, size), 0; }
 int cuMemcpyHtoDAsync(void *to, void *from, size_t size, void *stream) { return memmove(to, from, size), 0; }

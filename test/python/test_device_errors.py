@@ -72,10 +72,11 @@ def test_a_device_that_fails(stub: Path) -> None:
         "load FAIL=cuModuleLoadDataEx:222": "DeviceError .*driver refuses the program: .*PTX_VERSION.*(222).*too old",
         "load FAIL=cuModuleLoadDataEx:218": "DeviceError .*driver refuses the program: .*INVALID_PTX.*covan devices",
         "load": "ran on cuda:sm_90a",
-        "call": "ran on cuda:sm_90a",
+        # Before a call that succeeds: the memory of that one is kept.
         "call FAIL=cuMemAlloc:2": "DeviceError .*no room for an argument of 9600 bytes: .*OUT_OF_MEMORY",
-        "call MEMORY=50000": "ran on",
         "call MEMORY=15000": "DeviceError .*the device is out of memory: .*OUT_OF_MEMORY.*Use smaller inputs",
+        "call MEMORY=50000": "ran on",
+        "call": "ran on cuda:sm_90a",
         "call FAIL=cuLaunchKernel:719": "DeviceError .*failed while it ran the program: .*LAUNCH_FAILED.*new one",
     }
     answers = said(stub, list(cases))
@@ -104,6 +105,13 @@ def test_a_device_that_does_not_fit(stub: Path, settings: dict[str, str], words:
 @needs_stub
 def test_a_newer_device_takes_what_is_not_exact(stub: Path) -> None:
     assert said(stub, ["load", "call"], CAPABILITY="100") == ["ran on cuda:sm_80"] * 2
+
+
+@needs_stub
+def test_memory_that_calls_freed_is_used_by_the_next(stub: Path) -> None:
+    """The driver is asked for none: neither itself nor by its pools, which give back what is freed."""
+    refused = "FAIL=cuMemAlloc:2"
+    assert said(stub, ["load", "call", "call", "call", f"call {refused}"]) == ["ran on cuda:sm_90a"] * 5
 
 
 @needs_stub
