@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from covan_mlir.lineage import Lineage
 from covan_mlir.provenance.model import Action, Fate, Frame, Part, Site
@@ -25,11 +26,11 @@ def large(nodes: int) -> Lineage:
     return Lineage(actions, sites, fates=fates, part_fates=dict(enumerate(fates)), history=steps)
 
 
-def edited(lineage: Lineage, *sites: Site) -> Lineage:
-    """The lineage with other sites in place of those with their ids."""
+def edited(lineage: Lineage, *sites: Site, **changed: Any) -> Lineage:
+    """The lineage with other sites in place of those with their ids, and with other fields."""
     by_id = {site.id: site for site in sites}
     fields = ("actions", "commands", "fates", "part_fates", "history", "results", "phases", "bodies", "fusions")
-    kept = {name: getattr(lineage, name) for name in fields}
+    kept = {name: getattr(lineage, name) for name in fields} | changed
     return Lineage(sites=[by_id.get(site.id, site) for site in lineage.sites], **kept)
 
 

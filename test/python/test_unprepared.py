@@ -132,6 +132,17 @@ def test_a_layout_for_a_product_is_none_of_its_work() -> None:
     assert verify(lie).outcome == "no"
 
 
+def test_what_is_moved_for_each_reader_is_carried_by_them_and_no_more() -> None:
+    lineage = compiled("patches and their positions")[0].lineage
+    part = lineage.find("add")[0].parts[0].id
+    carriers = next(changes[part] for step, changes in lineage.history if step == "fred-raise")
+    assert carriers["fred.chain"] == 3
+    for number in (4, 5):
+        told = {**carriers, "fred.chain": number}
+        history = [(step, {**c, part: told} if step == "fred-raise" else c) for step, c in lineage.history]
+        assert verify(edited(lineage, history=tuple(history))).outcome == "no"
+
+
 def test_work_added_late_holds_constants_and_no_more() -> None:
     lineage = compiled("norm, silu, padded convolution")[0].lineage
     added = [site for site in lineage.sites if site.node is None]

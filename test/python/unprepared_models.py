@@ -213,3 +213,37 @@ class Grid(nn.Module):
         places = torch.stack([rows.flatten(), columns.flatten()], -1)
         angles = places[..., None].float() * self.frequencies
         return x * angles.cos() + angles.sin()
+
+
+class Padded(nn.Module):
+    """Positions that are all the table's row for paddings, which holds zeros."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(1200, 8, padding_idx=3)
+        self.layer = nn.Conv1d(4, 8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows: Tensor = self.layer(x).mT * 3.0
+        return rows + self.table(torch.full((1, rows.shape[1]), 3)).detach()
+
+
+class Patches(nn.Module):
+    """Patches and their positions, turned once for all: what two chains read, and turn, each for itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 32, 7, 4, 3)
+        self.positions = nn.Parameter(torch.randn(1, 32, 16, 16))
+        self.norm = nn.LayerNorm(32)
+        self.inner, self.outer = nn.Linear(32, 32), nn.Linear(32, 32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = self.patches(x).permute(0, 2, 3, 1) + self.positions.permute(0, 2, 3, 1)
+        windows = self._turned(self.inner(self.norm(rows)).tanh().reshape(1, 2, 8, 2, 8, 32)).reshape(4, 64, 32)
+        back = self._turned(self.outer(windows.softmax(1)).reshape(1, 2, 2, 8, 8, 32)).reshape(1, 16, 16, 32)
+        return rows + back
+
+    @staticmethod
+    def _turned(windows: Tensor) -> Tensor:
+        return windows.permute(0, 1, 3, 2, 4, 5)

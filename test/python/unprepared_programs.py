@@ -21,6 +21,8 @@ from unprepared_models import (
     Grown,
     Marked,
     Nest,
+    Padded,
+    Patches,
     Places,
     Router,
     Standard,
@@ -617,6 +619,8 @@ PROGRAMS = {
         lambda: lambda x: (torch.ones((x > 0).nonzero().shape[0]), (x > 0).long().cumsum(0)), lambda: (torch.randn(9),)
     ),
     "places in a grid": Program(Grid, lambda: (torch.randn(16, 2, 3),)),
+    "positions of paddings": Program(Padded, lambda: (torch.randn(1, 4, 27),)),
+    "patches and their positions": Program(Patches, lambda: (torch.randn(1, 3, 64, 64),)),
     "two masks": Program(
         Translator,
         lambda: (

@@ -27,6 +27,8 @@ _BEFORE = "import"
 _ON_SCALARS = "arith."
 """What computes sizes is counted among these, and is no node of the graphs."""
 _CHAINS = frozenset({"fred.chain", "func.call", "flow.dispatch"})
+_MOVES = frozenset({"linalg.transpose", "linalg.broadcast", "tensor.extract_slice", "tensor.pad"})
+"""What each chain that reads its result does anew."""
 Carriers = dict[int, dict[str, int]]
 """By part, the operations that carry it, by count."""
 
@@ -104,7 +106,9 @@ def _carried(
             most = nodes[name] if name in _CHAINS and _is_view(subject, part) else least.get(part, Counter())[name]
             if name in nodes and told > most and name in _CHAINS:
                 shaped = _of_shared_weights(source, graph, part, name)
-                if told <= sum(plain.get(part, {}).values()):  # no chain holds less than one of those
+                before = plain.get(part, {})
+                # No chain holds less than one of those.
+                if told <= sum(before.values()) or not _MOVES.isdisjoint(before):
                     shaped |= _of_read_values(subject, source, graph, part, name)
                 most += len(shaped)
             if name in nodes and told > most and not source.constant.get(part, True):  # constants may be made at load

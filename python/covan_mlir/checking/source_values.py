@@ -26,6 +26,7 @@ from covan_mlir.frontend.dtypes import DTYPES
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Held as HeldNumbers
+from covan_mlir.provenance.bodies import Runs
 from covan_mlir.provenance.control import ELEMENT, JOINS, STACKED
 from covan_mlir.provenance.model import Part
 
@@ -229,6 +230,8 @@ class SourceValues:
             element, sizes = self._parsed(kind)
             if isinstance(held, list):
                 return Held(_number(torch.tensor(held).to(element).reshape(sizes)))
+            if isinstance(held, Runs):
+                return _with_runs(self._drawn(operand, kind), held)
             number = float(held) if isinstance(held, str) else held
             return splat(number, sizes, wide("f64") if element.is_floating_point else dtype_of(element))
         return self._drawn(operand, kind)
@@ -298,6 +301,21 @@ class SourceValues:
 
     def _parsed(self, kind: str) -> tuple[torch.dtype, list[int]]:
         return _parsed(kind, self._sizes)
+
+
+def _with_runs(drawn: Tensor, runs: Runs) -> Tensor:
+    """A weight of which some elements are known."""
+    starts, ends = np.array(runs.starts), np.array(runs.starts) + np.array(runs.lengths)
+    numbers = cast(np.array([float(n) if isinstance(n, str) else n for n in runs.numbers]), drawn.dtype)
+
+    def elements(flat: Array) -> Array:
+        values = np.array(drawn.at(flat))
+        which = np.searchsorted(starts, flat, side="right") - 1
+        known = (which >= 0) & (flat < ends[which])
+        values[known] = numbers[which[known]]
+        return values
+
+    return Direct(drawn.shape, drawn.dtype, elements)
 
 
 def _bound(part: Part, sizes: Sizes, values: Mapping[Operand, Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -122,8 +122,36 @@ class NodeBody(Struct, frozen=True, array_like=True):
     missing: str = ""
 
 
-Held = int | float | bool | str | list[int | float | bool]
-"""What a weight holds: the number that all its elements are, or all elements, in row-major order."""
+_NOT_FINITE = ("inf", "-inf", "nan")
+
+
+class Runs(Struct, frozen=True):
+    """Elements of a weight that are one number and follow one another, in row-major order.
+
+    Attributes:
+        starts: position of the first one of each run.
+        lengths: of each run.
+        numbers: what its elements are; text if that is not finite.
+    """
+
+    starts: list[int]
+    lengths: list[int]
+    numbers: list[int | float | bool | str]
+
+    @property
+    def ordered(self) -> bool:
+        """Whether each run has a length and a number, and ends before the next one."""
+        ends = [start + length for start, length in zip(self.starts, self.lengths, strict=False)]
+        return (
+            len(self.starts) == len(self.lengths) == len(self.numbers) > 0
+            and min(self.lengths) > 0
+            and all(end <= start for end, start in zip([0, *ends], self.starts, strict=False))
+            and all(not isinstance(number, str) or number in _NOT_FINITE for number in self.numbers)
+        )
+
+
+Held = int | float | bool | str | list[int | float | bool] | Runs
+"""What a weight holds: the number that all its elements are, or all elements, in row-major order, or some."""
 
 
 class Bodies(Struct, frozen=True, array_like=True):
@@ -131,7 +159,8 @@ class Bodies(Struct, frozen=True, array_like=True):
 
     Attributes:
         weights: by name, what those weights of the model hold that compilers take apart: all of whose elements are one
-            number, and short ones: of integers, and such that numbers are computed of.
+            number, and short ones: of integers, and such that numbers are computed of; of those that pieces are read
+            of, the runs of one number.
     """
 
     bodies: tuple[Body, ...] = ()
@@ -182,6 +211,9 @@ def malformed(bodies: Bodies, nodes: int) -> str:
         for operand in node.operands:
             if isinstance(operand, NodeResult) and not 0 <= operand.node < nodes:
                 return f"there is no node {operand.node}"
+    for name, held in bodies.weights.items():
+        if isinstance(held, Runs) and not held.ordered:
+            return f"the runs of {name} are not in order"
     return ""
 
 
