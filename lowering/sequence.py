@@ -51,6 +51,7 @@ iree:uncontracted     multiplications and additions that the program decides   o
 iree:team             kernels share their work with a team; after               on CPUs
                       that: their code is there then, and is no machine code
                       yet
+iree:wide-branches    what branches hand on has 64 bits; after iree:hal
 ====================  ========================================================  ==============================
 
 Chains are fused in programs that go through linalg, for targets that kernels are written for. A user's extra step
@@ -82,6 +83,7 @@ from covan_mlir.lowering import (
     unaligned_operands,
     uneven_loops,
     uneven_products,
+    wide_branches,
 )
 from covan_mlir.lowering.pipeline import LoweringStep, Run
 from covan_mlir.lowering.request import Job
@@ -196,7 +198,9 @@ SEQUENCE: tuple[Entry, ...] = (
     Entry("iree:machine-code", lambda setting: setting.border.link, _apart),
     Entry("iree:uncontracted", lambda setting: exact_decisions.uncontract, _on_cpu),
     Entry("iree:team", lambda setting: setting.border.team, _on_cpu),
-    *_phases("hal", "end"),
+    _phase("hal"),
+    Entry("iree:wide-branches", lambda setting: wide_branches.widen),
+    *_phases("vm", "end"),
 )
 
 

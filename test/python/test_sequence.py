@@ -32,6 +32,7 @@ IREE = [
     "iree:executable-configurations",
     "iree:executable-targets",
     "iree:hal",
+    "iree:wide-branches",
     "iree:vm",
     "iree:end",
 ]
@@ -54,7 +55,7 @@ TILED = [
     *IREE[14:],
 ]
 WITHIN = [*TILED[:20], "iree:kernel-code", *TILED[20:]]
-WITH_KERNELS = [*WITHIN[:-5], "iree:machine-code", *WITHIN[-5:]]
+WITH_KERNELS = [*WITHIN[:-6], "iree:machine-code", *WITHIN[-6:]]
 
 
 def setting(job: Job, frontend: Literal["linalg", "torch"]) -> Setting:
