@@ -35,14 +35,15 @@ own tests grant the operator, or as near to eager in f64 as eager is, within twi
 compile is refused with a `CompileError` or `ExportError` that gives the reason. Apart stand samples that
 `torch.export` does not take, that draw random numbers, whose results PyTorch leaves undefined (`empty`), and those
 for which eager raises an error. Where {alike} samples of an operator that lie far apart are refused for one reason, the
-others count as refused for it.
-
-Of operators with many samples some were judged, far apart: *samples* says how many, `12 of 90`. Nothing is said of the
-others.
+others count as refused for it.{partly}
 
 | dtype | operators | exported | of these, all judged agree | samples | exported | agree | refused | differ | fail |
 |---|---|---|---|---|---|---|---|---|---|
 """
+PARTLY = """
+
+Of operators with many samples some were judged, far apart: *samples* says how many, `12 of 90`. Nothing is said of the
+others."""
 ROWS = """
 In *compiles* and *agrees*, of the samples that `torch.export` takes: all (yes), none (no) or how many.
 
@@ -61,15 +62,27 @@ def page(records: Sequence[Record], alike: int, before: str = "") -> str:
     first, _, second = before.partition(ROWS)
     known = {cells[0]: line for line in first.splitlines() if (cells := _cells(line)) and cells[0] in DTYPES}
     totals = "".join(_whole(dtype, swept, known.get(dtype, "")) for dtype, swept in by_dtype.items())
-    rows: dict[str, str] = {op: _rows(list(group)) for op, group in groupby(records, lambda record: record.op)}
+    rows: dict[str, list[list[str]]] = {op: _rows(list(group)) for op, group in groupby(records, lambda r: r.op)}
     swept = {(record.op, record.dtype) for record in records}
     for line in second.splitlines():
         op, dtypes, *said = _cells(line)
         if left := [dtype for dtype in dtypes.split() if (op, dtype) not in swept]:
-            rows[op] = rows.get(op, "") + _row([op, " ".join(left), *said])
+            rows.setdefault(op, []).append([op, " ".join(left), *said])
     versions = {record.torch for record in records} | set(re.findall(r"with torch (.*?)\. A row", before))
-    head = HEAD.format(torch=", ".join(sorted(versions)), alike=alike)
-    return head + totals + ROWS + "".join(rows[op] for op in sorted(rows))
+    joined = [cells for op in sorted(rows) for cells in _together(rows[op])]
+    partly = PARTLY if any(" of " in samples for _, _, samples, *_ in joined) else ""
+    head = HEAD.format(torch=", ".join(sorted(versions)), alike=alike, partly=partly)
+    return head + totals + ROWS + "".join(map(_row, joined))
+
+
+def _together(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The rows of one operator: those that say the same are one."""
+    order = list(DTYPES)
+    dtypes: dict[tuple[str, ...], list[str]] = {}
+    for op, names, *said in rows:
+        dtypes.setdefault((op, *said), []).extend(names.split())
+    joined = [(op, sorted(names, key=order.index), said) for (op, *said), names in dtypes.items()]
+    return [[op, " ".join(names), *said] for op, names, said in sorted(joined, key=lambda row: order.index(row[1][0]))]
 
 
 def _cells(line: str) -> list[str]:
@@ -106,26 +119,24 @@ def _total(dtype: str, records: Sequence[Record]) -> str:
     return _row(cells)
 
 
-def _rows(records: Sequence[Record]) -> str:
-    """The rows of one operator: dtypes of which the same is to say are one."""
-    order = list(DTYPES)
-    cells: dict[tuple[str, ...], list[Record]] = {}
-    for record in sorted(records, key=lambda record: order.index(record.dtype)):
+def _rows(records: Sequence[Record]) -> list[list[str]]:
+    """The rows of one operator: a dtype each."""
+    rows = []
+    for record in records:
         outcomes = counts(record)
         taken = _taken(outcomes)
         compiles = _share(outcomes["agrees"] + outcomes["differs"], taken)
-        cells.setdefault((compiles, _share(outcomes["agrees"], taken), _reasons(record)), []).append(record)
-    return "".join(
-        _row(
+        rows.append(
             [
-                alike[0].op,
-                " ".join(r.dtype for r in alike),
-                ", ".join(dict.fromkeys(_share_judged(r.samples, r.of) for r in alike)),
-                *said,
+                record.op,
+                record.dtype,
+                _share_judged(record.samples, record.of),
+                compiles,
+                _share(outcomes["agrees"], taken),
+                _reasons(record),
             ]
         )
-        for said, alike in cells.items()
-    )
+    return rows
 
 
 def _share_judged(judged: int, of: int) -> str:
