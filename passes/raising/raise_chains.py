@@ -52,9 +52,11 @@ def raise_chains(
     def ids(nodes: Iterable[int]) -> frozenset[int]:
         return frozenset(id_ for i in nodes for id_ in reader.ids(graph.nodes[i].op.location))
 
+    lent = _lent(graph, ids)
+
     def take(cluster: Cluster) -> bool:
         try:
-            built = build_chain(cluster)
+            built = _own(build_chain(cluster), lent)
         except Unbuildable as error:
             if unbuildable is not None:
                 unbuildable(str(error), ids(cluster.loops))
@@ -75,7 +77,7 @@ def raise_chains(
     if not chains:
         return
     rewriter = Rewriter(function)
-    copied = {address(graph.nodes[i].op) for built in chains for i in built.copied}
+    copied = {address(graph.nodes[i].op) for i in lent.union(*(built.copied for built in chains))}
     for built in chains:
         _replace(built, graph, rewriter)
     _clean(blocks[0], rewriter, copied)
@@ -109,6 +111,23 @@ def _replace(built: Built, graph: LinalgGraph, rewriter: Rewriter) -> None:
                 new.results(*(values.get(value) for value in results), of=node.op)
     for value, after in values.items():
         graph.values[value] = after
+
+
+def _lent(graph: LinalgGraph, ids: Callable[[Iterable[int]], frozenset[int]]) -> frozenset[int]:
+    """Nodes that say positions, in the name of operations that do more than that elsewhere. One is kept of equal ones:
+    the positions that a gather counts along are those of a mask behind it, too, which is none of the gather's work."""
+    positions = frozenset[int]().union(*graph.sources.values())
+    work = ids(i for i, node in enumerate(graph.nodes) if i not in positions and node.op.name == "linalg.generic")
+    return frozenset(i for i in positions if (named := ids([i])) and named <= work)
+
+
+def _own(built: Built, lent: frozenset[int]) -> Built:
+    """The chain without those, but for steps that are nothing else."""
+    sources = {name: nodes - lent or nodes for name, nodes in built.sources.items()}
+    values = {name: nodes - lent or nodes for name, nodes in built.values.items()}
+    used = frozenset[int]().union(*sources.values(), *values.values())
+    copied = tuple(i for i in built.copied if i not in lent or i in used)
+    return replace(built, sources=sources, values=values, copied=copied)
 
 
 def _sizes(tensor: ChainTensor, built: Built) -> list[list[int | str]]:

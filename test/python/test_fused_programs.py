@@ -244,3 +244,18 @@ def test_rotary_embeddings_are_no_work_of_the_products_before_them(open_size: bo
     assert len(exe.lineage.sites) == 3
     assert product == 0
     assert exe.verify(), exe.verify()
+
+
+def test_positions_that_a_padding_counts_along_are_not_its_work_elsewhere() -> None:
+    """The mask of the product reads the positions that the padding's gather counts along: equal ones are one."""
+
+    def padded(x: Tensor) -> tuple[Tensor, Tensor]:
+        return F.pad(x, (1, 1), "reflect"), (x @ x).triu(1)
+
+    x = torch.randn(6, 8, 8)
+    options = covan_mlir.CompileOptions(fuse_reductions="always")
+    exe = covan_mlir.compile_module(padded, (x,), options=options)
+    torch.testing.assert_close(exe(x), padded(x))
+    assert exe.verify(), str(exe.verify())
+    (product,) = (site for site in exe.lineage.sites if site.kernel.startswith("fred_"))
+    assert "pad" not in {action.name for action in exe.lineage.why(product)}
