@@ -32,7 +32,7 @@ from covan_mlir.lowering import marks
 from covan_mlir.lowering.pipeline import PipelineState
 
 _BRANCHES = "builtin.module(util.func(convert-scf-to-cf),util.initializer(convert-scf-to-cf))"
-"""Of loops, too, and no later."""
+"""What loops hand on becomes what branches do: IREE would make it so behind this step."""
 _WIDE = 64
 
 
@@ -42,7 +42,7 @@ def widen(state: PipelineState) -> None:
         PassManager.parse(_BRANCHES).run(state.module.operation)
         narrowed: set[tuple[ir.Block, int]] = set()
         for branch in marks.walk(state.module.operation, "cf.br", "cf.cond_br", "cf.switch"):
-            for operand, block, position in list(_handed(branch)):
+            for operand, block, position in _handed(branch):
                 if _is_narrow(kind := branch.operands[operand].type):
                     branch.operands[operand] = _wide(branch, branch.operands[operand])
                     if (block, position) not in narrowed:

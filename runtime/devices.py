@@ -84,7 +84,7 @@ the host waits for the device."""
 
 
 def _driver(name: str) -> Any:
-    if name in _FLAGS:
+    if name in _FLAGS and name in rt.query_available_drivers():  # builds without the driver do not know its flags
         rt.flags.parse_flags(_FLAGS[name])
     # The runtime's own cache has the parent's, and its threads.
     return (create_hal_driver if _forks else rt.get_driver)(name)
