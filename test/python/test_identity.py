@@ -45,6 +45,19 @@ def test_parts_that_call_an_operator_alike_are_run_once(monkeypatch: pytest.Monk
     assert ran == ["part_0", "part_2", "part_3", "part_4", "part_4"]
 
 
+@pytest.mark.parametrize("diagonal, position", [(0, None), (3, None), (7, 0)])
+def test_an_operator_is_asked_with_what_its_operands_give_back(diagonal: int, position: int | None) -> None:
+    # The upper triangle of 4 × 8 is cut off by the first two: only what is left of all of it is its operand.
+    operand = f'{{"a":0,"of":"{ROWS}"}}'
+    triangle = Part(0, 0, "tril", "aten.tril.default", (), (ROWS,), args=f"[[{operand},{diagonal}],[]]")
+    halved = Part(1, 1, "mul", "aten.mul.Tensor", (), (ROWS,), args=f"[[{operand},2],[]]")
+    largest = Part(2, 2, "maximum", "aten.maximum.default", (0,), (ROWS,), args=f'[[{operand},{{"p":0}}],[]]')
+    other = Part(3, 3, "maximum", "aten.maximum.default", (1,), (ROWS,), args=f'[[{operand},{{"p":1}}],[]]')
+    kept = Identities({one.id: one for one in (triangle, halved, largest, other)})
+    assert kept.kept(largest.id) == position
+    assert kept.kept(other.id) is None
+
+
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
 def test_examples_have_small_integers_and_the_limits_of_their_type(dtype: torch.dtype) -> None:
     drawn = identity._draw(dtype, [1000], torch.Generator().manual_seed(0))

@@ -27,6 +27,8 @@ _DATA_DEPENDENT = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_
 _LARGE = 1 << 20  # elements
 _VIEWS = 8
 """Of views, one behind the other, that are looked through."""
+_KEEPERS = 3
+"""Of operators, one behind the other, that give back an operand and are looked through as if they were views."""
 _TYPE = re.compile(r"(?P<dtype>\w+)\[(?P<shape>.*)\]")
 
 
@@ -35,11 +37,18 @@ _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, As
 
 
 class _Seen(NamedTuple):
-    """An operand as views of a value, the first one first; none: it is the value."""
+    """An operand as views of a value, the first one first; none: it is the value. What gives back an operand is one."""
 
     value: Operand
     kind: str
     views: tuple[Part, ...]
+
+    @property
+    def calls(self) -> tuple[tuple[str, str], ...]:
+        """What the views do, whatever they are views of."""
+        return tuple(
+            (view.op, arguments.signature(view.args)) if view.view else ("", view.types[0]) for view in self.views
+        )
 
 
 class Identities:
@@ -59,7 +68,10 @@ class Identities:
     def kept(self, part: int) -> int | None:
         """The position of the operand (`covan_mlir.provenance.arguments.operands`) that a part gives back, or None."""
         if part not in self._known:
-            self._known[part] = self._find(self._parts[part])
+            position = self._find(self._parts[part])
+            if position is None and len(set(arguments.operands(self._parts[part].args))) > 1:
+                position = self._find(self._parts[part], _KEEPERS)  # of two operands, one may be the other
+            self._known[part] = position
         return self._known[part]
 
     def label(self, part: int) -> str | None:
@@ -119,7 +131,12 @@ class Identities:
         operator = _operator(op)
         return operator is not None and operator._schema.is_mutable
 
-    def _find(self, part: Part) -> int | None:
+    def _find(self, part: Part, keepers: int = 0) -> int | None:
+        """Which operand a part gives back.
+
+        Args:
+            keepers: how many operators, one behind the other, that give back an operand are taken for it.
+        """
         operator = _operator(part.op)
         if operator is None or len(part.types) != 1 or _is_random(operator):
             return None
@@ -134,13 +151,10 @@ class Identities:
             if maker is not None and (constant := _constant(maker.op, maker.args, _of_type)) is not None
         }
         made_by = tuple((m.op, m.args) if m and o in constants else None for m, o in zip(makers, operands, strict=True))
-        shared = self._shared(operands)
+        shared = self._shared(operands, keepers)
         chains = [shared[operand] if operand in shared else _Seen(operand, "", ()) for operand in operands]
         values = [chain.value for chain in chains]
-        views = tuple(
-            (values.index(chain.value), tuple((view.op, arguments.signature(view.args)) for view in chain.views))
-            for chain in chains
-        )
+        views = tuple((values.index(chain.value), chain.calls) for chain in chains)
         call = (part.op, arguments.signature(part.args), tuple(kinds), repeated, part.types[0], made_by, views)
         if call not in self._alike:
             # Along an axis of one element what reduces gives back its operand, without that axis.
@@ -153,21 +167,24 @@ class Identities:
             self._alike[call] = same[0] if same else None
         return self._alike[call]
 
-    def _shared(self, operands: Sequence[Operand]) -> dict[Operand, _Seen]:
+    def _shared(self, operands: Sequence[Operand], keepers: int) -> dict[Operand, _Seen]:
         """Those of the operands that are views of one value, or it and views of it."""
-        seen = {operand: self._behind(operand) for operand in operands}
+        seen = {operand: self._behind(operand, keepers) for operand in operands}
         times = Counter(each.value for each in seen.values())
         return {operand: each for operand, each in seen.items() if times[each.value] > 1}
 
-    def _behind(self, operand: Operand) -> _Seen:
+    def _behind(self, operand: Operand, keepers: int) -> _Seen:
         views: list[Part] = []
         kind = ""
         while operand[0] == "p" and (part := self._parts.get(int(operand[1]))) is not None:
             read = arguments.operands(part.args)
-            if not part.view or len(read) != 1 or len(part.types) != 1 or len(views) == _VIEWS:
+            if len(part.types) != 1 or len(views) == _VIEWS:
+                break
+            position = self._find(part, keepers - 1) if keepers and not part.view else None
+            if position is None and (not part.view or len(read) != 1):
                 break
             views.append(part)
-            (operand,) = read
+            operand = read[position or 0]
             kind = arguments.operand_types(part.args).get(operand) or self._type(operand)
         return _Seen(operand, kind, tuple(reversed(views)))
 
@@ -210,6 +227,11 @@ def _shown(shared: Mapping[Operand, _Seen], generator: torch.Generator) -> dict[
         for operand, seen in shared.items():
             example = examples[seen.value]
             for view in seen.views:
+                if not view.view:
+                    if (shape := _shape(view.types[0])) is None:
+                        return {}
+                    example = example.view(shape[0]).reshape(shape[1])
+                    continue
                 if (operator := _operator(view.op)) is None:
                     return {}
                 args, kwargs = arguments.decode(view.args, dict.fromkeys(arguments.operands(view.args), example))
