@@ -37,7 +37,8 @@ class Performed:
 
     Attributes:
         ids: ids in those locations.
-        data: those of them that only such operations name behind which no argument lies: indices, masks.
+        data: those of them that only such operations name behind which no argument lies: indices, masks. Of what picks
+            elements by such indices the picking is work.
     """
 
     def __init__(self, dispatch: Any, read: TraceReader, varies: Callable[[Any], bool]) -> None:
@@ -45,7 +46,7 @@ class Performed:
         self._checks = _checks(dispatch)
         self._varying: set[Any] = set()
         self._computing: dict[bool, set[int]] = {True: set(), False: set()}
-        self._moving: set[int] = set()
+        self._moving: dict[bool, set[int]] = {True: set(), False: set()}
         block = dispatch.regions[0].blocks[0]
         first = ir.DenseI32ArrayAttr(dispatch.attributes["operandSegmentSizes"])[0]  # behind the workload
         for operand, argument in zip(list(dispatch.operands)[first:], block.arguments, strict=False):
@@ -54,11 +55,13 @@ class Performed:
         for view in block:
             self._visit(view.operation)
         computing = self._computing[True] | self._computing[False]
+        moving = self._moving[True] | self._moving[False]
         own = read.ids(dispatch.location)
-        places = not self._moving and all(_is_silent(view) or _is_number(view) for view in block)
+        places = not moving and all(_is_silent(view) or _is_number(view) for view in block)
         # Numbers say where a piece is put, and not who puts it there.
-        self.ids = frozenset(own) if own and places else frozenset(computing or self._moving or own)
-        self.data = self._computing[False] - self._computing[True] if self._computing[True] else frozenset[int]()
+        self.ids = frozenset(own) if own and places else frozenset(computing or moving or own)
+        varying = self._computing[True] | self._moving[True]
+        self.data = self._computing[False] - varying if self._computing[True] else frozenset[int]()
 
     def _visit(self, op: Any) -> bool:
         """Reads one operation and those in it; whether its results vary with the arguments."""
@@ -83,7 +86,7 @@ class Performed:
             inner.operation.name not in SILENT for inner in op.regions[0].blocks[0]
         )
         if payload or op.name.startswith("tensor."):
-            self._moving.update(ids)
+            self._moving[varies].update(ids)
         else:
             self._computing[varies].update(ids)
 

@@ -45,7 +45,7 @@ def test_parts_that_call_an_operator_alike_are_run_once(monkeypatch: pytest.Monk
     assert ran == ["part_0", "part_2", "part_3", "part_4", "part_4"]
 
 
-@pytest.mark.parametrize("diagonal, position", [(0, None), (3, None), (7, 0)])
+@pytest.mark.parametrize(("diagonal", "position"), [(0, None), (3, None), (7, 0)])
 def test_an_operator_is_asked_with_what_its_operands_give_back(diagonal: int, position: int | None) -> None:
     # The upper triangle of 4 × 8 is cut off by the first two: only what is left of all of it is its operand.
     operand = f'{{"a":0,"of":"{ROWS}"}}'

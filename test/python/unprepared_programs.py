@@ -574,6 +574,10 @@ PROGRAMS = {
     "a gather from what is computed, which two read": Program(
         lambda: _picked, lambda: (torch.randn(8, 20), torch.randint(0, 20, (8, 20)))
     ),
+    "a column of what is widened, rounded before": Program(
+        lambda: lambda x, w: (x @ w).half().float()[:, torch.tensor([1, 3])],
+        lambda: (torch.randn(5, 8), torch.randn(8, 16)),
+    ),
     "a long axis, sorted": Program(lambda: lambda x: x.sort(-1)[0].diff(), lambda: (torch.randn(2, 200),), slow=True),
     "a broadcast that a reduction and others read": Program(
         lambda: _limited, lambda: (torch.randn(300, 25), torch.randn(300, 10))

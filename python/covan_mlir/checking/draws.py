@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -13,24 +13,27 @@ from covan_mlir.checking.cones import Cone, Key
 from covan_mlir.checking.layouts import Order
 from covan_mlir.checking.modular import Finding
 from covan_mlir.checking.node_values import NodeValues
+from covan_mlir.checking.same_elements import SameElements
 from covan_mlir.checking.sizes import has_read_numbers
 from covan_mlir.checking.source_values import SourceValues, Trial
 from covan_mlir.checking.source_views import SourceViews
-from covan_mlir.checking.tensors import Tensor, spend
+from covan_mlir.checking.tensors import Tensor, spend, spent
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Bodies
 
 TRIALS: tuple[Trial, ...] = ("normal", "positive", "small", "whole")
-Draw = Literal["all", "floats", "arguments"]
+Draw = Literal["all", "roots", "floats", "arguments"]
 DRAWS: tuple[tuple[Draw, range], ...] = (
     *(("all", range(end)) for end in (1000, 17, 5, 2, 1)),
     ("all", range(1, 5)),
+    *(("roots", range(end)) for end in (17, 2)),
     *(("floats", range(end)) for end in (17, 2)),
     *(("arguments", range(end)) for end in (17, 2)),
 )
 """What is drawn of what a node is given, and which integers are: how far indices may go is not known, nor what lengths
-are at least. What is not drawn is computed from what is: as operands that depend on each other must be."""
+are at least. What is not drawn is computed from what is: as operands that depend on each other must be. Roots are those
+that are not computed of the others."""
 FLOAT = ("f", "bf")
 """How types of floats begin."""
 _EVALUATION = 1 << 15
@@ -63,6 +66,19 @@ def _seed(trial: Trial, again: int) -> int:
     return TRIALS.index(trial) + again * len(TRIALS)
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """What one draw gives, as if from outside.
+
+    Attributes:
+        operands: that have numbers of their own.
+        alike: pairs of a value and the one of these whose elements it holds.
+    """
+
+    operands: tuple[Operand, ...] = ()
+    alike: tuple[tuple[Operand, Operand], ...] = ()
+
+
 class Sources:
     """Values of the source on operands that were drawn, for all results that are compared on the same ones: on the
     program's arguments, those are all."""
@@ -70,10 +86,14 @@ class Sources:
     def __init__(self, views: SourceViews) -> None:
         self._views = views
         self._kept: dict[Hashable, SourceValues] = {}
-        self._following: dict[tuple[Operand, ...], frozenset[Operand]] = {}
-        self._computed = 0
+        self._following: dict[Drawn, frozenset[Operand]] = {}
+        self._pure: SourceValues | None = None
+        """What is computed of nothing, on all draws."""
+        self._before = 0
+        """Elements that were computed for earlier results since all was dropped, less those of this one before."""
+        self.alike = SameElements(views)
 
-    def of(self, trial: Trial, integers: range, again: int, drawn: tuple[Operand, ...]) -> SourceValues:
+    def of(self, trial: Trial, integers: range, again: int, drawn: Drawn) -> SourceValues:
         """Those of one draw; of what is computed already, no more is."""
         key = trial, integers, again, drawn
         source = self._kept.pop(key, None) or self._new(trial, integers, again, drawn)
@@ -82,32 +102,42 @@ class Sources:
             del self._kept[next(iter(self._kept))]
         return source
 
-    def fresh(self, trial: Trial, integers: range, again: int, drawn: tuple[Operand, ...]) -> SourceValues:
+    def fresh(self, trial: Trial, integers: range, again: int, drawn: Drawn) -> SourceValues:
         """The same, with nothing computed."""
         return self._draw(self._views.drawn(trial, _seed(trial, again), integers), drawn)
 
-    def _new(self, trial: Trial, integers: range, again: int, drawn: tuple[Operand, ...]) -> SourceValues:
+    def _new(self, trial: Trial, integers: range, again: int, drawn: Drawn) -> SourceValues:
         """The same; what depends on nothing that is drawn is computed once for all."""
-        if not drawn:
-            return self.fresh(trial, integers, again, drawn)
+        if not drawn.operands:
+            self._pure = self._pure or self._views.drawn(trial, 0, integers)
+            return self._views.drawn(trial, _seed(trial, again), integers, (self._pure, self._views.impure))
         if drawn not in self._following:
-            self._following = {drawn: self._views.following(drawn)}  # most are asked for one after the other
-        undrawn = self.of(trial, integers, again, ()), self._following[drawn]
+            given = [*drawn.operands, *(value for value, _ in drawn.alike)]
+            self._following = {drawn: self._views.following(given)}  # most are asked for one after the other
+        undrawn = self.of(trial, integers, again, Drawn()), self._following[drawn]
         return self._draw(self._views.drawn(trial, _seed(trial, again), integers, undrawn), drawn)
 
-    def _draw(self, source: SourceValues, drawn: tuple[Operand, ...]) -> SourceValues:
-        kinds = {operand: self._views.type_of(operand) for operand in drawn}
-        sized = sorted((o for o in drawn if has_read_numbers(kinds[o])), key=lambda operand: int(operand[1]))
-        for operand in (*(o for o in drawn if o not in sized), *sized):
+    def _draw(self, source: SourceValues, drawn: Drawn) -> SourceValues:
+        kinds = {operand: self._views.type_of(operand) for operand in drawn.operands}
+        sized = sorted((o for o in kinds if has_read_numbers(kinds[o])), key=lambda operand: int(operand[1]))
+        for operand in (*(o for o in kinds if o not in sized), *sized):
             source.draw(operand, kinds[operand])
+        for operand, same in drawn.alike:
+            source.take(operand, same, self._views.type_of(operand))
         return source
 
-    def computed(self, elements: int) -> None:
-        """Tells how many elements were computed."""
-        self._computed += elements
-        if self._computed > _HELD:
-            self._kept.clear()
-            self._computed = 0
+    def full(self) -> bool:
+        """Whether so much was computed that all is dropped, and that it is: memory follows from that."""
+        if self._before + spent() <= _HELD:
+            return False
+        self._kept.clear()
+        self._pure = None
+        self._before = -spent()
+        return True
+
+    def end(self, elements: int) -> None:
+        """Tells how many elements were computed for the result that was compared last."""
+        self._before += elements
 
 
 class Draws:
@@ -116,6 +146,7 @@ class Draws:
     Args:
         states: what results of nodes are known to be; others are computed in place.
         cone: what the result is computed from.
+        asked: what the result may be.
     """
 
     def __init__(
@@ -127,6 +158,7 @@ class Draws:
         node: int,
         result: int,
         cone: Cone,
+        asked: Sequence[Operand],
     ) -> None:
         self.node = node
         self.result = result
@@ -135,7 +167,8 @@ class Draws:
         self._views = views
         self._bodies = bodies
         self._sources = sources
-        self._operands: dict[Draw, tuple[Operand, ...]] = {}
+        self._asked = asked
+        self._operands: dict[Draw, Drawn] = {}
         self._values: dict[Hashable, Tensor] = {}
 
     @property
@@ -151,14 +184,17 @@ class Draws:
         """The same, of which nothing was computed yet: in exact arithmetic they are others."""
         return self._sources.fresh(trial, integers, 0, self._drawn(draw))
 
-    def _drawn(self, draw: Draw) -> tuple[Operand, ...]:
+    def _drawn(self, draw: Draw) -> Drawn:
         if draw not in self._operands:
-            states = self.pieces if draw != "arguments" else []
-            self._operands[draw] = tuple(states if draw == "all" else self._floats_behind(states))
+            operands = tuple(self._read(draw))
+            alike = self._sources.alike.standing(self._asked, operands)
+            self._operands[draw] = Drawn(operands, tuple(alike.items()))
         return self._operands[draw]
 
     def value(self, source: SourceValues, constants: Constants) -> Tensor:
         """The result, on operands that were drawn with `source`."""
+        if self._sources.full():
+            self._values.clear()
         key = source, tuple(constants.items())
         if key not in self._values:
             if len(self._values) >= _KEPT:
@@ -171,6 +207,29 @@ class Draws:
         spend(_EVALUATION, "too many ways in which it may be computed")
         values = NodeValues(self._views, self._bodies, self.known, source, constants, self.cone.inputs)
         return values.results(self.node)[self.result]
+
+    def repeats(self, draw: Draw) -> bool:
+        """Whether what it draws is all that is read."""
+        return draw != "all" and set(self._drawn(draw).operands) == set(self._drawn("all").operands)
+
+    def _read(self, draw: Draw) -> Iterable[Operand]:
+        match draw:
+            case "all":
+                return self.pieces
+            case "roots":
+                return self._roots()
+            case "floats":
+                return self._floats_behind(self.pieces)
+        return ()
+
+    def _roots(self) -> Iterator[Operand]:
+        """Those of the pieces that are not computed of the others and of weights alone."""
+        parts = sorted((piece for piece in self.pieces if piece[0] == "p"), key=lambda piece: int(piece[1]))
+        others = [piece for piece in self.pieces if piece[0] != "p"]
+        yield from others
+        for number, part in enumerate(parts):
+            if not self._views.determined([part], (*others, *parts[:number])):
+                yield part
 
     @cached_property
     def pieces(self) -> list[Operand]:

@@ -29,13 +29,15 @@ from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Bodies, Opaque, shape_of
 
 WORK = 1 << 26
-"""Elements that are computed to tell what one result is."""
+"""Elements that are computed to tell what one result is, whatever others took."""
+_RESERVE = 1 << 29
+"""Elements that are computed beyond that, for all results together."""
 _GLANCED = 4
 """Elements by which most ways are ruled out."""
 _PLANS = 400
 _ALIKE = 8
 """Ways that are told apart from the first one that holds."""
-_KINDS: tuple[Draw, ...] = ("all", "floats", "arguments")
+_KINDS: tuple[Draw, ...] = ("all", "roots", "floats", "arguments")
 _COUNTED = 4
 """Draws of a kind on which a number is compared with a size."""
 
@@ -72,6 +74,7 @@ class Matcher:
         self._states = states
         self._sources = Sources(source)
         self._cones = Cones(source, program, states)
+        self._reserve = _RESERVE
         self.undecided: dict[Key, str] = {}
         self._holding: dict[Hashable, tuple[Order | None, Finding]] = {}
         """By signature, the order of elements in which a result agrees with a value, and what the field says of it."""
@@ -82,11 +85,15 @@ class Matcher:
         Raises:
             UnevaluatedError: that cannot be told.
         """
-        with limited(WORK) as budget:
+        with limited(WORK + self._reserve) as budget:
             try:
-                return self._state(node, result, said)
+                state = self._state(node, result, said)
             finally:
-                self._sources.computed(WORK - budget.left)
+                self._reserve -= max(0, budget.spent - WORK)
+                self._sources.end(budget.spent)
+        if state is None and budget.exhausted:  # what was left out may be what it is
+            raise UnevaluatedError(budget.exhausted)
+        return state
 
     def counts(self, node: int, result: int, part: int) -> bool:
         """Whether a result is the one number that is read from tensors among the sizes of a part, of arguments of all
@@ -100,9 +107,7 @@ class Matcher:
         decided = [dim for dim, size in sizes if read_numbers(size) == [size]]
         if len(decided) != 1:
             return False
-        draws = Draws(
-            self._views, self._sources, self._bodies, self._states, node, result, self._cones.of(node, result)
-        )
+        draws = self._draws(node, result, [operand])
         with limited(WORK):
             sources = [
                 draws.source(trial, "arguments", integers, again)
@@ -119,18 +124,20 @@ class Matcher:
             value.size == 1 and int(value.at(positions(1))[0]) == size for value, size in numbers
         )
 
-    def _state(self, node: int, result: int, said: tuple[int, ...]) -> State | None:
+    def _draws(self, node: int, result: int, asked: Sequence[Operand]) -> Draws:
         cone = self._cones.of(node, result)
-        draws = Draws(self._views, self._sources, self._bodies, self._states, node, result, cone)
+        return Draws(self._views, self._sources, self._bodies, self._states, node, result, cone, asked)
+
+    def _state(self, node: int, result: int, said: tuple[int, ...]) -> State | None:
+        draws = self._draws(node, result, [("p", part) for part in said])
         if (seen := self._seen(draws, said)) is not None:
             return seen
         assumed = any(state.assumed for state in draws.states.values())
         problem = ""  # as text: an error holds the frames that it went through, and they what was computed
         candidates = list(self._views.alike(said))
         refuted: set[Draw] = set()
-        floats = all(self._is_float(state) for state in draws.states.values())
         for draw, integers in DRAWS:
-            if draw in refuted or (draw == "floats" and floats):
+            if draw in refuted or draws.repeats(draw):
                 continue
             try:
                 for plan in self._holding_plans(draws, candidates, draw, integers):
@@ -198,9 +205,6 @@ class Matcher:
                 return State(*self._views.based(("p", part), layout), exactly=finding)
         return None
 
-    def _is_float(self, state: State) -> bool:
-        return self._views.type_of(state.operand).startswith(FLOAT)
-
     def _holding_plans(self, draws: Draws, said: Sequence[Operand], draw: Draw, integers: range) -> Iterator[_Plan]:
         """Ways in which a result agrees with a value on all kinds of operands.
 
@@ -215,11 +219,23 @@ class Matcher:
                 continue
             different = {self._key(plan): plan}
             with suppress(UnevaluatedError):  # of what does not hold for sure
-                for other in islice(holding, _ALIKE):
-                    different.setdefault(self._key(other), other)
+                self._told_apart(draws, different, plans, draw, integers)
             ranks = {other: self._rank(draws, other) for other in different.values()}
             yield from sorted((other for other, rank in ranks.items() if rank < len(_KINDS)), key=ranks.__getitem__)
             return
+
+    def _told_apart(
+        self, draws: Draws, different: dict[Hashable, _Plan], plans: Iterator[_Plan], draw: Draw, integers: range
+    ) -> None:
+        """Adds ways that hold as the first one does, and say something else."""
+        alike = 0
+        for plan in plans:
+            key = self._key(plan)
+            if key in different or self._holds(draws, plan, draw, integers):
+                different.setdefault(key, plan)
+                alike += 1
+            if alike == _ALIKE:
+                return
 
     def _rank(self, draws: Draws, plan: _Plan) -> int:
         """The first kind of draws none of which refutes a plan; the number of kinds if there is none."""
@@ -388,7 +404,12 @@ class Matcher:
         if not cone.constants:
             return iter([{}])
         outer, inner = self._constants(operand, source)
-        constants = list(dict.fromkeys(self._views.based(o, None)[0] for o in (*outer, *inner)))
+        # Programs read them as the source does, first what it reads first, few rounded or widened ahead of time.
+        kinds: dict[Operand, set[str]] = {}
+        for constant in (*reversed(outer), *reversed(inner)):
+            base = self._views.based(constant, None)[0]
+            kinds.setdefault(base, set()).add(self._views.type_of(constant).partition("[")[0])
+        constants = list(kinds)
         moved = self._moved((*outer, *inner))
         whole = list(begun(self._views, operand, source))
         choices: dict[Key, list[tuple[Operand, Order | None]]] = {}
@@ -396,6 +417,8 @@ class Matcher:
         for (node, number), kind in cone.constants.items():
             shape = shape_of(kind)[1] or ()
             fitting = [o for o in constants if source.tensor(o).size == prod(shape)]
+            element = kind.partition("[")[0]
+            fitting.sort(key=lambda o, element=element: element not in kinds[o])
             opaque = self._bodies.nodes[node].operands[number]
             if isinstance(opaque, Opaque) and opaque.elements:
                 elements = np.array(opaque.elements)

@@ -20,7 +20,18 @@ from covan_mlir.checking.applied import Value, applied, array_of, dtype_of
 from covan_mlir.checking.bits import read_as
 from covan_mlir.checking.field import PAIR, drawn, mixed, paired
 from covan_mlir.checking.sizes import Measure, Sizes, has_read_numbers, read_numbers
-from covan_mlir.checking.tensors import Direct, Held, Tensor, UnevaluatedError, cast, limited, spend, splat, wide
+from covan_mlir.checking.tensors import (
+    Direct,
+    Held,
+    Reshaped,
+    Tensor,
+    UnevaluatedError,
+    cast,
+    limited,
+    spend,
+    splat,
+    wide,
+)
 from covan_mlir.fred.scalars import Array
 from covan_mlir.frontend.dtypes import DTYPES
 from covan_mlir.provenance import arguments
@@ -159,6 +170,13 @@ class SourceValues:
             self.values[operand] = drawn.all().item() if kind in _SCALARS else drawn
             self.given.add(operand)
 
+    def take(self, operand: Operand, same: Operand, kind: str) -> None:
+        """Gives an operand the elements of another one that was drawn, in their order, in its own shape."""
+        operand = self.twin(operand)
+        if operand not in self.values:
+            self.values[operand] = Reshaped(self.tensor(same), self._parsed(kind)[1])
+            self.given.add(operand)
+
     def _sized(self, operand: Operand, kind: str) -> str:
         """The type of an operand with the sizes that it has on what was drawn before."""
         with suppress(UnevaluatedError):  # in those that have numbers of their own
@@ -218,7 +236,7 @@ class SourceValues:
             depth = 0
             with limited(_NEAR) as budget, suppress(UnevaluatedError):  # of all; not, perhaps, of those asked for
                 value = Held(value.all())
-            spend(_NEAR - budget.left, "what many others stand on")
+            spend(budget.spent, "what many others stand on")
         self._depths[operand] = depth
         return value
 

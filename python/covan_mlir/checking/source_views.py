@@ -165,6 +165,11 @@ class SourceViews:
         measured = (self._measured[name][0] for name in read_numbers(part.args) if name in self._measured)
         return [*arguments.operands(part.args), *(("p", index) for index in measured)]
 
+    @cached_property
+    def impure(self) -> frozenset[Operand]:
+        """Values that are, or are computed of, arguments, weights, or what loops carry."""
+        return frozenset([*self._types, *(("p", index) for index in self.parts if not self.pure[index])])
+
     def type_of(self, operand: Operand) -> str:
         """The type of an operand's first value.
 

@@ -35,9 +35,15 @@ class UnevaluatedError(Exception):
 
 @dataclass
 class Budget:
-    """How many elements may still be computed."""
+    """How many elements may still be computed, and how many were.
+
+    Attributes:
+        exhausted: what was left out, if more were asked for, in words.
+    """
 
     left: int
+    spent: int = 0
+    exhausted: str = ""
 
 
 _BUDGET: ContextVar[Budget | None] = ContextVar("budget", default=None)
@@ -54,6 +60,12 @@ def limited(elements: int) -> Iterator[Budget]:
         _BUDGET.reset(token)
 
 
+def spent() -> int:
+    """Elements that were computed within `limited`."""
+    budget = _BUDGET.get()
+    return budget.spent if budget is not None else 0
+
+
 def spend(elements: int, what: str) -> None:
     """Tells that elements are about to be computed.
 
@@ -64,8 +76,10 @@ def spend(elements: int, what: str) -> None:
     if budget is None:
         return
     if elements > budget.left:
-        raise UnevaluatedError(f"{what}: telling what this result is takes more work than is allowed for one")
+        budget.exhausted = f"{what}: telling what this result is takes more work than is allowed for one"
+        raise UnevaluatedError(budget.exhausted)
     budget.left -= elements
+    budget.spent += elements
 
 
 @contextmanager

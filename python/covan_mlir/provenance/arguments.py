@@ -87,15 +87,15 @@ def operand_types(text: str, *, asked: bool = False) -> dict[Operand, str]:
 
 def signature(text: str) -> str:
     """The arguments with the graph's values blanked: what two calls on equal values may still differ in."""
+    return json.dumps(_blank(json.loads(text)), separators=(",", ":"))
 
-    def blank(item: Any) -> Any:
-        if isinstance(item, list):
-            return [blank(inner) for inner in item]
-        if isinstance(item, dict):
-            return {} if not item.keys().isdisjoint(_VALUES) else {key: item[key] for key in item if key != "like"}
-        return item
 
-    return json.dumps(blank(json.loads(text)), separators=(",", ":"))
+def _blank(item: Any) -> Any:
+    if isinstance(item, list):
+        return [_blank(inner) for inner in item]
+    if isinstance(item, dict):
+        return {} if not item.keys().isdisjoint(_VALUES) else {key: item[key] for key in item if key != "like"}
+    return item
 
 
 def decode(
@@ -110,31 +110,36 @@ def decode(
     Raises:
         ValueError: of some argument only the text is known.
     """
+    args, kwargs = json.loads(text)
+    return (
+        tuple(_real(item, values, known_by_text) for item in args),
+        {name: _real(item, values, known_by_text) for name, item in kwargs},
+    )
+
+
+def _real(item: Any, values: Mapping[Operand, Any], known_by_text: Callable[[str], Any] | None) -> Any:
+    """Not within `decode`: a function there that calls itself is a cycle, which keeps the values till it is collected."""
     import torch
 
-    def real(item: Any) -> Any:
-        if isinstance(item, list):
-            return [real(inner) for inner in item]
-        if not isinstance(item, dict):
-            return item
-        kind, held = next(iter(item.items()))
-        match kind:
-            case "p" | "a" | "w":
-                return values[kind, held]
-            case "f":
-                return float(held)
-            case "t":
-                return getattr(torch, held)
-            case "d":
-                return torch.device(held)
-            case "s":
-                return slice(*map(real, held))
-            case "r" if known_by_text is not None:
-                return known_by_text(held)
-        raise ValueError(f"of an argument only the text is known: {held}")
-
-    args, kwargs = json.loads(text)
-    return tuple(map(real, args)), {name: real(item) for name, item in kwargs}
+    if isinstance(item, list):
+        return [_real(inner, values, known_by_text) for inner in item]
+    if not isinstance(item, dict):
+        return item
+    kind, held = next(iter(item.items()))
+    match kind:
+        case "p" | "a" | "w":
+            return values[kind, held]
+        case "f":
+            return float(held)
+        case "t":
+            return getattr(torch, held)
+        case "d":
+            return torch.device(held)
+        case "s":
+            return slice(*(_real(inner, values, known_by_text) for inner in held))
+        case "r" if known_by_text is not None:
+            return known_by_text(held)
+    raise ValueError(f"of an argument only the text is known: {held}")
 
 
 def _operands(item: Any) -> Iterator[Operand]:
