@@ -118,7 +118,7 @@ def decode(
 
 
 def _real(item: Any, values: Mapping[Operand, Any], known_by_text: Callable[[str], Any] | None) -> Any:
-    """Not within `decode`: a function there that calls itself is a cycle, which keeps the values till it is collected."""
+    """Not within `decode`: a function there that calls itself is a cycle, which keeps the values until collected."""
     import torch
 
     if isinstance(item, list):
