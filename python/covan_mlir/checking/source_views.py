@@ -167,8 +167,13 @@ class SourceViews:
 
     @cached_property
     def impure(self) -> frozenset[Operand]:
-        """Values that are, or are computed of, arguments, weights, or what loops carry."""
-        return frozenset([*self._types, *(("p", index) for index in self.parts if not self.pure[index])])
+        """Values that are, or are computed of, arguments, weights, what loops carry, or sizes that these decide."""
+        parts: set[int] = set()
+        for index in sorted(self.parts):
+            part = self.parts[index]
+            if not self.pure[index] or read_numbers(part.args) or not parts.isdisjoint(part.inputs):
+                parts.add(index)
+        return frozenset([*self._types, *(("p", index) for index in parts)])
 
     def type_of(self, operand: Operand) -> str:
         """The type of an operand's first value.
