@@ -219,7 +219,7 @@ class Draws:
             case "roots":
                 return self._roots()
             case "floats":
-                return self._floats_behind(self.pieces)
+                return self._joined(self._floats_behind(self.pieces))
         return ()
 
     def _roots(self) -> Iterator[Operand]:
@@ -245,7 +245,11 @@ class Draws:
                 stack += [(k, o) for k, o in reversed(inner) if k != "p" or not self._views.constant[int(o)]]
             else:
                 pieces[operand] = None
-        seen = {operand: self._seen(operand) for operand in pieces}
+        return self._joined(pieces)
+
+    def _joined(self, operands: Iterable[Operand]) -> list[Operand]:
+        """What several of some values are views of in their place."""
+        seen = {operand: self._seen(operand) for operand in operands}
         times = Counter(seen.values())
         return list(dict.fromkeys(value if times[value] > 1 else operand for operand, value in seen.items()))
 

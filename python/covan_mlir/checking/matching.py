@@ -22,7 +22,7 @@ from covan_mlir.checking.signatures import Signature
 from covan_mlir.checking.sizes import dimensions_of, has_read_numbers, has_symbols, read_numbers
 from covan_mlir.checking.source_values import RandomError, SourceValues
 from covan_mlir.checking.source_views import SourceViews
-from covan_mlir.checking.tensors import Tensor, UnevaluatedError, is_undefined, limited
+from covan_mlir.checking.tensors import Tensor, UnevaluatedError, confine, is_undefined, limited
 from covan_mlir.fred.scalars import Array
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
@@ -31,7 +31,8 @@ from covan_mlir.provenance.bodies import Bodies, Opaque, shape_of
 WORK = 1 << 26
 """Elements that are computed to tell what one result is, whatever others took."""
 _RESERVE = 1 << 29
-"""Elements that are computed beyond that, for all results together."""
+"""Elements that are computed beyond that, for all results together, but for such that are most likely no value: those
+are refuted on all that is drawn nearer than the arguments."""
 _GLANCED = 4
 """Elements by which most ways are ruled out."""
 _PLANS = 400
@@ -139,6 +140,8 @@ class Matcher:
         for draw, integers in DRAWS:
             if draw in refuted or draws.repeats(draw):
                 continue
+            if draw == "arguments" and refuted:
+                confine(WORK)
             try:
                 for plan in self._holding_plans(draws, candidates, draw, integers):
                     finding = self._exactly(draws, plan, draw, integers)
@@ -220,8 +223,7 @@ class Matcher:
             different = {self._key(plan): plan}
             with suppress(UnevaluatedError):  # of what does not hold for sure
                 self._told_apart(draws, different, plans, draw, integers)
-            ranks = {other: self._rank(draws, other) for other in different.values()}
-            yield from sorted((other for other, rank in ranks.items() if rank < len(_KINDS)), key=ranks.__getitem__)
+            yield from self._ranked(draws, list(different.values()))
             return
 
     def _told_apart(
@@ -237,18 +239,27 @@ class Matcher:
             if alike == _ALIKE:
                 return
 
-    def _rank(self, draws: Draws, plan: _Plan) -> int:
-        """The first kind of draws none of which refutes a plan; the number of kinds if there is none."""
-        for rank, kind in enumerate(_KINDS):
-            agreed: set[bool] = set()
-            for draw, integers in DRAWS:
-                if draw == kind and False not in agreed:
-                    with suppress(UnevaluatedError):  # this one tells nothing
-                        source = draws.source(TRIALS[0], draw, integers)
-                        agreed.add(self._agrees(draws, plan, source))
-            if agreed == {True}:
-                return rank
-        return len(_KINDS)
+    def _ranked(self, draws: Draws, plans: list[_Plan]) -> Iterator[_Plan]:
+        """Those first that no draws of the first kind refute, then of the others those that none of the next do: what
+        is drawn least costs most, and is asked last."""
+        for kind in _KINDS:
+            if draws.repeats(kind):
+                continue
+            if kind == "arguments":
+                confine(WORK)
+            kept = [plan for plan in plans if self._agrees_on_all(draws, plan, kind)]
+            yield from kept
+            plans = [plan for plan in plans if plan not in kept]
+
+    def _agrees_on_all(self, draws: Draws, plan: _Plan, kind: Draw) -> bool:
+        """Whether some draws of a kind speak for a plan, and none against it."""
+        agreed: set[bool] = set()
+        for draw, integers in DRAWS:
+            if draw == kind and False not in agreed:
+                with suppress(UnevaluatedError):  # this one tells nothing
+                    source = draws.source(TRIALS[0], draw, integers)
+                    agreed.add(self._agrees(draws, plan, source))
+        return agreed == {True}
 
     def _agrees(self, draws: Draws, plan: _Plan, source: SourceValues) -> bool:
         want, got = source.tensor(plan.operand), draws.value(source, plan.constants)

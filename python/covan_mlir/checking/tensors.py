@@ -66,6 +66,12 @@ def spent() -> int:
     return budget.spent if budget is not None else 0
 
 
+def confine(elements: int) -> None:
+    """From here on, no more than so many are computed within `limited`, those before counted."""
+    if (budget := _BUDGET.get()) is not None:
+        budget.left = max(0, min(budget.left, elements - budget.spent))
+
+
 def spend(elements: int, what: str) -> None:
     """Tells that elements are about to be computed.
 
