@@ -301,6 +301,14 @@ GROUPS["shapes"] = {
     "cartesian_prod": (torch.cartesian_prod, (r(3), r(2))),
     "repeat": (lambda x: (x.repeat(2, 1), x.repeat(2, 1, 3), x.tile(2)), (r(2, 3),)),
     "repeat_interleave": (lambda x: (x.repeat_interleave(2, 0), x.repeat_interleave(3)), (r(2, 3),)),
+    "repeat_interleave, each as often as a tensor says": (
+        lambda x, t: (
+            x.repeat_interleave(t, 0) * 2,
+            x.repeat_interleave(t, output_size=6, dim=0),
+            t.repeat_interleave(t),
+        ),
+        (r(4, 3), torch.tensor([1, 2, 0, 3])),
+    ),
     "narrow": (lambda x: (x.narrow(1, 1, 2), x.select(0, -1)), (r(3, 4),)),
     "as_strided": (lambda x: x.as_strided((2, 2), (1, 2), 1), (r(3, 4),)),
     "block_diag": (torch.block_diag, (r(2, 3), r(1, 2))),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
-from itertools import count
-from typing import Any
+from itertools import count, islice
+from typing import Any, TypeVar
 
 from covan_mlir.checking.layouts import Order
 from covan_mlir.provenance.arguments import Operand
+
+_Thing = TypeVar("_Thing")
+_Choice = TypeVar("_Choice")
 
 TWICE = 6
 """How many later choices count as much as one operand that is taken twice."""
@@ -44,6 +47,18 @@ def combinations(choices: Sequence[Sequence[tuple[Operand, Order | None]]]) -> I
             continue
         chosen = dict(zip(order, longer, strict=True))
         yield tuple(choices[k][chosen[k]] for k in range(len(choices)))
+
+
+def in_turn(ways: Iterable[tuple[_Thing, Iterator[_Choice]]]) -> Iterator[tuple[_Thing, _Choice]]:
+    """Each of some things with the first of its choices, then each with the second: none waits for all of another's."""
+    left = list(ways)
+    while left:
+        going: list[tuple[_Thing, Iterator[_Choice]]] = []
+        for thing, choices in left:
+            for choice in islice(choices, 1):
+                yield thing, choice
+                going.append((thing, choices))
+        left = going
 
 
 def _ranked(ways: Sequence[tuple[Operand, Order | None]], used: set[Operand]) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from covan_mlir.checking.begun import begun
-from covan_mlir.checking.choices import combinations
+from covan_mlir.checking.choices import combinations, in_turn
 from covan_mlir.checking.cones import Cone, Cones, Key
 from covan_mlir.checking.draws import DRAWS, FLOAT, TRIALS, Constants, Draw, Draws, Sources, State
 from covan_mlir.checking.layouts import Order, gathered, layouts, placements
@@ -279,7 +279,7 @@ class Matcher:
         plain = draws.source(TRIALS[0], draw, integers)
         problem = ""
         compared = False
-        tried = 0
+        comparisons: list[tuple[tuple[Operand, SourceValues, Tensor], Iterator[Constants]]] = []
         for operand in said:
             if self._unwritten(draws, operand, plain):
                 if len(integers) > 1 and not self._floats_only(draws):
@@ -289,27 +289,24 @@ class Matcher:
                 continue
             try:
                 source, want = self._wanted(draws, operand, plain, draw, integers)
-                assignments = self._assignments(draws.cone, operand, source)
+                comparisons.append(((operand, source, want), self._assignments(draws.cone, operand, source)))
             except RandomError:
                 raise
             except UnevaluatedError as error:
                 problem = problem or str(error)
+        for tried, ((operand, source, want), constants) in enumerate(in_turn(comparisons)):
+            if tried == _PLANS:
+                raise UnevaluatedError("too many constants that it may read")
+            got = draws.value(source, constants)
+            flat = positions(got.size)
+            compared = True
+            if got.size == want.size and not self._similar(got, want, flat[:: max(1, flat.size // _GLANCED)]):
                 continue
-            for constants in assignments:
-                tried += 1
-                if tried > _PLANS:
-                    raise UnevaluatedError("too many constants that it may read")
-                got = draws.value(source, constants)
-                flat = positions(got.size)
-                if got.size == want.size and not self._similar(got, want, flat[:: max(1, flat.size // _GLANCED)]):
-                    compared = True
-                    continue
-                compared = True
-                for layout in layouts(want.shape, got.shape) if got.size == want.size else ():
-                    values, wanted = sampled(got, want, layout)
-                    if agree(values, wanted):
-                        numbers = values[np.isfinite(values)]
-                        yield _Plan(operand, layout, constants, numbers.size, bool((numbers == np.rint(numbers)).all()))
+            for layout in layouts(want.shape, got.shape) if got.size == want.size else ():
+                values, wanted = sampled(got, want, layout)
+                if agree(values, wanted):
+                    numbers = values[np.isfinite(values)]
+                    yield _Plan(operand, layout, constants, numbers.size, bool((numbers == np.rint(numbers)).all()))
         if problem and not compared:
             raise UnevaluatedError(problem)
         if draw != "all" or self._unwritten(draws, said[0], plain):
@@ -417,7 +414,7 @@ class Matcher:
         outer, inner = self._constants(operand, source)
         # Programs read them as the source does, first what it reads first, few rounded or widened ahead of time.
         kinds: dict[Operand, set[str]] = {}
-        for constant in (*reversed(outer), *reversed(inner)):
+        for constant in (*reversed(outer), *inner):
             base = self._views.based(constant, None)[0]
             kinds.setdefault(base, set()).add(self._views.type_of(constant).partition("[")[0])
         constants = list(kinds)
@@ -429,7 +426,7 @@ class Matcher:
             shape = shape_of(kind)[1] or ()
             fitting = [o for o in constants if source.tensor(o).size == prod(shape)]
             element = kind.partition("[")[0]
-            fitting.sort(key=lambda o, element=element: element not in kinds[o])
+            fitting = [o for own in (True, False) for o in fitting if (element in kinds[o]) is own]
             opaque = self._bodies.nodes[node].operands[number]
             if isinstance(opaque, Opaque) and opaque.elements:
                 elements = np.array(opaque.elements)

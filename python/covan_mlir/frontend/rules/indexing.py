@@ -287,6 +287,17 @@ def masked_select(x: Tensor, mask: Tensor) -> Any:
     return torch.index_select(values.reshape(-1), 0, places)
 
 
+@rule(aten.repeat_interleave.Tensor)
+def repeat_interleave(repeats: Tensor, output_size: int | None = None) -> Any:
+    """Whose turn each place is: of the first that ends behind it."""
+    if repeats.numel() == 0:
+        return NotImplemented
+    ends = repeats.cumsum(0)
+    total: Any = ends[-1].item() if output_size is None else output_size
+    torch._check(total >= 0)  # type: ignore[no-untyped-call]  # torch's
+    return torch.searchsorted(ends, torch.arange(total, dtype=ends.dtype), right=True).to(repeats.dtype)
+
+
 @rule(aten.embedding_renorm.default)
 def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
     """Rows that are read and longer than the limit, at its length."""
