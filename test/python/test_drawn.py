@@ -42,7 +42,7 @@ def test_results_are_told_by_what_their_node_reads(
     program: Callable[..., Any], shapes: tuple[tuple[int, ...], ...], kinds: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     executable = covan_mlir.compile_module(program, tuple(torch.randn(*shape) for shape in shapes))
-    monkeypatch.setattr(matching, "DRAWS", tuple(draw for draw in draws.DRAWS if draw[0] in kinds))
+    monkeypatch.setattr(matching, "DRAWS", tuple(draw for draw in draws.DRAWS if draw[0].drawn in kinds))
     verdict = executable.verify()
     assert verdict.outcome == "yes", verdict
 

@@ -524,7 +524,13 @@ PROGRAMS = {
     ),
     "class tokens, of which one is zeros": Program(Tokens, lambda: (torch.randn(1, 3, 32, 32),)),
     "a class token of zeros": Program(lambda: Tokens(1), lambda: (torch.randn(1, 3, 32, 32),)),
-    "a number computed of weights": Program(Difference, lambda: (torch.randn(1, 4, 8, 8), torch.randn(1, 4, 8, 8))),
+    **{
+        f"a number computed of weights, in {dtype}": Program(
+            partial(lambda dtype: Difference().to(dtype), dtype),
+            partial(lambda dtype: tuple(torch.randn(2, 1, 4, 8, 8).to(dtype)), dtype),
+        )
+        for dtype in (torch.float32, torch.bfloat16, torch.float16)
+    },
     "means of means beside what they are of": Program(
         lambda: lambda x: F.gelu(x) * 2 + F.gelu(F.gelu(x).mean(2, keepdim=True).mean(3, keepdim=True)),
         lambda: (torch.randn(1, 32, 4, 4),),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from covan_mlir.checking.begun import CAT
 from covan_mlir.checking.cones import Cone, Key
@@ -23,17 +23,34 @@ from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Bodies
 
 TRIALS: tuple[Trial, ...] = ("normal", "positive", "small", "whole")
-Draw = Literal["all", "roots", "floats", "arguments"]
-DRAWS: tuple[tuple[Draw, range], ...] = (
-    *(("all", range(end)) for end in (1000, 17, 5, 2, 1)),
-    ("all", range(1, 5)),
-    *(("roots", range(end)) for end in (17, 2)),
-    *(("floats", range(end)) for end in (17, 2)),
-    *(("arguments", range(end)) for end in (17, 2)),
+
+
+class Draw(NamedTuple):
+    """What is drawn of what a node is given. What is not drawn is computed from what is, as operands that depend on
+    each other must be.
+
+    Attributes:
+        drawn: all; roots: those that are not computed of the others; floats: the first ones behind what is read;
+            arguments: those of the program.
+        rounded: whether what is computed of known numbers is rounded (`covan_mlir.checking.known_values`).
+    """
+
+    drawn: Literal["all", "roots", "floats", "arguments"]
+    rounded: bool = False
+
+
+ALL = Draw("all")
+_INTEGERS = {
+    "all": (*(range(end) for end in (1000, 17, 5, 2, 1)), range(1, 5)),
+    "roots": (range(17), range(2)),
+    "floats": (range(17), range(2)),
+    "arguments": (range(17), range(2)),
+}
+"""Which integers are drawn: how far indices may go is not known, nor what lengths are at least."""
+KINDS: tuple[Draw, ...] = tuple(
+    Draw(drawn, rounded) for drawn in ("all", "roots", "floats", "arguments") for rounded in (False, True)
 )
-"""What is drawn of what a node is given, and which integers are: how far indices may go is not known, nor what lengths
-are at least. What is not drawn is computed from what is: as operands that depend on each other must be. Roots are those
-that are not computed of the others."""
+DRAWS: tuple[tuple[Draw, range], ...] = tuple((kind, integers) for kind in KINDS for integers in _INTEGERS[kind.drawn])
 FLOAT = ("f", "bf")
 """How types of floats begin."""
 _EVALUATION = 1 << 15
@@ -73,10 +90,12 @@ class Drawn:
     Attributes:
         operands: that have numbers of their own.
         alike: pairs of a value and the one of these whose elements it holds.
+        rounded: whether what is computed of known numbers is rounded (`covan_mlir.checking.known_values`).
     """
 
     operands: tuple[Operand, ...] = ()
     alike: tuple[tuple[Operand, Operand], ...] = ()
+    rounded: bool = False
 
 
 class Sources:
@@ -87,7 +106,7 @@ class Sources:
         self._views = views
         self._kept: dict[Hashable, SourceValues] = {}
         self._following: dict[Drawn, frozenset[Operand]] = {}
-        self._pure: SourceValues | None = None
+        self._pure: dict[bool, SourceValues] = {}
         """What is computed of nothing, on all draws."""
         self._before = 0
         """Elements that were computed for earlier results since all was dropped, less those of this one before."""
@@ -104,18 +123,21 @@ class Sources:
 
     def fresh(self, trial: Trial, integers: range, again: int, drawn: Drawn) -> SourceValues:
         """The same, with nothing computed."""
-        return self._draw(self._views.drawn(trial, _seed(trial, again), integers), drawn)
+        return self._draw(self._views.drawn(trial, _seed(trial, again), integers, rounded=drawn.rounded), drawn)
 
     def _new(self, trial: Trial, integers: range, again: int, drawn: Drawn) -> SourceValues:
         """The same; what depends on nothing that is drawn is computed once for all."""
+        seed, rounded = _seed(trial, again), drawn.rounded
         if not drawn.operands:
-            self._pure = self._pure or self._views.drawn(trial, 0, integers)
-            return self._views.drawn(trial, _seed(trial, again), integers, (self._pure, self._views.impure))
+            if rounded not in self._pure:
+                self._pure[rounded] = self._views.drawn(trial, 0, integers, rounded=rounded)
+            pure = self._pure[rounded], self._views.impure
+            return self._views.drawn(trial, seed, integers, pure, rounded=rounded)
         if drawn not in self._following:
             given = [*drawn.operands, *(value for value, _ in drawn.alike)]
             self._following = {drawn: self._views.following(given)}  # most are asked for one after the other
-        undrawn = self.of(trial, integers, again, Drawn()), self._following[drawn]
-        return self._draw(self._views.drawn(trial, _seed(trial, again), integers, undrawn), drawn)
+        undrawn = self.of(trial, integers, again, Drawn(rounded=rounded)), self._following[drawn]
+        return self._draw(self._views.drawn(trial, seed, integers, undrawn, rounded=rounded), drawn)
 
     def _draw(self, source: SourceValues, drawn: Drawn) -> SourceValues:
         kinds = {operand: self._views.type_of(operand) for operand in drawn.operands}
@@ -131,7 +153,7 @@ class Sources:
         if self._before + spent() <= _HELD:
             return False
         self._kept.clear()
-        self._pure = None
+        self._pure.clear()
         self._before = -spent()
         return True
 
@@ -186,9 +208,9 @@ class Draws:
 
     def _drawn(self, draw: Draw) -> Drawn:
         if draw not in self._operands:
-            operands = tuple(self._read(draw))
+            operands = tuple(self._read(draw.drawn))
             alike = self._sources.alike.standing(self._asked, operands)
-            self._operands[draw] = Drawn(operands, tuple(alike.items()))
+            self._operands[draw] = Drawn(operands, tuple(alike.items()), draw.rounded)
         return self._operands[draw]
 
     def value(self, source: SourceValues, constants: Constants) -> Tensor:
@@ -209,11 +231,13 @@ class Draws:
         return values.results(self.node)[self.result]
 
     def repeats(self, draw: Draw) -> bool:
-        """Whether what it draws is all that is read."""
-        return draw != "all" and set(self._drawn(draw).operands) == set(self._drawn("all").operands)
+        """Whether an earlier kind draws the same."""
+        if draw.rounded and not self._views.known.parts:
+            return True
+        return draw.drawn != "all" and set(self._drawn(draw).operands) == set(self._drawn(ALL).operands)
 
-    def _read(self, draw: Draw) -> Iterable[Operand]:
-        match draw:
+    def _read(self, drawn: str) -> Iterable[Operand]:
+        match drawn:
             case "all":
                 return self.pieces
             case "roots":

@@ -14,7 +14,7 @@ import numpy as np
 from covan_mlir.checking.begun import begun
 from covan_mlir.checking.choices import combinations, in_turn
 from covan_mlir.checking.cones import Cone, Cones, Key
-from covan_mlir.checking.draws import DRAWS, FLOAT, TRIALS, Constants, Draw, Draws, Sources, State
+from covan_mlir.checking.draws import ALL, DRAWS, FLOAT, KINDS, TRIALS, Constants, Draw, Draws, Sources, State
 from covan_mlir.checking.layouts import Order, gathered, layouts, placements
 from covan_mlir.checking.modular import FEW, Finding, compared
 from covan_mlir.checking.samples import SAMPLED, agree, is_constant, positions, sampled
@@ -38,7 +38,6 @@ _GLANCED = 4
 _PLANS = 400
 _ALIKE = 8
 """Ways that are told apart from the first one that holds."""
-_KINDS: tuple[Draw, ...] = ("all", "roots", "floats", "arguments")
 _COUNTED = 4
 """Draws of a kind on which a number is compared with a size."""
 
@@ -111,7 +110,7 @@ class Matcher:
         draws = self._draws(node, result, [operand])
         with limited(WORK):
             sources = [
-                draws.source(trial, "arguments", integers, again)
+                draws.source(trial, Draw("arguments"), integers, again)
                 for trial in TRIALS
                 for integers in (range(17), range(2))
                 for again in range(_COUNTED)
@@ -137,17 +136,18 @@ class Matcher:
         problem = ""  # as text: an error holds the frames that it went through, and they what was computed
         candidates = list(self._views.alike(said))
         refuted: set[Draw] = set()
+        last = Draw("all", rounded=not draws.repeats(Draw("all", rounded=True)))
         for draw, integers in DRAWS:
             if draw in refuted or draws.repeats(draw):
                 continue
-            if draw == "arguments" and refuted:
+            if draw.drawn == "arguments" and refuted:
                 confine(WORK)
             try:
                 for plan in self._holding_plans(draws, candidates, draw, integers):
                     finding = self._exactly(draws, plan, draw, integers)
                     if finding.outcome == "different":
                         continue
-                    if draw == "all":
+                    if draw == ALL:
                         key = self._signature(draws, plan.operand)
                         self._holding[key] = plan.layout, finding
                     return State(*self._views.based(plan.operand, plan.layout), exactly=finding)
@@ -157,10 +157,10 @@ class Matcher:
                 problem = problem or str(error)
                 continue
             refuted.add(draw)
-            if draw == "all" and (self._general(draws, candidates) or self._partial(draws, candidates[0])):
+            if draw == last and (self._general(draws, candidates) or self._partial(draws, candidates[0])):
                 break
         else:
-            if problem and "arguments" not in refuted:
+            if problem and not any(draw.drawn == "arguments" for draw in refuted):
                 self.undecided[node, result] = problem
         if not refuted and problem:
             raise UnevaluatedError(problem)
@@ -180,7 +180,7 @@ class Matcher:
 
     def _partial(self, draws: Draws, operand: Operand) -> bool:
         """Whether a result is not wholly written, whatever is drawn: no number that it reads is an index."""
-        source = draws.source(TRIALS[0], "all", DRAWS[0][1])
+        source = draws.source(TRIALS[0], *DRAWS[0])
         return self._floats_only(draws) and self._unwritten(draws, operand, source)
 
     def _floats_only(self, draws: Draws) -> bool:
@@ -242,10 +242,10 @@ class Matcher:
     def _ranked(self, draws: Draws, plans: list[_Plan]) -> Iterator[_Plan]:
         """Those first that no draws of the first kind refute, then of the others those that none of the next do: what
         is drawn least costs most, and is asked last."""
-        for kind in _KINDS:
+        for kind in KINDS:
             if draws.repeats(kind):
                 continue
-            if kind == "arguments":
+            if kind.drawn == "arguments":
                 confine(WORK)
             kept = [plan for plan in plans if self._agrees_on_all(draws, plan, kind)]
             yield from kept
@@ -309,7 +309,7 @@ class Matcher:
                     yield _Plan(operand, layout, constants, numbers.size, bool((numbers == np.rint(numbers)).all()))
         if problem and not compared:
             raise UnevaluatedError(problem)
-        if draw != "all" or self._unwritten(draws, said[0], plain):
+        if draw != ALL or self._unwritten(draws, said[0], plain):
             return
         if has_read_numbers(self._views.type_of(said[0])):  # other draws have other sizes
             return

@@ -115,6 +115,7 @@ class SourceValues:
         iteration: the number of the iteration that loops over elements are in.
         ascending: operands that hold 0 and then ascending numbers, as the beginnings of bags do.
         undrawn: values of the same draw with nothing given by `draw`, and which operands have others there.
+        known: parts whose elements are known numbers, and what gives them.
 
     Attributes:
         values: as far as they are known.
@@ -136,11 +137,13 @@ class SourceValues:
         iteration: int = 0,
         ascending: Set[Operand] = frozenset(),
         undrawn: tuple[SourceValues, Set[Operand]] | None = None,
+        known: tuple[Set[int], Callable[[int], Array]] | None = None,
     ) -> None:
         self._parts = parts
         self._ascending = ascending
         self._undrawn: SourceValues | None = undrawn[0] if undrawn else None
         self._other: Set[Operand] = undrawn[1] if undrawn else frozenset()
+        self._known = known
         self._shapes = shapes
         self._types = types
         self._sizes = sizes
@@ -220,6 +223,9 @@ class SourceValues:
             part = self._parts[int(name)]
             if part.op in JOINS:  # where control goes decides what it is
                 self.values[current] = self._drawn(current, part.types[0])
+                continue
+            if self._known is not None and part.id in self._known[0]:
+                self.values[current] = Held(cast(self._known[1](part.id), wide("f64")))
                 continue
             waiting = [self.twin(o) for o in arguments.operands(part.args) if self.twin(o) not in self.values]
             if waiting:

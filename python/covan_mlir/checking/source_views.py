@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from covan_mlir.checking.known_values import KnownValues
 from covan_mlir.checking.layouts import Order, spread
 from covan_mlir.checking.sizes import (
     Measure,
@@ -133,10 +134,19 @@ class SourceViews:
         seed: int,
         integers: range = range(2),
         undrawn: tuple[SourceValues, Set[Operand]] | None = None,
+        *,
+        rounded: bool = False,
     ) -> SourceValues:
-        """Its values, with nothing drawn yet."""
-        known = self.parts, self._types, self._sizes, self._held
-        values = SourceValues(*known, trial, seed, integers, self._shapes, self.iteration, self._ascending, undrawn)
+        """Its values, with nothing drawn yet.
+
+        Args:
+            rounded: those that are computed of known numbers alone are rounded where they are of half precision.
+        """
+        source = self.parts, self._types, self._sizes, self._held
+        known = (self.known.parts, self.known.of) if rounded else None
+        values = SourceValues(
+            *source, trial, seed, integers, self._shapes, self.iteration, self._ascending, undrawn, known
+        )
         values.measured = self._measured
         return values
 
@@ -164,6 +174,11 @@ class SourceViews:
         """The operands of a part, and those whose sizes tell the numbers in types of what it reads no more of."""
         measured = (self._measured[name][0] for name in read_numbers(part.args) if name in self._measured)
         return [*arguments.operands(part.args), *(("p", index) for index in measured)]
+
+    @cached_property
+    def known(self) -> KnownValues:
+        """What is computed of known numbers alone, as half precision has it."""
+        return KnownValues(self.parts, self.constant, self._held, self.drawn("normal", 0))
 
     @cached_property
     def impure(self) -> frozenset[Operand]:
