@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from math import prod
 
@@ -65,18 +65,22 @@ class Order:
         """Equal for equal orders."""
         return self.at(spread(self.size, _COMPARED)).tobytes()
 
-    @property
+    @cached_property
     def plain(self) -> bool:
         """Whether each element has its own place."""
         return self.key == spread(self.size, _COMPARED).tobytes()
 
 
+@lru_cache(maxsize=256)
 def spread(size: int, count: int, seed: int = 0) -> Array:
-    """Some positions, in order, among them the first and the last; all if they are few."""
+    """Some positions, in order, among them the first and the last; all if they are few. Not to be written into."""
     if size <= count:
-        return np.arange(size)
-    drawn = np.random.default_rng(seed).integers(0, size, count - 2)
-    return np.unique(np.array([0, size - 1, *drawn]))
+        places = np.arange(size)
+    else:
+        drawn = np.random.default_rng(seed).integers(0, size, count - 2)
+        places = np.unique(np.array([0, size - 1, *drawn]))
+    places.flags.writeable = False
+    return places
 
 
 def layouts(source: Sequence[int], target: Sequence[int]) -> Iterator[Order | None]:

@@ -110,13 +110,14 @@ def _actions(subject: Subject, missing: list[str]) -> Iterator[Counterexample]:
     needed = subject.source().live
     read_by_live = {read for action in lineage.actions if action.live for read in action.inputs}
     reach, sizes, computed = _reach(lineage.actions), _sizes(lineage.parts), _computed(lineage.parts)
+    writing = frozenset(action.id for action in lineage.actions if _writes(subject, action))
     for action in lineage.actions:
         # Of an operator that is not torch's nothing is registered: its parts are checked.
         whys = [] if action.translated else list(_view(subject, action.op, action.view, missing))
         live = any(part.id in needed for part in action.parts)
         if not action.live and (live or action.id in read_by_live):
             whys.append("is said to be dead, but the results need it")
-        whys += _reads(subject, action, reach[action.id], sizes, computed)
+        whys += _reads(subject, action, reach[action.id], sizes, computed, writing)
         for why in whys:
             yield Counterexample(_PHASE, f"{words.action(action.id)} {why}", actions=(action.name,))
 
@@ -166,7 +167,12 @@ def _around(actions: Sequence[Action], action: Action, read: int) -> bool:
 
 
 def _reads(
-    subject: Subject, action: Action, reach: int, sizes: AbstractSet[int], computed: Mapping[int, AbstractSet[int]]
+    subject: Subject,
+    action: Action,
+    reach: int,
+    sizes: AbstractSet[int],
+    computed: Mapping[int, AbstractSet[int]],
+    writing: AbstractSet[int],
 ) -> Iterator[str]:
     if any(read >= action.id and not _around(subject.lineage.actions, action, read) for read in action.inputs):
         yield "is said to read what is computed only afterwards"
@@ -179,10 +185,10 @@ def _reads(
     read = {lineage.parts[name].action for name in names - sizes} - {action.id}
     for other in sorted(read):
         # What a call writes into is read under its own name.
-        if not reach >> other & 1 and not _writes(subject, lineage.actions[other]):
+        if not reach >> other & 1 and other not in writing:
             yield f"is said not to read {words.action(other)}, but part of it does"
     sizes_only = _asks_sizes(action.op) or any('{"r"' in part.args for part in action.parts)
-    if not action.parts or sizes_only or any(_writes(subject, other) for other in lineage.actions):
+    if not action.parts or sizes_only or writing:
         return
     read |= _in_bodies(lineage, action)
     constant = subject.source().constant

@@ -78,6 +78,7 @@ class SourceViews:
         }
         self._shapes: dict[Hashable, Any] = {}
         self._bijections: dict[int, Order | None] = {}
+        self._bases: dict[Operand, tuple[Operand, Order | None]] = {}
         self._resources: dict[str, set[Operand]] = {}
         self._users: dict[int, list[int]] = {}
         self._elements: dict[int, list[int]] = {}
@@ -285,15 +286,25 @@ class SourceViews:
 
     def based(self, operand: Operand, layout: Order | None) -> tuple[Operand, Order | None]:
         """The earliest value that has the same elements, and the positions in it: views of one value are one."""
+        if operand not in self._bases:
+            self._bases[operand] = self._based(operand)
+        base, order = self._bases[operand]
+        if order is None:
+            order = layout
+        elif layout is not None:
+            order = layout.through(order)
+        return base, None if order is None or (order.plain and self._is_whole(base, order)) else order
+
+    def _based(self, operand: Operand) -> tuple[Operand, Order | None]:
+        layout: Order | None = None
         while operand[0] == "p":
             part = self.parts[int(operand[1])]
-            operands = arguments.operands(part.args)
             order = self.bijection(part.id)
             if order is None:
                 break
-            operand = operands[0]
+            (operand,) = dict.fromkeys(arguments.operands(part.args))
             layout = order if layout is None else layout.through(order)
-        return operand, None if layout is None or (layout.plain and self._is_whole(operand, layout)) else layout
+        return operand, layout
 
     def _is_whole(self, operand: Operand, layout: Order) -> bool:
         """Whether an order is of all elements of a value, and not of the first ones only, as far as sizes are known."""

@@ -80,7 +80,8 @@ class Trial:
                 )
             else:
                 data = rng.integers(0, 2, shape).astype(np.float64)
-            env[value.name] = Value(data.astype(DTYPES[value.dtype]), (CASE, *value.axes))
+            with np.errstate(over="ignore"):  # what a half has no number for is infinite, and special, too
+                env[value.name] = Value(data.astype(DTYPES[value.dtype]), (CASE, *value.axes))
         return env
 
     @staticmethod
