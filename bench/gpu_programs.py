@@ -2,11 +2,11 @@
 
 On a machine with the project and the extra ``cuda`` (no GPU needed):
 
-    python bench/gpu_programs.py --write programs [--architecture sm_90a] [--only NAME ...]
+    python bench/gpu_programs.py --write programs [--architecture sm_90a+tf32] [--only NAME ...]
 
 On the machine with the GPU (torch, transformers, iree-base-runtime and this project without its other needs):
 
-    python bench/gpu_programs.py --run programs --json gpu_programs.json [--minutes 4] [--numbers]
+    python bench/gpu_programs.py --run programs --json gpu_programs.json [--minutes 4] [--numbers] [--tf32]
 
 Each program is written twice: with this project's kernels, and with IREE's own code alone. All weights are arguments,
 drawn where it runs. Numbers are compared with eager in float64 (float32 for halves), and may be as far from it as four
@@ -217,6 +217,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=4.0)
     parser.add_argument("--part", default="0/1", metavar="I/N", help="with --run: of N processes at once, the I-th")
     parser.add_argument("--warm", action="store_true", help="with --run: only fill torch's caches")
+    parser.add_argument("--tf32", action="store_true", help="with --run: torch may round products of f32 to TF32")
     parser.add_argument("--numbers", action="store_true", help="numbers of all programs, and no times")
     parser.add_argument("--json", type=Path, default=Path("gpu_programs.json"))
     options = parser.parse_args()
@@ -227,6 +228,8 @@ def main() -> None:
     if options.run:
         if not torch.cuda.is_available():
             raise SystemExit("no CUDA device here: --write is what can be done without one")
+        if options.tf32:
+            torch.set_float32_matmul_precision("high")
         part, parts = map(int, options.part.split("/"))
         chosen = {
             name: program

@@ -14,6 +14,7 @@ from covan_mlir.lowering.kernels.overrides import IllegalError
 from covan_mlir.lowering.kernels.target import KernelTarget
 from covan_mlir.lowering.kernels.vulkan import target as vulkan
 from covan_mlir.lowering.kernels.vulkan.device import device as description
+from covan_mlir.lowering.targets.cuda import TF32, features_of
 from covan_mlir.lowering.targets.parse import parse
 from covan_mlir.lowering.targets.resolve import ExecutableTarget, executable_target
 from covan_mlir.lowering.targets.target import Kind, Target
@@ -44,7 +45,10 @@ def _elsewhere(name: str, device: str) -> KernelTarget | None:
     if target.kind == "vulkan":
         return vulkan.VulkanTarget(description(target.devices))
     architecture = re.search(r'arch = "(\w+)"', target.devices)
-    return cuda.CudaTarget(DEVICES[architecture.group(1)]) if architecture else None
+    if architecture is None:
+        return None
+    device = DEVICES[architecture.group(1)]
+    return cuda.CudaTarget(replace(device, single="tf32") if TF32 in features_of(target.name) else device)
 
 
 def _kind(name: str) -> Kind:

@@ -11,6 +11,8 @@ from covan_mlir.lowering.targets.target import Target
 
 # PTX of ISA 8.0 is read by drivers from CUDA 12.0 (end of 2022) on; sm_90a needs no more.
 PTX = 80
+TF32 = "tf32"
+"""Behind a name, ``cuda:sm_90+tf32``: matrix products of f32 round their operands to TF32."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +75,24 @@ def attribute(architecture: Architecture) -> str:
     )
 
 
+def features_of(name: str) -> tuple[str, ...]:
+    """What stands behind the architecture in a target's name."""
+    return tuple(name.split("+")[1:])
+
+
 def cuda(rest: str) -> Target:
-    """``sm_80`` and so on.
+    """``sm_80``, ``sm_90+tf32`` and so on.
 
     Raises:
-        TargetError: the architecture is unknown or not given.
+        TargetError: the architecture is unknown or not given, or what is behind it is no feature.
     """
-    if rest not in ARCHITECTURES:
-        near = difflib.get_close_matches(rest, ARCHITECTURES, n=1)
+    name, *features = rest.split("+")
+    if name not in ARCHITECTURES:
+        near = difflib.get_close_matches(name, ARCHITECTURES, n=1)
         hint = f"did you mean 'cuda:{near[0]}'? " if near else ""
-        said = f"unknown CUDA architecture {rest!r}" if rest else "no CUDA device is here to compile for: name one"
+        said = f"unknown CUDA architecture {name!r}" if name else "no CUDA device is here to compile for: name one"
         raise TargetError(f"{said}; {hint}known: {', '.join(f'cuda:{name}' for name in ARCHITECTURES)}")
-    architecture = ARCHITECTURES[rest]
+    if features not in ([], [TF32]):
+        raise TargetError(f"cuda:{rest} names what is no feature of a target; known: cuda:{name}+{TF32}")
+    architecture = ARCHITECTURES[name]
     return Target(f"cuda:{rest}", "cuda", (), attribute(architecture), architecture.requires())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from dense_chains import convolution, product
-from plain_chains import Writer
+from plain_chains import Writer, attention
 from test_cuda_kernels import spills
 from test_cuda_products import kernel, match_of
 from torch import nn
@@ -23,7 +23,7 @@ from covan_mlir.lowering.kernels.cuda.lines import with_source_lines
 from covan_mlir.lowering.kernels.cuda.target import CudaTarget
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.select import Selection, select
-from covan_mlir.lowering.kernels.targets import named
+from covan_mlir.lowering.kernels.targets import named, of
 from covan_mlir.lowering.source_lines import SourceLine
 
 pytestmark = pytest.mark.skipif(not available(), reason="Triton is not installed (pip install covan-mlir[cuda])")
@@ -65,6 +65,17 @@ def test_single_precision_is_three_products_unless_the_schedule_says_otherwise()
         counts[precision] = len(re.findall(r"mma\.sync\S*\.tf32\.tf32", binary.ptx))
     assert counts["tf32x3"] == 3 * counts["tf32"] > 0
     assert counts["ieee"] == 0
+
+
+@pytest.mark.parametrize("chain", [SINGLE, attention(n=256)], ids=["product", "attention"])
+def test_a_target_may_round_operands_to_tf32(chain: Chain) -> None:
+    for name, precision in (("cuda:sm_90", "tf32x3"), ("cuda:sm_90+tf32", "tf32")):
+        target = of(name)
+        assert target is not None
+        chosen = select(chain, "k", target, always=True)
+        assert isinstance(chosen, Selection)
+        assert chosen.schedule["precision"] == precision
+        assert target.name == name.removeprefix("cuda:")
 
 
 def test_line_tables_name_the_model() -> None:

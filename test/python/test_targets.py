@@ -34,6 +34,8 @@ needs_vulkan = pytest.mark.skipif(not VULKAN, reason=f"no Vulkan device: {device
         ("cpu:sparc-sun-solaris:v9", "unknown architecture 'sparc'"),
         ("vulkan:lavapip", "did you mean 'vulkan:lavapipe'"),
         ("cuda:sm_9", "did you mean 'cuda:sm_90'"),
+        ("cuda:sm_9+tf32", "did you mean 'cuda:sm_90'"),
+        ("cuda:sm_90+tf16", r"no feature of a target; known: cuda:sm_90\+tf32"),
         ("", "unknown target ''"),
     ],
 )
@@ -43,7 +45,7 @@ def test_unknown_targets(name: str, words: str) -> None:
 
 
 def test_several_targets() -> None:
-    assert [t.name for t in parse_all(["cuda:sm_90", "cpu"])] == ["cuda:sm_90", "cpu"]
+    assert [t.name for t in parse_all(["cuda:sm_90+tf32", "cpu"])] == ["cuda:sm_90+tf32", "cpu"]
     with pytest.raises(TargetError, match="given twice"):
         parse_all(["cpu", "cpu"])
     with pytest.raises(TargetError, match="no target"):

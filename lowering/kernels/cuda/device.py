@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from covan_mlir.lowering.kernels.reductions.profitability import Rates
 from covan_mlir.lowering.targets.cuda import ARCHITECTURES, Architecture
@@ -18,6 +19,8 @@ class CudaDevice:
         bandwidth: bytes/s of its memory.
         plain: peak f32 FLOP/s without matrix instructions.
         launch: seconds that a launch takes besides its work: of a stream that is kept busy, by the vendor's figures.
+        single: how matrix products of f32 are computed: of three products of TF32 each, which round as f32 does, or of
+            one, whose operands have 10 bits behind the point.
     """
 
     architecture: Architecture
@@ -26,6 +29,7 @@ class CudaDevice:
     bandwidth: float
     plain: float
     launch: float = 3e-6
+    single: Literal["tf32x3", "tf32"] = "tf32x3"
 
     @property
     def name(self) -> str:

@@ -83,7 +83,7 @@ def _kind(chain: Chain, factor: Expr) -> str:
 
 def configs(task: ProductTask, device: CudaDevice) -> list[TileSchedule]:
     """Every schedule that fits, by predicted time; of each tile with the group that reads least from memory."""
-    schedules = [schedule for schedule in _candidates(task) if legal(task, device, schedule)]
+    schedules = [schedule for schedule in _candidates(task, device) if legal(task, device, schedule)]
     schedules = [
         min((replace(schedule, group=g) for g in _groups(task, schedule)), key=lambda s: _read(task, device, s))
         for schedule in schedules
@@ -91,14 +91,14 @@ def configs(task: ProductTask, device: CudaDevice) -> list[TileSchedule]:
     return sorted(schedules, key=lambda schedule: seconds(task, device, schedule))
 
 
-def _candidates(task: ProductTask) -> Iterator[TileSchedule]:
+def _candidates(task: ProductTask, device: CudaDevice) -> Iterator[TileSchedule]:
     for tall, broad, deep, warps, stages, parts in combinations(TILES, TILES, DEPTHS, (2, 4, 8), (2, 3, 4), PARTS):
         held = tall * broad / (32 * warps)
         if not (8 <= held <= 128 or (warps == 2 and held < 8)) or parts > max(1, task.depth // _SHORTEST):
             continue
         sizes = (tall, task.rows), (broad, task.columns), (deep, task.depth)
         if deep * task.bytes <= 256 and all(block <= max(LEAST, power_of_two(size)) for block, size in sizes):
-            yield TileSchedule("loop", task.axes, tall, deep, broad, parts, warps, stages)
+            yield TileSchedule("loop", task.axes, tall, deep, broad, parts, warps, stages, device.single)
 
 
 def _groups(task: ProductTask, schedule: TileSchedule) -> list[int]:
@@ -120,8 +120,9 @@ def registers(task: ProductTask, device: CudaDevice, schedule: TileSchedule) -> 
     """Registers of a thread that tiles take, about: in the loop, or behind it, with what the results are made of."""
     held = schedule.block_rows * schedule.block_wide / (32 * schedule.num_warps)
     operands = 0.0
+    words = 0.5 if task.halves else 1 if schedule.precision == "tf32" else 2
     if not (task.halves and _asynchronous(device, schedule)):  # a warp holds its operands of a whole block
-        operands = sum(_part(device, schedule)) * schedule.block_stream / 32 * (0.5 if task.halves else 2)
+        operands = sum(_part(device, schedule)) * schedule.block_stream / 32 * words
     # Addresses and masks of what is on its way.
     gathered = task.gathers * schedule.block_stream * schedule.block_wide / (32 * schedule.num_warps)
     return max(held + operands + gathered, held * (1 + 0.75 * task.beside))
@@ -182,7 +183,7 @@ def seconds(task: ProductTask, device: CudaDevice, schedule: TileSchedule) -> fl
     resident = min(_resident(task, device, schedule), queue)
     # Products, at the rate of the instructions as far as shared memory keeps up.
     rate = device.flops if _asynchronous(device, schedule) else device.synchronous
-    rate *= 1.0 if task.halves else 1 / 6  # half as many of TF32, and three for one
+    rate *= 1.0 if task.halves else 1 / 2 if schedule.precision == "tf32" else 1 / 6  # half as many, three for one
     tall_part, broad_part = _part(device, schedule)
     intensity = tall_part * broad_part / (tall_part + broad_part)
     rate *= intensity / (intensity + 8) * (0.6, 0.8, 0.95, 1.0)[schedule.num_stages - 1]

@@ -137,7 +137,7 @@ def registers(task: Problem, device: CudaDevice, schedule: TileSchedule) -> floa
         return schedule.block_stream * (task.depth + 2 * min(task.wide, schedule.block_wide)) / threads
     rows = schedule.block_rows
     held = rows * min(task.wide, schedule.block_wide) + 1.5 * rows * schedule.block_stream
-    if task.bytes == 4:  # three products for one, of operands in two pieces each
+    if task.bytes == 4 and schedule.precision == "tf32x3":  # three products for one, of operands in two pieces each
         held = (1.4 if rows >= 16 * schedule.num_warps else 2.0) * (
             held + rows * schedule.block_stream + rows * task.depth
         )
@@ -184,7 +184,7 @@ def seconds(task: Problem, device: CudaDevice, schedule: TileSchedule) -> float:
     seen = task.length * task.share + (rows / 2 + schedule.block_stream if task.share < 1 else 0)
     pairs = programs * rows * min(task.length, seen) / schedule.parts
     work = 2.0 * pairs * (task.depth + task.wide)
-    rate = device.flops * (1.0 if task.bytes == 2 else 0.125)
+    rate = device.flops * (1.0 if task.bytes == 2 else 0.125 if schedule.precision == "tf32x3" else 0.375)
     if rows < LEAST:
         rate = device.multiprocessors * 128 * 1.5e9
     elif device.architecture.wgmma and task.bytes == 2:
@@ -228,7 +228,7 @@ def _candidates(task: Problem, device: CudaDevice) -> Iterator[TileSchedule]:
         yield from _rows(task, device)
         return
     halves = task.bytes == 2
-    base = TileSchedule("loop", (), 1, 16, fold=halves, backwards=task.share < 1)
+    base = TileSchedule("loop", (), 1, 16, precision=device.single, fold=halves, backwards=task.share < 1)
     sizes = task.chain.known_sizes
     parts = _parts(task, device)
     if task.shared_rows <= 2:
