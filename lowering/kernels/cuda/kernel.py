@@ -32,6 +32,15 @@ class Launch:
     contracted: bool
     lines: dict[int, tuple[str, ...]] = field(compare=False)
 
+    @property
+    def single(self) -> bool:
+        """Whether it multiplies matrices of f32.
+
+        Their operands are rounded, or taken apart, in registers. The asynchronous instructions of Hopper read the
+        second one from shared memory, and it would go there and back.
+        """
+        return "input_precision=" in self.source
+
 
 @dataclass(frozen=True)
 class CudaKernel:

@@ -121,22 +121,22 @@ def registers(task: ProductTask, device: CudaDevice, schedule: TileSchedule) -> 
     held = schedule.block_rows * schedule.block_wide / (32 * schedule.num_warps)
     operands = 0.0
     words = 0.5 if task.halves else 1 if schedule.precision == "tf32" else 2
-    if not (task.halves and _asynchronous(device, schedule)):  # a warp holds its operands of a whole block
-        operands = sum(_part(device, schedule)) * schedule.block_stream / 32 * words
+    if not _asynchronous(task, device, schedule):  # a warp holds its operands of a whole block
+        operands = sum(_part(task, device, schedule)) * schedule.block_stream / 32 * words
     # Addresses and masks of what is on its way.
     gathered = task.gathers * schedule.block_stream * schedule.block_wide / (32 * schedule.num_warps)
     return max(held + operands + gathered, held * (1 + 0.75 * task.beside))
 
 
-def _asynchronous(device: CudaDevice, schedule: TileSchedule) -> bool:
+def _asynchronous(task: ProductTask, device: CudaDevice, schedule: TileSchedule) -> bool:
     wide_enough = schedule.block_rows >= 64 and schedule.num_warps >= 4
-    return device.architecture.wgmma and wide_enough
+    return device.architecture.wgmma and task.halves and wide_enough
 
 
-def _part(device: CudaDevice, schedule: TileSchedule) -> tuple[int, int]:
+def _part(task: ProductTask, device: CudaDevice, schedule: TileSchedule) -> tuple[int, int]:
     """Rows and columns of a tile that read their operands by themselves: a warp's, or those of four together."""
     rows, columns, warps = schedule.block_rows, schedule.block_wide, schedule.num_warps
-    while warps > (4 if _asynchronous(device, schedule) else 1):
+    while warps > (4 if _asynchronous(task, device, schedule) else 1):
         rows, columns = (rows // 2, columns) if rows >= columns else (rows, columns // 2)
         warps //= 2
     return rows, columns
@@ -182,9 +182,9 @@ def seconds(task: ProductTask, device: CudaDevice, schedule: TileSchedule) -> fl
     queue = -(-programs // device.multiprocessors)
     resident = min(_resident(task, device, schedule), queue)
     # Products, at the rate of the instructions as far as shared memory keeps up.
-    rate = device.flops if _asynchronous(device, schedule) else device.synchronous
+    rate = device.flops if _asynchronous(task, device, schedule) else device.synchronous
     rate *= 1.0 if task.halves else 1 / 2 if schedule.precision == "tf32" else 1 / 6  # half as many, three for one
-    tall_part, broad_part = _part(device, schedule)
+    tall_part, broad_part = _part(task, device, schedule)
     intensity = tall_part * broad_part / (tall_part + broad_part)
     rate *= intensity / (intensity + 8) * (0.6, 0.8, 0.95, 1.0)[schedule.num_stages - 1]
     rate *= min(1.0, 0.5 + resident * warps / 16) * (deep / (deep + 8))

@@ -15,6 +15,9 @@ from covan_mlir.lowering.kernels.reductions.hoist import Scope
 
 LEAST = 16
 """Positions that each dimension of a matrix instruction's operands has at least."""
+_ROUNDED = 'tl.inline_asm_elementwise("cvt.rna.tf32.f32 $0, $1;", "=r,r", [{}], dtype=tl.float32, is_pure=True, pack=1)'
+"""To the nearest number of TF32: the instruction cuts off what it does not take, always towards zero, and that adds up
+from layer to layer."""
 
 
 class FactorEvaluator(Protocol):
@@ -96,8 +99,10 @@ def product(evaluator: FactorEvaluator, step: Reduce, over: tuple[str, ...]) -> 
     left = _operand(evaluator, sides[result[0]], (result[0], *over), over[0], kind)
     right = _operand(evaluator, sides[result[1]], (*over, result[1]), over[0], kind)
     precision = f', input_precision="{evaluator.precision}"' if kind == "f32" else ""
+    rounded = kind == "f32" and evaluator.precision == "tf32"
+    operands = [_ROUNDED.format(side.text) if rounded else side.text for side in (left, right)]
     dot = Tile(
-        f"tl.dot({left.text}, {right.text}{precision})", result, "f32", left.factor * right.factor, None,
+        f"tl.dot({', '.join(operands)}{precision})", result, "f32", left.factor * right.factor, None,
         left.steps | right.steps,
     )  # fmt: skip
     for part in rest:
