@@ -47,8 +47,8 @@ def _elsewhere(name: str, device: str) -> KernelTarget | None:
     architecture = re.search(r'arch = "(\w+)"', target.devices)
     if architecture is None:
         return None
-    device = DEVICES[architecture.group(1)]
-    return cuda.CudaTarget(replace(device, single="tf32") if TF32 in features_of(target.name) else device)
+    gpu = DEVICES[architecture.group(1)]
+    return cuda.CudaTarget(replace(gpu, single="tf32") if TF32 in features_of(target.name) else gpu)
 
 
 def _kind(name: str) -> Kind:
