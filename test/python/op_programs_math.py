@@ -113,6 +113,17 @@ GROUPS["trigonometry"] = {
     "logaddexp": (torch.logaddexp, (r(3, 4), r(4))),
     "pow": (lambda x, y: (x**y, 0.0**y, y**-1, y**-2), (POWERS[0], POWERS[1])),
     "logaddexp2": (torch.logaddexp2, (r(3, 4), r(4))),
+    "functions of a number and a tensor": (
+        lambda x: (
+            torch.xlogy(0.3, x),
+            torch.xlogy(x, 0.3),
+            torch.special.xlog1py(0.3, x),
+            torch.special.xlog1py(x, 0.3),
+            torch.special.zeta(2.5, x + 1),
+            torch.special.zeta(x + 1.5, 2.0),
+        ),
+        (torch.rand(3, 5),),
+    ),
     "xlogy": (torch.xlogy, (torch.tensor([0.0, 1.0, 2.0]), torch.tensor([0.0, 0.0, 3.0]))),
     "sqrt_of_int": (torch.sqrt, (n(4, low=0),)),
     "exp_of_bool": (torch.exp, (b(4),)),

@@ -6,12 +6,14 @@ float32 and narrower compute in float64, which leaves the last digit of the resu
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 
 from covan_mlir.frontend.rules.double import cos_kernel, polynomial, sin_kernel
-from covan_mlir.frontend.rules.registry import float_type, rule
+from covan_mlir.frontend.rules.registry import float_type, rule, wide
 
 aten = torch.ops.aten
 
@@ -132,3 +134,26 @@ def digamma(x: Tensor) -> Tensor:
     value = torch.where(left & (fraction == 0), math.nan, value)
     value = torch.where(y == 0, torch.where(torch.signbit(y), math.inf, -math.inf), value)
     return torch.where(y == math.inf, math.inf, torch.where(y == -math.inf, math.nan, value)).to(float_type(x))
+
+
+def _of_a_number(op: OpOverload, tensors: OpOverload) -> None:
+    """Register ``tensors`` as the decomposition of ``op``, of whose operands one is a number."""
+
+    def of_a_number(a: Any, b: Any) -> Tensor:
+        x: Tensor = a if isinstance(a, Tensor) else b
+        kind = wide(x).dtype
+        left, right = (
+            wide(operand) if isinstance(operand, Tensor) else torch.full((), float(operand), dtype=kind)
+            for operand in (a, b)
+        )
+        result: Tensor = tensors(left, right)
+        return result.to(float_type(x))
+
+    rule(op)(of_a_number)
+
+
+_of_a_number(aten.xlogy.Scalar_Self, aten.xlogy.Tensor)
+_of_a_number(aten.xlogy.Scalar_Other, aten.xlogy.Tensor)
+for _packet in (aten.special_xlog1py, aten.special_zeta):
+    _of_a_number(_packet.self_scalar, _packet.default)
+    _of_a_number(_packet.other_scalar, _packet.default)
