@@ -73,3 +73,14 @@ def test_what_was_left_out_is_no_refusal(work: int, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(matching, "_RESERVE", 0)
     outcome = program.verify().outcome
     assert outcome == "incomplete" if work < 1 << 15 else outcome in ("incomplete", "yes")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [lambda x: 10000.0**x, lambda x: 10000**x, lambda x: x.float() / 10000.0 ** (torch.arange(9) / 9).to(x.dtype)],
+    ids=["float", "int", "known"],
+)
+def test_numbers_raised_to_powers_of_halves_are_rounded_or_not(program: Callable[[Tensor], Tensor]) -> None:
+    executable = covan_mlir.compile_module(program, (torch.rand(4, 9).bfloat16(),))
+    verdict = executable.verify()
+    assert verdict.outcome == "yes", verdict

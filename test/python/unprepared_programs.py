@@ -580,10 +580,6 @@ PROGRAMS = {
     "a gather from what is computed, which two read": Program(
         lambda: _picked, lambda: (torch.randn(8, 20), torch.randint(0, 20, (8, 20)))
     ),
-    "frequencies, in half precision": Program(
-        lambda: lambda x: (10000.0**x, x.float() / 10000.0 ** (torch.arange(9) / 9).to(x.dtype)),
-        lambda: (torch.rand(4, 9).bfloat16(),),
-    ),
     "powers that leave no fractions": Program(
         lambda: lambda x: torch.float_power(2.0, x), lambda: (torch.randint(1, 5, (4, 9)),)
     ),

@@ -232,7 +232,7 @@ class Draws:
 
     def repeats(self, draw: Draw) -> bool:
         """Whether an earlier kind draws the same."""
-        if draw.rounded and not self._views.known.parts:
+        if draw.rounded and not self._views.rounds:
             return True
         return draw.drawn != "all" and set(self._drawn(draw).operands) == set(self._drawn(ALL).operands)
 

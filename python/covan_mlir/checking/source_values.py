@@ -103,6 +103,10 @@ class RandomError(UnevaluatedError):
     """An operator draws numbers at random, or is the user's own in MLIR: there is nothing to compare with."""
 
 
+ROUNDING = frozenset({"aten.pow.Scalar"})
+"""Operators of halves that round a number to their type first; compilers write it into code so, or not."""
+
+
 class SourceValues:
     """Values of operands, each computed once.
 
@@ -115,7 +119,7 @@ class SourceValues:
         iteration: the number of the iteration that loops over elements are in.
         ascending: operands that hold 0 and then ascending numbers, as the beginnings of bags do.
         undrawn: values of the same draw with nothing given by `draw`, and which operands have others there.
-        known: parts whose elements are known numbers, and what gives them.
+        known: parts whose elements are known numbers, and what gives them; not None: numbers of halves are rounded.
 
     Attributes:
         values: as far as they are known.
@@ -144,6 +148,7 @@ class SourceValues:
         self._undrawn: SourceValues | None = undrawn[0] if undrawn else None
         self._other: Set[Operand] = undrawn[1] if undrawn else frozenset()
         self._known = known
+        self._rounds = False
         self._shapes = shapes
         self._types = types
         self._sizes = sizes
@@ -172,6 +177,10 @@ class SourceValues:
             drawn = self._drawn(operand, f"{_SCALARS[kind]}[]" if kind in _SCALARS else kind)
             self.values[operand] = drawn.all().item() if kind in _SCALARS else drawn
             self.given.add(operand)
+
+    def round_numbers(self) -> None:
+        """Have numbers of halves rounded, as where ``known`` is given."""
+        self._rounds = True
 
     def take(self, operand: Operand, same: Operand, kind: str) -> None:
         """Gives an operand the elements of another one that was drawn, in their order, in its own shape."""
@@ -303,7 +312,8 @@ class SourceValues:
         sizes, shapes = self._sizes, self._shapes
         if numbers := self._measures(part):
             sizes, shapes = sizes.bound(dict(numbers)), shapes.setdefault(numbers, {})
-        return applied(part, function, partial(_bound, part, sizes), values, shapes)
+        rounded = self._rounds or self._known is not None
+        return applied(part, function, partial(_bound, part, sizes, rounded), values, shapes)
 
     def _measures(self, part: Part) -> tuple[tuple[str, int], ...]:
         """The numbers that are read from tensors in types of what a part only reads the sizes of."""
@@ -342,7 +352,7 @@ def _with_runs(drawn: Tensor, runs: Runs) -> Tensor:
     return Direct(drawn.shape, drawn.dtype, elements)
 
 
-def _bound(part: Part, sizes: Sizes, values: Mapping[Operand, Any]) -> tuple[list[Any], dict[str, Any]]:
+def _bound(part: Part, sizes: Sizes, rounded: bool, values: Mapping[Operand, Any]) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of a part's call, given what its operands are. No values are held here: they hold what computes
     them."""
 
@@ -351,11 +361,11 @@ def _bound(part: Part, sizes: Sizes, values: Mapping[Operand, Any]) -> tuple[lis
         element, shape = _parsed(kind, sizes)
         return torch.zeros((), dtype=element).expand(shape)
 
-    narrow = any(kind.startswith("f32") for kind in part.types)
+    narrow = torch.float32 if any(kind.startswith("f32") for kind in part.types) else None
+    if rounded and part.op in ROUNDING and part.types[0].partition("[")[0] in ("bf16", "f16"):
+        narrow = DTYPES[part.types[0].partition("[")[0]]
     args, kwargs = arguments.decode(part.args, values, of_type)
-    return [_wide(item, narrow=narrow) for item in args], {
-        name: _wide(item, narrow=narrow) for name, item in kwargs.items()
-    }
+    return [_wide(item, narrow) for item in args], {name: _wide(item, narrow) for name, item in kwargs.items()}
 
 
 def _parsed(kind: str, sizes: Sizes) -> tuple[torch.dtype, list[int]]:
@@ -438,12 +448,13 @@ def is_view(name: str) -> bool:
     return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
 
 
-def _wide(item: Any, *, narrow: bool) -> Any:
-    """An argument as it is with wide floats; numbers as ``narrow`` ones hold them."""
+def _wide(item: Any, narrow: torch.dtype | None) -> Any:
+    """An argument as it is with wide floats; numbers as those of a ``narrow`` type hold them."""
     if isinstance(item, list | tuple):
-        return [_wide(inner, narrow=narrow) for inner in item]
+        return [_wide(inner, narrow) for inner in item]
     if isinstance(item, torch.dtype) and item.is_floating_point:
         return torch.float64
-    if isinstance(item, float) and narrow and math.isfinite(item):
-        return torch.tensor(item, dtype=torch.float32).double().item()
+    whole = isinstance(item, int) and not isinstance(item, bool) and narrow in (torch.float16, torch.bfloat16)
+    if narrow is not None and (whole or (isinstance(item, float) and math.isfinite(item))):
+        return torch.tensor(item, dtype=narrow).double().item()
     return item

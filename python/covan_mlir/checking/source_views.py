@@ -22,7 +22,7 @@ from covan_mlir.checking.sizes import (
     read_numbers,
 )
 from covan_mlir.checking.source_system import SourceSystem
-from covan_mlir.checking.source_values import SourceValues, Trial, is_pointwise, is_view
+from covan_mlir.checking.source_values import ROUNDING, SourceValues, Trial, is_pointwise, is_view
 from covan_mlir.checking.tensors import Direct, UnevaluatedError, exactly
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
@@ -179,7 +179,14 @@ class SourceViews:
     @cached_property
     def known(self) -> KnownValues:
         """What is computed of known numbers alone, as half precision has it."""
-        return KnownValues(self.parts, self.constant, self._held, self.drawn("normal", 0))
+        source = self.drawn("normal", 0)
+        source.round_numbers()
+        return KnownValues(self.parts, self.constant, self._held, source)
+
+    @cached_property
+    def rounds(self) -> bool:
+        """Whether there are known numbers of half precision, or operators that round some."""
+        return bool(self.known.parts) or any(part.op in ROUNDING for part in self.parts.values())
 
     @cached_property
     def impure(self) -> frozenset[Operand]:

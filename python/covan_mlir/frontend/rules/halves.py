@@ -62,7 +62,6 @@ for _op in (
     aten.mean.dim,
     aten.norm.Scalar,
     aten.norm.ScalarOpt_dim,
-    aten.pow.Scalar,
     aten.round.decimals,
     aten.scatter_add.default,
     aten.scatter_reduce.two,
