@@ -86,8 +86,7 @@ class Setting:
         Args:
             name: of what is no such GPU, but is measured like one; empty: it is one.
         """
-        rounded = () if device.single == "tf32x3" else (device.single,)
-        facts = (device.name, device.multiprocessors, name, *rounded)
+        facts = (device.title, device.multiprocessors, name)
         versions = (source_digest.of_packages(_PACKAGES), compiler_version(), _installed("triton"))
         return Setting("cuda", _digest(facts), _digest(versions))
 

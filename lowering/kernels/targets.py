@@ -48,7 +48,7 @@ def _elsewhere(name: str, device: str) -> KernelTarget | None:
     if architecture is None:
         return None
     gpu = DEVICES[architecture.group(1)]
-    return cuda.CudaTarget(replace(gpu, single="tf32") if TF32 in features_of(target.name) else gpu)
+    return cuda.CudaTarget(replace(gpu, precision="tf32") if TF32 in features_of(target.name) else gpu)
 
 
 def _kind(name: str) -> Kind:

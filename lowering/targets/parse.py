@@ -17,7 +17,7 @@ KINDS = ("cpu", "vulkan", "cuda")
 
 def parse(name: str) -> Target:
     """The target of a name: ``cpu``, ``cpu:znver4``, ``cpu:aarch64-linux-gnu``, ``vulkan``, ``vulkan:lavapipe``,
-    ``cuda``, ``cuda:sm_90``. ``vulkan`` and ``cuda`` mean the device that this machine has.
+    ``cuda``, ``cuda:sm_90``, ``cuda:sm_90+tf32``. ``vulkan`` and ``cuda`` mean the device that this machine has.
 
     Raises:
         TargetError: there is no such target, or no device to derive it from.

@@ -168,9 +168,7 @@ def commutes(data: Mapping[str, Any], lie: Mapping[str, Any]) -> bool:
     if len(differing) != 1:
         return False
     ((before, after),) = differing
-    operator: Any = torch.ops
-    for word in data["pool"][before[3]].split("."):
-        operator = getattr(operator, word, None)
+    operator = _operator(data, before)
     generator = torch.Generator().manual_seed(0)
     drawn: dict[str, torch.Tensor] = {}
     types = {part[0]: data["pool"][part[4][0]] for part in data["parts"] if len(part[4]) == 1}
@@ -239,9 +237,7 @@ def _evaluated(data: Json, seed: int) -> dict[int, torch.Tensor]:
                         drawn[key] = draw(arguments.operand_types(part[PART_ARGS])[operand])
                     values[operand] = drawn[key]
             args, kwargs = arguments.decode(part[PART_ARGS], values, draw)
-            operator: Any = torch.ops
-            for word in data["pool"][part[3]].split("."):
-                operator = getattr(operator, word)
+            operator = _operator(data, part)
             result = operator(*args, **kwargs)
             if isinstance(result, torch.Tensor):
                 known[part[0]] = result
@@ -253,9 +249,7 @@ def _evaluated(data: Json, seed: int) -> dict[int, torch.Tensor]:
 def computable(data: Json, part: Sequence[Any], args: Any) -> bool:
     """Whether an operator takes other arguments than a part has, and gives a value of the part's type; yes where that
     cannot be told."""
-    operator: Any = torch.ops
-    for word in data["pool"][part[3]].split("."):
-        operator = getattr(operator, word, None)
+    operator = _operator(data, part)
     types = {other[0]: [data["pool"][text] for text in other[4]] for other in data["parts"]}
     call = deepcopy(args)
     for place in list(places(call)):
@@ -275,6 +269,14 @@ def computable(data: Json, part: Sequence[Any], args: Any) -> bool:
     if len(expected) != 1 or expected[0] is None or not isinstance(result, torch.Tensor):
         return True
     return result.shape == expected[0].shape and result.dtype == expected[0].dtype
+
+
+def _operator(data: Mapping[str, Any], part: Sequence[Any]) -> Any:
+    """That of a part; None if torch has none of that name."""
+    operator: Any = torch.ops
+    for word in data["pool"][part[3]].split("."):
+        operator = getattr(operator, word, None)
+    return operator
 
 
 def _tensor(kind: str) -> torch.Tensor | None:

@@ -82,7 +82,7 @@ def _translate(launch: Launch, device: CudaDevice, folder: Path) -> tuple[str, d
     aligned = {(n,): [["tt.divisibility", ALIGNMENT]] for n in range(len(operands))}
     # For 90 Triton writes sm_90a, which no later device runs. For sm_90 its passes take the device for the one before,
     # so that no instruction needs the ``a``; only LLVM, which makes PTX of the result, is told of the device.
-    wgmma = device.architecture.wgmma and not launch.single
+    wgmma = device.architecture.wgmma and not launch.multiplies_f32
     target = GPUTarget("cuda", device.capability if wgmma else min(device.capability, 89), 32)
     backend = make_backend(target)
     options = backend.parse_options(

@@ -19,8 +19,8 @@ class CudaDevice:
         bandwidth: bytes/s of its memory.
         plain: peak f32 FLOP/s without matrix instructions.
         launch: seconds that a launch takes besides its work: of a stream that is kept busy, by the vendor's figures.
-        single: how matrix products of f32 are computed: of three products of TF32 each, which round as f32 does, or of
-            one, whose operands have 10 bits behind the point.
+        precision: of matrix products of f32: made of three of TF32 each, they round as f32 does; of one, their operands
+            have 10 bits behind the point.
     """
 
     architecture: Architecture
@@ -29,12 +29,17 @@ class CudaDevice:
     bandwidth: float
     plain: float
     launch: float = 3e-6
-    single: Literal["tf32x3", "tf32"] = "tf32x3"
+    precision: Literal["tf32x3", "tf32"] = "tf32x3"
 
     @property
     def name(self) -> str:
         """As the compilers call it: ``sm_90a``."""
         return self.architecture.name
+
+    @property
+    def title(self) -> str:
+        """Of its architecture, and how it multiplies f32 where that is not as exactly as it can: ``sm_90a+tf32``."""
+        return self.name if self.precision == "tf32x3" else f"{self.name}+{self.precision}"
 
     @property
     def capability(self) -> int:

@@ -33,7 +33,7 @@ class Launch:
     lines: dict[int, tuple[str, ...]] = field(compare=False)
 
     @property
-    def single(self) -> bool:
+    def multiplies_f32(self) -> bool:
         """Whether it multiplies matrices of f32.
 
         Their operands are rounded, or taken apart, in registers. The asynchronous instructions of Hopper read the

@@ -98,7 +98,7 @@ def _candidates(task: ProductTask, device: CudaDevice) -> Iterator[TileSchedule]
             continue
         sizes = (tall, task.rows), (broad, task.columns), (deep, task.depth)
         if deep * task.bytes <= 256 and all(block <= max(LEAST, power_of_two(size)) for block, size in sizes):
-            yield TileSchedule("loop", task.axes, tall, deep, broad, parts, warps, stages, device.single)
+            yield TileSchedule("loop", task.axes, tall, deep, broad, parts, warps, stages, device.precision)
 
 
 def _groups(task: ProductTask, schedule: TileSchedule) -> list[int]:

@@ -228,7 +228,7 @@ def _candidates(task: Problem, device: CudaDevice) -> Iterator[TileSchedule]:
         yield from _rows(task, device)
         return
     halves = task.bytes == 2
-    base = TileSchedule("loop", (), 1, 16, precision=device.single, fold=halves, backwards=task.share < 1)
+    base = TileSchedule("loop", (), 1, 16, precision=device.precision, fold=halves, backwards=task.share < 1)
     sizes = task.chain.known_sizes
     parts = _parts(task, device)
     if task.shared_rows <= 2:

@@ -25,8 +25,8 @@ class CudaTarget(KernelTarget):
 
     @property
     def name(self) -> str:
-        """Of its architecture, and how it multiplies f32 where that is not as exactly as it can."""
-        return self.device.name if self.device.single == "tf32x3" else f"{self.device.name}+{self.device.single}"
+        """As `covan_mlir.lowering.targets.parse` has it, without the kind."""
+        return self.device.title
 
     def rates(self, chain: Chain) -> Rates:
         """The device's, for all chains."""

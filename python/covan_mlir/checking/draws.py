@@ -148,8 +148,8 @@ class Sources:
             source.take(operand, same, self._views.type_of(operand))
         return source
 
-    def full(self) -> bool:
-        """Whether so much was computed that all is dropped, and that it is: memory follows from that."""
+    def drop_if_full(self) -> bool:
+        """Drops all, if so much was computed: memory follows from that. Whether it did."""
         if self._before + spent() <= _HELD:
             return False
         self._kept.clear()
@@ -215,7 +215,7 @@ class Draws:
 
     def value(self, source: SourceValues, constants: Constants) -> Tensor:
         """The result, on operands that were drawn with `source`."""
-        if self._sources.full():
+        if self._sources.drop_if_full():
             self._values.clear()
         key = source, tuple(constants.items())
         if key not in self._values:

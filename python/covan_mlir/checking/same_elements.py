@@ -83,8 +83,8 @@ class SameElements:
         return all(self._same(*pair, depth + 1) for pair in pairs)
 
     def _one_size(self, left: Part, right: Part) -> bool:
-        """Whether two operators give elements of one type, and read one of each operand, or always the same, for one:
-        then their order is the operands', whatever the shapes."""
+        """Whether two operators give as many elements of one type, and each of their operands has as many, or one: then
+        the order is the operands', whatever the shapes."""
         sizes: list[int] = []
         for part in (left, right):
             kinds = [*part.types, *map(self._views.type_of, arguments.operands(part.args))]

@@ -119,7 +119,8 @@ class SourceValues:
         iteration: the number of the iteration that loops over elements are in.
         ascending: operands that hold 0 and then ascending numbers, as the beginnings of bags do.
         undrawn: values of the same draw with nothing given by `draw`, and which operands have others there.
-        known: parts whose elements are known numbers, and what gives them; not None: numbers of halves are rounded.
+        rounded: whether operators of `ROUNDING` round their numbers.
+        known: parts whose elements are known numbers, and what gives them.
 
     Attributes:
         values: as far as they are known.
@@ -141,6 +142,7 @@ class SourceValues:
         iteration: int = 0,
         ascending: Set[Operand] = frozenset(),
         undrawn: tuple[SourceValues, Set[Operand]] | None = None,
+        rounded: bool = False,
         known: tuple[Set[int], Callable[[int], Array]] | None = None,
     ) -> None:
         self._parts = parts
@@ -148,7 +150,7 @@ class SourceValues:
         self._undrawn: SourceValues | None = undrawn[0] if undrawn else None
         self._other: Set[Operand] = undrawn[1] if undrawn else frozenset()
         self._known = known
-        self._rounds = False
+        self._rounded = rounded
         self._shapes = shapes
         self._types = types
         self._sizes = sizes
@@ -177,10 +179,6 @@ class SourceValues:
             drawn = self._drawn(operand, f"{_SCALARS[kind]}[]" if kind in _SCALARS else kind)
             self.values[operand] = drawn.all().item() if kind in _SCALARS else drawn
             self.given.add(operand)
-
-    def round_numbers(self) -> None:
-        """Have numbers of halves rounded, as where ``known`` is given."""
-        self._rounds = True
 
     def take(self, operand: Operand, same: Operand, kind: str) -> None:
         """Gives an operand the elements of another one that was drawn, in their order, in its own shape."""
@@ -312,8 +310,7 @@ class SourceValues:
         sizes, shapes = self._sizes, self._shapes
         if numbers := self._measures(part):
             sizes, shapes = sizes.bound(dict(numbers)), shapes.setdefault(numbers, {})
-        rounded = self._rounds or self._known is not None
-        return applied(part, function, partial(_bound, part, sizes, rounded), values, shapes)
+        return applied(part, function, partial(_bound, part, sizes, self._rounded), values, shapes)
 
     def _measures(self, part: Part) -> tuple[tuple[str, int], ...]:
         """The numbers that are read from tensors in types of what a part only reads the sizes of."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable, Iterator, Set
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Set
 from contextlib import suppress
 from functools import cached_property
 from math import prod
@@ -24,6 +24,7 @@ from covan_mlir.checking.sizes import (
 from covan_mlir.checking.source_system import SourceSystem
 from covan_mlir.checking.source_values import ROUNDING, SourceValues, Trial, is_pointwise, is_view
 from covan_mlir.checking.tensors import Direct, UnevaluatedError, exactly
+from covan_mlir.fred.scalars import Array
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import resource_name
@@ -143,10 +144,21 @@ class SourceViews:
         Args:
             rounded: those that are computed of known numbers alone are rounded where they are of half precision.
         """
-        source = self.parts, self._types, self._sizes, self._held
         known = (self.known.parts, self.known.of) if rounded else None
+        return self._values(trial, seed, integers, undrawn, rounded, known)
+
+    def _values(
+        self,
+        trial: Trial,
+        seed: int,
+        integers: range = range(2),
+        undrawn: tuple[SourceValues, Set[Operand]] | None = None,
+        rounded: bool = False,
+        known: tuple[Set[int], Callable[[int], Array]] | None = None,
+    ) -> SourceValues:
+        source = self.parts, self._types, self._sizes, self._held
         values = SourceValues(
-            *source, trial, seed, integers, self._shapes, self.iteration, self._ascending, undrawn, known
+            *source, trial, seed, integers, self._shapes, self.iteration, self._ascending, undrawn, rounded, known
         )
         values.measured = self._measured
         return values
@@ -179,9 +191,7 @@ class SourceViews:
     @cached_property
     def known(self) -> KnownValues:
         """What is computed of known numbers alone, as half precision has it."""
-        source = self.drawn("normal", 0)
-        source.round_numbers()
-        return KnownValues(self.parts, self.constant, self._held, source)
+        return KnownValues(self.parts, self.constant, self._held, self._values("normal", 0, rounded=True))
 
     @cached_property
     def rounds(self) -> bool:
