@@ -305,16 +305,15 @@ class _Reader:
         block = dispatch.regions[0].blocks[0]
         stored: dict[int, Definitions] = {}
         partly: dict[int, tuple[int, ...]] = {}
+        work = self._work(block)
         for view in block:
             if view.operation.name == _STORE:
                 value, whole = view.operation.operands[0], view.operation.operands[1]
                 target = ir.BlockArgument(whole).arg_number
                 stored[target] = stored.get(target, ()) + self._definitions(value)
                 if _is_part(view.operation):
-                    # An insertion that moved into a region lost its name: the store has that of what is stored.
-                    given = isinstance(value.owner, ir.Block) or value.owner.operation.name == _LOAD
-                    same = () if given else self._ids(value.owner.operation)
-                    own = tuple(part for part in self._ids(view.operation) if part not in same)
+                    # An insertion that moved into a region lost its name: the store has that of work in there.
+                    own = tuple(part for part in self._ids(view.operation) if part not in work)
                     partly[target] = partly.get(target, ()) + own
         fresh = (i for i, argument in enumerate(block.arguments) if "<writeonly:" in str(argument.type))
         tied = [i for i, argument in enumerate(block.arguments) if "<readwrite:" in str(argument.type)]
@@ -340,6 +339,12 @@ class _Reader:
             else:
                 outputs.append(stored.get(next(fresh), ()))
         return outputs, inserting
+
+    def _work(self, block: ir.Block) -> frozenset[int]:
+        """Ids of what a dispatch does, other than to load and to store."""
+        moving = {_LOAD, _STORE, *EMPTY}
+        own = (view.operation for view in block if len(view.operation.results))
+        return frozenset(part for op in own if op.name not in moving for part in self._ids(op))
 
     def _written_into(
         self, value: Any, asked: tuple[int, ...], padding: tuple[int, ...], *, moved: bool

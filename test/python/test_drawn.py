@@ -80,7 +80,10 @@ def test_what_was_left_out_is_no_refusal(work: int, monkeypatch: pytest.MonkeyPa
     [lambda x: 10000.0**x, lambda x: 10000**x, lambda x: x.float() / 10000.0 ** (torch.arange(9) / 9).to(x.dtype)],
     ids=["float", "int", "known"],
 )
-def test_numbers_raised_to_powers_of_halves_are_rounded_or_not(program: Callable[[Tensor], Tensor]) -> None:
-    executable = covan_mlir.compile_module(program, (torch.rand(4, 9).bfloat16(),))
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+def test_numbers_raised_to_powers_of_halves_are_rounded_or_not(
+    program: Callable[[Tensor], Tensor], half: torch.dtype
+) -> None:
+    executable = covan_mlir.compile_module(program, (torch.rand(4, 9).to(half),))
     verdict = executable.verify()
     assert verdict.outcome == "yes", verdict

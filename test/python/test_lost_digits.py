@@ -37,6 +37,7 @@ PROGRAMS: dict[str, tuple[Any, tuple[Tensor, ...], float]] = {
     ),
     "means of windows of halves": (lambda x: F.avg_pool2d(x, 25), (LONG.half(),), 1e-3),
     "halves in several steps": (lambda x: (F.gelu(x - 3), F.elu(x - 1), x.sub(1).asin()), (LONG.bfloat16(),), 8e-3),
+    "numbers to powers of halves": (lambda x: (1e4**x, 3.3**x, 1e-9**x, 1**x, 1e6**x), (NEAR.div(9).half(),), 1e-3),
     "bytes": (lambda x: (x.any(), x.all(1), x.any(0)), (BYTES,), 0),
     "whole quotients": (lambda x: (x // 3, x // -3, x.div(7, rounding_mode="floor")), (LARGE,), 0),
     "powers of 2 as factors": (lambda x, n: x.ldexp(n), (TENTHS, WIDE.clamp(-100, 100)), 0),

@@ -466,6 +466,12 @@ PROGRAMS = {
         lambda: nn.Sequential(nn.SiLU(), nn.ConstantPad1d((8, 0), 0.0), nn.Conv1d(8, 8, 9, groups=8)),
         lambda: (torch.randn(1, 8, 13),),
     ),
+    "depthwise convolutions of rows and of columns, a norm between": Program(
+        lambda: lambda x, v, w, s, b: F.conv2d(
+            F.conv2d(x, v, padding=(0, 2), groups=7) * s + b, w, padding=(2, 0), groups=7
+        ),
+        lambda: (torch.randn(1, 7, 2, 2), torch.randn(7, 1, 1, 5), torch.randn(7, 1, 5, 1), *torch.randn(2, 7, 1, 1)),
+    ),
     "depthwise convolution, norm of its channels": Program(
         lambda: lambda x, w: F.layer_norm(F.conv1d(x, w, groups=8).mT, (8,)),
         lambda: (torch.randn(1, 8, 13), torch.randn(8, 1, 9)),

@@ -293,9 +293,25 @@ def pow_base(base: Number, exponent: Tensor) -> Any:
     dtype = torch.result_type(base, exponent)
     if dtype.is_complex:
         return NotImplemented
-    if exponent.dtype.is_floating_point and 0 < base < math.inf and base != 1:
-        return torch.exp2(exponent) if base == 2 else NotImplemented
+    if base == 1:
+        return torch.ones_like(exponent, dtype=dtype)
+    if exponent.dtype.is_floating_point and 0 < base < math.inf:
+        if base == 2:
+            return torch.exp2(exponent)
+        if exponent.dtype not in (torch.float16, torch.bfloat16):
+            return NotImplemented
+        # Eager rounds the base to the type of the exponent, and nothing else but the result.
+        base = _rounded(float(base), torch.finfo(exponent.dtype))
+        if 0 < base < math.inf:
+            return torch.pow(base, wide(exponent)).to(dtype)
     return torch.pow(torch.scalar_tensor(base, dtype=dtype), exponent)
+
+
+def _rounded(number: float, kind: torch.finfo) -> float:
+    """A positive number in fewer bits. torch would leave its own rounding in the graph."""
+    unit = math.ldexp(kind.eps, max(math.frexp(number)[1], math.frexp(kind.tiny)[1]) - 1)
+    nearest = round(number / unit) * unit  # ties to even, both
+    return nearest if nearest <= kind.max else math.inf
 
 
 def _of_bytes(op: OpOverload) -> None:
