@@ -81,6 +81,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = (
             operator.truediv,
             operator.mod,
             operator.neg,
+            *(operator.ge, operator.gt, operator.le, operator.lt, operator.eq, operator.ne),
         )
     }
     | {"operator.pow": _power}

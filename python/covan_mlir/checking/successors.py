@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _DISPATCH = "flow.dispatch"
 _COMPOSED = frozenset({"tensor.pad", "linalg.transpose"})
 """Operations two of which, one behind the other, become one."""
+_CASTS = frozenset(f"arith.{name}" for name in ("extf", "extsi", "extui", "index_cast", "sitofp", "truncf", "uitofp"))
+"""Of a number: two, one behind the other, become one, and so does one behind what a node does with it."""
 _PIECE = "tensor.extract_slice"
 """Of places that are computed it is work, and as much a piece."""
 
@@ -79,9 +81,10 @@ class Successors:
             return []
         wrong: list[Counterexample] = []
         pieces = _pieces(before) | _pieces(after)  # columns are a piece until a dispatch is formed that copies them
-        given = self._given(after, pieces)
-        for index, (was, now) in enumerate(zip(self._given(before, pieces), given, strict=True)):
-            if not _as_before(was, now) and now != _composed(after, given, index, was):
+        given, once = self._given(after, pieces), self._given(before, pieces)
+        for index, (was, now) in enumerate(zip(once, given, strict=True)):
+            same = _as_before(was, now) or now == _composed(after, given, index, was)
+            if not same and _uncast(after, given, now) != _uncast(before, once, was):
                 why = f"{self.subject.words.node(after, index)} reads other values than after {last}"
                 wrong.append(self.subject.example(step, why, parts=after.nodes[index].evidence))
         if before.results != after.results:
@@ -174,6 +177,17 @@ def _as_before(was: Set[Hashable], now: Set[Hashable]) -> bool:
     gone = was - now
     wholes = frozenset[Hashable]().union(*(value.whole for value in gone if isinstance(value, _Piece)))
     return all(isinstance(value, _Piece) for value in gone) and now - was <= wholes <= now
+
+
+def _uncast(graph: ProgramGraph, given: Sequence[Set[Hashable]], read: Set[Hashable]) -> Set[Hashable]:
+    """What a node reads, with numbers as they were before they were converted."""
+    values: set[Hashable] = set()
+    for value in read:
+        if isinstance(value, NodeResult) and graph.nodes[value.node].op in _CASTS:
+            values |= _uncast(graph, given, given[value.node])
+        else:
+            values.add(value)
+    return values
 
 
 def _composed(graph: ProgramGraph, given: Sequence[Set[Hashable]], index: int, was: Set[Hashable]) -> Set[Hashable]:

@@ -29,6 +29,7 @@ from covan_mlir.frontend.graph_passes.equal_constants import unite_equal_constan
 from covan_mlir.frontend.graph_passes.halves import keep_slices
 from covan_mlir.frontend.graph_passes.means import divide_sums
 from covan_mlir.frontend.graph_passes.nan_rows import ask_of_rows
+from covan_mlir.frontend.graph_passes.number_functions import compute_on_tensors, drop_settled_assertions
 from covan_mlir.frontend.graph_passes.pair_halves import take_halves
 from covan_mlir.frontend.graph_passes.pieces import slice_pieces
 from covan_mlir.frontend.graph_passes.positions import count_from_front
@@ -66,6 +67,8 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         drop_written_back(graph)
         fold_empty(graph)
         fold_uniform(graph, constants if graph is decomposed.graph else {})
+        drop_settled_assertions(graph)
+        compute_on_tensors(graph)
         type_numbers(graph)
         read_wide(graph)
         widen_bytes(graph)
