@@ -114,12 +114,17 @@ class _Reader:
         self._bodies: list[Body] = []
         self._known_bodies: dict[bytes, int] = {}
         self._globals: dict[str, Operand] = {}
+        self._numbers: dict[str, Any] = {}
+        """What globals hold that are numbers, and known."""
 
     def read(self, module: Any) -> Bodies:
         functions = [view.operation for view in module.regions[0].blocks[0]]
         for op in functions:
             if op.name == "util.global":
-                self._globals[op.attributes["sym_name"].value] = _initial(op)
+                name = op.attributes["sym_name"].value
+                self._globals[name] = _initial(op)
+                if "initial_value" in op.attributes and "is_mutable" not in op.attributes:
+                    self._numbers[name] = op.attributes["initial_value"]
         for function in sorted(functions, key=lambda op: op.name != "util.initializer"):
             if function.name in _FUNCTIONS:
                 for block in function.regions[0]:
@@ -130,7 +135,7 @@ class _Reader:
         for view in block:
             op = view.operation
             if op.name == "util.global.store":
-                self._globals[op.attributes["global"].value] = self._operand(op.operands[0])
+                self._store(op.attributes["global"].value, op.operands[0])
             index = marks.mark_of(op.location)
             if index is not None and len(op.results) and index < len(self._nodes):
                 self._nodes[index] = self._node(op)
@@ -138,6 +143,14 @@ class _Reader:
                 for region in op.regions:
                     for inner in region:
                         self._block(inner)
+
+    def _store(self, name: str, value: Any) -> None:
+        self._globals[name] = self._operand(value)
+        loaded = not isinstance(value.owner, ir.Block) and value.owner.name == "util.global.load"
+        if loaded and (other := value.owner.attributes["global"].value) in self._numbers:
+            self._numbers[name] = self._numbers[other]
+        else:
+            self._numbers.pop(name, None)
 
     def _operand(self, value: Any) -> Operand:
         """What a value of a function is."""
@@ -181,7 +194,7 @@ class _Reader:
                 return self._kernel(op)
             if op.name == "flow.tensor.constant":
                 return self._known(Body((_type(op.results[0].type),), (), (0,)), [_held(op)])
-            writer = _Writer(self._operand)
+            writer = _Writer(self._operand, self._numbers)
             return self._known(writer.dispatch(op) if op.name == _WORKGROUPS else writer.single(op), writer.operands)
         except _UnreadableError as error:
             return NodeBody(None, (), str(error))
@@ -200,7 +213,7 @@ class _Reader:
             return NodeBody(None, (), f"nothing is known of the executable {symbol}")
         if symbol != kernel.last:
             return NodeBody(None)
-        writer = _Writer(self._operand)
+        writer = _Writer(self._operand, self._numbers)
         return self._known(writer.kernel(kernel, _named(op, kernel)), writer.operands)
 
 
@@ -242,10 +255,12 @@ class _Writer:
     """Writes one body.
 
     Attributes:
+        held: what globals hold that are numbers.
         operands: what its inputs are.
     """
 
     operand: Callable[[Any], Operand]
+    held: Mapping[str, Any]
     operands: list[Operand] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
     _numbers: dict[Any, int] = field(default_factory=dict)
@@ -375,6 +390,9 @@ class _Writer:
         except KeyError:
             raise _UnreadableError(f"an operand of {op.name} comes from elsewhere") from None
         name, attributes = op.name, {}
+        if name == "util.global.load" and (number := self.held.get(op.attributes["global"].value)) is not None:
+            self._numbers[op.results[0]] = self._take()
+            return Operation("arith.constant", (), (_type(op.results[0].type),), {"value": _attribute(number)})
         for key in op.attributes:
             if key in _HINTS or key.startswith("iree_"):
                 continue

@@ -118,6 +118,15 @@ def _ranked(x: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     return (x[:, 0] > 0).nonzero(), (x[:, 0] > 0).to(torch.int64).cumsum(0)
 
 
+def _parted(x: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
+    """At places that are given, and at such as are known; and a mask of one element."""
+    return (
+        *torch.tensor_split(x, counts[:2]),
+        *torch.tensor_split(x, torch.tensor([1, 6])),
+        (counts[:1] > 1).nonzero(),
+    )
+
+
 class Experts(nn.Module):
     """Rows sorted by the expert that they go to, which is one of three, and back in their places."""
 
@@ -150,6 +159,7 @@ PROGRAMS: dict[str, Program] = {
     "replaced by a mask": _replaced,
     "places and ranks": _ranked,
     "experts": Experts().eval(),
+    "parted at places": _parted,
 }
 
 

@@ -53,7 +53,11 @@ MANY = list(PROGRAMS)[::4]
 @pytest.mark.parametrize("name", part(PROGRAMS, kept=MANY))
 def test_honest_programs_hold(name: str) -> None:
     exe, model, args = compiled(name)
-    torch.testing.assert_close(exe(*args), model(*args), rtol=1e-4, atol=1e-4)
+    halves = any(isinstance(arg, Tensor) and arg.dtype in (torch.bfloat16, torch.float16) for arg in args)
+    if halves:  # eager rounds what is one kernel here
+        assert_same(exe(*args), model(*args), depth=4)
+    else:
+        torch.testing.assert_close(exe(*args), model(*args), rtol=1e-4, atol=1e-4)
     verdict = exe.verify()
     assert verdict, str(verdict)
 

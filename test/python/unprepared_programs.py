@@ -467,8 +467,10 @@ PROGRAMS = {
         lambda: (torch.randn(1, 8, 13),),
     ),
     "depthwise convolutions of rows and of columns, a norm between": Program(
-        lambda: lambda x, v, w, s, b: F.conv2d(
-            F.conv2d(x, v, padding=(0, 2), groups=7) * s + b, w, padding=(2, 0), groups=7
+        lambda: (
+            lambda x, v, w, s, b: F.conv2d(
+                F.conv2d(x, v, padding=(0, 2), groups=7) * s + b, w, padding=(2, 0), groups=7
+            )
         ),
         lambda: (torch.randn(1, 7, 2, 2), torch.randn(7, 1, 1, 5), torch.randn(7, 1, 5, 1), *torch.randn(2, 7, 1, 1)),
     ),
@@ -619,6 +621,16 @@ PROGRAMS = {
     ),
     "complex numbers and a transposition of them, both squared": Program(
         lambda: _squared, lambda: (torch.randn(2, 4, 5), torch.randn(2, 4, 5))
+    ),
+    "a complex matrix and its transposition, multiplied": Program(
+        lambda: lambda z: z @ z.mT, lambda: (torch.randn(4, 6, dtype=torch.complex64),)
+    ),
+    "a padded Fourier transform of doubles": Program(
+        lambda: lambda x: torch.fft.fft2(x, s=(5, 9)), lambda: (torch.randn(4, 6, dtype=torch.float64),)
+    ),
+    "complex rows, added where they belong": Program(
+        lambda: lambda z: torch.zeros_like(z).index_add(0, torch.tensor([0, 2, 0, 1]), z),
+        lambda: (torch.randn(4, 6, dtype=torch.complex128),),
     ),
     "a choice between a value and itself": Program(
         lambda: lambda x: (torch.where(x > 0, x.mT.mT, x), torch.maximum(x.permute(0, 1), x[:]) + 1),

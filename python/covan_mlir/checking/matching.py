@@ -42,6 +42,10 @@ _COUNTED = 4
 """Draws of a kind on which a number is compared with a size."""
 
 
+class _EmptyError(UnevaluatedError):
+    """What is drawn leaves a value no elements."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Plan:
     """How a result agrees with a value: in which order, and which constants of the source the program's constants are.
@@ -278,7 +282,7 @@ class Matcher:
         """
         plain = draws.source(TRIALS[0], draw, integers)
         problem = ""
-        compared = False
+        compared = empty = False
         comparisons: list[tuple[tuple[Operand, SourceValues, Tensor], Iterator[Constants]]] = []
         for operand in said:
             if self._unwritten(draws, operand, plain):
@@ -294,6 +298,7 @@ class Matcher:
                 raise
             except UnevaluatedError as error:
                 problem = problem or str(error)
+                empty |= isinstance(error, _EmptyError)
         for tried, ((operand, source, want), constants) in enumerate(in_turn(comparisons)):
             if tried == _PLANS:
                 raise UnevaluatedError("too many constants that it may read")
@@ -307,7 +312,7 @@ class Matcher:
                 if agree(values, wanted):
                     numbers = values[np.isfinite(values)]
                     yield _Plan(operand, layout, constants, numbers.size, bool((numbers == np.rint(numbers)).all()))
-        if problem and not compared:
+        if empty or (problem and not compared):  # on operands of which it has elements it may be what it is said to be
             raise UnevaluatedError(problem)
         if draw != ALL or self._unwritten(draws, said[0], plain):
             return
@@ -349,9 +354,13 @@ class Matcher:
             numbers = other.at(positions(other.size))
             if np.isfinite(numbers).any():
                 return positive, other
-        if not want.size and has_symbols(self._views.type_of(operand)):
-            raise UnevaluatedError("on random operands it has no elements")
-        return plain, want
+        if want.size or not has_symbols(self._views.type_of(operand)):
+            return plain, want
+        for again in range(1, _COUNTED):  # as a mask of one element decides
+            source = draws.source(TRIALS[0], draw, integers, again)
+            if (other := source.tensor(operand)).size:
+                return source, other
+        raise _EmptyError("on random operands it has no elements")
 
     @staticmethod
     def _similar(got: Tensor, want: Tensor, flat: Array) -> bool:

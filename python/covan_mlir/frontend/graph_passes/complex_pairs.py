@@ -43,12 +43,14 @@ def _is_complex(node: Node) -> bool:
 
 
 def _take_pairs(node: Node) -> None:
-    """Each reader joins the pairs itself, as a step of its own action."""
+    """Each reader joins the pairs itself, as a step of its own action, or takes them as they are."""
     whole = node.meta["val"]
     node.meta["val"], node.meta[COMPLEX] = torch.view_as_real(whole.resolve_conj()), whole.dtype
     node.meta.pop("tensor_meta", None)  # the importer believes it before val
     for user in list(node.users):
-        if user.op != "output":
+        if user.target is _aten.view_as_real.default:
+            user.target = _aten.alias.default
+        elif user.op != "output":
             joined = _derived(_aten.view_as_complex.default, node, before=user, of=user)
             user.replace_input_with(node, joined)
 

@@ -1,7 +1,7 @@
 """Functions of numbers that are read from tensors, computed on tensors without axes.
 
-Of numbers torch-mlir lowers sums, products, quotients and comparisons of integers; of comparisons of floats it takes NaN
-for larger than all others, and knows not all. Each function has a counterpart for tensors, which is lowered.
+Of numbers torch-mlir lowers sums, products, quotients and comparisons of integers. In comparisons of floats it takes
+NaN for larger than all others, and some it does not know. Each function has a counterpart of tensors, which is lowered.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def compute_on_tensors(graph: Graph) -> None:
     """Have tensors compute what the lowering has no function of numbers for."""
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target in _OF_TENSORS and _is_rewritten(node):
-            _rewrite(node)
+            with graph.inserting_before(node):
+                rewrite = _multiply if node.target is operator.pow and _type_of(node) is torch.int64 else _rewrite
+                rewrite(node)
         elif node.target is _NUMBER and _type_of(node) is torch.bool:
             node.target = _BOOLEAN
 
@@ -106,25 +108,24 @@ def _is_rewritten(node: Node) -> bool:
 
 def _rewrite(node: Node) -> None:
     """Make of a function of numbers the number that a tensor holds."""
-    function, numbers = node.target, [number for number in node.args if number is not None]
+    function: Any = node.target
+    numbers = [number for number in node.args if number is not None]
     given = _type_of(node)
-    with node.graph.inserting_before(node):
-        if function is operator.pow and given is torch.int64:
-            return _multiply(node, *numbers)
-        node.target = _BOOLEAN if given is torch.bool else _NUMBER
-        types = _computed_in(function, numbers, given)
-        tensors = [_tensor(node, number, dtype) for number, dtype in zip(numbers, types, strict=True)]
-        result = call_of(node, _OF_TENSORS[function], *(reversed(tensors) if function in _EXTREMES else tensors))
-        if function in _EXTREMES:  # as Python's: the first one, also beside NaN, where the other is no larger
-            result = call_of(node, _aten.where.self, result, *reversed(tensors))
-        if result.meta["val"].dtype is not given:
-            result = call_of(node, _convert, result, given)
+    node.target = _BOOLEAN if given is torch.bool else _NUMBER
+    types = _computed_in(function, numbers, given)
+    tensors = [_tensor(node, number, dtype) for number, dtype in zip(numbers, types, strict=True)]
+    result = call_of(node, _OF_TENSORS[function], *(reversed(tensors) if function in _EXTREMES else tensors))
+    if function in _EXTREMES:  # as Python's: the first one, also beside NaN, where the other is no larger
+        result = call_of(node, _aten.where.self, result, *reversed(tensors))
+    if result.meta["val"].dtype is not given:
+        result = call_of(node, _convert, result, given)
     node.args = (result,)
 
 
-def _multiply(node: Node, base: Node, exponent: int) -> None:
+def _multiply(node: Node) -> None:
     """Make of a power of an integer products, which are lowered, and lose no digits."""
-    factors = base, 1
+    base, exponent = node.args
+    factors: tuple[Any, Any] = base, 1
     for bit in f"{exponent:b}"[1:]:
         power = base if factors[1] == 1 else call_of(node, operator.mul, *factors)
         factors = power, power

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
+from torch.nn import functional as F
 
 from covan_mlir.frontend.rules.registry import rule
 
@@ -102,6 +104,33 @@ def matrix_product(x: Tensor, y: Tensor) -> Any:
     if not x.dtype.is_complex:
         return NotImplemented
     return torch.complex(x.real @ y.real - x.imag @ y.imag, x.real @ y.imag + x.imag @ y.real)
+
+
+@rule(aten.constant_pad_nd.default)
+def padded(x: Tensor, pad: Any, value: Any = 0) -> Any:
+    """Memory cannot be filled with a number of 128 bits."""
+    if not x.dtype.is_complex:
+        return NotImplemented
+    real, imaginary = real_and_imaginary(value)
+    return torch.complex(F.pad(x.real, pad, value=real), F.pad(x.imag, pad, value=imaginary))
+
+
+def _by_halves(op: OpOverload) -> None:
+    """Register ``op``, which moves or adds elements, on the real and on the imaginary parts of its tensors."""
+
+    def by_halves(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not x.dtype.is_complex or isinstance(kwargs.get("alpha"), complex):
+            return NotImplemented
+        operands = (x, *args)
+        real = [y.real if isinstance(y, Tensor) and y.dtype.is_complex else y for y in operands]
+        imaginary = [y.imag if isinstance(y, Tensor) and y.dtype.is_complex else y for y in operands]
+        return torch.complex(op(*real, **kwargs), op(*imaginary, **kwargs))
+
+    rule(op)(by_halves)
+
+
+for _op in (aten.index_add.default, aten.scatter.src, aten.scatter_add.default):
+    _by_halves(_op)
 
 
 @rule(aten.full.default, aten.scalar_tensor.default)
