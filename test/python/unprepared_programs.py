@@ -37,6 +37,10 @@ def _written(x: Tensor, y: Tensor) -> Tensor:
     return whole.sin()
 
 
+def _image(channels: int) -> tuple[Tensor, ...]:
+    return (torch.randn(1, channels, 4, 4),)
+
+
 def _picked(x: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
     """The compiler computes what is read behind the gather, of the elements that were picked."""
     rows = torch.gather(torch.where(x > 0, x.exp(), x), -1, at)
@@ -605,6 +609,12 @@ PROGRAMS = {
             lambda: (torch.randn(1, 4, 5, 4),),
         )
         for stride in (1, 2)
+    },
+    **{
+        f"a transposed convolution of {inner} channels, stride 1, padding {padding}": Program(
+            partial(nn.ConvTranspose2d, inner, outer, 3, padding=padding), partial(_image, inner)
+        )
+        for inner, outer, padding in ((32, 64, 1), (16, 16, 1), (7, 9, 2))
     },
     "places along two axes, turned round": Program(
         lambda: lambda x: (x.nonzero().flip(1), x.nonzero().T.sum(1)), lambda: (torch.randn(4, 5),)

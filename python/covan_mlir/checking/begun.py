@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 
+from covan_mlir.checking.behind import varying_parts
 from covan_mlir.checking.layouts import Order
 from covan_mlir.checking.source_values import SourceValues
 from covan_mlir.checking.source_views import SourceViews
@@ -21,18 +22,8 @@ CAT = "aten.cat.default"
 def begun(views: SourceViews, operand: Operand, source: SourceValues) -> Iterator[tuple[Operand, Order]]:
     """Those behind a value, with the order in which the constant pieces are elements of the whole. What was drawn is
     not looked behind."""
-    stack, seen = [operand], set[Operand]()
-    while stack:
-        current = stack.pop()
-        kind, name = current
-        if current in seen or kind != "p" or views.constant.get(int(name), False):
-            continue
-        seen.add(current)
-        if current != operand and source.twin(current) in source.given:
-            continue
-        part = views.parts[int(name)]
-        stack += arguments.operands(part.args)
-        if part.op == CAT and (order := _order(views, source, int(name))) is not None:
+    for current, part in varying_parts(views, operand, source):
+        if part.op == CAT and (order := _order(views, source, part.id)) is not None:
             yield current, order
 
 

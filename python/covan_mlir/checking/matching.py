@@ -23,6 +23,7 @@ from covan_mlir.checking.sizes import dimensions_of, has_read_numbers, has_symbo
 from covan_mlir.checking.source_values import RandomError, SourceValues
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import Tensor, UnevaluatedError, confine, is_undefined, limited
+from covan_mlir.checking.turned_filters import as_filters, turned_filters
 from covan_mlir.fred.scalars import Array
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
@@ -429,6 +430,7 @@ class Matcher:
         constants = list(kinds)
         moved = self._moved((*outer, *inner))
         whole = list(begun(self._views, operand, source))
+        turned = turned_filters(self._views, operand, source)
         choices: dict[Key, list[tuple[Operand, Order | None]]] = {}
         pure = [o for o in constants if o[0] == "p" and self._views.pure[int(o[1])]]
         for (node, number), kind in cone.constants.items():
@@ -450,6 +452,7 @@ class Matcher:
             ways[1:1] = [(o, None) for o in moved if source.tensor(o).size == prod(shape)]
             ways += [(o, layout) for o in constants for layout in placements(source.tensor(o).shape, shape)]
             ways += [(cat, order) for cat, order in whole if order.size == prod(shape)]
+            ways[1:1] = as_filters(turned, shape)
             if ways:
                 choices[node, number] = ways
             elif not (isinstance(opaque, Opaque) and opaque.elements):  # else it is the program's own, as it stands

@@ -24,6 +24,7 @@ _COMPOSED = frozenset({"tensor.pad", "linalg.transpose"})
 """Operations two of which, one behind the other, become one."""
 _CASTS = frozenset(f"arith.{name}" for name in ("extf", "extsi", "extui", "index_cast", "sitofp", "truncf", "uitofp"))
 """Of a number: two, one behind the other, become one, and so does one behind what a node does with it."""
+_GENERIC = "linalg.generic"
 _PIECE = "tensor.extract_slice"
 """Of places that are computed it is work, and as much a piece."""
 
@@ -74,7 +75,7 @@ class Successors:
     def _edges(self, step: str, last: str, before: ProgramGraph, after: ProgramGraph) -> list[Counterexample]:
         """Where a step changed no operation but what it is called, each reads what it read."""
         alike = len(before.nodes) == len(after.nodes) and all(
-            (old.outputs, old.evidence) == (new.outputs, new.evidence)
+            (old.outputs, old.evidence) == (new.outputs, new.evidence) and _may_be(old.op, new.op)
             for old, new in zip(before.nodes, after.nodes, strict=True)
         )
         if not alike:
@@ -208,6 +209,21 @@ def _composed(graph: ProgramGraph, given: Sequence[Set[Hashable]], index: int, w
 def _pieces(graph: ProgramGraph) -> frozenset[int]:
     """The nodes that give pieces of what they read."""
     return frozenset(index for index, node in enumerate(graph.nodes) if node.hands_on_pieces or node.op == _PIECE)
+
+
+def _may_be(old: str, new: str) -> bool:
+    """Whether an operation may be another one by a new name, as one of linalg with a name is a generic one."""
+    dialects = {old.partition(".")[0], new.partition(".")[0]}
+    if not dialects <= {"tensor", "linalg"} or old == new:
+        return True
+    if dialects != {"linalg"} or not new.startswith(_GENERIC):
+        return False
+    return not old.startswith(_GENERIC) or _steps(old) == _steps(new)
+
+
+def _steps(generic: str) -> int:
+    """How many operations the body of a generic one has."""
+    return len(generic.removeprefix(_GENERIC).split(",")) if generic != _GENERIC else 0
 
 
 def _is_number(op: str) -> bool:

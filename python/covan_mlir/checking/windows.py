@@ -23,40 +23,59 @@ def convolution(given: Given, name: str) -> Callable[[Array], Array] | None:
         name: of the operator, for messages.
     """
     source, weight, bias = given["input"], given["weight"], given.get("bias")
-    if given.get("transposed") or len(source.shape) != len(weight.shape) or source.dtype.kind not in "fV":
+    if len(source.shape) != len(weight.shape) or source.dtype.kind not in "fV":
         return None
-    dims = len(weight.shape) - 2
-    strides, padding, dilation = (
-        [*map(int, given[name])] * (dims if len(given[name]) == 1 else 1) for name in ("stride", "padding", "dilation")
+    dims, turned = len(weight.shape) - 2, bool(given.get("transposed"))
+    strides, padding, dilation, added = (
+        [*map(int, given[name])] * (dims if len(given[name]) == 1 else 1)
+        for name in ("stride", "padding", "dilation", "output_padding")
     )
-    per_group, outputs = weight.shape[1], weight.shape[0]
-    window = np.indices(weight.shape[1:]).reshape(dims + 1, -1)
-    spaces = [
-        (size + 2 * pad - step * (kernel - 1) - 1) // stride + 1
-        for size, pad, step, kernel, stride in zip(
-            source.shape[2:], padding, dilation, weight.shape[2:], strides, strict=True
-        )
-    ]
+    groups, kernel = int(given["groups"]), weight.shape[2:]
+    per_group = source.shape[1] // groups
+    own = weight.shape[1] if turned else weight.shape[0] // groups
+    window = np.indices((per_group, *kernel)).reshape(dims + 1, -1)
+    reach = [step * (size - 1) for step, size in zip(dilation, kernel, strict=True)]
+    if turned:
+        spaces = [
+            (size - 1) * stride - 2 * pad + far + more + 1
+            for size, stride, pad, far, more in zip(source.shape[2:], strides, padding, reach, added, strict=True)
+        ]
+    else:
+        spaces = [
+            (size + 2 * pad - far - 1) // stride + 1
+            for size, stride, pad, far in zip(source.shape[2:], strides, padding, reach, strict=True)
+        ]
+
+    def filters(channels: Array) -> Array:
+        """The factors of some channels of the result, one row for each."""
+        group, number = np.divmod(channels[:, None], own)
+        if turned:
+            place = np.ravel_multi_index(window[1:], kernel)
+            return weight.at(((group * per_group + window[0]) * own + number) * prod(kernel) + place)
+        return weight.at(channels[:, None] * window.shape[1] + np.arange(window.shape[1]))
 
     def at(flat: Array) -> Array:
-        image, channel, *place = np.unravel_index(flat, (source.shape[0], outputs, *spaces))
-        group = channel // (outputs // int(given["groups"]))
-        index = [image[:, None], group[:, None] * per_group + window[0]]
+        image, channel, *place = np.unravel_index(flat, (source.shape[0], groups * own, *spaces))
+        index = [image[:, None], (channel // own)[:, None] * per_group + window[0]]
         inside: Any = np.True_
         for k in range(dims):
-            where = place[k][:, None] * strides[k] - padding[k] + window[k + 1] * dilation[k]
+            if turned:  # elements of the result lie between those of the operand
+                where = place[k][:, None] + padding[k] - window[k + 1] * dilation[k]
+                inside = inside & (where % strides[k] == 0)
+                where = where // strides[k]
+            else:
+                where = place[k][:, None] * strides[k] - padding[k] + window[k + 1] * dilation[k]
             inside = inside & (where >= 0) & (where < source.shape[k + 2])
             index.append(where)
         taken = source.at_index([np.broadcast_to(one, inside.shape) for one in index])
         spend(inside.size, name)
-        kernels, own = np.unique(channel, return_inverse=True)
-        size = prod(weight.shape[1:])
-        factors = weight.at(kernels[:, None] * size + np.arange(size))
+        kernels, whose = np.unique(channel, return_inverse=True)
+        factors = filters(kernels)[whose]
         taken = np.where(inside, taken, np.zeros(1, taken.dtype))
         if taken.dtype == PAIR:
-            total = dot(taken, factors[own])
+            total = dot(taken, factors)
             return total if bias is None else (Exact.of(total) + bias.at(channel)).pairs
-        total = (taken * factors[own]).sum(1)
+        total = (taken * factors).sum(1)
         return np.asarray(total if bias is None else total + bias.at(channel))
 
     return at
