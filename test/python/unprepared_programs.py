@@ -37,6 +37,11 @@ def _written(x: Tensor, y: Tensor) -> Tensor:
     return whole.sin()
 
 
+def _expanded(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    rows = torch.cat([x.exp(), y.sin(), x.cos()], 1).expand(2, 3, 5)
+    return rows * 2, rows[:, 2:] / y
+
+
 def _image(channels: int) -> tuple[Tensor, ...]:
     return (torch.randn(1, channels, 4, 4),)
 
@@ -632,6 +637,20 @@ PROGRAMS = {
     "complex numbers and a transposition of them, both squared": Program(
         lambda: _squared, lambda: (torch.randn(2, 4, 5), torch.randn(2, 4, 5))
     ),
+    "a row of a concatenation that is expanded": Program(
+        lambda: _expanded, lambda: (torch.randn(2, 1, 5), torch.rand(2, 1, 5) + 1)
+    ),
+    "indices along an axis of one element": Program(
+        lambda: lambda x, at: (x.index_select(0, at), torch.zeros(1).scatter_reduce(0, at, x[0, :1], "mean")),
+        lambda: (torch.randn(1, 5), torch.zeros(1, dtype=torch.int64)),
+    ),
+    "entropies of probabilities": Program(
+        lambda: F.binary_cross_entropy, lambda: (torch.rand(5, 5) * 0.9, torch.rand(5, 5))
+    ),
+    "a number rounded to thousands": Program(
+        lambda: lambda x: torch.round(x, decimals=-3), lambda: (torch.tensor(2701.0),)
+    ),
+    "nothing but what it is given": Program(lambda: lambda x: (x.contiguous(), x), lambda: (torch.randn(3),)),
     "a complex matrix and its transposition, multiplied": Program(
         lambda: lambda z: z @ z.mT, lambda: (torch.randn(4, 6, dtype=torch.complex64),)
     ),

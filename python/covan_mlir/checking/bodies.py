@@ -260,8 +260,11 @@ class BodyCheck:
         if first == second and (wanted.layout is None) == (state.layout is None):
             return wanted.layout is None or state.layout is None or wanted.layout.key == state.layout.key
         source.draw(state.operand, self._views.type_of(state.operand))
-        # The first value that it is may be another's that has the same: of both as arguments make them.
-        return self._equal(state, operand, source) or self._equal(state, operand, self._views.drawn("normal", 7))
+        try:
+            # The first value that it is may be another's that has the same: of both as arguments make them.
+            return self._equal(state, operand, source) or self._equal(state, operand, self._views.drawn("normal", 7))
+        except UnevaluatedError:  # an index along an axis of one element, perhaps
+            return self._equal(state, operand, self._views.drawn("normal", 7, range(1)))
 
     @staticmethod
     def _equal(state: State, operand: Operand, source: SourceValues) -> bool:

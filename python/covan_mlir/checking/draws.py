@@ -22,7 +22,9 @@ from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.bodies import Bodies
 
-TRIALS: tuple[Trial, ...] = ("normal", "positive", "small", "whole")
+TRIALS: tuple[Trial, ...] = ("normal", "positive", "small", "whole", "unit")
+SOMEWHERE: tuple[Trial, ...] = ("positive", "unit")
+"""Of these, those for functions that are defined there only."""
 
 
 class Draw(NamedTuple):
@@ -42,9 +44,9 @@ class Draw(NamedTuple):
 ALL = Draw("all")
 _INTEGERS = {
     "all": (*(range(end) for end in (1000, 17, 5, 2, 1)), range(1, 5)),
-    "roots": (range(17), range(2)),
-    "floats": (range(17), range(2)),
-    "arguments": (range(17), range(2)),
+    "roots": (range(17), range(2), range(1)),
+    "floats": (range(17), range(2), range(1)),
+    "arguments": (range(17), range(2), range(1)),
 }
 """Which integers are drawn: how far indices may go is not known, nor what lengths are at least."""
 KINDS: tuple[Draw, ...] = tuple(

@@ -104,6 +104,7 @@ _POINTWISE: Mapping[str, Callable[[Given], Exact]] = {
     "leaky_relu": lambda g: _leaky(Exact.of(g["self"]), g.get("negative_slope", 0.01)),
     "gelu": lambda g: _gelu(Exact.of(g["self"]), g.get("approximate", "none")),
     "elu": _elu,
+    "round": lambda g: _rounded_to(Exact.of(g["self"]), g.get("decimals", 0)),
     "atan2": lambda g: uninterpreted("atan2", g["self"], g["other"]),
 }
 _UNARY: Mapping[str, Callable[[Exact], Exact]] = {
@@ -124,7 +125,6 @@ _UNARY: Mapping[str, Callable[[Exact], Exact]] = {
     "floor": partial(rounded, np.floor),
     "ceil": partial(rounded, np.ceil),
     "trunc": partial(rounded, np.trunc),
-    "round": partial(rounded, np.round),
     "sign": partial(rounded, np.sign),
     "convert_element_type": lambda x: x,
     "_to_copy": lambda x: x,
@@ -142,6 +142,12 @@ _UNARY: Mapping[str, Callable[[Exact], Exact]] = {
 def _scaled(number: Any, g: Given) -> Exact:
     alpha = g.get("alpha", 1)
     return Exact.of(number) if alpha == 1 else Exact.of(number) * alpha
+
+
+def _rounded_to(x: Exact, decimals: int) -> Exact:
+    """To as many places behind the point, or before it."""
+    place = Exact.of(10 ** abs(decimals))
+    return rounded(np.round, x / place) * place if decimals < 0 else rounded(np.round, x * place) / place
 
 
 def _leaky(x: Exact, slope: float) -> Exact:

@@ -14,7 +14,19 @@ import numpy as np
 from covan_mlir.checking.begun import begun
 from covan_mlir.checking.choices import combinations, in_turn
 from covan_mlir.checking.cones import Cone, Cones, Key
-from covan_mlir.checking.draws import ALL, DRAWS, FLOAT, KINDS, TRIALS, Constants, Draw, Draws, Sources, State
+from covan_mlir.checking.draws import (
+    ALL,
+    DRAWS,
+    FLOAT,
+    KINDS,
+    SOMEWHERE,
+    TRIALS,
+    Constants,
+    Draw,
+    Draws,
+    Sources,
+    State,
+)
 from covan_mlir.checking.layouts import Order, gathered, layouts, placements
 from covan_mlir.checking.modular import FEW, Finding, compared
 from covan_mlir.checking.samples import SAMPLED, agree, is_constant, positions, sampled
@@ -342,7 +354,7 @@ class Matcher:
         self, draws: Draws, operand: Operand, plain: SourceValues, draw: Draw, integers: range
     ) -> tuple[SourceValues, Tensor]:
         """What a value is on operands on which it has numbers, with those operands; where it has none on such of both
-        signs, as with variances below zero, they are positive ones: all that is no number agrees.
+        signs, as with variances below zero, they are positive ones, or below 1: all that is no number agrees.
 
         Raises:
             UnevaluatedError: it is computed of something that torch does not know, or has elements in other draws only.
@@ -350,11 +362,12 @@ class Matcher:
         want = plain.tensor(operand)
         wanted = want.at(positions(want.size))
         if wanted.dtype.kind == "f" and not np.isfinite(wanted).any():
-            positive = draws.source(TRIALS[1], draw, integers)
-            other = positive.tensor(operand)
-            numbers = other.at(positions(other.size))
-            if np.isfinite(numbers).any():
-                return positive, other
+            for trial in SOMEWHERE:
+                source = draws.source(trial, draw, integers)
+                other = source.tensor(operand)
+                numbers = other.at(positions(other.size))
+                if np.isfinite(numbers).any():
+                    return source, other
         if want.size or not has_symbols(self._views.type_of(operand)):
             return plain, want
         for again in range(1, _COUNTED):  # as a mask of one element decides
@@ -378,7 +391,7 @@ class Matcher:
         """
         numbers = plan.numbers
         for trial in TRIALS[1:]:
-            if trial == "positive" and numbers * 2 > SAMPLED:
+            if trial in SOMEWHERE and numbers * 2 > SAMPLED:
                 continue  # these are for functions that are defined there only
             try:
                 source = draws.source(trial, draw, integers)

@@ -41,7 +41,7 @@ from covan_mlir.provenance.bodies import Runs
 from covan_mlir.provenance.control import ELEMENT, JOINS, STACKED
 from covan_mlir.provenance.model import Part
 
-Trial = Literal["normal", "positive", "small", "whole"]
+Trial = Literal["normal", "positive", "small", "whole", "unit"]
 """How numbers are drawn: of both signs around 1, only positive ones, ones beside which small summands count, and
 integers, on which sums and products are exact."""
 
@@ -295,7 +295,7 @@ class SourceValues:
 
                 return Direct(sizes, dtype_of(element), steps)
             return Direct(sizes, dtype_of(element), lambda flat: least + (bits(flat) >> np.uint64(8)) % bound)
-        numbers = {"normal": _normal, "positive": _positive, "small": _small, "whole": _whole}[self._trial]
+        numbers = _NUMBERS[self._trial]
         if wide("f64") == PAIR:  # a point of the field that does not depend on the value
             return Direct(sizes, PAIR, lambda flat: paired(numbers(bits(flat)), drawn(bits(flat))))
         return Direct(sizes, np.dtype(np.float64), lambda flat: numbers(bits(flat)))
@@ -397,6 +397,20 @@ def _small(bits: Array) -> Array:
 
 def _whole(bits: Array) -> Array:
     return (bits >> np.uint64(8)).astype(np.float64) % 19.0 - 9.0
+
+
+def _unit(bits: Array) -> Array:
+    """Between 0 and 1, as probabilities are."""
+    return ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+_NUMBERS: Mapping[Trial, Callable[[Array], Array]] = {
+    "normal": _normal,
+    "positive": _positive,
+    "small": _small,
+    "whole": _whole,
+    "unit": _unit,
+}
 
 
 def function_of(name: str) -> Any:

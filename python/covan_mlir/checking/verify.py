@@ -50,12 +50,20 @@ def verify(lineage: LineageData, *, operators: bool = True) -> Verification:
         operators: whether what each site's own code computes is evaluated, too: some seconds of large programs, and
             torch. Of a site whose code takes too much work for that it is said.
     """
-    if not lineage.phases or not lineage.actions:
+    if not lineage.phases:
         return Verification((Check(PROGRAM, "incomplete", missing=("the program was compiled without provenance",)),))
+    if not lineage.actions and _names_actions(lineage):
+        why = "the lineage has no actions, but the program's operations and results are named after some"
+        return Verification((Check(PROGRAM, "no", counterexamples=(Counterexample(PROGRAM, why),)),))
     with uncollected():
         subject = Subject(lineage)
         gone = turned(subject)
         return Verification(tuple(undecided(check, lineage, gone) for check in _checks(subject, operators)))
+
+
+def _names_actions(lineage: LineageData) -> bool:
+    nodes = (node for phase in lineage.phases for node in phase.graph.nodes)
+    return any(node.evidence for node in nodes) or any(kind == "p" for kind, _ in lineage.results)
 
 
 def _checks(subject: Subject, operators: bool) -> list[Check]:

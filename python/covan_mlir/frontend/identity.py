@@ -208,16 +208,29 @@ class Identities:
     ) -> list[int]:
         generator = torch.Generator().manual_seed(seed)
         examples = {operand: _example(kind, generator) for operand, kind in kinds.items()} | dict(constants)
-        try:
-            with torch.no_grad():
-                examples |= _shown(shared, generator)
+        with torch.no_grad():
+            examples |= _shown(shared, generator)
+            try:
                 args, kwargs = arguments.decode(part.args, examples)
                 result = operator(*args, **kwargs)
-        except (*_REFUSALS, ArithmeticError):  # it wants what was not drawn
-            return []
+            except (*_REFUSALS, ArithmeticError) as error:
+                if "out of " not in str(error):  # it wants what was not drawn
+                    return []
+                # Along an axis of one element there is but one index.
+                same = [index for index in same if examples[operands[index]].is_floating_point()]
+                first = {o: torch.zeros_like(x) for o, x in examples.items() if _is_index(x)}
+                try:
+                    args, kwargs = arguments.decode(part.args, examples | first)
+                    result = operator(*args, **kwargs)
+                except (*_REFUSALS, ArithmeticError):
+                    return []
         if not isinstance(result, torch.Tensor):
             return []
         return [index for index in same if _same_bits(result, examples[operands[index]])]
+
+
+def _is_index(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.int32, torch.int64)
 
 
 def _shown(shared: Mapping[Operand, _Seen], generator: torch.Generator) -> dict[Operand, torch.Tensor]:

@@ -14,6 +14,8 @@ from torch.fx import Graph, Node
 
 _aten = torch.ops.aten
 _VIEWS = {_aten.slice.Tensor, _aten.select.int, _aten.permute.default, _aten.unsqueeze.default, _aten.squeeze.dim}
+_SAME = {_aten.alias.default, _aten.clone.default, _aten.expand.default, _aten.view.default}
+"""To the shape and type that was there they change nothing."""
 
 
 def drop_written_back(graph: Graph) -> None:
@@ -29,11 +31,11 @@ def drop_written_back(graph: Graph) -> None:
 
 def uncopied(value: Any) -> Any:
     """What has the elements of a value: a copy into a tensor of the same type and shape has those of what is copied,
-    and a whole slice those of its base."""
+    a whole slice those of its base, and so has a view or a clone of that shape."""
     while isinstance(value, Node):
         if value.target is _aten.copy.default and _kind(value.args[0]) == _kind(value.args[1]) is not None:
             value = value.args[1]
-        elif value.target is _aten.slice.Tensor and value.args[1:] == (0, 0, sys.maxsize, 1):
+        elif (value.target is _aten.slice.Tensor and value.args[1:] == (0, 0, sys.maxsize, 1)) or (value.target in _SAME and _kind(value) == _kind(value.args[0]) is not None):
             value = value.args[0]
         else:
             return value
