@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import torch
 
+from covan_mlir.checking.source_values import function_of
 from covan_mlir.frontend import identity
 from covan_mlir.frontend.dtypes import DTYPES
 from covan_mlir.frontend.identity import Identities
 from covan_mlir.provenance.model import Part
+from covan_mlir.provenance.unchecked import is_unchecked
 
 ROWS = "f32[4, 8]"
 
@@ -69,3 +71,14 @@ def test_examples_have_small_integers_and_the_limits_of_their_type(dtype: torch.
     limits = torch.finfo(dtype) if dtype.is_floating_point or dtype.is_complex else torch.iinfo(dtype)
     small = set(range(9)) if limits.min == 0 else set(range(-8, 9))
     assert values == small | {limits.min, limits.max}
+
+
+@pytest.mark.parametrize("op", ["aten._ctc_loss.default", "aten.linalg_ldl_solve.default", "aten.lu_unpack.default"])
+def test_what_reads_memory_unchecked_is_never_run(op: str) -> None:
+    """On numbers that are drawn it could end the process."""
+    args = '[[{"a":0,"of":"f32[4, 4]"},{"a":1,"of":"i32[4]"},{"a":2,"of":"f32[4, 4]"}],[]]'
+    part = Part(0, 0, "part", op, (), ("f32[4, 4]",), (0, 1, 2), view=False, twin=0, args=args)
+    assert Identities({0: part}).kept(0) is None
+    assert function_of(op) is None
+    assert is_unchecked(op)
+    assert not is_unchecked("aten.gather.default")

@@ -323,3 +323,9 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], twins:
 
 def _with(held: artifact.Contents, lineage: Lineage) -> artifact.Contents:
     return replace(held, variants=(replace(held.variant(), lineage=lineage),))
+
+
+@pytest.mark.parametrize("emptied", [("actions", "parts"), ("actions", "parts", "results"), ("actions", "sites")])
+def test_a_ledger_without_actions_is_no_ledger(emptied: tuple[str, ...]) -> None:
+    told = covan_mlir.compile_module(lambda x: x.sin(), (torch.randn(3),)).lineage.to_json()
+    assert verify(Lineage.from_json(told | {section: [] for section in emptied})).outcome == "no"

@@ -650,6 +650,9 @@ PROGRAMS = {
     "a number rounded to thousands": Program(
         lambda: lambda x: torch.round(x, decimals=-3), lambda: (torch.tensor(2701.0),)
     ),
+    "exponentials of integers, and what is no number": Program(
+        lambda: lambda x: (x.exp(), x.isinf(), x.isnan()), lambda: (torch.randint(-9, 9, (4, 5)),)
+    ),
     "nothing but what it is given": Program(lambda: lambda x: (x.contiguous(), x), lambda: (torch.randn(3),)),
     "a complex matrix and its transposition, multiplied": Program(
         lambda: lambda z: z @ z.mT, lambda: (torch.randn(4, 6, dtype=torch.complex64),)

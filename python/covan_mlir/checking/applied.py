@@ -243,6 +243,9 @@ class _Call:
             return pool(word, self._operands(), sizes)
         if word == "embedding":
             return self._embedding()
+        if word == "one_hot" and len(tensors) == 1:
+            (places,) = tensors.values()
+            return lambda flat: (places.at(flat // sizes[-1]) == flat % sizes[-1]).astype(np.int64)
         if word == "cat":
             return self._cat(sizes)
         if word in PLACED:

@@ -40,6 +40,7 @@ from covan_mlir.provenance.bodies import Held as HeldNumbers
 from covan_mlir.provenance.bodies import Runs
 from covan_mlir.provenance.control import ELEMENT, JOINS, STACKED
 from covan_mlir.provenance.model import Part
+from covan_mlir.provenance.unchecked import is_unchecked
 
 Trial = Literal["normal", "positive", "small", "whole", "unit"]
 """How numbers are drawn: of both signs around 1, only positive ones, ones beside which small summands count, and
@@ -49,6 +50,8 @@ _LIBRARIES = frozenset({"aten", "prims"})
 """Whose operators are run."""
 _SCALARS = {"int": "i64", "float": "f64", "bool": "i1"}
 """Types of numbers that are read from tensors, and as what they are drawn."""
+_FLOAT = ("f", "bf")
+"""How types of floats begin."""
 _BITS = "aten.view.dtype"
 _OWN = "covan."
 """Operators of the user's own that are code in MLIR."""
@@ -363,7 +366,16 @@ def _bound(part: Part, sizes: Sizes, rounded: bool, values: Mapping[Operand, Any
     if rounded and part.op in ROUNDING and part.types[0].partition("[")[0] in ("bf16", "f16"):
         narrow = DTYPES[part.types[0].partition("[")[0]]
     args, kwargs = arguments.decode(part.args, values, of_type)
+    if is_pointwise(part.op) and part.types[0].startswith(_FLOAT):  # of integers torch computes it in float32
+        args, kwargs = tuple(map(_real, args)), {name: _real(item) for name, item in kwargs.items()}
     return [_wide(item, narrow) for item in args], {name: _wide(item, narrow) for name, item in kwargs.items()}
+
+
+def _real(value: Any) -> Any:
+    """An operand of integers as floats."""
+    if isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex()):
+        return value.double() if value.dtype is not torch.bool else value
+    return value
 
 
 def _parsed(kind: str, sizes: Sizes) -> tuple[torch.dtype, list[int]]:
@@ -419,7 +431,7 @@ def function_of(name: str) -> Any:
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
     library, *words = name.split(".")
-    if library not in _LIBRARIES or words[:1] == ["from_file"]:
+    if library not in _LIBRARIES or words[:1] == ["from_file"] or is_unchecked(name):
         return None
     resolved: Any = getattr(torch.ops, library)
     for word in words:

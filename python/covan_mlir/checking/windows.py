@@ -51,8 +51,11 @@ def convolution(given: Given, name: str) -> Callable[[Array], Array] | None:
         group, number = np.divmod(channels[:, None], own)
         if turned:
             place = np.ravel_multi_index(window[1:], kernel)
-            return weight.at(((group * per_group + window[0]) * own + number) * prod(kernel) + place)
-        return weight.at(channels[:, None] * window.shape[1] + np.arange(window.shape[1]))
+            at = ((group * per_group + window[0]) * own + number) * prod(kernel) + place
+        else:
+            at = channels[:, None] * window.shape[1] + np.arange(window.shape[1])
+        factors: Array = weight.at(at)
+        return factors
 
     def at(flat: Array) -> Array:
         image, channel, *place = np.unravel_index(flat, (source.shape[0], groups * own, *spaces))

@@ -21,6 +21,7 @@ from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.control import ELEMENT, PREFIX
 from covan_mlir.provenance.model import Part
+from covan_mlir.provenance.unchecked import is_unchecked
 
 _ROUNDS = 2
 _DATA_DEPENDENT = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
@@ -140,7 +141,7 @@ class Identities:
             keepers: how many operators, one behind the other, that give back an operand are taken for it.
         """
         operator = _operator(part.op)
-        if operator is None or len(part.types) != 1 or _is_random(operator):
+        if operator is None or len(part.types) != 1 or _is_random(operator) or is_unchecked(part.op):
             return None
         operands = arguments.operands(part.args)
         types = arguments.operand_types(part.args)

@@ -35,11 +35,17 @@ def uncopied(value: Any) -> Any:
     while isinstance(value, Node):
         if value.target is _aten.copy.default and _kind(value.args[0]) == _kind(value.args[1]) is not None:
             value = value.args[1]
-        elif (value.target is _aten.slice.Tensor and value.args[1:] == (0, 0, sys.maxsize, 1)) or (value.target in _SAME and _kind(value) == _kind(value.args[0]) is not None):
+        elif _is_whole(value):
             value = value.args[0]
         else:
             return value
     return value
+
+
+def _is_whole(node: Node) -> bool:
+    if node.target is _aten.slice.Tensor:
+        return bool(node.args[1:] == (0, 0, sys.maxsize, 1))
+    return node.target in _SAME and _kind(node) == _kind(node.args[0]) is not None
 
 
 def _kind(value: Any) -> Any:

@@ -110,6 +110,13 @@ def isfinite(x: Tensor) -> Tensor:
     return x.abs() < math.inf
 
 
+@rule(aten.isinf.default, aten.isnan.default)
+def is_no_number(x: Tensor) -> Any:
+    if x.dtype.is_floating_point or x.dtype.is_complex:
+        return NotImplemented
+    return torch.zeros_like(x, dtype=torch.bool)
+
+
 @rule(aten.eq.Tensor)
 def eq(a: Tensor, b: Tensor) -> Any:
     # x == x is folded to true, NaN or not.
