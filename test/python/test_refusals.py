@@ -102,6 +102,12 @@ def test_sizes_that_are_not_open(name: str) -> None:
     assert str(caught.value).startswith(where)
 
 
+def test_strides_reach_no_further_than_the_tensor() -> None:
+    """In eager mode they may: into the memory that it is a piece of."""
+    with pytest.raises(covan_mlir.ExportError, match=r"test_refusals.py:\d+: as_strided .*outside the base tensor"):
+        covan_mlir.compile_module(lambda x: x.as_strided((4, 5), (5, 1)), (torch.randn(6, 5)[:2],))
+
+
 def test_a_program_may_draw_numbers_of_its_own() -> None:
     options = covan_mlir.CompileOptions(random_numbers=True)
     drawn = covan_mlir.compile_module(lambda x: x + torch.rand(4, 5), (X,), options=options)(X) - X

@@ -653,6 +653,15 @@ PROGRAMS = {
     "exponentials of integers, and what is no number": Program(
         lambda: lambda x: (x.exp(), x.isinf(), x.isnan()), lambda: (torch.randint(-9, 9, (4, 5)),)
     ),
+    "pieces, one of them empty": Program(lambda: lambda x: x.split([1, 4, 0]), lambda: (torch.randn(5, 3),)),
+    "where the largest were": Program(
+        lambda: (
+            lambda g, x, at: torch.ops.aten.max_pool2d_with_indices_backward(
+                g, x, [2, 2], [2, 2], [0, 0], [1, 1], False, at
+            )
+        ),
+        lambda: (torch.randn(2, 3, 3), x := torch.randn(2, 6, 6), F.max_pool2d(x, 2, return_indices=True)[1]),
+    ),
     "nothing but what it is given": Program(lambda: lambda x: (x.contiguous(), x), lambda: (torch.randn(3),)),
     "a complex matrix and its transposition, multiplied": Program(
         lambda: lambda z: z @ z.mT, lambda: (torch.randn(4, 6, dtype=torch.complex64),)

@@ -218,8 +218,8 @@ class Identities:
                 if "out of " not in str(error):  # it wants what was not drawn
                     return []
                 # Along an axis of one element there is but one index.
-                same = [index for index in same if examples[operands[index]].is_floating_point()]
-                first = {o: torch.zeros_like(x) for o, x in examples.items() if _is_index(x)}
+                first = {o: torch.zeros_like(examples[o]) for o in _indices(operator, part.args)}
+                same = [index for index in same if operands[index] not in first]
                 try:
                     args, kwargs = arguments.decode(part.args, examples | first)
                     result = operator(*args, **kwargs)
@@ -230,8 +230,16 @@ class Identities:
         return [index for index in same if _same_bits(result, examples[operands[index]])]
 
 
-def _is_index(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype in (torch.int32, torch.int64)
+def _indices(operator: Any, args: str) -> list[Operand]:
+    """Those of the operands of a call that say where elements are, by what the operator calls them."""
+    own = {operand: operand for operand in arguments.operands(args)}
+    positional, named = arguments.decode(args, own)
+    names = [argument.name for argument in operator._schema.arguments]
+    given = dict(zip(names, positional, strict=False)) | named
+    places = (given.get(name) for name in ("index", "indices"))
+    return [
+        operand for place in places for operand in (place if isinstance(place, list) else [place]) if operand in own
+    ]
 
 
 def _shown(shared: Mapping[Operand, _Seen], generator: torch.Generator) -> dict[Operand, torch.Tensor]:

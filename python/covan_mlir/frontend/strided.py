@@ -10,16 +10,22 @@ from torch import fx
 from torch._prims_common import make_contiguous_strides_for
 from torch_mlir.extras.fx_as_strided import rewrite_as_strided
 
+from covan_mlir.frontend.refusals import refused
+
 
 def index_strided(graph: fx.Graph) -> None:
     """Has a graph read by views and indices what it reads by strides. It needs the storage of the example tensors.
 
     Raises:
-        ValueError: a size or stride is known at run time only.
+        ExportError: a size or stride is known at run time only, or elements are read that the tensor does not have.
     """
     _view_whole(graph)
     before = set(graph.nodes)
-    rewrite_as_strided(graph)
+    try:
+        rewrite_as_strided(graph)
+    except ValueError as error:
+        node, *_ = graph.find_nodes(op="call_function", target=torch.ops.aten.as_strided.default)  # it was at the first
+        raise refused(node, str(error)) from error
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.index.Tensor):
         if node not in before:
             _unite_equal(node)

@@ -21,6 +21,8 @@ def fold_empty(graph: Graph) -> None:
     A sum over no elements is zero and a mean of none NaN; torch itself is asked which.
     """
     for node in list(graph.nodes):
+        if node.target is operator.getitem and _is_empty(node.meta.get("val")):
+            fill(node, 0)
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             continue
         value = node.meta.get("val")

@@ -85,6 +85,22 @@ def _largest(
     return seen.gather(-1, first).reshape(shape), index.reshape(shape)
 
 
+@rule(aten.max_pool2d_with_indices_backward.default)
+def max_pool_gradient(
+    gradient: Tensor,
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    indices: Tensor,
+) -> Tensor:
+    """To where the largest elements were. Of what was pooled only the sizes are read."""
+    spread = torch.zeros_like(x).flatten(-2).scatter_add(-1, indices.flatten(-2), gradient.flatten(-2))
+    return spread.reshape(x.shape)
+
+
 @rule(aten.avg_pool1d.default, aten.avg_pool2d.default)
 def avg_pool(
     x: Tensor,
