@@ -650,6 +650,10 @@ PROGRAMS = {
     "a number rounded to thousands": Program(
         lambda: lambda x: torch.round(x, decimals=-3), lambda: (torch.tensor(2701.0),)
     ),
+    "numbers that are rounded, where functions jump": Program(
+        lambda: lambda x: (x % 0.3, torch.fmod(x, 0.7), torch.sinc(x), (x + 3.14159265) % 6.2831853),
+        lambda: (torch.randn(4, 5),),
+    ),
     "exponentials of integers, and what is no number": Program(
         lambda: lambda x: (x.exp(), x.isinf(), x.isnan()), lambda: (torch.randint(-9, 9, (4, 5)),)
     ),

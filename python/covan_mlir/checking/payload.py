@@ -75,6 +75,16 @@ def number(value: Any, kind: str) -> Array:
     return _cast(float(value) if isinstance(value, str) else value, shape_of(kind)[0])
 
 
+class _Literal(np.ndarray):
+    """A number of code.
+
+    Attributes:
+        held: what it is.
+    """
+
+    held: float
+
+
 def _cast(value: Any, name: str) -> Array:
     return cast(value, wide(name), half=name in _HALF)
 
@@ -143,6 +153,8 @@ def arithmetic(operation: Operation, operands: Sequence[Value]) -> Array:
         with np.errstate(all="ignore"):  # Infinities and NaN are values as any others.
             return np.asarray(_COMPLEX[operation.name](*operands))
     kind = element(operation.types[0])
+    if operation.name == "arith.truncf" and operation.types[0] == "f32" and isinstance(operands[0], _Literal):
+        return number(float(np.float32(operands[0].held)), "f64")  # as numbers of the source are
     if operation.name == "arith.bitcast" and crosses(operands[0].dtype, kind):
         return bits_of(np.asarray(operands[0]), kind)
     args = tuple(np.asarray(operand) for operand in operands)
@@ -176,7 +188,9 @@ def constant(operation: Operation) -> Value:
     value, kind = operation.attributes["value"], operation.types[0]
     name, shape = shape_of(kind)
     if shape is None:
-        return number(value, kind)
+        literal = number(value, kind).view(_Literal)
+        literal.held = float(value)
+        return literal
     if "splat" in value:
         return splat(number(value["splat"], name), shape, wide(name))
     held = [float(item) if isinstance(item, str) else item for item in value["elements"]]
