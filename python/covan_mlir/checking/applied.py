@@ -110,6 +110,13 @@ class Shape:
     order: Order | None
 
 
+def _one_hot(places: Tensor, classes: int, flat: Array) -> Array:
+    taken: Array = places.at(flat // classes)
+    if ((taken < 0) | (taken >= classes)).any():
+        raise UnevaluatedError("one_hot of a class that there is not")
+    return np.asarray(taken == flat % classes, np.int64)
+
+
 def _shape(result: Any, source: torch.Tensor | None) -> Any:
     """Of a result of the only operand, without elements; what is no tensor is as it is."""
     if not isinstance(result, torch.Tensor):
@@ -245,7 +252,7 @@ class _Call:
             return self._embedding()
         if word == "one_hot" and len(tensors) == 1:
             (places,) = tensors.values()
-            return lambda flat: (places.at(flat // sizes[-1]) == flat % sizes[-1]).astype(np.int64)
+            return lambda flat: _one_hot(places, sizes[-1], flat)
         if word == "cat":
             return self._cat(sizes)
         if word in PLACED:

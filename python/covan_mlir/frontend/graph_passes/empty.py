@@ -21,7 +21,7 @@ def fold_empty(graph: Graph) -> None:
     A sum over no elements is zero and a mean of none NaN; torch itself is asked which.
     """
     for node in list(graph.nodes):
-        if node.target is operator.getitem and _is_empty(node.meta.get("val")):
+        if node.target is operator.getitem and _is_empty(node.meta.get("val")) and _is_plain(node.args[0]):
             fill(node, 0)
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             continue
@@ -38,6 +38,11 @@ def fold_empty(graph: Graph) -> None:
             for user in list(node.users):
                 if user.target is operator.getitem and results is not None:
                     _fill_with(user, results[user.args[1]])
+
+
+def _is_plain(node: Any) -> bool:
+    """Whether a call does nothing but give values: tokens of others are empty, too."""
+    return isinstance(node.target, torch._ops.OpOverload)
 
 
 def _is_empty(value: Any) -> bool:
