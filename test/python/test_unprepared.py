@@ -16,7 +16,8 @@ from oracle import assert_same
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_mlir import ir
-from unprepared_programs import PROGRAMS, image
+from unprepared_functions import image
+from unprepared_programs import PROGRAMS
 
 import covan_mlir
 from covan_mlir import dialects

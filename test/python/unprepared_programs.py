@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import unprepared_functions as functions
 from torch import Tensor, nn
 from torch.nn import functional as F
 from unprepared_models import (
@@ -31,125 +32,6 @@ from unprepared_models import (
 )
 
 
-def _written(x: Tensor, y: Tensor) -> Tensor:
-    whole = y.clone()
-    whole[:, :, 2:6, 2:6].copy_(x.relu()[:, :, :4, :4])
-    return whole.sin()
-
-
-def _expanded(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    rows = torch.cat([x.exp(), y.sin(), x.cos()], 1).expand(2, 3, 5)
-    return rows * 2, rows[:, 2:] / y
-
-
-def _image(channels: int) -> tuple[Tensor, ...]:
-    return (torch.randn(1, channels, 4, 4),)
-
-
-def _picked(x: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
-    """The compiler computes what is read behind the gather, of the elements that were picked."""
-    rows = torch.gather(torch.where(x > 0, x.exp(), x), -1, at)
-    return torch.gather(rows, -1, torch.arange(5).expand(8, 5) * 3), rows * 2
-
-
-def _masked(scores: Tensor) -> Tensor:
-    """What is done of the mask again, after it was written to, belongs to no assertion about it."""
-    groups = scores.view(3, 1, 8).topk(2, dim=-1)[0].sum(-1)
-    mask = torch.zeros_like(groups)
-    mask.scatter_(1, groups.topk(1, dim=-1, sorted=False)[1], 1)
-    mask = mask.unsqueeze(-1).expand(-1, 1, 8).reshape(-1, 8)
-    return scores.masked_fill(~mask.bool(), 0.0).exp()
-
-
-def _centres(x: Tensor, centres: Tensor) -> Tensor:
-    """What is joined for the distances stands in memory that is written piece by piece, again in each turn."""
-    for _ in range(2):
-        nearest = F.one_hot(torch.cdist(x, centres).argmin(1), 4).float()
-        centres = nearest.T @ x / nearest.sum(0).clamp(min=1)[:, None]
-    return centres
-
-
-def _shifted(x: Tensor) -> Tensor:
-    shifted = x.clone()
-    shifted[1:, 1:] += x[:-1, :-1]
-    return shifted
-
-
-def _signed(x: Tensor) -> tuple[Tensor, Tensor]:
-    return x.to(torch.int8), x.to(torch.int8).to(torch.uint8) + 1
-
-
-def _recurrence(x: Tensor) -> Tensor:
-    """Each row is written in place; a copy gives back what it is given, whatever it is written over."""
-    out, state = torch.zeros_like(x), x[:, 0].sin()
-    for row in range(x.shape[1]):
-        state = torch.tanh(state + x[:, row])
-        out[:, row] = state
-    return out
-
-
-def _strided(x: Tensor) -> Tensor:
-    """Two insertions, the second into what the first gave: the names of both are in their places."""
-    y = x.clone()
-    y[:, 1:] = 1
-    y[:, ::2] *= 2
-    return y
-
-
-def _cleared(x: Tensor) -> Tensor:
-    """The indices of a diagonal are laid out ahead of time, which reads nothing of what is put there."""
-    y = x.clone()
-    y.diagonal().fill_(0)
-    return y
-
-
-def _overwritten(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Of what is written over, its sizes are asked for, and nothing else."""
-    y = x * 2
-    view = y.permute(2, 0, 1)
-    view[0] = 7
-    return y, view
-
-
-def _spread(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Numbers are written over what others have inserted rows into: theirs, and no work of who writes."""
-    y = x + 1
-    y[2:4].mul_(3)
-    y.view(-1)[::9] = 5
-    return y, y[2:4]
-
-
-def _places(x: Tensor, up: Tensor, down: Tensor, scores: Tensor) -> Tensor:
-    hidden = torch.relu(torch.relu(x @ up) @ down)
-    ranks = torch.argsort(torch.topk(torch.softmax(hidden @ scores, -1), 2, -1)[1].reshape(-1), stable=True)
-    places = torch.empty_like(ranks)
-    places[ranks] = torch.arange(ranks.shape[0])
-    return places
-
-
-def Turned(x: Tensor) -> Tensor:
-    one, other = x.chunk(2, -1)
-    return x * 0.5 + torch.cat([-other, one], -1) * 2
-
-
-def _edges_of(x: Tensor) -> Tensor:
-    across = torch.tensor([[1.0, 0, -1], [2, 0, -2], [1, 0, -1]])[None, None]
-    return F.conv2d(x, across, padding=1) ** 2 + F.conv2d(x, across.mT, padding=1) ** 2
-
-
-def _kept(overlap: Tensor) -> Tensor:
-    keep = torch.ones(5, dtype=torch.bool)
-    for i in range(5):
-        keep = keep & ~((overlap[i] > 0.3) & (torch.arange(5) > i) & keep[i])
-    return keep
-
-
-def _limited(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    rows = x.abs().sum(-1, keepdim=True).repeat(1, 10)
-    limited = rows.clamp(0, 5)
-    return (rows != limited).any(), y * limited
-
-
 @dataclass(frozen=True)
 class Program:
     """
@@ -162,123 +44,6 @@ class Program:
     slow: bool = False
 
 
-def _grouped(groups: Tensor, x: Tensor) -> Tensor:
-    values, inverse = torch.unique(groups, return_inverse=True)
-    return torch.zeros(values.shape[0], x.shape[1]).index_add(0, inverse, x)
-
-
-def _turned(x: Tensor, y: Tensor) -> Tensor:
-    result = x.clone()
-    result[result > 0] = y[result > 0].flip(0)
-    return result
-
-
-def _ordered(x: Tensor) -> Tensor:
-    turned = x.permute(2, 1, 0)
-    return torch.stack([turned.gather(2, turned.argsort(dim=2, stable=True)), turned.sin()], 1)
-
-
-def _squared(real: Tensor, imaginary: Tensor) -> tuple[Tensor, ...]:
-    x = torch.complex(real, imaginary)
-    y = x.mT
-    return (y * y).abs(), x * x, y, torch.view_as_real(y).sum(-1).cumsum(-1), torch.view_as_real(x)
-
-
-def _masked_layers(keys: Tensor, queries: Tensor) -> Tensor:
-    """Products of which a part is masked: each layer has masks of its own, which are the same."""
-    for _ in range(2):
-        below, strictly = (torch.triu(torch.ones(16, 16, dtype=torch.bool), diagonal) for diagonal in (0, 1))
-        one = (keys @ queries.mT).masked_fill(below, 0) @ keys
-        keys = (one + (queries @ keys.mT).masked_fill(strictly, 0) @ queries).tanh()
-    return keys
-
-
-def _number_written(x: Tensor) -> Tensor:
-    y = x.clone()
-    y[3:4] = x.norm()
-    return y
-
-
-def _stencil(x: Tensor) -> Tensor:
-    """Two turns of a stencil, and borders."""
-    x = x.clone()
-    for _ in range(2):
-        x[1:-1, 1:-1] += 0.1 * (x[2:, 1:-1] + x[:-2, 1:-1] - 2 * x[1:-1, 1:-1])
-    x[0], x[:, -1] = 0, 1
-    return x
-
-
-def _assigned(x: Tensor) -> Tensor:
-    y = x.exp()
-    y[:, 1:3] = x[:, :2].relu()
-    return y
-
-
-def _ordered(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Two calls with the same indices."""
-    order = x.argsort(-1)
-    return torch.zeros_like(x).scatter(-1, order, x), x.gather(-1, order)
-
-
-class _Turned(nn.Module):
-    """A feed-forward with a depthwise convolution between: its results go to a product, one row for each point."""
-
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.function = function
-        self.depthwise = nn.Conv2d(16, 16, 3, padding=1, groups=16)
-        self.product = nn.Linear(16, 24)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.product(self.function(self.depthwise(x).flatten(2).transpose(1, 2)))
-        return y
-
-
-def _joined_twice(x: Tensor, one: Tensor, other: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """What compilers merge, piece by piece and as a whole."""
-    first, second = (torch.cat([one[x[:, 0]], other[x[:, 1]].relu()], dim) for _ in range(2))
-    return first.sum(1), second
-
-
-class _ChannelAttention(nn.Module):
-    """Two means padded with zeros, which share the memory that holds these (as in ECA-Net)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.wide, self.narrow = nn.Conv2d(8, 256, 1), nn.Conv2d(256, 8, 1)
-        self.first, self.second = (nn.Conv1d(1, 1, 5, padding=2, bias=False) for _ in range(2))
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.wide(x).relu()
-        x = self.wide(self.narrow(x * self._weights(self.first, x))).relu()
-        return x * self._weights(self.second, x)
-
-    @staticmethod
-    def _weights(across: nn.Module, x: Tensor) -> Tensor:
-        return across(x.mean((2, 3))[:, None]).sigmoid().view(1, -1, 1, 1)
-
-
-def _padded(x: Tensor, mode: str) -> Tensor:
-    return F.pad(x, (1, 2, 2, 1), mode=mode).relu()
-
-
-def image() -> tuple[Tensor, ...]:
-    return (torch.randn(1, 3, 8, 8),)
-
-
-def _graph() -> tuple[Tensor, ...]:
-    return torch.randn(30, 16), torch.randint(0, 30, (60,)), torch.randint(0, 30, (60,))
-
-
-def _sorted_rows(rows: int) -> tuple[Tensor, ...]:
-    return torch.randn(rows, 8), torch.tensor([0, 1, rows - 1, rows - 1], dtype=torch.int32)
-
-
-def _rows() -> tuple[Tensor, ...]:
-    return (torch.randn(3, 4),)
-
-
-# Of four rows a window of three that moves by two reads three, and of six columns it reads five.
 _WINDOWS: tuple[tuple[str, Callable[..., nn.Module], dict[str, int]], ...] = (
     ("convolution", nn.Conv2d, {"in_channels": 8, "out_channels": 4, "kernel_size": 3, "stride": 2}),
     (
@@ -298,26 +63,30 @@ PROGRAMS = {
     ),
     "places by products": Program(Places, lambda: (torch.randn(1, 16, 48),)),
     **{
-        f"pad {mode}": Program(partial(partial, _padded, mode=mode), image)
+        f"pad {mode}": Program(partial(partial, functions.padded, mode=mode), functions.image)
         for mode in ("reflect", "replicate", "circular")
     },
     **{
         f"convolution, padded {mode}": Program(
             partial(nn.Conv2d, 3, 4, 3, padding=1, padding_mode=mode),
-            image,
+            functions.image,
         )
         for mode in ("zeros", "reflect", "circular")
     },
-    "interpolate bicubic": Program(lambda: lambda x: F.interpolate(x, size=(12, 12), mode="bicubic"), image),
-    "interpolate bilinear": Program(lambda: lambda x: F.interpolate(x, size=(12, 12), mode="bilinear"), image),
+    "interpolate bicubic": Program(lambda: lambda x: F.interpolate(x, size=(12, 12), mode="bicubic"), functions.image),
+    "interpolate bilinear": Program(
+        lambda: lambda x: F.interpolate(x, size=(12, 12), mode="bilinear"), functions.image
+    ),
     **{
         f"interpolate {mode} by 3": Program(
-            lambda mode=mode: lambda x: F.interpolate(x.sin(), scale_factor=3, mode=mode), image
+            lambda mode=mode: lambda x: F.interpolate(x.sin(), scale_factor=3, mode=mode), functions.image
         )
         for mode in ("nearest", "bilinear")
     },
     **{
-        f"{name} behind a transposition": Program(partial(_Turned, function), lambda: (torch.randn(1, 16, 12, 12),))
+        f"{name} behind a transposition": Program(
+            partial(functions.FeedForward, function), lambda: (torch.randn(1, 16, 12, 12),)
+        )
         for name, function in (("gelu", F.gelu), ("silu", F.silu))
     },
     "interpolate one row": Program(
@@ -325,7 +94,8 @@ PROGRAMS = {
     ),
     **{
         f"the same concatenated twice along {dim}": Program(
-            partial(partial, _joined_twice, dim=dim), lambda: (torch.randint(0, 9, (6, 2)), *torch.randn(2, 9, 4))
+            partial(partial, functions.joined_twice, dim=dim),
+            lambda: (torch.randint(0, 9, (6, 2)), *torch.randn(2, 9, 4)),
         )
         for dim in (0, 1)
     },
@@ -334,9 +104,9 @@ PROGRAMS = {
         lambda: (torch.randn(8, 4), torch.randn(8, 4)),
     ),
     "masks that two layers share": Program(
-        lambda: _masked_layers, lambda: (torch.randn(2, 16, 32), torch.randn(2, 16, 32))
+        lambda: functions.masked_layers, lambda: (torch.randn(2, 16, 32), torch.randn(2, 16, 32))
     ),
-    "a stencil, twice, and borders": Program(lambda: _stencil, lambda: (torch.randn(8, 8),)),
+    "a stencil, twice, and borders": Program(lambda: functions.stencil, lambda: (torch.randn(8, 8),)),
     "a mean and a sum, put together": Program(
         lambda: lambda x: torch.stack([x.mean(1), x.sum(1), x.mean(1) * x.sum(1)]), lambda: (torch.randn(3, 6),)
     ),
@@ -346,7 +116,7 @@ PROGRAMS = {
     "a padding that is returned and multiplied": Program(
         lambda: lambda x: (lambda y: (y, y @ y.mT, y.unsqueeze(1)))(F.pad(x, (0, 2))), lambda: (torch.randn(5, 8),)
     ),
-    "a number written into a slice": Program(lambda: _number_written, lambda: (torch.randn(7),)),
+    "a number written into a slice": Program(lambda: functions.number_written, lambda: (torch.randn(7),)),
     "one element along an axis": Program(
         lambda: lambda x: (x.argmax(1), x.sort(1)[1], x.amax(1), x.tril(-1), x.sin().roll(3, 1)),
         lambda: (torch.randn(1, 1),),
@@ -397,15 +167,15 @@ PROGRAMS = {
     "columns beside a kernel of rows": Program(
         lambda: lambda x: (torch.softmax(x, -1) - x[:, 1:2], x[:, 1:2] + 1), lambda: (torch.randn(5, 7),)
     ),
-    "a slice of what was computed is assigned": Program(lambda: _assigned, lambda: (torch.randn(4, 4),)),
-    "written and read by one order": Program(lambda: _ordered, lambda: (torch.randn(4, 7),)),
+    "a slice of what was computed is assigned": Program(lambda: functions.assigned, lambda: (torch.randn(4, 4),)),
+    "written and read by one order": Program(lambda: functions.ordered, lambda: (torch.randn(4, 7),)),
     "buckets": Program(
         lambda: lambda x, bounds: torch.bucketize(x, bounds), lambda: (torch.rand(8), torch.rand(3).sort()[0])
     ),
     "windows taken apart and summed": Program(
         lambda: lambda x: F.fold(F.unfold(x, 3, padding=1), 8, 3, padding=1), lambda: (torch.randn(2, 3, 8, 8),)
     ),
-    "elements stacked": Program(lambda: lambda x: torch.stack([x[0, 0], x[0, 1], x[1, 2]]), _rows),
+    "elements stacked": Program(lambda: lambda x: torch.stack([x[0, 0], x[0, 1], x[1, 2]]), functions.rows),
     "sums, and products of sums": Program(
         lambda: lambda x: (x.cumsum(0), x.cumsum(1).cumprod(0)), lambda: (torch.randn(5, 9),)
     ),
@@ -423,7 +193,7 @@ PROGRAMS = {
     "means of half floats": Program(
         lambda: lambda x: (F.avg_pool2d(x, 2), x.mean((2, 3))), lambda: (torch.randn(1, 3, 8, 8).half(),)
     ),
-    "centres of what is near": Program(lambda: _centres, lambda: (torch.randn(64, 2), torch.randn(4, 2))),
+    "centres of what is near": Program(lambda: functions.centres, lambda: (torch.randn(64, 2), torch.randn(4, 2))),
     "windows of integers": Program(
         lambda: lambda x, w: F.conv2d(x.to(torch.int32), w.to(torch.int32)),
         lambda: (
@@ -434,10 +204,10 @@ PROGRAMS = {
     "ranks of two": Program(
         lambda: lambda x, y: (x.sort()[1], y.sort()[1]), lambda: (torch.randn(16), torch.randn(16))
     ),
-    "mask of chosen groups": Program(lambda: _masked, lambda: (torch.randn(3, 8),)),
-    "messages summed": Program(lambda: Graph(mean=False), _graph),
-    "messages averaged": Program(lambda: Graph(mean=True), _graph),
-    "attention over channels, twice": Program(_ChannelAttention, lambda: (torch.randn(1, 8, 4, 4),)),
+    "mask of chosen groups": Program(lambda: functions.masked, lambda: (torch.randn(3, 8),)),
+    "messages summed": Program(lambda: Graph(mean=False), functions.graph),
+    "messages averaged": Program(lambda: Graph(mean=True), functions.graph),
+    "attention over channels, twice": Program(functions.ChannelAttention, lambda: (torch.randn(1, 8, 4, 4),)),
     "norm, silu, padded convolution": Program(
         lambda: nn.Sequential(nn.GroupNorm(2, 8), nn.SiLU(), nn.Conv2d(8, 8, 3, padding=1)),
         lambda: (torch.randn(1, 8, 6, 6),),
@@ -447,26 +217,26 @@ PROGRAMS = {
         lambda: (torch.randn(1, 4, 6, 6),),
     ),
     "router": Program(Router, lambda: (torch.randn(6, 8),)),
-    "sums of constants": Program(lambda: lambda x: (x + torch.ones(4).sum(), torch.ones(3, 4).sum(-1)), _rows),
+    "sums of constants": Program(lambda: lambda x: (x + torch.ones(4).sum(), torch.ones(3, 4).sum(-1)), functions.rows),
     "sums of what is like an argument": Program(
-        lambda: lambda x: (torch.ones_like(x).sum(-1), torch.zeros_like(x).sum(), (x.long() * 0).sum()), _rows
+        lambda: lambda x: (torch.ones_like(x).sum(-1), torch.zeros_like(x).sum(), (x.long() * 0).sum()), functions.rows
     ),
     "slices of a concatenation": Program(Nest, lambda: (torch.randn(1, 3, 16),)),
     **{
         f"{kind}, in one place": Program(partial(layer, **options), lambda: (torch.randn(2, 8, 4, 6),))
         for kind, layer, options in _WINDOWS
     },
-    **{f"experts, {rows} rows": Program(Experts, partial(_sorted_rows, rows)) for rows in (3, 16)},
+    **{f"experts, {rows} rows": Program(Experts, partial(functions.sorted_rows, rows)) for rows in (3, 16)},
     "detached": Program(
-        lambda: lambda x: (x.sin().sigmoid() @ x.mT, x.sin().detach().sigmoid()[:, None, :, :2]), image
+        lambda: lambda x: (x.sin().sigmoid() @ x.mT, x.sin().detach().sigmoid()[:, None, :, :2]), functions.image
     ),
     "a layer applied twice": Program(Again, lambda: (torch.randn(1, 16, 16, 16),)),
-    "rows written one by one": Program(lambda: _recurrence, lambda: (torch.randn(2, 3, 4),)),
-    "added to a slice of slices": Program(lambda: _shifted, lambda: (torch.randn(4, 4),)),
-    "copies, one of them returned": Program(lambda: lambda x: (x.clone(), x.clone() + 1), _rows),
-    "signs, and one by what has them": Program(lambda: lambda x: (torch.signbit(x), 1 / x), _rows),
-    "bytes with a sign": Program(lambda: _signed, lambda: (torch.tensor([250, 3, 128], dtype=torch.uint8),)),
-    "padded behind work": Program(lambda: lambda x: F.pad(x * 2, (8, 0)), _rows),
+    "rows written one by one": Program(lambda: functions.recurrence, lambda: (torch.randn(2, 3, 4),)),
+    "added to a slice of slices": Program(lambda: functions.shifted, lambda: (torch.randn(4, 4),)),
+    "copies, one of them returned": Program(lambda: lambda x: (x.clone(), x.clone() + 1), functions.rows),
+    "signs, and one by what has them": Program(lambda: lambda x: (torch.signbit(x), 1 / x), functions.rows),
+    "bytes with a sign": Program(lambda: functions.signed, lambda: (torch.tensor([250, 3, 128], dtype=torch.uint8),)),
+    "padded behind work": Program(lambda: lambda x: F.pad(x * 2, (8, 0)), functions.rows),
     "transposed and padded, twice": Program(
         lambda: lambda x, y: (F.pad(x.mT, (0, 0, 0, 2)) * 2, F.pad(y.mT, (0, 0, 0, 2)) * 3),
         lambda: (torch.randn(1, 4, 6), torch.randn(1, 4, 6)),
@@ -488,7 +258,7 @@ PROGRAMS = {
         lambda: (torch.randn(1, 8, 13), torch.randn(8, 1, 9)),
     ),
     "places of ranks, far behind the arguments": Program(
-        lambda: _places,
+        lambda: functions.places,
         lambda: (
             torch.randn(16, 1024),
             *(torch.randn(rows, width) / rows**0.5 for rows, width in ((1024, 4096), (4096, 1024), (1024, 4))),
@@ -516,16 +286,16 @@ PROGRAMS = {
     "written into a diagonal": Program(
         lambda: lambda x, y: torch.diagonal_scatter(x, y) * 2, lambda: (torch.randn(4, 4), torch.randn(4))
     ),
-    "written into every second column": Program(lambda: _strided, lambda: (torch.randn(4, 8),)),
-    "a diagonal of zeros": Program(lambda: _cleared, lambda: (torch.randn(5, 5),)),
-    "written through a view": Program(lambda: _overwritten, lambda: (torch.randn(3, 4, 5),)),
-    "written over rows of a view": Program(lambda: _spread, lambda: (torch.randn(8, 8),)),
-    "copy into a slice": Program(lambda: _written, lambda: (*image(), torch.randn(1, 3, 9, 9))),
+    "written into every second column": Program(lambda: functions.strided, lambda: (torch.randn(4, 8),)),
+    "a diagonal of zeros": Program(lambda: functions.cleared, lambda: (torch.randn(5, 5),)),
+    "written through a view": Program(lambda: functions.overwritten, lambda: (torch.randn(3, 4, 5),)),
+    "written over rows of a view": Program(lambda: functions.spread, lambda: (torch.randn(8, 8),)),
+    "copy into a slice": Program(lambda: functions.written, lambda: (*functions.image(), torch.randn(1, 3, 9, 9))),
     "products with what positions say": Program(
         lambda: lambda x: torch.relu(x @ (w := torch.linspace(-1, 1, 64).view(8, 8))) @ w.T,
         lambda: (torch.randn(2, 8),),
     ),
-    "a filter and its transposition": Program(lambda: _edges_of, lambda: (torch.randn(1, 1, 20, 20),)),
+    "a filter and its transposition": Program(lambda: functions.edges_of, lambda: (torch.randn(1, 1, 20, 20),)),
     "read by strides": Program(lambda: lambda x: x.as_strided((4, 4), (16, 5)) * 2, lambda: (torch.randn(4, 4, 4),)),
     "last of sequences": Program(
         lambda: lambda x, n: x.cumsum(1).gather(1, (n - 1)[:, None, None].expand(-1, 1, 5)),
@@ -554,7 +324,7 @@ PROGRAMS = {
     ),
     "a mean times itself": Program(lambda: lambda x: (x.mean(1) * x.mean(1)).sum(), lambda: (torch.randn(4, 6),)),
     "heads of as many columns as rows": Program(
-        lambda: lambda q, k: Turned(q) @ Turned(k).mT.repeat_interleave(2, 1),
+        lambda: lambda q, k: functions.turned_round(q) @ functions.turned_round(k).mT.repeat_interleave(2, 1),
         lambda: (torch.randn(1, 4, 8, 8), torch.randn(1, 2, 8, 8)),
     ),
     "a piece of what others read whole": Program(
@@ -586,7 +356,7 @@ PROGRAMS = {
     "the first of a long axis that is not the last": Program(
         lambda: lambda x: x.topk(3, dim=1), lambda: (torch.randn(2, 300, 3),)
     ),
-    "boxes that others suppress, one by one": Program(lambda: _kept, lambda: (torch.rand(5, 5),)),
+    "boxes that others suppress, one by one": Program(lambda: functions.kept, lambda: (torch.rand(5, 5),)),
     "there and back, by tables that are equal": Program(
         lambda: lambda x: torch.fft.ifft2(torch.fft.fftshift(torch.fft.fft2(x), dim=(-2, -1))).abs(),
         lambda: (torch.randn(2, 3, 8, 6),),
@@ -595,7 +365,7 @@ PROGRAMS = {
         lambda: lambda x: (x.mT.sin().exp()[1:3] * 2, x.sin().exp()[:, 1].sum()), lambda: (torch.randn(3, 4),)
     ),
     "a gather from what is computed, which two read": Program(
-        lambda: _picked, lambda: (torch.randn(8, 20), torch.randint(0, 20, (8, 20)))
+        lambda: functions.picked, lambda: (torch.randn(8, 20), torch.randint(0, 20, (8, 20)))
     ),
     "powers that leave no fractions": Program(
         lambda: lambda x: torch.float_power(2.0, x), lambda: (torch.randint(1, 5, (4, 9)),)
@@ -606,7 +376,7 @@ PROGRAMS = {
     ),
     "a long axis, sorted": Program(lambda: lambda x: x.sort(-1)[0].diff(), lambda: (torch.randn(2, 200),), slow=True),
     "a broadcast that a reduction and others read": Program(
-        lambda: _limited, lambda: (torch.randn(300, 25), torch.randn(300, 10))
+        lambda: functions.limited, lambda: (torch.randn(300, 25), torch.randn(300, 10))
     ),
     **{
         f"a dilated transposed convolution, stride {stride}": Program(
@@ -617,7 +387,7 @@ PROGRAMS = {
     },
     **{
         f"a transposed convolution of {inner} channels, stride 1, padding {padding}": Program(
-            partial(nn.ConvTranspose2d, inner, outer, 3, padding=padding), partial(_image, inner)
+            partial(nn.ConvTranspose2d, inner, outer, 3, padding=padding), partial(functions.image_of, inner)
         )
         for inner, outer, padding in ((32, 64, 1), (16, 16, 1), (7, 9, 2))
     },
@@ -627,18 +397,20 @@ PROGRAMS = {
     "a padding of what a mask chooses": Program(
         lambda: lambda x: F.pad(x[x > 0], (1, 2)).diff(), lambda: (torch.randn(4, 5),)
     ),
-    "what a mask chooses, written the other way round": Program(lambda: _turned, lambda: tuple(torch.randn(2, 4, 5))),
+    "what a mask chooses, written the other way round": Program(
+        lambda: functions.turned, lambda: tuple(torch.randn(2, 4, 5))
+    ),
     "a transposition of a transposition": Program(
         lambda: lambda x: (lambda y: (y, y.permute(1, 2, 0)))((x * x).permute(2, 1, 0)), lambda: (torch.randn(4, 5, 3),)
     ),
     "a gather from a transposition by its order, beside its sine": Program(
-        lambda: _ordered, lambda: (torch.randn(2, 4, 5),)
+        lambda: functions.gathered_in_order, lambda: (torch.randn(2, 4, 5),)
     ),
     "complex numbers and a transposition of them, both squared": Program(
-        lambda: _squared, lambda: (torch.randn(2, 4, 5), torch.randn(2, 4, 5))
+        lambda: functions.squared, lambda: (torch.randn(2, 4, 5), torch.randn(2, 4, 5))
     ),
     "a row of a concatenation that is expanded": Program(
-        lambda: _expanded, lambda: (torch.randn(2, 1, 5), torch.rand(2, 1, 5) + 1)
+        lambda: functions.expanded, lambda: (torch.randn(2, 1, 5), torch.rand(2, 1, 5) + 1)
     ),
     "indices along an axis of one element": Program(
         lambda: lambda x, at: (x.index_select(0, at), torch.zeros(1).scatter_reduce(0, at, x[0, :1], "mean")),
@@ -689,7 +461,7 @@ PROGRAMS = {
         lambda: (torch.randn(9),),
     ),
     "sums by groups that are counted": Program(
-        lambda: _grouped, lambda: (torch.randint(0, 5, (9,)), torch.randn(9, 4)), slow=True
+        lambda: functions.grouped, lambda: (torch.randint(0, 5, (9,)), torch.randn(9, 4)), slow=True
     ),
     "as many as a mask has places": Program(
         lambda: lambda x: (torch.ones((x > 0).nonzero().shape[0]), (x > 0).long().cumsum(0)), lambda: (torch.randn(9),)
