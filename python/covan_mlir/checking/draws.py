@@ -15,7 +15,7 @@ from covan_mlir.checking.modular import Finding
 from covan_mlir.checking.node_values import NodeValues
 from covan_mlir.checking.same_elements import SameElements
 from covan_mlir.checking.sizes import has_read_numbers
-from covan_mlir.checking.source_values import SourceValues, Trial
+from covan_mlir.checking.source_values import FLOAT, SourceValues, Trial
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import Tensor, spend, spent
 from covan_mlir.provenance import arguments
@@ -53,8 +53,6 @@ KINDS: tuple[Draw, ...] = tuple(
     Draw(drawn, rounded) for drawn in ("all", "roots", "floats", "arguments") for rounded in (False, True)
 )
 DRAWS: tuple[tuple[Draw, range], ...] = tuple((kind, integers) for kind in KINDS for integers in _INTEGERS[kind.drawn])
-FLOAT = ("f", "bf")
-"""How types of floats begin."""
 _EVALUATION = 1 << 15
 """Elements that are computed in the time that it takes to evaluate any body."""
 _KEPT = 64

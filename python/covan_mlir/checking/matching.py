@@ -17,7 +17,6 @@ from covan_mlir.checking.cones import Cone, Cones, Key
 from covan_mlir.checking.draws import (
     ALL,
     DRAWS,
-    FLOAT,
     KINDS,
     SOMEWHERE,
     TRIALS,
@@ -32,7 +31,7 @@ from covan_mlir.checking.modular import FEW, Finding, compared
 from covan_mlir.checking.samples import SAMPLED, agree, is_constant, positions, sampled
 from covan_mlir.checking.signatures import Signature
 from covan_mlir.checking.sizes import dimensions_of, has_read_numbers, has_symbols, read_numbers
-from covan_mlir.checking.source_values import RandomError, SourceValues
+from covan_mlir.checking.source_values import FLOAT, RandomError, SourceValues
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import Tensor, UnevaluatedError, confine, is_undefined, limited
 from covan_mlir.checking.turned_filters import as_filters, turned_filters

@@ -50,7 +50,7 @@ _LIBRARIES = frozenset({"aten", "prims"})
 """Whose operators are run."""
 _SCALARS = {"int": "i64", "float": "f64", "bool": "i1"}
 """Types of numbers that are read from tensors, and as what they are drawn."""
-_FLOAT = ("f", "bf")
+FLOAT = ("f", "bf")
 """How types of floats begin."""
 _BITS = "aten.view.dtype"
 _OWN = "covan."
@@ -366,7 +366,7 @@ def _bound(part: Part, sizes: Sizes, rounded: bool, values: Mapping[Operand, Any
     if rounded and part.op in ROUNDING and part.types[0].partition("[")[0] in ("bf16", "f16"):
         narrow = DTYPES[part.types[0].partition("[")[0]]
     args, kwargs = arguments.decode(part.args, values, of_type)
-    if is_pointwise(part.op) and part.types[0].startswith(_FLOAT):  # of integers torch computes it in float32
+    if is_pointwise(part.op) and part.types[0].startswith(FLOAT):  # of integers torch computes it in float32
         args, kwargs = tuple(map(_real, args)), {name: _real(item) for name, item in kwargs.items()}
     return [_wide(item, narrow) for item in args], {name: _wide(item, narrow) for name, item in kwargs.items()}
 
