@@ -477,4 +477,11 @@ PROGRAMS = {
             torch.arange(6) > torch.tensor([[4], [5]]),
         ),
     ),
+    "a product of many factors in three sums": Program(
+        lambda: functions.in_three_sums, lambda: (torch.rand(5, 10, 5), torch.rand(10, 5)), slow=True
+    ),
+    "constants of bytes, returned": Program(
+        lambda: lambda x: (torch.full_like(x, 7, dtype=torch.uint8), torch.arange(5, dtype=torch.int8), x + 1),
+        lambda: (torch.randn(3, 4),),
+    ),
 }

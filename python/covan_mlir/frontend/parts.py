@@ -136,7 +136,7 @@ def ledger(
             types=type_strings(node.meta.get("val")),
             arguments=tuple(sorted(position[n] for n in read if n in position)),
             view=is_view(node),
-            twin=numbers.first(node, index, op_name(node), args),
+            twin=numbers.first(node, index, op_name(node), args, values),
             args=args,
         )
     drawn = [parts[node].id for node in parts if isinstance(node, Node) and _is_random(node)]
@@ -185,26 +185,32 @@ class _ValueNumbers:
         self._first: dict[Any, int] = {}
         self._aliased = dict(aliases)
 
-    def first(self, node: Node, index: int, op: str, args: str) -> int:
-        """The index under which the node's value was first seen; ``op`` and ``args`` as in its part."""
+    def first(self, node: Node, index: int, op: str, args: str, read: Sequence[Node]) -> int:
+        """The index under which the node's value was first seen; ``op`` and ``args`` as in its part.
+
+        Args:
+            read: of the nodes that the operator is given those of which it reads more than the type.
+        """
         key: Any = index
         if op in ALIASES and isinstance(node.args[0], Node):
             self._aliased[node] = node.args[0]
         if not _is_random(node):
             constant = None if node.all_input_nodes else fingerprint(op, args)
-            key = constant or (node.target, self._key(node.args), self._key(node.kwargs))
+            key = constant or (node.target, self._key(node.args, read), self._key(node.kwargs, read))
         self._number[node] = self._first.setdefault(key, index)
         return self._number[node]
 
-    def _key(self, value: Any) -> Any:
+    def _key(self, value: Any, read: Sequence[Node]) -> Any:
         if isinstance(value, Node):
+            if value not in read and isinstance(tensor := value.meta.get("val"), torch.Tensor):
+                return ("type", *type_strings(tensor))
             while value in self._aliased:
                 value = self._aliased[value]
             return ("node", self._number.get(value, value))
         if isinstance(value, list | tuple):
-            return tuple(self._key(item) for item in value)
+            return tuple(self._key(item, read) for item in value)
         if isinstance(value, dict):
-            return tuple((key, self._key(item)) for key, item in sorted(value.items()))
+            return tuple((key, self._key(item, read)) for key, item in sorted(value.items()))
         return (type(value).__name__, repr(value))  # 1, 1.0 and True are different arguments
 
 

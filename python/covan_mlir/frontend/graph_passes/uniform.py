@@ -29,8 +29,15 @@ def _zero(value: torch.Tensor, number: Any) -> Any:
     return 0 if number == 0 and not value.dtype.is_floating_point and not value.dtype.is_complex else None
 
 
+def _bits(number: int, dtype: torch.dtype) -> int | bool:
+    """0, or -1 for all bits, as a type writes them."""
+    written = torch.tensor(number).to(dtype).item()
+    return bool(written) if dtype is torch.bool else int(written)
+
+
 def _all(value: torch.Tensor, number: Any) -> Any:
-    return True if number is True and value.dtype is torch.bool else None
+    ones = _bits(-1, value.dtype)
+    return ones if type(number) is type(ones) and number == ones else None
 
 
 def _one(value: torch.Tensor, number: Any) -> Any:
@@ -41,7 +48,7 @@ def _nan(result: bool) -> Callable[[torch.Tensor, Any], Any]:
     return lambda value, number: result if isinstance(number, float) and math.isnan(number) else None
 
 
-# What an operator gives everywhere, of its result's type and of its second argument; None: that depends.
+# What an operator gives everywhere, of its result's type and of a number that it reads; None: that depends.
 _RULES: dict[Any, Callable[[torch.Tensor, Any], Any]] = {
     aten.mul: _zero,
     aten.bitwise_and: _zero,
@@ -51,12 +58,19 @@ _RULES: dict[Any, Callable[[torch.Tensor, Any], Any]] = {
     **dict.fromkeys((aten.lt, aten.le, aten.gt, aten.ge, aten.eq), _nan(False)),
 }
 
+_SECOND = frozenset({aten.remainder})
+"""Of which the number is the second argument; of others it may be the first one, too."""
+
 _OF_EQUALS: dict[Any, int | bool] = {
     **dict.fromkeys((aten.sub, aten.bitwise_xor), 0),
     **dict.fromkeys((aten.ne, aten.lt, aten.gt), False),
     **dict.fromkeys((aten.eq, aten.le, aten.ge), True),
 }
 """What an operator gives of a whole number and that number: the compilers fold it, and what is behind it."""
+
+_OF_COMPLEMENTS = {aten.bitwise_and: 0, aten.bitwise_or: -1, aten.bitwise_xor: -1}
+"""What an operator gives of bits and of those that are not among them."""
+_NOT = (aten.bitwise_not.default, aten.logical_not.default)
 
 
 # Of what makes a constant, the number: a position of an argument, or the number itself.
@@ -67,7 +81,8 @@ _RANGES = frozenset({aten.arange, torch.ops.prims.iota})
 """What masks of positions begin with."""
 _EVALUATED = 4096
 """Elements of a tensor of positions, up to which it is computed here."""
-_CONVERSIONS = frozenset({torch.ops.prims.convert_element_type.default, aten._to_copy.default})
+_ELEMENTWISE = frozenset({torch.ops.prims.convert_element_type.default, aten._to_copy.default, aten.clone.default})
+"""Beside those that torch says are."""
 
 
 def fold_uniform(graph: Graph, constants: Mapping[str, torch.Tensor]) -> None:
@@ -94,7 +109,7 @@ def fold_uniform(graph: Graph, constants: Mapping[str, torch.Tensor]) -> None:
             or not all(isinstance(size, int) for size in value.shape)
         ):
             continue
-        if (result := _whatever_is_read(node, value)) is not None:
+        if (result := _whatever_is_read(node, value, held)) is not None:
             fill(node, result)
         elif (one := _computed(node, held)) is not None and one.dtype == value.dtype and not value.is_complex():
             fill(node, one.item())
@@ -134,19 +149,48 @@ def _take(node: Node, taken: Node) -> None:
         node.target, node.args = aten.expand.default, (taken, list(value.shape))
 
 
-def _whatever_is_read(node: Node, value: torch.Tensor) -> Any:
+def _whatever_is_read(node: Node, value: torch.Tensor, held: Mapping[Node, torch.Tensor]) -> Any:
     assert isinstance(node.target, torch._ops.OpOverload)
-    rule = _RULES.get(node.target.overloadpacket)
+    operator = node.target.overloadpacket
+    if operator is aten.clamp and not value.dtype.is_floating_point:
+        return _clamped(*node.args[1:])
     if len(node.args) != 2 or node.kwargs:
         return None
-    number: Any = node.args[1]
-    if number is node.args[0] and isinstance(number, Node) and not (_is_inexact(node) or _is_inexact(number)):
-        return _OF_EQUALS.get(node.target.overloadpacket)
-    if rule is None:
-        return None
-    if isinstance(number, Node) and number.target is aten.scalar_tensor.default:
-        number = number.args[0]
-    return None if isinstance(number, Node) else rule(value, number)
+    first, second = node.args
+    if first is second and isinstance(first, Node) and not (_is_inexact(node) or _is_inexact(first)):
+        return _OF_EQUALS.get(operator)
+    if operator in _OF_COMPLEMENTS and (_are_complements(first, second) or _are_complements(second, first)):
+        return _bits(_OF_COMPLEMENTS[operator], value.dtype)
+    for read in (second,) if operator in _SECOND else (second, first):
+        number: Any = held[read].item() if isinstance(read, Node) and read in held else read
+        if operator in _RULES and not isinstance(number, Node | None):
+            result = _RULES[operator](value, number)
+            if result is not None:
+                return result
+    return None
+
+
+def _are_complements(value: Any, negated: Any) -> bool:
+    """Whether a value is what another negates, or is computed as that is."""
+    if not isinstance(value, Node) or not isinstance(negated, Node) or negated.target not in _NOT:
+        return False
+    same: Any = negated.args[0]
+    if value.meta["val"].dtype != same.meta["val"].dtype or (
+        negated.target is aten.logical_not.default and same.meta["val"].dtype is not torch.bool
+    ):
+        return False
+    alike = value.target == same.target and value.args == same.args and value.kwargs == same.kwargs
+    return value is same or (value.op == "call_function" and alike and not _is_random(value))
+
+
+def _is_random(node: Node) -> bool:
+    target: Any = node.target
+    return torch.Tag.nondeterministic_seeded in target.tags
+
+
+def _clamped(low: Any = None, high: Any = None) -> Any:
+    """What whole numbers are between limits that leave one of them; the upper one is what limits that cross leave."""
+    return high if isinstance(low, int) and isinstance(high, int) and low >= high else None
 
 
 def _is_inexact(node: Node) -> bool:
@@ -169,7 +213,7 @@ def _computed(node: Node, held: Mapping[Node, torch.Tensor]) -> torch.Tensor | N
     """What an element-wise operator gives of one element of each constant, of as many axes as that has: torch's
     promotion of types asks for them."""
     target: Any = node.target
-    pointwise = torch.Tag.pointwise in target.tags or target in _CONVERSIONS
+    pointwise = torch.Tag.pointwise in target.tags or target in _ELEMENTWISE
     return _called(node, held) if pointwise and node.all_input_nodes and _reads_only(node, held) else None
 
 
@@ -180,7 +224,7 @@ def _reads_only(node: Node, known: Mapping[Node, torch.Tensor]) -> bool:
 def _called(node: Node, known: Mapping[Node, torch.Tensor]) -> torch.Tensor | None:
     """What an operator gives of known tensors; None if it is random, or writes to them."""
     target: Any = node.target
-    if torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable:
+    if _is_random(node) or target._schema.is_mutable:
         return None
     args, kwargs = map_arg((node.args, node.kwargs), known.__getitem__)
     try:

@@ -431,9 +431,12 @@ def _between(start: Any, end: Any, steps: int, dtype: torch.dtype) -> Tensor:
 
 @rule(aten.arange.start_step, aten.arange.start, aten.arange.default)
 def arange(*bounds: Number, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
-    """Fractions are computed from their places in float64, as in eager; torch-mlir adds steps up."""
+    """Fractions are computed from their places in float64, as in eager; torch-mlir adds steps up. Of whole numbers of 8
+    bits it makes ranges that end it."""
     first, end, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     dtype = dtype or torch.get_default_dtype()
+    if dtype in (torch.int8, torch.uint8):
+        return torch.arange(first, end, step, dtype=torch.int32).to(dtype)
     if not dtype.is_floating_point or not any(isinstance(bound, float) for bound in (first, end, step)):
         return NotImplemented
     count = math.ceil((end - first) / step)
