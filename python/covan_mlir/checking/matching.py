@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import chain, count, islice
-from math import prod
 
 import numpy as np
 
-from covan_mlir.checking.begun import begun
-from covan_mlir.checking.choices import combinations, in_turn
-from covan_mlir.checking.cones import Cone, Cones, Key
+from covan_mlir.checking.choices import in_turn
+from covan_mlir.checking.cones import Cones, Key
 from covan_mlir.checking.draws import (
     ALL,
     DRAWS,
@@ -26,7 +24,8 @@ from covan_mlir.checking.draws import (
     Sources,
     State,
 )
-from covan_mlir.checking.layouts import Order, gathered, layouts, placements
+from covan_mlir.checking.held_constants import assignments
+from covan_mlir.checking.layouts import Order, gathered, layouts
 from covan_mlir.checking.modular import FEW, Finding, compared
 from covan_mlir.checking.samples import SAMPLED, agree, is_constant, positions, sampled
 from covan_mlir.checking.signatures import Signature
@@ -34,11 +33,9 @@ from covan_mlir.checking.sizes import dimensions_of, has_read_numbers, has_symbo
 from covan_mlir.checking.source_values import FLOAT, RandomError, SourceValues
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import Tensor, UnevaluatedError, confine, is_undefined, limited
-from covan_mlir.checking.turned_filters import as_filters, turned_filters
 from covan_mlir.fred.scalars import Array
-from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
-from covan_mlir.provenance.bodies import Bodies, Opaque, shape_of
+from covan_mlir.provenance.bodies import Bodies
 
 WORK = 1 << 26
 """Elements that are computed to tell what one result is, whatever others took."""
@@ -90,6 +87,7 @@ class Matcher:
         self._states = states
         self._sources = Sources(source)
         self._cones = Cones(source, program, states)
+        self._assignments = partial(assignments, source, program)
         self._reserve = _RESERVE
         self.undecided: dict[Key, str] = {}
         self._holding: dict[Hashable, tuple[Order | None, Finding]] = {}
@@ -424,82 +422,6 @@ class Matcher:
             return draws.fresh(TRIALS[0], draw, integers)
 
         return compared(want, got, folding=lambda: self._views.folds(plan.operand, drawn().given))
-
-    def _assignments(self, cone: Cone, operand: Operand, source: SourceValues) -> Iterator[Constants]:
-        """Which constants of the source the program's may be: such as the value is computed from.
-
-        Raises:
-            UnevaluatedError: one of the program's is none of them.
-        """
-        if not cone.constants:
-            return iter([{}])
-        outer, inner = self._constants(operand, source)
-        # Programs read them as the source does, first what it reads first, few rounded or widened ahead of time.
-        kinds: dict[Operand, set[str]] = {}
-        for constant in (*reversed(outer), *inner):
-            base = self._views.based(constant, None)[0]
-            kinds.setdefault(base, set()).add(self._views.type_of(constant).partition("[")[0])
-        constants = list(kinds)
-        moved = self._moved((*outer, *inner))
-        whole = list(begun(self._views, operand, source))
-        turned = turned_filters(self._views, operand, source)
-        choices: dict[Key, list[tuple[Operand, Order | None]]] = {}
-        pure = [o for o in constants if o[0] == "p" and self._views.pure[int(o[1])]]
-        for (node, number), kind in cone.constants.items():
-            shape = shape_of(kind)[1] or ()
-            fitting = [o for o in constants if source.tensor(o).size == prod(shape)]
-            element = kind.partition("[")[0]
-            fitting = [o for own in (True, False) for o in fitting if (element in kinds[o]) is own]
-            opaque = self._bodies.nodes[node].operands[number]
-            if isinstance(opaque, Opaque) and opaque.elements:
-                elements = np.array(opaque.elements)
-                same = [o for o in fitting if o in pure and agree(elements, source.tensor(o).all().reshape(-1))]
-                if same:
-                    choices[node, number] = [(same[0], None)]
-                    continue
-                fitting = [o for o in fitting if o not in pure]
-            ways: list[tuple[Operand, Order | None]] = [
-                (o, layout) for o in fitting for layout in layouts(source.tensor(o).shape, shape)
-            ]
-            ways[1:1] = [(o, None) for o in moved if source.tensor(o).size == prod(shape)]
-            ways += [(o, layout) for o in constants for layout in placements(source.tensor(o).shape, shape)]
-            ways += [(cat, order) for cat, order in whole if order.size == prod(shape)]
-            ways[1:1] = as_filters(turned, shape)
-            if ways:
-                choices[node, number] = ways
-            elif not (isinstance(opaque, Opaque) and opaque.elements):  # else it is the program's own, as it stands
-                raise UnevaluatedError("a constant that was computed ahead of time and is no weight in another order")
-        return (dict(zip(choices, chosen, strict=True)) for chosen in combinations([*choices.values()]))
-
-    def _moved(self, constants: Iterable[Operand]) -> list[Operand]:
-        """Those that hold the elements of others in another order, one for each order."""
-        orders: dict[Hashable, Operand] = {}
-        for constant in constants:
-            base, layout = self._views.based(constant, None)
-            if layout is not None:
-                orders.setdefault((base, layout.key), constant)
-        return list(orders.values())
-
-    def _constants(self, operand: Operand, source: SourceValues) -> tuple[list[Operand], list[Operand]]:
-        """Weights, and what is computed of such alone, behind a value: those that are read by what is not, and those
-        behind them. What was drawn is not looked behind."""
-        outer: list[Operand] = []
-        inner: list[Operand] = []
-        stack, seen = [(operand, False)], set[Operand]()
-        while stack:
-            current, within = stack.pop()
-            kind, name = current
-            if current in seen or kind == "a" or source.twin(current) in source.given:
-                continue
-            seen.add(current)
-            constant = kind == "w" or self._views.constant.get(int(name), False)
-            if constant:
-                with suppress(UnevaluatedError):  # of several values, what is behind them may be one
-                    source.tensor(current)
-                    (inner if within else outer).append(current)
-            if kind == "p":
-                stack += [(read, constant) for read in arguments.operands(self._views.parts[int(name)].args)]
-        return outer, inner
 
 
 def _few(size: int) -> Array:
