@@ -76,9 +76,7 @@ BACKEND = PassStage(
 LINALG = PassStage(
     "torch-to-linalg",
     (
-        # Before the pipeline, which does it, too: a constant of bytes that is returned would become one of signed bytes
-        # on its way there, which is invalid.
-        "torch-func-backend-type-conversion",
+        "torch-return-bytes",
         "torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}",
         "func.func(linalg-name-scatters)",
     ),

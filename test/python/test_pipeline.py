@@ -205,7 +205,7 @@ def test_command_prints_it(tmp_path: Path) -> None:
         "prov-drop-table",
         "func.func(torch-match-quantized-custom-ops)",
         "torchdynamo-export-to-torch-backend-pipeline",
-        "torch-func-backend-type-conversion",
+        "torch-return-bytes",
         "torch-backend-to-linalg-on-tensors-backend-pipeline",
         "func.func(linalg-name-scatters)",
         "func.func(linalg-rematerialize)",
