@@ -484,4 +484,8 @@ PROGRAMS = {
         lambda: lambda x: (torch.full_like(x, 7, dtype=torch.uint8), torch.arange(5, dtype=torch.int8), x + 1),
         lambda: (torch.randn(3, 4),),
     ),
+    "one number put in its place, in halves": Program(
+        lambda: lambda x, i, s: x.scatter_add(0, i, s),
+        lambda: (torch.randn(1).bfloat16(), torch.zeros(1, dtype=torch.int64), torch.randn(1).bfloat16()),
+    ),
 }

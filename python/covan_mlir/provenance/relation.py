@@ -325,12 +325,11 @@ class _Builder:
 
     def _place(self, part: int) -> None:
         view = self.source.parts[part].view
-        if part in self._again or (part in self.evidence and not (view and self.node.hands_on_pieces)):
-            self.region.performed.add(part)
-        elif part in self.owners or view or self.identity(part):
+        named = part in self.evidence and not (view and self.node.hands_on_pieces)
+        if named or part in self._again or not (view or self.identity(part)):
+            self.region.performed.add(part)  # what changes the value and lies between the states, by whatever name
+        else:
             self.region.viewed.add(part)
-        else:  # it lies between the states, changes the value, and nobody else computes it
-            self.region.performed.add(part)
 
     def _fold(self, part: int) -> None:
         stack = [part]
