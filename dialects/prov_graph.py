@@ -6,6 +6,7 @@ their values are what they are made of.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -77,12 +78,19 @@ _RETURNS = frozenset({"func.return", "util.return"})
 _FUNCTIONS = frozenset({"func.func", "util.func"})
 # Of a chain of reductions, in place of its operations.
 _CALLS = frozenset({"func.call", "flow.dispatch"})
+_NOTHING = re.compile(r"tensor<(?:[\d?]+x)*?0x")
 
 
 def functions(module: Any) -> list[Any]:
     """The functions of a module that have a body."""
     operations = [view.operation for view in module.regions[0].blocks[0]]
     return [op for op in operations if op.name in _FUNCTIONS and len(op.regions[0].blocks)]
+
+
+def is_nothing(op: Any) -> bool:
+    """Whether an operation gives a tensor without elements of a size that is known at run time only: nothing is written
+    into it, and it is all that is left of what it stands for."""
+    return len(op.operands) > 0 and _NOTHING.search(str(op.results[0].type)) is not None
 
 
 class TraceGraph:
@@ -151,6 +159,8 @@ class TraceGraph:
             elif name in _CONSTANT or name.startswith(_CONSTANT_DIALECTS):
                 for result in op.results:
                     self._values[result] = []
+            elif name in _MEMORY and is_nothing(op):
+                self._values[op.results[0]] = [NodeResult(self.join(name, tuple(self._of(operands)), op), 0)]
             elif name in _MEMORY:
                 for result in op.results:
                     self._values[result] = self._of(operands)

@@ -488,4 +488,10 @@ PROGRAMS = {
         lambda: lambda x, i, s: x.scatter_add(0, i, s),
         lambda: (torch.randn(1).bfloat16(), torch.zeros(1, dtype=torch.int64), torch.randn(1).bfloat16()),
     ),
+    "places that are counted, and looked up again": Program(
+        lambda: lambda x: (torch.ones((x > 0).nonzero().shape[0], 3), (x > 0).nonzero()), lambda: (torch.randn(3, 4),)
+    ),
+    "no columns of places": Program(
+        lambda: lambda x: (x.nonzero()[:, :0], torch.zeros((x > 1).nonzero().shape[0], 0)), lambda: (torch.randn(3, 4),)
+    ),
 }

@@ -365,7 +365,8 @@ class Matcher:
                 numbers = other.at(positions(other.size))
                 if np.isfinite(numbers).any():
                     return source, other
-        if want.size or not has_symbols(self._views.type_of(operand)):
+        kind = self._views.type_of(operand)
+        if want.size or not has_symbols(kind) or "0" in dimensions_of(kind):
             return plain, want
         for again in range(1, _COUNTED):  # as a mask of one element decides
             source = draws.source(TRIALS[0], draw, integers, again)

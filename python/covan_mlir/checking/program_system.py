@@ -150,12 +150,14 @@ class ProgramSystem:
 
     def reached(self, node: int, part: int) -> bool:
         """Whether a claimed part lies on the way from the node's results to what it is given. Of twins that are no
-        work, any may; of others, those that are read, if it is known what is."""
+        work, or of which only the size is asked for, any may; of others, those that are read, where it is known what
+        is."""
         if (node, part) in self._moments or (node, part) in self._shares:
             return True
         source = self.source
         no_work = source.parts[part].view or source.constant[part] or part in source.identity
-        alike = bool(self.open) or (no_work and part not in self._performed.get(node, ()))
+        free = part not in self._performed.get(node, ()) if no_work else part not in source.needed
+        alike = bool(self.open) or free
         return (alike and self.source.twin(part) in self._reached.get(node, ())) or self._serves(node, part)
 
     def performs(self, node: int, part: int) -> bool:

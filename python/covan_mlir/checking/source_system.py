@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from covan_mlir.checking.alike_loops import AlikeLoops
-from covan_mlir.checking.sizes import equal_numbers, renamed
+from covan_mlir.checking.sizes import dimensions_of, equal_numbers, renamed
 from covan_mlir.prov import TAU, Coalgebra
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
@@ -38,6 +38,10 @@ class PartCall:
         return all(kind != "a" for kind, _ in self.operands)
 
 
+def _is_empty(part: Part) -> bool:
+    return bool(part.types) and all("0" in dimensions_of(kind) for kind in part.types)
+
+
 class SourceSystem:
     """The parts of a model as a coalgebra.
 
@@ -49,6 +53,7 @@ class SourceSystem:
 
     Attributes:
         constant: of each part, whether no argument lies behind its value.
+        empty: parts that give tensors without elements, whatever of their sizes is known at run time only.
         independent: whether no element of an argument does: a size may.
         twins: the first part with the same value, by value numbering: of what is not random, that is called alike
             with equal values; loops that carry equal values are one.
@@ -67,6 +72,7 @@ class SourceSystem:
         self.identity = identity or {}
         self._label = constant
         self._calls: dict[int, PartCall] = {} if calls is None else calls
+        self.empty = frozenset(index for index, part in parts.items() if _is_empty(part))
         self.constant: dict[int, bool] = {}
         self.independent: dict[int, bool] = {}
         for index in sorted(parts):
@@ -120,7 +126,10 @@ class SourceSystem:
         return self.twins.get(part, part)
 
     def needs(self, part: int) -> Sequence[Operand]:
-        """The operands that a part's value depends on: of one that gives back an operand, that one."""
+        """The operands that a part's value depends on: of one that gives back an operand, that one; of one without
+        elements, none."""
+        if part in self.empty:
+            return ()
         operands = self.call(part).operands
         return (operands[self.identity[part]],) if part in self.identity else operands
 
@@ -145,7 +154,7 @@ class SourceSystem:
             return [(TAU, read(call.operands[self.identity[part]]))]
         label = self._label_of(part)
         steps: list[tuple[Any, State]] = [
-            ((label, index), read(operand)) for index, operand in enumerate(call.operands)
+            ((label, index), read(operand)) for index, operand in enumerate(() if part in self.empty else call.operands)
         ]
         if (after := following(self.parts[part])) is not None:  # in the next iteration
             steps.append(((label, "next"), read(after)))
