@@ -87,7 +87,7 @@ def functions(module: Any) -> list[Any]:
     return [op for op in operations if op.name in _FUNCTIONS and len(op.regions[0].blocks)]
 
 
-def is_nothing(op: Any) -> bool:
+def has_no_elements(op: Any) -> bool:
     """Whether an operation gives a tensor without elements of a size that is known at run time only: nothing is written
     into it, and it is all that is left of what it stands for."""
     return len(op.operands) > 0 and _NOTHING.search(str(op.results[0].type)) is not None
@@ -159,7 +159,7 @@ class TraceGraph:
             elif name in _CONSTANT or name.startswith(_CONSTANT_DIALECTS):
                 for result in op.results:
                     self._values[result] = []
-            elif name in _MEMORY and is_nothing(op):
+            elif name in _MEMORY and has_no_elements(op):
                 self._values[op.results[0]] = [NodeResult(self.join(name, tuple(self._of(operands)), op), 0)]
             elif name in _MEMORY:
                 for result in op.results:

@@ -13,7 +13,7 @@ import iree.compiler.ir as ir
 from msgspec.structs import replace
 
 from covan_mlir.dialects.prov_control import ControlReader
-from covan_mlir.dialects.prov_graph import is_nothing
+from covan_mlir.dialects.prov_graph import has_no_elements
 from covan_mlir.dialects.prov_locations import Fused, TraceReader, fused_of, is_prepared
 from covan_mlir.lowering import marks
 from covan_mlir.lowering.dispatch_work import SILENT, Performed
@@ -182,7 +182,7 @@ class _Reader:
                 self._values[op.results[0]] = Argument(ir.BlockArgument(op.operands[0]).arg_number)
             elif name == "arith.constant":
                 self._values[op.results[0]] = Constant(self._ids(op))
-            elif name in EMPTY and is_nothing(op):
+            elif name in EMPTY and has_no_elements(op):
                 inputs = tuple(self.value(operand) for operand in op.operands)
                 self._values[op.results[0]] = NodeResult(self.join(name, inputs, op), 0)
             elif name in EMPTY:

@@ -21,7 +21,7 @@ from covan_mlir.checking.cones import Key
 from covan_mlir.checking.draws import State
 from covan_mlir.checking.matching import WORK, Matcher
 from covan_mlir.checking.samples import agree, sampled
-from covan_mlir.checking.sizes import dimensions_of, has_read_numbers, has_symbols
+from covan_mlir.checking.sizes import has_read_numbers, has_symbols, is_empty
 from covan_mlir.checking.source_values import RandomError, SourceValues, is_believed, is_sized_by_values
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import UnevaluatedError, limited
@@ -240,8 +240,8 @@ class BodyCheck:
 
     def _returns(self, value: Any, operand: Operand) -> bool:
         """Whether a result of the program is the value that the source returns there, in its own order."""
-        if operand[0] == "p" and "0" in dimensions_of(self._views.type_of(operand)):
-            return True  # it has no elements
+        if operand[0] == "p" and is_empty(self._views.type_of(operand)):
+            return True
         match value:
             case NodeResult(node, result):
                 state = self.states.get((node, result))

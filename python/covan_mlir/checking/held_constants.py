@@ -33,7 +33,7 @@ def assignments(
         operand: the value that the cone may give.
 
     Returns:
-        Choices of a constant of the source, in some order, for each of the program's: likely ones first
+        Choices of a constant of the source, in some order, for each of the program's: likely ones first.
 
     Raises:
         UnevaluatedError: one of the program's is none of them.

@@ -29,7 +29,7 @@ from covan_mlir.checking.layouts import Order, gathered, layouts
 from covan_mlir.checking.modular import FEW, Finding, compared
 from covan_mlir.checking.samples import SAMPLED, agree, is_constant, positions, sampled
 from covan_mlir.checking.signatures import Signature
-from covan_mlir.checking.sizes import dimensions_of, has_read_numbers, has_symbols, read_numbers
+from covan_mlir.checking.sizes import dimensions_of, has_read_numbers, has_symbols, is_empty, read_numbers
 from covan_mlir.checking.source_values import FLOAT, RandomError, SourceValues
 from covan_mlir.checking.source_views import SourceViews
 from covan_mlir.checking.tensors import Tensor, UnevaluatedError, confine, is_undefined, limited
@@ -366,7 +366,7 @@ class Matcher:
                 if np.isfinite(numbers).any():
                     return source, other
         kind = self._views.type_of(operand)
-        if want.size or not has_symbols(kind) or "0" in dimensions_of(kind):
+        if want.size or not has_symbols(kind) or is_empty(kind):
             return plain, want
         for again in range(1, _COUNTED):  # as a mask of one element decides
             source = draws.source(TRIALS[0], draw, integers, again)

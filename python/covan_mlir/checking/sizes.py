@@ -120,6 +120,11 @@ def dimensions_of(kind: str) -> list[str]:
     return text.split(", ") if text else []
 
 
+def is_empty(kind: str) -> bool:
+    """Whether a tensor of a type has no elements, whatever its symbols stand for."""
+    return "0" in dimensions_of(kind)
+
+
 class Sizes:
     """Numbers for symbols.
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from covan_mlir.checking.alike_loops import AlikeLoops
-from covan_mlir.checking.sizes import dimensions_of, equal_numbers, renamed
+from covan_mlir.checking.sizes import equal_numbers, is_empty, renamed
 from covan_mlir.prov import TAU, Coalgebra
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
@@ -36,10 +36,6 @@ class PartCall:
     def fixed(self) -> bool:
         """Whether it reads no argument itself."""
         return all(kind != "a" for kind, _ in self.operands)
-
-
-def _is_empty(part: Part) -> bool:
-    return bool(part.types) and all("0" in dimensions_of(kind) for kind in part.types)
 
 
 class SourceSystem:
@@ -72,7 +68,7 @@ class SourceSystem:
         self.identity = identity or {}
         self._label = constant
         self._calls: dict[int, PartCall] = {} if calls is None else calls
-        self.empty = frozenset(index for index, part in parts.items() if _is_empty(part))
+        self.empty = frozenset(index for index, part in parts.items() if part.types and all(map(is_empty, part.types)))
         self.constant: dict[int, bool] = {}
         self.independent: dict[int, bool] = {}
         for index in sorted(parts):

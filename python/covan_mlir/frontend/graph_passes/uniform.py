@@ -161,12 +161,12 @@ def _whatever_is_read(node: Node, value: torch.Tensor, held: Mapping[Node, torch
         return _OF_EQUALS.get(operator)
     if operator in _OF_COMPLEMENTS and (_are_complements(first, second) or _are_complements(second, first)):
         return _bits(_OF_COMPLEMENTS[operator], value.dtype)
+    if (rule := _RULES.get(operator)) is None:
+        return None
     for read in (second,) if operator in _SECOND else (second, first):
         number: Any = held[read].item() if isinstance(read, Node) and read in held else read
-        if operator in _RULES and not isinstance(number, Node | None):
-            result = _RULES[operator](value, number)
-            if result is not None:
-                return result
+        if not isinstance(number, Node) and (result := rule(value, number)) is not None:
+            return result
     return None
 
 

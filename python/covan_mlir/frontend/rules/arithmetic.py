@@ -431,8 +431,8 @@ def _between(start: Any, end: Any, steps: int, dtype: torch.dtype) -> Tensor:
 
 @rule(aten.arange.start_step, aten.arange.start, aten.arange.default)
 def arange(*bounds: Number, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
-    """Fractions are computed from their places in float64, as in eager; torch-mlir adds steps up. Of whole numbers of 8
-    bits it makes ranges that end it."""
+    """Fractions are computed from their places in float64, as in eager; torch-mlir adds steps up. Ranges of 8-bit
+    numbers, which end its process, are computed in 32 bits."""
     first, end, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     dtype = dtype or torch.get_default_dtype()
     if dtype in (torch.int8, torch.uint8):
