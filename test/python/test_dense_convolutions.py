@@ -55,6 +55,41 @@ def test_convolutions() -> None:
     check({"valid": (valid, arrays_of(valid, 5), 2700)}, "convolution", fastest=False)
 
 
+def test_filters_packed_ahead_of_time() -> None:
+    """By tiles of output channels: groups, taps in a loop and written out, tiles and blocks of channels not full."""
+    cases = {
+        "same": convolution(20, 24, (3, 3), (13, 19)),
+        "strided": convolution(6, 40, (3, 3), (17, 33), stride=2),
+        "grouped": convolution(12, 24, (3, 3), (14, 14), groups=2),
+        "batched": convolution(4, 8, (3, 3), (9, 9), batch=3),
+        "deep": convolution(300, 12, (3, 3), (7, 7)),
+        "first": convolution(3, 16, (7, 7), (40, 41), stride=2, pad=3),
+        "ragged": convolution(5, 63, (3, 3), (10, 10)),
+        "line": convolution(10, 12, (5,), (100,), pad=2),
+        "long_line": convolution(12, 8, (128,), (49,), pad=64, groups=2),
+        "volume": convolution(5, 6, (3, 3, 3), (6, 7, 20)),
+    }
+    for name, chain in cases.items():
+        filtered = tuple(dataclasses.replace(value, weight=value.name == "f") for value in chain.inputs)
+        choice = choices(dataclasses.replace(chain, inputs=filtered), CpuTarget(MACHINE))
+        assert not isinstance(choice, Refusal), choice
+        packed = [
+            pair
+            for pair in choice.schedules()
+            if pair[0].template.name == "convolution" and pair[1].to_json()["packed"]
+        ]
+        picked = [packed[0], *random.Random(0).sample(packed, 2)]
+        written = [candidate.write(schedule, f"{name}{n}") for n, (candidate, schedule) in enumerate(picked)]
+        kernels = [one.executable for one in written if isinstance(one, Selection)]
+        assert len(kernels) == 3
+        alone, arrays = Standalone(kernels), arrays_of(chain, 6)
+        want = interpret(chain, arrays, "f64")["y"]
+        for one in kernels:
+            assert "f.packed" in [operand.name for operand in one.dispatches[0].inputs]
+            got = np.asarray(alone[one.name](*(alone.buffer(a) for a in arrays.values())).to_host())
+            near(got, want, 2700, "f32")
+
+
 DEPTHWISE = {
     "one": convolution(17, 17, (7, 7), (14, 14), groups=17, pad=3),
     "strided": convolution(8, 8, (3, 3), (15, 15), groups=8, stride=2),
@@ -112,8 +147,11 @@ NARROW = {
 
 def test_depthwise_convolutions_of_narrow_images() -> None:
     """Lanes along channels: numbers of them that fill no vector, rows and columns that lie outside as a whole."""
-    alone = Standalone([written_by("channel_lanes", chain, f"n{n}") for n, chain in enumerate(NARROW.values())])
-    for n, chain in enumerate(NARROW.values()):
+    # Registers hold a row of the results and one of the filter.
+    held = [c for c in NARROW.values() if (c.sizes["w"] or 0) + (c.sizes["s"] or 0) + 2 <= MACHINE.registers]
+    assert len(held) > 1
+    alone = Standalone([written_by("channel_lanes", chain, f"n{n}") for n, chain in enumerate(held)])
+    for n, chain in enumerate(held):
         arrays = arrays_of(chain, 6)
         got = np.asarray(alone[f"n{n}"](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
         near(got, interpret(chain, arrays, "f64")["y"], 100, "f32")

@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 import pytest
-from dense_chains import MACHINE, arrays_of, check, convolution, f, kernel, near, product, written_by
+from dense_chains import MACHINE, NUMPY, arrays_of, check, convolution, f, kernel, near, product, written_by
 from limits import some
 from plain_chains import Writer
 
@@ -57,9 +57,9 @@ def weighted(chain: Chain, name: str = "b") -> Chain:
     return dataclasses.replace(chain, inputs=inputs)
 
 
-def packed_kernels(chain: Chain, name: str) -> list[Executable]:
-    """Some kernels of a product that read panels packed ahead of time."""
-    choice = choices(weighted(chain), CpuTarget(MACHINE))
+def packed_kernels(chain: Chain, name: str, weight: str = "b") -> list[Executable]:
+    """Some kernels of a product that read a weight packed ahead of time."""
+    choice = choices(weighted(chain, weight), CpuTarget(MACHINE))
     assert not isinstance(choice, Refusal), choice
     packed = [(candidate, schedule) for candidate, schedule in choice.schedules() if schedule.to_json().get("packed")]
     picked = random.Random(0).sample(packed, 3)
@@ -91,7 +91,10 @@ def test_what_is_read_soon_is_asked_for() -> None:
     alone = w.chain("s")
     assert asked(alone, 8, 3) == 1
     assert asked(gated, 8, 3) == 1 + 8 * 3
-    assert asked(weighted(alone, "a"), 8, 3) == 2
+    assert asked(weighted(alone, "a"), 8, 3) == 1  # it is packed, and read in order
+    w = Writer("f32", **{**sizes, "i": 9})
+    w.reduce("s", "ij", "add", "k", f("arith.mulf", w.input("a", "ik"), w.input("b", "kj")))
+    assert asked(weighted(w.chain("s"), "a"), 8, 3) == 2  # a tile of eight would be empty but for one row
     assert asked(alone, 8, 1) == 0
     assert asked(weighted(alone, "a"), 8, 1) == 0
     assert asked(gated, 8, 1) == 8
@@ -122,6 +125,29 @@ def test_weights_packed_ahead_of_time() -> None:
             near(got, want, terms, chain.values["y"].dtype)
 
 
+def test_weights_packed_by_rows() -> None:
+    """A weight that is read as scalars: all roles of its axes, tiles, groups and blocks that are not full."""
+    plain = {"i": 21, "j": 50, "k": 37}
+    cases = {
+        "plain": (product("ik", "kj", "ij", "k", **plain), 37),
+        "both": (product("ki", "jk", "ij", "k", **plain), 37),
+        "batched": (product("bik", "bkj", "bij", "k", b=3, **plain), 37),
+        "shared": (product("ik", "bkj", "bij", "k", b=3, **plain), 37),
+        "joined": (product("hik", "jhk", "ij", "hk", h=4, **plain), 148),
+        "blocks": (product("ik", "kj", "ij", "k", i=12, j=49, k=2500), 2500),
+        "groups": (product("ik", "kj", "ij", "k", i=300, j=49, k=40), 40),
+        "double": (product("ik", "kj", "ij", "k", "f64", **plain), 37),
+    }
+    for name, (chain, terms) in cases.items():
+        kernels, arrays = packed_kernels(chain, name, "a"), arrays_of(chain, 5)
+        alone = Standalone(kernels)
+        want = interpret(chain, arrays, "f64")["y"]
+        for executable in kernels:
+            assert [operand.name for operand in executable.dispatches[0].inputs] == ["b", "bias", "gate", "a.packed"]
+            got = np.asarray(alone[executable.name](*(alone.buffer(a) for a in arrays.values())).to_host())
+            near(got, want, terms, chain.values["y"].dtype)
+
+
 def test_a_weight_is_packed_where_nothing_else_reads_it_and_little_is_added() -> None:
     def packs(chain: Chain) -> bool:
         choice = choices(chain, CpuTarget(MACHINE))
@@ -131,7 +157,8 @@ def test_a_weight_is_packed_where_nothing_else_reads_it_and_little_is_added() ->
     chain = product("ik", "jk", "ij", "k", i=8, j=96, k=64)
     assert packs(weighted(chain))
     assert not packs(chain)  # it may be another one at each call
-    assert not packs(weighted(chain, "a"))  # it is read as scalars
+    assert packs(weighted(chain, "a"))  # by rows: it is read as scalars
+    assert not packs(weighted(product("ik", "jk", "ij", "k", "bf16", i=8, j=96, k=63), "a"))  # widened as it is staged
     assert not packs(weighted(product("ik", "jk", "ij", "k", i=8, j=10, k=64)))  # lanes of its panel would be empty
     assert not packs(weighted(product("ik", "jk", "ij", "k", unknown="k", i=8, j=96, k=64)))
     w = Writer("f32", i=96, j=96, k=96)
@@ -231,6 +258,29 @@ def test_one_and_the_error_function() -> None:
     assert (got[known & (want < 1e-30)] < 1e-25).all()
 
 
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_stores_of_the_first_lanes(dtype: str) -> None:
+    """Machines without masks of stores write the first lanes in pieces, and nothing else: of any number of lanes."""
+    lanes = MACHINE.lanes("f32")
+    counts = range(-1, lanes + 2)
+    operands = [Operand("x", (lanes,), dtype)], [Operand("y", (len(counts), lanes), dtype)]
+    code = KernelBuilder("k", *operands, lanes)
+    code.masks = False
+
+    def body() -> None:
+        value, memory = code.load(code.memory["x"], code.index(0)), code.memory["y"]
+        code.store(code.splat(-1.0, dtype), memory, code.mul(code.workgroup, lanes))
+        code.store(value, memory, code.mul(code.workgroup, lanes), code.prefix(code.add(code.workgroup, -1)))
+
+    text = code.write(body, lambda _: len(counts))
+    assert "maskedstore" not in text
+    alone = Standalone([Executable.single("k", text, *map(tuple, operands))])
+    x = np.arange(1, lanes + 1).astype(NUMPY[dtype])
+    got = np.asarray(alone["k"](alone.buffer(x)).to_host())
+    want = [[n + 1 if n < count else -1 for n in range(lanes)] for count in counts]
+    np.testing.assert_array_equal(got.astype(np.float32), np.array(want, np.float32))
+
+
 def test_vectors_in_turns() -> None:
     """An operation of each vector after the other, and what one reads of another's after that."""
     code = KernelBuilder("k", [], [Operand("y", (8,), "f32")], 4)
@@ -270,8 +320,9 @@ def test_other_machines_have_schedules(name: str) -> None:
         selection = select(chain, "k", CpuTarget(machine), always=True)
         assert isinstance(selection, Selection)
         assert selection.schedule["lanes"] == machine.lanes("f32")
-        held = (selection.schedule["rows"] + 1) * selection.schedule["vectors"] + 1
-        assert held <= machine.registers
+        rows, vectors = selection.schedule["rows"], selection.schedule["vectors"]
+        assert (rows + 1) * vectors + 1 <= machine.registers
+        assert rows * vectors >= machine.registers // 2
 
 
 def test_what_is_no_product_is_refused() -> None:

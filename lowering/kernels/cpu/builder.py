@@ -36,10 +36,12 @@ class KernelBuilder:
         extents: sizes that are known at run time only, by axis.
         stages: halves that are read as scalars are widened into scratch beforehand.
         exact: every operation is rounded as it is written; no compiler takes ``(x + c) - c`` for ``x``.
+        masks: stores of some lanes are single instructions; else those of the first lanes are stores of fewer lanes.
     """
 
     stages = True
     exact = True
+    masks = True
 
     def __init__(
         self,
@@ -53,6 +55,7 @@ class KernelBuilder:
         self.context = context()
         self._constants: dict[tuple[Any, ...], Value] = {}
         self._indices = Indices(self.index)
+        self._prefixes: dict[Value, Value] = {}
         with self.context, ir.Location.unknown():
             self.module = ir.Module.parse(shell(name, inputs, outputs, extents))
             self._block = first_named(self.module.operation, "func.func").regions[0].blocks[0]
@@ -347,8 +350,35 @@ class KernelBuilder:
         """Writes consecutive elements, the valid ones."""
         if valid is None:
             vector.store(value, memory, [at], nontemporal=nontemporal)
-        else:
+        elif self.masks or valid not in self._prefixes:
             vector.maskedstore(memory, [at], valid, value)
+        else:
+            self._store_some(value, memory, at, self._prefixes[valid])
+
+    def _store_some(self, value: Value, memory: Value, at: Value, count: Value) -> None:
+        """Writes the first lanes of a vector: by one store, or by stores of half as many lanes each."""
+
+        def pieces() -> None:
+            rest, begin, width = value, at, self.lanes // 2
+            while width:
+                there = arith.andi(count, self.index(width))
+                op = scf.IfOp(self.below(self.index(0), there), [rest.type, begin.type], has_else=True)
+                with self.inside(op.then_block):
+                    if width > 1:
+                        vector.store(self.shuffle(rest, rest, range(width)), memory, [begin])
+                    else:
+                        memref.store(self.lane(rest, 0), memory, [begin])
+                    behind = [(lane + width) % self.lanes for lane in range(self.lanes)]
+                    scf.YieldOp([self.shuffle(rest, rest, behind), self.add(begin, width)])
+                with self.inside(op.else_block):
+                    scf.YieldOp([rest, begin])
+                rest, begin = op.results
+                width //= 2
+
+        def some() -> None:
+            self.branch(self.below(self.index(0), count), pieces, lambda: None)
+
+        self.branch(self.below(count, self.lanes), some, lambda: vector.store(value, memory, [at]))
 
     def prefetch(self, memory: Value, at: Value, *, near: bool = True) -> None:
         """Asks for the cache line of an element to be read soon; it may lie outside of the memory.
@@ -361,7 +391,9 @@ class KernelBuilder:
     def prefix(self, count: int | Value) -> Value:
         """A mask with the first ``count`` lanes set."""
         n = self.index(count) if isinstance(count, int) else count
-        return vector.create_mask(self.vector_type("i1"), [n])
+        mask = vector.create_mask(self.vector_type("i1"), [n])
+        self._prefixes[mask] = n
+        return mask
 
     def lane(self, value: Value, number: int) -> Value:
         """One lane."""

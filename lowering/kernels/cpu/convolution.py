@@ -33,6 +33,7 @@ from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT, DenseSchedule
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, inputs
+from covan_mlir.lowering.kernels.cpu.packed_weight import PackedWeight
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout, Planes
 from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, Tile, outer_products
 from covan_mlir.lowering.kernels.cpu.row_outputs import Known, RowOutputs
@@ -50,6 +51,7 @@ class ConvolutionSchedule(DenseSchedule):
         height, width: rows and columns of the results that it computes.
         depth: positions of the first contracted axis that are staged together.
         apart: columns of the window have planes of their own.
+        packed: the filter is packed ahead of time.
     """
 
     rows: int
@@ -59,6 +61,7 @@ class ConvolutionSchedule(DenseSchedule):
     width: int
     depth: int
     apart: bool = False
+    packed: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,15 @@ class Footprint:
         slides = (self.convolution.height, self.convolution.width)
         taps = (one.tap for one in slides if one is not None and one.tap is not None)
         return (*self.convolution.contracted, *taps)
+
+    @property
+    def packing(self) -> PackedWeight | None:
+        """How the filter is packed."""
+        convolution, filter_ = self.convolution, self.convolution.filter
+        if not self.schedule.packed or filter_ is None:
+            return None
+        outer = tuple(axis for axis in convolution.outer if axis in filter_.axes)
+        return PackedWeight(convolution.chain, filter_, outer, convolution.rows[0], self.summed, self.schedule.rows)
 
     @property
     def scalars(self) -> int:
@@ -316,12 +328,14 @@ class ConvolutionWriter:
         """
         code, convolution, layout = self.code, self.convolution, self.footprint.layout
         indices = [{**outer, **self.rows.position(code.add(row, i), self.sizes)} for i in range(rows)]
-        contracted = convolution.contracted
+        contracted, packing = convolution.contracted, self.footprint.packing
 
         def scalar(i: int, place: Place, tap: int) -> Value:
             there = {**place, **{axis: code.index(n) for axis, n in layout.written(tap).items()}}
             if self.scalars is not None:
                 return self.scalars.load(code.add(code.op("subi", row, first), i), there)
+            if packing is not None:
+                return packing.scalar(code, outer, row, start, there, i)
             index = {**indices[i], **there}
             if contracted:
                 index[contracted[0]] = code.add(start, place[contracted[0]])
@@ -329,7 +343,7 @@ class ConvolutionWriter:
             return self.evaluator.scalar(convolution.scalars, Position(index, None))
 
         # Rows of filters of more taps are long enough to be foreseen.
-        single = len(layout.taps) == 1 and not layout.rolled and bool(contracted)
+        single = len(layout.taps) == 1 and not layout.rolled and bool(contracted) and packing is None
         weight = asked_weight(convolution.chain, convolution.scalars, convolution.rows) if single else None
 
         def vector(u: int, at: Value, place: Place, tap: int, idle: int) -> Value:

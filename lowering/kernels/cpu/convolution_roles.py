@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
-from covan_mlir.fred.chain import Chain, Map, Reduce
+from covan_mlir.fred.chain import Chain, Input, Map, Reduce
 from covan_mlir.fred.expression import Affine, Apply, Expr, Index, Window, walk
 from covan_mlir.lowering.kernels.cpu.scalar_rows import in_place
 from covan_mlir.lowering.kernels.dense.chain import DenseChain, check_sum, only_reduction, stored
@@ -85,6 +85,14 @@ class Convolution(DenseChain):
     def slides(self) -> tuple[Sliding, ...]:
         """Along what the window slides, the last one last."""
         return (self.width,) if self.height is None else (self.height, self.width)
+
+    @cached_property
+    def filter(self) -> Input | None:
+        """The filter, where it is a weight that is read in place and can be packed by rows."""
+        if self.scalars is None or not in_place(self.chain, self.scalars) or len(self.rows) != 1:
+            return None
+        weight = self.packable(self.scalars, self.window)
+        return weight if weight is not None and self.rows[0] in weight.axes else None
 
     @cached_property
     def batch(self) -> int:

@@ -102,6 +102,7 @@ class DenseMatch(Match[S]):
         inputs, outputs = operands(self.given)
         prepared = self.prepared(schedule)
         code = KernelBuilder(name, with_prepared(inputs, prepared), outputs, schedule.lanes, chain.extents)
+        code.masks = self.target.machine.store_masks
         sizes = chain.nominal.known_sizes
         writer = self.writer(code, {**sizes, **code.extents}, schedule)
         text = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))

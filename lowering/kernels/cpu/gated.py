@@ -81,7 +81,7 @@ class GatedWriter(ProductWriter):
                 at = {**index, lane: code.add(unit.column, u * code.lanes)}
                 sums = [code.load(part.sums, part._offset(i, u)) for part in self.parts]
                 given = {part.product.step.name: Lanes(value) for part, value in zip(self.parts, sums, strict=True)}
-                self.outputs.write(sums[0], at, lane, unit.valid[u], {**known, **given})
+                self.outputs.write(sums[0], at, lane, unit.results(u, vectors), {**known, **given})
 
             return write
 

@@ -31,7 +31,7 @@ from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, address, inputs
-from covan_mlir.lowering.kernels.cpu.packed_panel import PackedPanel, Packing
+from covan_mlir.lowering.kernels.cpu.packed_panel import PackedPanel
 from covan_mlir.lowering.kernels.cpu.panel import Panel
 from covan_mlir.lowering.kernels.cpu.plane_scalars import PlaneScalars
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
@@ -68,6 +68,7 @@ class Unit:
         narrow: vectors of the last panel, where that has fewer.
         whole: whether its panel is not that one; None where there is none.
         valid: masks of the columns that exist, by vector.
+        counted: how many columns there are is known.
     """
 
     outer: Mapping[str, Value]
@@ -77,6 +78,13 @@ class Unit:
     narrow: int
     whole: Value | None
     valid: Sequence[Value | None]
+    counted: bool
+
+    def results(self, u: int, vectors: int) -> Value | None:
+        """The mask of results in a vector, of a panel with so many; None: all exist."""
+        if self.counted and (u < vectors - 1 or (self.whole is not None and vectors == self.vectors)):
+            return None  # only the last vector of all may have fewer
+        return self.valid[u]
 
 
 class ProductWriter:
@@ -94,13 +102,14 @@ class ProductWriter:
         self.outputs = RowOutputs(code, product.chain, product.step, self.evaluator, sizes, fixed)
         self.split = product.contracted[0]
         self.held = rows_held(product, schedule)
+        self.packed_scalars = schedule.packed_scalars(product)
         self.paired = pairs.Pairs.of(product) if schedule.pairs else None
 
     @cached_property
     def panel(self) -> Panel | PackedPanel:
         """What is read as vectors."""
-        if (packing := Packing.of(self.product, self.schedule)) is not None:
-            return PackedPanel(self.code, packing, self.evaluator)
+        if (packing := self.schedule.packed_panels(self.product)) is not None:
+            return PackedPanel(self.code, self.product, packing, self.evaluator)
         return Panel.make(self.code, self.product, self.evaluator, self.sizes, self.schedule)
 
     @cached_property
@@ -176,7 +185,8 @@ class ProductWriter:
     def _unit(self) -> Unit:
         code, product, lanes = self.code, self.product, self.code.lanes
         panels, columns = self._panels(self.sizes), self.sizes[product.lane]
-        if isinstance(columns, int):
+        counted = isinstance(columns, int)
+        if counted:
             columns -= self.schedule.tail
         rest, panel = code.divmod(code.workgroup, panels)
         rest, group = code.divmod(rest, self.rows.groups(self.sizes))
@@ -193,7 +203,7 @@ class ProductWriter:
             left = code.op("subi", code.size(columns), column)
             valid = [code.prefix(code.max(code.min(code.add(left, -u * lanes), lanes), 0)) for u in range(vectors)]
         whole = code.below(panel, code.add(code.size(panels), -1)) if narrow < vectors else None
-        return Unit(outer, code.mul(group, self.schedule.group), column, vectors, narrow, whole, valid)
+        return Unit(outer, code.mul(group, self.schedule.group), column, vectors, narrow, whole, valid, counted)
 
     def _stage(self, unit: Unit, start: Value, count: Size) -> VectorAt:
         vector = self.panel.fill(unit.outer, unit.column, unit.valid, start, count)
@@ -224,7 +234,7 @@ class ProductWriter:
         tile = self._multiplied(unit, row, rows, vectors, code.index(0), total, vector)
         if not self.held:
             for i, sums in enumerate(tile):
-                write = self._writer(unit, code.add(row, i))
+                write = self._writer(unit, code.add(row, i), vectors)
                 for u, value in enumerate(sums):
                     write(u, value)
             return
@@ -259,6 +269,8 @@ class ProductWriter:
         def scalar(i: int, place: Place, tap: int) -> Value:
             if self.scalars is not None:
                 return self.scalars.load(code.add(number, i), place, tap)
+            if self.packed_scalars is not None:
+                return self.packed_scalars.scalar(code, unit.outer, row, start, place, i)
             index = {**indices[i], **place, self.split: code.add(start, place[self.split])}
             if self.paired is not None:
                 return pairs.scalar(code, self.paired.scalars, self.sizes, index)
@@ -266,8 +278,11 @@ class ProductWriter:
 
         tiles = -(-self.schedule.group // self.schedule.rows)
         ask = self.panel.asker(unit.outer, unit.column, start, count, code.divmod(number, self.schedule.rows)[0], tiles)
-        weight = asked_weight(product.chain, product.scalars, product.rows)
-        beside = None if self.scalars is not None else side_by_side(product.chain, product.scalars, product.rows)
+        packed = self.packed_scalars is not None
+        weight = None if packed else asked_weight(product.chain, product.scalars, product.rows)
+        beside = (
+            None if packed or self.scalars is not None else side_by_side(product.chain, product.scalars, product.rows)
+        )
         next_last = {**unit.outer, **self.rows.position(code.add(row, 2 * rows - 1), self.sizes)}
         idle = rows * vectors - rows - vectors  # loads, two of which go with two products
 
@@ -316,7 +331,7 @@ class ProductWriter:
         def one(i: Value) -> Callable[[int], None]:
             if self.held > self.schedule.rows:
                 self._ask(unit, code.add(row, i, ROWS_AHEAD), vectors)
-            write = self._writer(unit, code.add(row, i))
+            write = self._writer(unit, code.add(row, i), vectors)
             return lambda u: write(u, code.load(self.sums, self._offset(i, u)))
 
         rows_in_turns(code, rows, vectors, one)
@@ -330,15 +345,15 @@ class ProductWriter:
         for at in (*range(0, wide, code.lanes), *(() if aligned else (wide - 1,))):
             self.outputs.ask({**index, lane: code.add(unit.column, at)}, lane)
 
-    def _writer(self, unit: Unit, row: Value) -> Callable[[int, Value], None]:
-        """Who writes the results of a row, of a vector's number and its sums."""
+    def _writer(self, unit: Unit, row: Value, vectors: int) -> Callable[[int, Value], None]:
+        """Who writes the results of a row of a panel with so many vectors, of a vector's number and its sums."""
         code, lane = self.code, self.product.lane
         index = {**unit.outer, **self.rows.position(row, self.sizes)}
         known = self.outputs.known(index)
 
         def write(u: int, sums: Value) -> None:
             at = {**index, lane: code.add(unit.column, u * code.lanes)}
-            self.outputs.write(sums, at, lane, unit.valid[u], known)
+            self.outputs.write(sums, at, lane, unit.results(u, vectors), known)
 
         return write
 
@@ -357,9 +372,10 @@ def scratch(product: Product, schedule: ProductSchedule) -> int:
     """Elements of the scratch that a workgroup has."""
     width = schedule.vectors * schedule.lanes
     inner = prod(product.sizes[axis] for axis in product.contracted[1:])
-    panel = 0 if schedule.packed else (schedule.depth * inner + schedule.lanes) * width
+    packed = schedule.packed_panels(product) is not None
+    panel = 0 if packed else (schedule.depth * inner + schedule.lanes) * width
     if schedule.pairs:
-        panel = 0 if schedule.packed else (schedule.depth * inner // pairs.PAIR + schedule.lanes) * width
+        panel = 0 if packed else (schedule.depth * inner // pairs.PAIR + schedule.lanes) * width
     elif product.planes is not None:
         panel += plane_scalars.scratch(product.planes, schedule.depth, schedule.lanes)
     elif not in_place(product.chain, product.scalars):

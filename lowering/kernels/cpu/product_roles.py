@@ -9,6 +9,7 @@ from covan_mlir.fred.chain import Chain, Input
 from covan_mlir.fred.expression import Expr, reads
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, are_one, convolution_of, rows_are_one
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout
+from covan_mlir.lowering.kernels.cpu.scalar_rows import in_place
 from covan_mlir.lowering.kernels.dense.chain import DenseChain
 from covan_mlir.lowering.kernels.dense.matrix_product import matrix_product_of
 from covan_mlir.lowering.kernels.errors import UnsupportedError
@@ -60,10 +61,13 @@ class Product(DenseChain):
     def weight(self) -> Input | None:
         """The weight that is read as vectors, where it can be packed: nothing else of the chain reads it, and its
         elements are multiplied as they are."""
-        weight = self.weight_of(self.vectors, self.scalars)
-        return (
-            weight if weight is not None and all(self.chain.sizes[axis] is not None for axis in weight.axes) else None
-        )
+        return self.packable(self.vectors, self.scalars)
+
+    @cached_property
+    def scalar_weight(self) -> Input | None:
+        """The weight that is read as scalars, in place, where it can be packed by rows."""
+        weight = self.packable(self.scalars, self.vectors) if in_place(self.chain, self.scalars) else None
+        return weight if weight is not None and len(self.rows) == 1 and self.rows[0] in weight.axes else None
 
 
 def product_of(chain: Chain) -> Product:

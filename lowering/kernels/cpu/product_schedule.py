@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from covan_mlir.lowering.kernels.cpu.dense import DenseSchedule
+from covan_mlir.lowering.kernels.cpu.packed_weight import PackedWeight
+from covan_mlir.lowering.kernels.cpu.product_roles import Product
 
 
 @dataclass(frozen=True)
@@ -15,7 +17,7 @@ class ProductSchedule(DenseSchedule):
         rows, vectors: of the register tile.
         group: rows that a workgroup computes.
         depth: positions of the first contracted axis in a panel.
-        packed: panels are packed ahead of time; else they are staged.
+        packed: the weight is packed ahead of time: panels, which are staged else, or what is read as scalars.
         pairs: bfloat16 is multiplied two by two (`pairs`).
         tail: of the last columns, so many that would fill a small part of a vector are in no panel (`column_tail`).
     """
@@ -27,3 +29,20 @@ class ProductSchedule(DenseSchedule):
     packed: bool = False
     pairs: bool = False
     tail: int = 0
+
+    def packed_panels(self, product: Product) -> PackedWeight | None:
+        """How what is read as vectors is packed."""
+        weight = product.weight
+        if not self.packed or weight is None:
+            return None
+        outer = tuple(axis for axis in product.outer if axis in weight.axes)
+        width = self.vectors * self.lanes
+        return PackedWeight(product.chain, weight, outer, product.lane, product.contracted, width, self.pairs)
+
+    def packed_scalars(self, product: Product) -> PackedWeight | None:
+        """How what is read as scalars is packed."""
+        weight = product.scalar_weight
+        if not self.packed or weight is None:
+            return None
+        outer = tuple(axis for axis in product.outer if axis in weight.axes)
+        return PackedWeight(product.chain, weight, outer, product.rows[0], product.contracted, self.rows)

@@ -24,6 +24,36 @@ Tile = list[list[Value]]
 """Vectors, by row and vector of columns."""
 
 
+FEW_REGISTERS = (
+    (4, 3),
+    (6, 2),
+    (5, 2),
+    (4, 2),
+    (3, 3),
+    (2, 5),
+    (2, 4),
+    (12, 1),
+    (8, 1),
+    (4, 1),
+    (2, 2),
+    (1, 7),
+    (1, 4),
+    (1, 1),
+)
+"""Rows and vectors of tiles where registers are 16: all but a few accumulate."""
+
+
+def register_tiles(registers: int, most: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Rows and vectors of the tiles that registers hold, with vectors of columns and a scalar beside them.
+
+    Args:
+        registers: vector registers of a machine.
+        most: tiles for machines that have 32.
+    """
+    shapes = most if registers >= 32 else FEW_REGISTERS
+    return tuple((rows, vectors) for rows, vectors in shapes if (rows + 1) * vectors + 1 <= registers)
+
+
 @dataclass(frozen=True)
 class Factors:
     """What is multiplied, in the element type of the accumulators.

@@ -66,6 +66,11 @@ class DenseChain:
         results = [scope.inlined(Read(name, self.chain.values[name].dtype)) for name in self.chain.outputs]
         return None if any(weight.name in reads(expr) for expr in (*others, *results)) else weight
 
+    def packable(self, factor: Expr | None, *others: Expr) -> Input | None:
+        """That weight, where all of its sizes are known."""
+        weight = self.weight_of(factor, *others)
+        return weight if weight is not None and None not in [self.chain.sizes[axis] for axis in weight.axes] else None
+
     def cost(self, seconds: float) -> Cost:
         """What a kernel costs that takes this long."""
         return Cost(seconds, self.flops, self.traffic, elements(self.chain))

@@ -91,6 +91,12 @@ class Machine:
     bf16_pairs: bool = False
     speeds: Literal["preset", "read", "measured", "given"] = "given"
 
+    @property
+    def store_masks(self) -> bool:
+        """Whether a store of some lanes takes no longer than one of all: AVX2's takes some twenty cycles on AMD's
+        processors, and of NEON each lane is a store of its own."""
+        return self.masked and self.vector_bits >= 512
+
     def lanes(self, dtype: str) -> int:
         """Elements of a type in one register."""
         return self.vector_bits // bits(dtype)

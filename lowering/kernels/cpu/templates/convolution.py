@@ -28,7 +28,9 @@ from covan_mlir.lowering.kernels.cpu.convolution_roles import (
     rows_are_one,
 )
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT, Writer
+from covan_mlir.lowering.kernels.cpu.packed_weight import PADDING
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout
+from covan_mlir.lowering.kernels.cpu.register_tile import register_tiles
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.product import (
     BEGUN,
@@ -44,7 +46,7 @@ from covan_mlir.lowering.kernels.cpu.templates.product import (
 )
 from covan_mlir.lowering.kernels.cpu.widened_filter import convolution_with_filter
 from covan_mlir.lowering.kernels.cpu.window_match import WindowMatch
-from covan_mlir.lowering.kernels.kernel import Refusal
+from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Template
@@ -106,7 +108,7 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         most = max(1, LONGEST_SUM // (convolution.taps * convolution.beside))
         high = height.outside if height is not None else 1
         wide = convolution.width.outside
-        tiles = [tile for tile in TILES if (tile[0] + 1) * tile[1] + 1 <= machine.registers and tile[0] < 2 * rows]
+        tiles = [tile for tile in register_tiles(machine.registers, TILES) if tile[0] < 2 * rows]
         shapes = combinations(
             sorted({-(-high // -(-high // min(h, high))) for h in HEIGHTS}),
             sorted({-(-wide // -(-wide // min(w, wide))) for w in (*WIDTHS, wide)}),
@@ -115,11 +117,12 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         # Bands, blocks and groups of equal sizes.
         for (longest, widest, deepest), (tall, vectors) in combinations(shapes, tiles):
             count = -(-rows // tall)
+            packed = self.widened is None and convolution.filter is not None and count * tall <= (1 + PADDING) * rows
             apart = (False, True) if widest == wide and deepest == channels and self._apart else (False,)
             largest_groups = (*GROUPS, *LARGEST_GROUPS) if deepest == channels else GROUPS
             for group in dict.fromkeys(-(-count // -(-rows // largest)) * tall for largest in largest_groups):
                 for own in apart:
-                    schedule = ConvolutionSchedule(lanes, tall, vectors, group, longest, widest, deepest, own)
+                    schedule = ConvolutionSchedule(lanes, tall, vectors, group, longest, widest, deepest, own, packed)
                     if self._footprint(schedule).elements * element // 8 <= machine.stack:
                         yield schedule
 
@@ -196,7 +199,13 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         cached = {self.task.window.name}
         if footprint.scalars and self.task.scalars is not None:
             cached |= reads(self.task.scalars)
-        return self.widening(Structure("tiles", cached=tuple(sorted(cached)), held=footprint.blocks > 1))
+        packed = () if footprint.packing is None else (footprint.packing.weight.name,)
+        return self.widening(Structure("tiles", cached=tuple(sorted(cached)), packed=packed, held=footprint.blocks > 1))
+
+    def prepared(self, schedule: ConvolutionSchedule) -> tuple[Preparation, ...]:
+        """See `DenseMatch`."""
+        packing = self._footprint(schedule).packing
+        return super().prepared(schedule) if packing is None else (packing.preparation,)
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ConvolutionSchedule) -> Writer:
         """See `DenseMatch`."""

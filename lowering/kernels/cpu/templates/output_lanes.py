@@ -23,9 +23,10 @@ from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.convolution_roles import check_taps
 from covan_mlir.lowering.kernels.cpu.dense import Writer
 from covan_mlir.lowering.kernels.cpu.output_lanes import OutputLanesWriter, scratch
-from covan_mlir.lowering.kernels.cpu.packed_panel import PADDING, Packing
+from covan_mlir.lowering.kernels.cpu.packed_weight import PADDING
 from covan_mlir.lowering.kernels.cpu.product_roles import output_lanes_of
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
+from covan_mlir.lowering.kernels.cpu.register_tile import register_tiles
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.convolution import staging
 from covan_mlir.lowering.kernels.cpu.templates.product import LONGEST_SUM, TILES, ProductMatch
@@ -59,14 +60,12 @@ class OutputLanesMatch(ProductMatch):
         lanes = machine.lanes(f"f{element}")
         rows, depth = product.count(product.rows), product.sizes[product.contracted[0]]
         most = max(1, LONGEST_SUM // product.count(product.contracted[1:]))
-        for (height, vectors), longest in combinations(TILES, DEPTHS):
-            if (height + 1) * vectors + 1 > machine.registers:
-                continue
+        for (height, vectors), longest in combinations(register_tiles(machine.registers, TILES), DEPTHS):
             # Blocks of equal lengths.
             blocks = -(-depth // min(longest, most))
             group = -(-rows // height) * height
             schedule = ProductSchedule(lanes, height, vectors, group, -(-depth // blocks), packed=True)
-            packing = Packing.of(product, schedule)
+            packing = schedule.packed_panels(product)
             assert packing is not None
             if packing.padding <= PADDING and scratch(product, schedule) * element // 8 <= machine.stack:
                 yield schedule

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product as combinations
+from math import gcd
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
@@ -26,13 +27,14 @@ from covan_mlir.lowering.kernels.cpu import pairs
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.column_tail import tail_of
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
-from covan_mlir.lowering.kernels.cpu.packed_panel import PADDING, Packing
+from covan_mlir.lowering.kernels.cpu.packed_weight import PADDING
 from covan_mlir.lowering.kernels.cpu.pairs import PAIR, Pairs
 from covan_mlir.lowering.kernels.cpu.panel import transposed_axis
 from covan_mlir.lowering.kernels.cpu.product import ProductWriter, scratch
 from covan_mlir.lowering.kernels.cpu.product_roles import Product, product_of
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
-from covan_mlir.lowering.kernels.cpu.scalar_rows import in_place
+from covan_mlir.lowering.kernels.cpu.register_tile import register_tiles
+from covan_mlir.lowering.kernels.cpu.scalar_rows import asked_weight, in_place
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
@@ -90,6 +92,13 @@ BESIDE = 0.1
 """Of the time of a load that is done beside products, what is not hidden by them."""
 FORESEEN = 0.02
 """The same of packed panels, of which the next one is asked for: of tiles as fast, the one that loads least."""
+WAY = 4096
+"""Bytes of a way of the first cache: lines that lie so far apart are in one set, which has as many lines as there are
+ways."""
+CROWDED = 0.5
+"""Of the time of a product, what a scalar costs whose line others of the same set push out: rows of a weight that lie a
+multiple of so many bytes apart, those of this tile and of the next one, and those that the last columns are summed
+of."""
 LONGEST_SUM = 1024
 """Products that are summed one after the other; longer sums are sums of blocks."""
 
@@ -152,20 +161,21 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         paired = (
             (False, True) if machine.bf16_pairs and pairs.has_instruction(lanes) and Pairs.of(product) else (False,)
         )
-        for (height, vectors), (longest, packed), largest, pair in combinations(TILES, depths, GROUPS, paired):
-            if (height + 1) * vectors + 1 > machine.registers:
-                continue
+        for (height, vectors), (longest, packed), largest, pair in combinations(
+            register_tiles(machine.registers, TILES), depths, GROUPS, paired
+        ):
             # Blocks of equal lengths, and groups of equal numbers of tiles.
             blocks = -(-depth // min(longest, most))
             each = -(-depth // blocks)
             block = lanes * PAIR if pair else lanes
             even = -(-each // block) * block if blocks > 1 else depth
-            tiles = -(-rows // height)
-            groups = -(-rows // largest)
-            group = -(-tiles // groups) * height
+            count = -(-rows // height)
+            group = -(-count // -(-rows // largest)) * height
+            tight = product.scalar_weight is not None and count * height <= (1 + PADDING) * rows
             for last in (0,) if packed or pair else tails:
-                schedule = ProductSchedule(lanes, height, vectors, group, even, packed, pair, last)
-                if (packing := Packing.of(product, schedule)) is not None and packing.padding > PADDING:
+                by_rows = tight and not pair and not last
+                schedule = ProductSchedule(lanes, height, vectors, group, even, packed or by_rows, pair, last)
+                if (packing := schedule.packed_panels(product)) is not None and packing.padding > PADDING:
                     continue
                 if scratch(product, schedule) * element // 8 <= machine.stack:
                     yield schedule
@@ -175,6 +185,19 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         """Whether panels are read across their columns, and transposed."""
         product = self.task
         return transposed_axis(product.chain, product.vectors, product.lane, product.contracted) is not None
+
+    def _crowded(self, schedule: ProductSchedule) -> bool:
+        """Whether the lines that scalars are read from are more than a set of the first cache holds."""
+        product, machine = self.task, self.target.machine
+        if schedule.packed_scalars(product) is not None:
+            return False
+        weight = asked_weight(product.chain, product.scalars, product.rows)
+        if weight is None:
+            return False
+        _, *inner = weight.axes[weight.axes.index(product.rows[0]) :]
+        apart = gcd(product.count(inner) * bits(weight.dtype) // 8, WAY)
+        rows = max(2 * schedule.rows, schedule.lanes // schedule.tail if schedule.tail else 0)
+        return rows * apart >= machine.l1
 
     def predict(self, schedule: ProductSchedule) -> float:
         """See `Match`."""
@@ -210,15 +233,22 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         # cache does not hold of a panel comes from the second for each tile.
         held = schedule.depth * product.count(product.contracted[1:]) * schedule.vectors * machine.vector_bits // 8
         held = held // PAIR if schedule.pairs else held
-        tile = schedule.rows * schedule.vectors
-        loads = schedule.rows + schedule.vectors * (1.0 if held <= STAYS * machine.l1 else FARTHER)
-        each = max(1.0 + NARROW * max(0, BREADTH - tile), loads / tile, IN_FLIGHT / tile)
+        farther = 1.0 if held <= STAYS * machine.l1 else FARTHER
         beside = self.beside(schedule)
-        # Tiles of few products have no time to ask for the next panel.
-        foreseen = schedule.packed and tile > schedule.rows + schedule.vectors
-        foreseen = foreseen and (not beside or held + beside <= STAYS * machine.l1)
-        each += (FORESEEN if foreseen else BESIDE) * loads / tile
-        each += self.pushed_out * schedule.vectors / tile
+        panels_packed = schedule.packed_panels(product)
+        crowded = self._crowded(schedule)
+
+        def each(vectors: int) -> float:
+            """Of a product in a tile of so many vectors."""
+            tile = schedule.rows * vectors
+            loads = schedule.rows + vectors * farther
+            # Tiles of few products have no time to ask for the next panel.
+            foreseen = panels_packed is not None and tile > schedule.rows + vectors
+            foreseen = foreseen and (not beside or held + beside <= STAYS * machine.l1)
+            taken = max(1.0 + NARROW * max(0, BREADTH - tile), loads / tile, IN_FLIGHT / tile)
+            taken += (FORESEEN if foreseen else BESIDE) * loads / tile + self.pushed_out / schedule.rows
+            return taken + (CROWDED / vectors if crowded else 0.0)
+
         each_staged = 6.0 + (0.0 if schedule.pairs else cost(product.vectors))
         blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
         groups, panels = -(-rows // schedule.group), -(-wide // schedule.vectors)
@@ -227,14 +257,15 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         def unit(group: int, vectors: int, tail: int) -> float:
             """Of a workgroup with so many rows, vectors of a panel, and columns of the tail."""
             tall = -(-group // schedule.rows) * schedule.rows
-            products = tall * vectors * depth * each
-            staged = 0.0 if schedule.packed else (vectors if panels == 1 else schedule.vectors) * depth * each_staged
-            staged += around
+            products = tall * vectors * depth * each(vectors)
+            staged = around
+            if panels_packed is None:
+                staged += (vectors if panels == 1 else schedule.vectors) * depth * each_staged
             sums = 4.0 * tall * vectors * (blocks if blocks > 1 else 0)
             written = group * vectors * each_written
             if tail:
                 # Of each product its own vector is loaded, and of each row a vector is summed, and results are made.
-                products += group * tail * depth / schedule.lanes * (1 + 1 / tail)
+                products += group * tail * depth / schedule.lanes * (1 + 1 / tail) * (2 if crowded else 1)
                 sums += group * (SUMMED * tail + 12.0 + product.work)
                 staged += tail * depth * 2.0
             return (BEGUN + products + staged + sums + written) * 2 * schedule.lanes / machine.flops
@@ -246,23 +277,24 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             for vectors, tail, count in ((schedule.vectors, 0, panels - 1), (last_vectors, schedule.tail, 1))
             if bands and count
         ]
-        scattered = not schedule.packed and self._transposed
+        scattered = panels_packed is None and self._transposed
         moved = product.traffic * (SCATTERED[schedule.lanes] if scattered else 1.0)
-        if (packing := Packing.of(product, schedule)) is not None:
-            moved += (groups - 1) * packing.operand.bytes  # each group reads all of the weight
+        if panels_packed is not None:
+            moved += (groups - 1) * panels_packed.operand.bytes  # each group reads all of the weight
         return Load(tuple(units), moved)
 
     def prepared(self, schedule: ProductSchedule) -> tuple[Preparation, ...]:
         """See `DenseMatch`."""
-        packing = Packing.of(self.task, schedule)
+        packing = schedule.packed_panels(self.task) or schedule.packed_scalars(self.task)
         return () if packing is None else (packing.preparation,)
 
     def structure(self, schedule: ProductSchedule) -> Structure:
         """See `Match`."""
         product = self.task
-        cached = set() if schedule.packed else {*reads(product.vectors)}
+        cached = set() if schedule.packed_panels(product) is not None else {*reads(product.vectors)}
         cached |= {*reads(product.scalars)} if not in_place(product.chain, product.scalars) else set()
-        packed = (product.weight.name,) if schedule.packed and product.weight is not None else ()
+        packing = schedule.packed_panels(product) or schedule.packed_scalars(product)
+        packed = () if packing is None else (packing.weight.name,)
         held = schedule.depth < product.sizes[product.contracted[0]]
         return Structure("tiles", cached=tuple(sorted(cached)), packed=packed, held=held)
 

@@ -25,6 +25,7 @@ from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, convo
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.executable import joined
+from covan_mlir.lowering.kernels.cpu.register_tile import register_tiles
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.product import EXPOSED, LONGEST_SUM
 from covan_mlir.lowering.kernels.cpu.winograd import TransformWriter, WinogradWriter, parts_name
@@ -72,7 +73,7 @@ class WinogradMatch(DenseMatch[WinogradSchedule]):
         machine, convolution = self.target.machine, self.task
         assert convolution.height is not None
         lanes = machine.lanes("f32")
-        registers = [tile for tile in TILES if (tile[0] + 1) * tile[1] + 1 <= machine.registers]
+        registers = register_tiles(machine.registers, TILES)
         for size in self.sizes:
             high, wide = (-(-slides.outside // size) for slides in (convolution.height, convolution.width))
             for across in _shares(wide):
@@ -159,6 +160,7 @@ class WinogradMatch(DenseMatch[WinogradSchedule]):
         texts = []
         for dispatch in (first, second):
             code = KernelBuilder(dispatch.name, dispatch.inputs, dispatch.outputs, schedule.lanes, chain.extents)
+            code.masks = self.target.machine.store_masks
             sizes = {**chain.nominal.known_sizes, **code.extents}
             writes: Writer = TransformWriter(code, layout, sizes)
             texts.append(_written(code, chain, writes if dispatch is first else self.writer(code, sizes, schedule)))

@@ -1,0 +1,122 @@
+"""Weights that are packed ahead of time, in the order in which a register tile reads them.
+
+::
+
+    packed[outer, tile, k, width] = weight[outer, tile * width + n, k]       # zeros beyond the last one
+
+Along the axis that is taken apart run a panel's columns, where the weight is read as vectors, or a tile's rows, where
+it is read as scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from covan_mlir.fred.chain import Chain, Input
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
+from covan_mlir.lowering.kernels.cpu.pairs import PAIR
+from covan_mlir.lowering.kernels.cpu.register_tile import Place
+from covan_mlir.lowering.kernels.kernel import Operand, Preparation
+
+PADDING = 0.05
+"""Of a packed weight's elements, the most that may be zeros beyond the last column or row."""
+
+
+@dataclass(frozen=True)
+class PackedWeight:
+    """How a weight is packed.
+
+    Attributes:
+        outer: the outer axes that the weight has.
+        axis: that is taken apart.
+        contracted: axes that are summed over, in the order in which they are read.
+        width: positions on ``axis`` that lie together.
+        pairs: elements of two positions on the last contracted axis lie next to each other.
+    """
+
+    chain: Chain
+    weight: Input
+    outer: tuple[str, ...]
+    axis: str
+    contracted: tuple[str, ...]
+    width: int
+    pairs: bool = False
+
+    @property
+    def _sizes(self) -> Mapping[str, int]:
+        return self.chain.nominal.known_sizes
+
+    @property
+    def count(self) -> int:
+        """Panels, or tiles, for one position on the outer axes."""
+        return -(-self._sizes[self.axis] // self.width)
+
+    @property
+    def padding(self) -> float:
+        """Zeros, per element of the weight."""
+        return self.count * self.width / self._sizes[self.axis] - 1
+
+    @property
+    def operand(self) -> Operand:
+        """What the kernel reads."""
+        before, contracted = (tuple(self._sizes[axis] for axis in axes) for axes in (self.outer, self.contracted))
+        shape = (*before, self.count, *contracted, self.width)
+        if self.pairs:
+            shape = (*before, self.count, *contracted[:-1], contracted[-1] // PAIR, self.width, PAIR)
+        return Operand(f"{self.weight.name}.packed", shape, self.weight.dtype)
+
+    @property
+    def preparation(self) -> Preparation:
+        """What packs the weight."""
+        axes, dtype = self.weight.axes, self.weight.dtype
+        given = f"tensor<{'x'.join([*(str(self._sizes[axis]) for axis in axes), dtype])}>"
+        packed = self.operand.tensor
+        order = [axes.index(axis) for axis in (*self.outer, self.axis, *self.contracted)]
+        inner, tiles = [axes.index(self.axis)], [self.width]
+        if self.pairs:
+            inner, tiles = [*inner, axes.index(self.contracted[-1])], [*tiles, PAIR]
+        text = f"""func.func private @packed(%w: {given}) -> {packed} {{
+  %zero = arith.constant 0.0 : {dtype}
+  %empty = tensor.empty() : {packed}
+  %packed = linalg.pack %w padding_value(%zero : {dtype}) outer_dims_perm = {order}
+    inner_dims_pos = {inner} inner_tiles = {tiles} into %empty : {given} -> {packed}
+  return %packed : {packed}
+}}
+"""
+        return Preparation(self.operand, (self.weight.name,), text)
+
+    def begin(self, code: KernelBuilder, outer: Mapping[str, Value], first: Value, start: Value) -> Value:
+        """Where what a block reads begins.
+
+        Args:
+            first: position on the axis that is taken apart.
+            start: of the first contracted axis.
+        """
+        flat: Value = code.index(0)
+        for axis in self.outer:
+            flat = code.add(code.mul(flat, self._sizes[axis]), outer[axis])
+        flat = code.add(code.mul(flat, self.count), code.divmod(first, self.width)[0])
+        flat = code.add(code.mul(flat, self._sizes[self.contracted[0]]), start)
+        return code.mul(flat, prod(self._sizes[axis] for axis in self.contracted[1:]) * self.width)
+
+    def position(self, code: KernelBuilder, place: Place) -> Value:
+        """Of what is contracted, counted through from the block's first."""
+        position: Value = code.index(0)
+        for n, axis in enumerate(self.contracted):
+            position = code.add(code.mul(position, self._sizes[axis] if n else 1), place[axis])
+        return position
+
+    def scalar(
+        self, code: KernelBuilder, outer: Mapping[str, Value], row: Value, start: Value, place: Place, i: int
+    ) -> Value:
+        """What a row of a tile multiplies.
+
+        Args:
+            row: the first one of the tile.
+            start: of the block, on the first contracted axis.
+            i: number of the row in the tile.
+        """
+        at = code.mul(self.position(code, place), self.width)
+        return code.scalar(code.memory[self.operand.name], code.add(self.begin(code, outer, row, start), at, i))
