@@ -14,13 +14,11 @@ import iree.compiler.ir as ir
 from iree.compiler.dialects import linalg
 
 from covan_mlir.lowering import marks
+from covan_mlir.lowering.kernels.reductions.profitability import USES
 from covan_mlir.lowering.pipeline import PipelineState
 
 HINT = "iree.opt.data_tiling"
 """IREE's attribute of operations that data tiling is for."""
-
-USES = 64
-"""Multiply-adds per element that is laid out at each call, from which on data tiling pays (docs/notes/products.md)."""
 
 _MANY = 1 << 12  # taken for a size that is known at run time only
 _VIEWS = frozenset({"tensor.expand_shape", "tensor.collapse_shape", "tensor.cast", "flow.tensor.reshape"})

@@ -325,6 +325,18 @@ def test_other_machines_have_schedules(name: str) -> None:
         assert rows * vectors >= machine.registers // 2
 
 
+@pytest.mark.parametrize("name", ["avx2", "avx512"])
+def test_a_row_and_a_weight_are_a_kernel_with_what_is_added(name: str) -> None:
+    """Memory bounds both its time and the compiler's, which packs the row in a dispatch of its own."""
+    machine = dataclasses.replace(PRESETS[name], bandwidth=11e9)
+    for columns, depth in ((1000, 768), (1000, 1280), (2304, 768)):
+        w = Writer("f32", j=columns, k=depth)
+        w.reduce("s", "j", "add", "k", f("arith.mulf", w.input("a", "k"), w.input("b", "jk")))
+        w.map("y", "j", f("arith.addf", w.read("s"), w.input("bias", "j")))
+        selection = select(weighted(w.chain("y")), "k", CpuTarget(machine))
+        assert isinstance(selection, Selection), selection
+
+
 def test_what_is_no_product_is_refused() -> None:
     w = Writer(i=8, j=8, k=8)
     a, b = w.input("a", "ik"), w.input("b", "jk")

@@ -43,7 +43,9 @@ class Emitter:
         schedule: VectorSchedule,
         sizes: tuple[str, ...],
     ) -> KernelBuilder:
-        return self.builder(name, inputs, outputs, schedule.lanes, sizes)
+        code = self.builder(name, inputs, outputs, schedule.lanes, sizes)
+        code.masks = self.machine.store_masks
+        return code
 
     def rows(self, chain: Chain, schedule: VectorSchedule, name: str) -> Executable:
         """Sweeps over rows, one after the other.

@@ -5,10 +5,11 @@ IREE makes one dispatch of each reduction, with the element-wise ops before it a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
-from covan_mlir.fred.chain import Chain, Map, Reduce
+from covan_mlir.fred.chain import Chain, Input, Map, Reduce
 from covan_mlir.fred.expression import Apply, Read, reads, walk, windows
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
 from covan_mlir.lowering.kernels.reductions.sweeps import cost
@@ -16,6 +17,13 @@ from covan_mlir.machine.elements import bits
 
 LEAST = 0.5e-6
 """Seconds that a kernel must save in a call to be worth the time that it takes to compile."""
+
+
+EXPOSED = 0.25
+"""Of the lesser of computing and moving data, what the greater one does not hide."""
+USES = 64
+"""Multiply-adds per element that is laid out at each call, from which on the compiler packs the operands of a product
+(docs/notes/products.md)."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +95,23 @@ def compiled(chain: Chain, rates: Rates) -> float:
             rate = rates.reducing if _element_by_element(chain, step) else rates.dense
             total += moved / rates.bandwidth + prod(sizes[a] for a in axes) * work / rate
         else:
-            total += max(moved / rates.bandwidth, prod(sizes[a] for a in axes) * work / rate) / used
+            spent = moved / rates.bandwidth, prod(sizes[a] for a in axes) * work / rate
+            total += max(spent) / used
+            if rates.dense and isinstance(step, Reduce) and _packs(chain, step, read):
+                total += rates.dispatch + EXPOSED * min(spent)
         total += rates.dispatch if isinstance(step, Reduce) else 0.0
     return total
+
+
+def _packs(chain: Chain, step: Reduce, read: Iterable[str]) -> bool:
+    """Whether a reduction is a product, of a matrix and a vector, too, and the compiler packs what it reads."""
+    term, sizes = Scope(chain, {}).inlined(step.expr), chain.known_sizes
+    if chain.windowed or step.combine != "add" or not isinstance(term, Apply) or term.op != "arith.mulf":
+        return False
+    values = [chain.values[name] for name in (step.name, *read)]
+    laid_out = [value for value in values if not (isinstance(value, Input) and value.weight)]
+    uses = prod(sizes[axis] for axis in (*step.axes, *step.over))
+    return uses >= USES * sum(prod(sizes[axis] for axis in value.axes) for value in laid_out)
 
 
 def _of_products(chain: Chain, step: Reduce) -> bool:

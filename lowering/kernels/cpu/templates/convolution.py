@@ -36,7 +36,6 @@ from covan_mlir.lowering.kernels.cpu.templates.product import (
     BEGUN,
     BESIDE,
     BREADTH,
-    EXPOSED,
     FARTHER,
     IN_FLIGHT,
     LONGEST_SUM,
@@ -47,6 +46,7 @@ from covan_mlir.lowering.kernels.cpu.templates.product import (
 from covan_mlir.lowering.kernels.cpu.widened_filter import convolution_with_filter
 from covan_mlir.lowering.kernels.cpu.window_match import WindowMatch
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
+from covan_mlir.lowering.kernels.reductions.profitability import EXPOSED
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Template

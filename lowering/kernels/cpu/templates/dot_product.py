@@ -22,9 +22,10 @@ from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.dot_product import DotProductSchedule, DotProductWriter, scratch
 from covan_mlir.lowering.kernels.cpu.product_roles import Product, product_of
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.templates.product import EXPOSED, LONGEST_SUM, SCATTERED
+from covan_mlir.lowering.kernels.cpu.templates.product import LONGEST_SUM, SCATTERED
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Refusal
+from covan_mlir.lowering.kernels.reductions.profitability import EXPOSED
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Template

@@ -38,6 +38,7 @@ from covan_mlir.lowering.kernels.cpu.scalar_rows import asked_weight, in_place
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
+from covan_mlir.lowering.kernels.reductions.profitability import EXPOSED
 from covan_mlir.lowering.kernels.reductions.sweeps import cost
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.structure import Structure
@@ -64,8 +65,6 @@ TILES = (
 """Rows and vectors of register tiles, those that are read least often per product first."""
 DEPTHS = (64, 128, 256, 512)
 GROUPS = (64, 128, 256)
-EXPOSED = 0.25
-"""Of the lesser of computing and moving data, what the greater one does not hide."""
 SCATTERED = {2: 1.3, 4: 1.0, 8: 1.0, 16: 1.15}
 """Of the time that memory takes for one run, that for so many columns side by side: with few, too little is asked for
 at once, and of many less is asked for ahead of time."""

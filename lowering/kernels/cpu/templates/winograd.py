@@ -27,13 +27,14 @@ from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.executable import joined
 from covan_mlir.lowering.kernels.cpu.register_tile import register_tiles
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.templates.product import EXPOSED, LONGEST_SUM
+from covan_mlir.lowering.kernels.cpu.templates.product import LONGEST_SUM
 from covan_mlir.lowering.kernels.cpu.winograd import TransformWriter, WinogradWriter, parts_name
 from covan_mlir.lowering.kernels.cpu.winograd_algebra import SIZES, STRIDES, TAPS, Algorithm
 from covan_mlir.lowering.kernels.cpu.winograd_filter import TransformedFilter
 from covan_mlir.lowering.kernels.cpu.winograd_layout import WinogradLayout, WinogradSchedule
 from covan_mlir.lowering.kernels.kernel import Dispatch, Executable, Operand, Preparation, Refusal, with_prepared
 from covan_mlir.lowering.kernels.reductions.operands import operands
+from covan_mlir.lowering.kernels.reductions.profitability import EXPOSED
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Template
