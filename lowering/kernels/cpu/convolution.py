@@ -164,8 +164,8 @@ class Footprint:
         convolution, filter_ = self.convolution, self.convolution.filter
         if not self.schedule.packed or filter_ is None:
             return None
-        outer = tuple(axis for axis in convolution.outer if axis in filter_.axes)
-        return PackedWeight(convolution.chain, filter_, outer, convolution.rows[0], self.summed, self.schedule.rows)
+        axis, height = convolution.rows[0], self.schedule.rows
+        return PackedWeight(convolution.chain, filter_, convolution.outer, axis, self.summed, height)
 
     @property
     def scalars(self) -> int:
@@ -329,13 +329,14 @@ class ConvolutionWriter:
         code, convolution, layout = self.code, self.convolution, self.footprint.layout
         indices = [{**outer, **self.rows.position(code.add(row, i), self.sizes)} for i in range(rows)]
         contracted, packing = convolution.contracted, self.footprint.packing
+        begin = packing.begin(code, outer, row, start) if packing is not None else None
 
         def scalar(i: int, place: Place, tap: int) -> Value:
             there = {**place, **{axis: code.index(n) for axis, n in layout.written(tap).items()}}
             if self.scalars is not None:
                 return self.scalars.load(code.add(code.op("subi", row, first), i), there)
             if packing is not None:
-                return packing.scalar(code, outer, row, start, there, i)
+                return packing.scalar(code, begin, there, i)
             index = {**indices[i], **there}
             if contracted:
                 index[contracted[0]] = code.add(start, place[contracted[0]])

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce
 from covan_mlir.fred.expression import Affine, Apply, Expr, Index, Window, walk
-from covan_mlir.lowering.kernels.cpu.scalar_rows import in_place
+from covan_mlir.lowering.kernels.cpu.scalar_rows import in_place, weight_by_rows
 from covan_mlir.lowering.kernels.dense.chain import DenseChain, check_sum, only_reduction, stored
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
@@ -88,11 +88,8 @@ class Convolution(DenseChain):
 
     @cached_property
     def filter(self) -> Input | None:
-        """The filter, where it is a weight that is read in place and can be packed by rows."""
-        if self.scalars is None or not in_place(self.chain, self.scalars) or len(self.rows) != 1:
-            return None
-        weight = self.packable(self.scalars, self.window)
-        return weight if weight is not None and self.rows[0] in weight.axes else None
+        """The filter, where it is a weight that can be packed by rows."""
+        return weight_by_rows(self, self.scalars, self.rows, self.window)
 
     @cached_property
     def batch(self) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from covan_mlir.fred.chain import Chain, Input
@@ -29,7 +30,7 @@ class PackedWeight:
     """How a weight is packed.
 
     Attributes:
-        outer: the outer axes that the weight has.
+        outer: outer axes of what is computed; the weight may lack some of them.
         axis: that is taken apart.
         contracted: axes that are summed over, in the order in which they are read.
         width: positions on ``axis`` that lie together.
@@ -44,9 +45,13 @@ class PackedWeight:
     width: int
     pairs: bool = False
 
-    @property
+    @cached_property
     def _sizes(self) -> Mapping[str, int]:
         return self.chain.nominal.known_sizes
+
+    @property
+    def _before(self) -> tuple[str, ...]:
+        return tuple(axis for axis in self.outer if axis in self.weight.axes)
 
     @property
     def count(self) -> int:
@@ -61,7 +66,7 @@ class PackedWeight:
     @property
     def operand(self) -> Operand:
         """What the kernel reads."""
-        before, contracted = (tuple(self._sizes[axis] for axis in axes) for axes in (self.outer, self.contracted))
+        before, contracted = (tuple(self._sizes[axis] for axis in axes) for axes in (self._before, self.contracted))
         shape = (*before, self.count, *contracted, self.width)
         if self.pairs:
             shape = (*before, self.count, *contracted[:-1], contracted[-1] // PAIR, self.width, PAIR)
@@ -73,7 +78,7 @@ class PackedWeight:
         axes, dtype = self.weight.axes, self.weight.dtype
         given = f"tensor<{'x'.join([*(str(self._sizes[axis]) for axis in axes), dtype])}>"
         packed = self.operand.tensor
-        order = [axes.index(axis) for axis in (*self.outer, self.axis, *self.contracted)]
+        order = [axes.index(axis) for axis in (*self._before, self.axis, *self.contracted)]
         inner, tiles = [axes.index(self.axis)], [self.width]
         if self.pairs:
             inner, tiles = [*inner, axes.index(self.contracted[-1])], [*tiles, PAIR]
@@ -95,7 +100,7 @@ class PackedWeight:
             start: of the first contracted axis.
         """
         flat: Value = code.index(0)
-        for axis in self.outer:
+        for axis in self._before:
             flat = code.add(code.mul(flat, self._sizes[axis]), outer[axis])
         flat = code.add(code.mul(flat, self.count), code.divmod(first, self.width)[0])
         flat = code.add(code.mul(flat, self._sizes[self.contracted[0]]), start)
@@ -108,15 +113,12 @@ class PackedWeight:
             position = code.add(code.mul(position, self._sizes[axis] if n else 1), place[axis])
         return position
 
-    def scalar(
-        self, code: KernelBuilder, outer: Mapping[str, Value], row: Value, start: Value, place: Place, i: int
-    ) -> Value:
+    def scalar(self, code: KernelBuilder, begin: Value, place: Place, i: int) -> Value:
         """What a row of a tile multiplies.
 
         Args:
-            row: the first one of the tile.
-            start: of the block, on the first contracted axis.
+            begin: where what the tile reads of a block begins.
             i: number of the row in the tile.
         """
         at = code.mul(self.position(code, place), self.width)
-        return code.scalar(code.memory[self.operand.name], code.add(self.begin(code, outer, row, start), at, i))
+        return code.scalar(code.memory[self.operand.name], code.add(begin, at, i))

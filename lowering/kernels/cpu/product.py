@@ -265,12 +265,14 @@ class ProductWriter:
         code, product = self.code, self.product
         indices = [{**unit.outer, **self.rows.position(code.add(row, i), self.sizes)} for i in range(rows)]
         number = code.op("subi", row, unit.row)
+        packing = self.packed_scalars
+        begin = packing.begin(code, unit.outer, row, start) if packing is not None else None
 
         def scalar(i: int, place: Place, tap: int) -> Value:
             if self.scalars is not None:
                 return self.scalars.load(code.add(number, i), place, tap)
-            if self.packed_scalars is not None:
-                return self.packed_scalars.scalar(code, unit.outer, row, start, place, i)
+            if packing is not None:
+                return packing.scalar(code, begin, place, i)
             index = {**indices[i], **place, self.split: code.add(start, place[self.split])}
             if self.paired is not None:
                 return pairs.scalar(code, self.paired.scalars, self.sizes, index)
@@ -278,11 +280,10 @@ class ProductWriter:
 
         tiles = -(-self.schedule.group // self.schedule.rows)
         ask = self.panel.asker(unit.outer, unit.column, start, count, code.divmod(number, self.schedule.rows)[0], tiles)
-        packed = self.packed_scalars is not None
-        weight = None if packed else asked_weight(product.chain, product.scalars, product.rows)
-        beside = (
-            None if packed or self.scalars is not None else side_by_side(product.chain, product.scalars, product.rows)
-        )
+        in_order = packing is not None  # nothing else is asked for then
+        weight = None if in_order else asked_weight(product.chain, product.scalars, product.rows)
+        staged = self.scalars is not None
+        beside = None if in_order or staged else side_by_side(product.chain, product.scalars, product.rows)
         next_last = {**unit.outer, **self.rows.position(code.add(row, 2 * rows - 1), self.sizes)}
         idle = rows * vectors - rows - vectors  # loads, two of which go with two products
 

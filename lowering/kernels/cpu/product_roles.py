@@ -9,7 +9,7 @@ from covan_mlir.fred.chain import Chain, Input
 from covan_mlir.fred.expression import Expr, reads
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, are_one, convolution_of, rows_are_one
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout
-from covan_mlir.lowering.kernels.cpu.scalar_rows import in_place
+from covan_mlir.lowering.kernels.cpu.scalar_rows import weight_by_rows
 from covan_mlir.lowering.kernels.dense.chain import DenseChain
 from covan_mlir.lowering.kernels.dense.matrix_product import matrix_product_of
 from covan_mlir.lowering.kernels.errors import UnsupportedError
@@ -65,9 +65,8 @@ class Product(DenseChain):
 
     @cached_property
     def scalar_weight(self) -> Input | None:
-        """The weight that is read as scalars, in place, where it can be packed by rows."""
-        weight = self.packable(self.scalars, self.vectors) if in_place(self.chain, self.scalars) else None
-        return weight if weight is not None and len(self.rows) == 1 and self.rows[0] in weight.axes else None
+        """The weight that is read as scalars, where it can be packed by rows."""
+        return weight_by_rows(self, self.scalars, self.rows, self.vectors)
 
 
 def product_of(chain: Chain) -> Product:

@@ -35,14 +35,12 @@ class ProductSchedule(DenseSchedule):
         weight = product.weight
         if not self.packed or weight is None:
             return None
-        outer = tuple(axis for axis in product.outer if axis in weight.axes)
         width = self.vectors * self.lanes
-        return PackedWeight(product.chain, weight, outer, product.lane, product.contracted, width, self.pairs)
+        return PackedWeight(product.chain, weight, product.outer, product.lane, product.contracted, width, self.pairs)
 
     def packed_scalars(self, product: Product) -> PackedWeight | None:
         """How what is read as scalars is packed."""
         weight = product.scalar_weight
         if not self.packed or weight is None:
             return None
-        outer = tuple(axis for axis in product.outer if axis in weight.axes)
-        return PackedWeight(product.chain, weight, outer, product.rows[0], product.contracted, self.rows)
+        return PackedWeight(product.chain, weight, product.outer, product.rows[0], product.contracted, self.rows)

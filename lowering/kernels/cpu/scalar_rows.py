@@ -18,11 +18,24 @@ from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, address
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
+from covan_mlir.lowering.kernels.dense.chain import DenseChain
 
 
 def in_place(chain: Chain, expr: Expr) -> bool:
     """Whether scalars are read where they lie in memory."""
     return isinstance(expr, Read) and computed(dtype := chain.values[expr.name].dtype) == dtype
+
+
+def weight_by_rows(chain: DenseChain, expr: Expr | None, rows: Sequence[str], *others: Expr) -> Input | None:
+    """The weight that is read as scalars, in place, by rows of one axis, where it can be packed by them.
+
+    Args:
+        others: factors that must not read it.
+    """
+    if expr is None or not in_place(chain.chain, expr) or len(rows) != 1:
+        return None
+    weight = chain.packable(expr, *others)
+    return weight if weight is not None and rows[0] in weight.axes else None
 
 
 def asked_weight(chain: Chain, expr: Expr | None, rows: Sequence[str]) -> Input | None:
