@@ -168,6 +168,45 @@ def test_a_weight_is_packed_where_nothing_else_reads_it_and_little_is_added() ->
     assert not packs(weighted(w.chain("y")))  # it is added, not multiplied
 
 
+def test_a_weight_that_several_products_read_is_in_one_form() -> None:
+    """Read as vectors by one product and as scalars by the other, by rows by both, and by what is made of both."""
+    sizes = {"i": 12, "j": 48, "l": 32, "k": 40, "m": 16}
+    roles = Writer("f32", **sizes)
+    x, a, z = roles.input("x", "ik"), roles.input("a", "jk"), roles.input("z", "lk")
+    roles.reduce("s", "ij", "add", "k", f("arith.mulf", x, a))
+    roles.reduce("t", "jl", "add", "k", f("arith.mulf", a, z))
+    rows = Writer("f32", **sizes)
+    a, x, z = rows.input("a", "ik"), rows.input("x", "kj"), rows.input("z", "kl")
+    rows.reduce("s", "ij", "add", "k", f("arith.mulf", a, x))
+    rows.reduce("t", "il", "add", "k", f("arith.mulf", a, z))
+    gated = Writer("f32", **sizes)
+    a, x, z, b = gated.input("a", "ij"), gated.input("x", "mi"), gated.input("z", "mi"), gated.input("b", "ij")
+    gated.reduce("s", "mj", "add", "i", f("arith.mulf", x, a))
+    gated.reduce("t", "mj", "add", "i", f("arith.mulf", z, b))
+    gated.map("y", "mj", f("arith.addf", f("arith.mulf", gated.read("s"), gated.read("t")), gated.read("s")))
+    tried: set[str] = set()
+    for name, chain in (("roles", roles.chain("s", "t")), ("rows", rows.chain("s", "t")), ("gated", gated.chain("y"))):
+        listed = choices(weighted(chain, "a"), CpuTarget(MACHINE))
+        if isinstance(listed, Refusal):
+            continue
+        pairs = [pair for pair in listed.schedules() if pair[0].template.name in ("siblings", "gated")]
+        written = [candidate.write(schedule, f"{name}{n}") for n, (candidate, schedule) in enumerate(pairs[:2])]
+        kernels = [one.executable for one in written if isinstance(one, Selection)]
+        assert len(kernels) == len(written), written
+        if not kernels:
+            continue
+        tried.add(name)
+        alone, arrays = Standalone(kernels), arrays_of(chain, 8)
+        want = interpret(chain, arrays, "f64")
+        for one in kernels:
+            names = [operand.name for operand in one.dispatches[0].inputs]
+            assert len(names) == len({*names})
+            results = alone[one.name](*(alone.buffer(arrays[value.name]) for value in chain.inputs))
+            for output, got in zip(chain.outputs, results if isinstance(results, tuple) else (results,), strict=True):
+                near(np.asarray(got.to_host()), want[output], 48, "f32")
+    assert "gated" in tried
+
+
 @pytest.mark.parametrize("dtype", ["f64", "f16", "bf16"])
 def test_element_types(dtype: str) -> None:
     cases = {

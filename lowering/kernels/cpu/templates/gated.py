@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.expression import Read, reads
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
@@ -21,10 +22,18 @@ from covan_mlir.lowering.kernels.cpu.gated import GatedWriter, sums_held
 from covan_mlir.lowering.kernels.cpu.product import scratch
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.templates.product import Load, ProductMatch, ProductTemplate, seconds, united
+from covan_mlir.lowering.kernels.cpu.templates.product import (
+    Load,
+    ProductMatch,
+    ProductTemplate,
+    in_one_form,
+    seconds,
+    united,
+)
 from covan_mlir.lowering.kernels.cpu.templates.siblings import Products
 from covan_mlir.lowering.kernels.dense.apart import restricted
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
+from covan_mlir.lowering.kernels.reductions.hoist import Scope
 from covan_mlir.lowering.kernels.reductions.operands import traffic
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.structure import Structure
@@ -43,6 +52,10 @@ class GatedMatch(DenseMatch[ProductSchedule]):
         """See `DenseMatch`."""
         first, *others = self.task.products
         known = [frozenset(one.ranked) for one in others]
+        chain = self.task.chain
+        scope = Scope(chain, {})
+        results = [scope.inlined(Read(name, chain.values[name].dtype)) for name in chain.outputs]
+        raw = {name for expr in results for name in reads(expr)} - {step.name for step in chain.reductions}
         for schedule in first.ranked:
             if schedule.tail:
                 continue  # those columns are results at once
@@ -50,6 +63,8 @@ class GatedMatch(DenseMatch[ProductSchedule]):
             for one in self.task.products:
                 sums = sums_held(one.task, schedule) * schedule.vectors * schedule.lanes
                 held += (scratch(one.task, schedule) + sums) * max(32, bits(one.task.step.dtype)) // 8
+            if not in_one_form([(one, schedule) for one in self.task.products], raw):
+                continue
             if all(schedule in legal for legal in known) and held <= self.target.machine.stack:
                 yield schedule
 

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product as combinations
@@ -300,6 +300,20 @@ class ProductMatch(DenseMatch[ProductSchedule]):
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ProductSchedule) -> Writer:
         """See `DenseMatch`."""
         return ProductWriter(code, self.task, sizes, schedule)
+
+
+def in_one_form(products: Iterable[tuple[ProductMatch, ProductSchedule]], raw: Collection[str] = ()) -> bool:
+    """Whether what several products of a kernel read is in one form: prepared alike for all of them, or for none.
+
+    Args:
+        raw: what else of the kernel reads as it is.
+    """
+    forms: dict[str, set[Preparation | None]] = {name: {None} for name in raw}
+    for one, own in products:
+        prepared = {source: item for item in one.prepared(own) for source in item.sources}
+        for value in one.task.chain.inputs:
+            forms.setdefault(value.name, set()).add(prepared.get(value.name))
+    return all(len(each) == 1 for each in forms.values())
 
 
 def united(structures: Iterable[Structure]) -> Structure:

@@ -20,7 +20,13 @@ from covan_mlir.lowering.kernels.cpu.product import scratch
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.siblings import SiblingsWriter
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.templates.product import ProductMatch, ProductTemplate, seconds, united
+from covan_mlir.lowering.kernels.cpu.templates.product import (
+    ProductMatch,
+    ProductTemplate,
+    in_one_form,
+    seconds,
+    united,
+)
 from covan_mlir.lowering.kernels.dense.apart import siblings_of
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
@@ -71,7 +77,8 @@ class SiblingsMatch(DenseMatch[SiblingsSchedule]):
         element = max(32, *(bits(one.task.step.dtype) for one in self.task.products)) // 8
         for schedules in zip(*(one.ranked for one in self.task.products), strict=False):
             held = sum(scratch(one.task, own) for one, own in zip(self.task.products, schedules, strict=True))
-            if held * element <= self.target.machine.stack and len({own.lanes for own in schedules}) == 1:
+            alike = in_one_form(zip(self.task.products, schedules, strict=True))
+            if alike and held * element <= self.target.machine.stack and len({own.lanes for own in schedules}) == 1:
                 yield SiblingsSchedule(schedules[0].lanes, schedules)
 
     def _each(self, schedule: SiblingsSchedule) -> Iterator[tuple[ProductMatch, ProductSchedule]]:
