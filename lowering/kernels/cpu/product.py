@@ -16,7 +16,8 @@ For ``y[i, j] = f(sum over k of a[i, k] * b[j, k])``, a workgroup runs this nest
 
 The last columns and rows, if there are fewer, have a narrower tile of their own; columns that would fill a small part
 of a vector may be summed in another way (`column_tail`). Panels of a weight that is
-packed ahead of time (`packed_panel`) are read in place.
+packed ahead of time (`packed_panel`) are read in place, and so is a weight that is packed by the rows of a tile
+(`packed_weight`).
 """
 
 from __future__ import annotations
