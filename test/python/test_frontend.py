@@ -310,6 +310,10 @@ def test_model_that_does_not_export_keeps_torchs_reason() -> None:
         (lambda: covan_mlir.compile_module("nowhere.pt2"), ExportError, "no such file"),
         (lambda: CompileOptions(iree_flags="--x"), TypeError, "tuple of flags"),
         (lambda: CompileOptions(device="gpu"), ValueError, "device is"),
+        (lambda: CompileOptions(winograd=0.5), TypeError, "winograd is a whole number, not 0.5"),
+        (lambda: CompileOptions(winograd=True), TypeError, "winograd is a whole number, not True"),
+        (lambda: CompileOptions(timeout="3"), TypeError, "timeout is a number or None, not '3'"),
+        (lambda: CompileOptions(cache=None), TypeError, "cache is True or False, not None"),
     ],
 )
 def test_bad_requests(call: Any, error: type[Exception], message: str) -> None:

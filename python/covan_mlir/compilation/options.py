@@ -6,7 +6,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, Literal, get_type_hints
+from numbers import Real
+from types import NoneType
+from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 
@@ -20,6 +22,7 @@ Trace = Literal["phases", "passes"]
 _MIB = 1 << 20
 _NOT_STORED = ("timeout", "reproducer", "attach", "cache", "records")
 _RUN = ("iree_flags", "extra_steps", "extensions", "rules")
+_KINDS = {bool: "True or False", int: "a whole number", Real: "a number", NoneType: "None"}
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,10 @@ class CompileOptions:
     assume: bool = False
 
     def __post_init__(self) -> None:
+        for name, kinds in _plain().items():
+            value = getattr(self, name)
+            if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+                raise TypeError(f"{name} is {' or '.join(_KINDS[kind] for kind in kinds)}, not {value!r}")
         flags: object = self.iree_flags  # callers without a type checker pass one string, or a list
         if isinstance(flags, str):
             raise TypeError("iree_flags is a tuple of flags, not one string: write iree_flags=('--flag',)")
@@ -142,6 +149,14 @@ class CompileOptions:
     def running_code(self) -> str:
         """Those by which somebody else's word would run code, read or write files here, as text; empty: none does."""
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in _RUN if getattr(self, name))
+
+
+@cache
+def _plain() -> dict[str, tuple[type, ...]]:
+    """The classes of the values that options of plain types may have; callers may have no type checker."""
+    taken = {name: get_args(hint) or (hint,) for name, hint in get_type_hints(CompileOptions).items()}
+    classes = {name: tuple(Real if kind is float else kind for kind in kinds) for name, kinds in taken.items()}
+    return {name: kinds for name, kinds in classes.items() if all(kind in _KINDS for kind in kinds)}
 
 
 @cache
