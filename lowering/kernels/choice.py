@@ -21,7 +21,7 @@ from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.recorded import RECORDS, Recorded, load, workload
 from covan_mlir.lowering.kernels.reductions.demote import demoted
 from covan_mlir.lowering.kernels.reductions.record import record
-from covan_mlir.lowering.kernels.select import Selection, select
+from covan_mlir.lowering.kernels.select import Choices, Selection, select, worth
 from covan_mlir.lowering.kernels.target import KernelTarget
 from covan_mlir.lowering.request import WINOGRAD
 from covan_mlir.lowering.source_lines import Actions, SourceLines, actions, source_lines_of
@@ -72,6 +72,12 @@ class Chooser:
         plain, lines = self.plain(chain), source_lines_of(chain, self.actions)
         recorded = self.records.get(workload(plain)) if self.records else None
         return select(plain, symbol(plain, lines), self.target, always=self.always, lines=lines, recorded=recorded)
+
+    def worth(self, chain: Chain) -> Choices | Refusal:
+        """The templates that take a chain, or why it is not worth a kernel; nothing is written."""
+        if (reason := self.target.unable()) is not None:
+            return Refusal(reason)
+        return worth(self.plain(chain), self.target, always=self.always)
 
     def decisions(self) -> Decisions:
         """For the chains of one function."""
@@ -124,12 +130,40 @@ class Decisions:
     records: list[FusionRecord] = field(default_factory=list)
 
     def accept(self, chain: Chain) -> bool:
-        """Whether there is a kernel for a chain; remembers and logs why not."""
+        """Whether a chain is worth a kernel; remembers and logs why not."""
+        choice = self.chooser.worth(chain)
+        return not isinstance(choice, Refusal) or self._add(self._record(chain, choice))
+
+    def predict(self, chain: Chain) -> float | None:
+        """Seconds that a chain's kernel is predicted to take; None where there is none, or layouts are not chosen."""
+        if self.chooser.target.kind != "cpu":
+            return None
+        choice = self.chooser.worth(chain)
+        return None if isinstance(choice, Refusal) else choice.candidates[0].seconds
+
+    def writable(self, chain: Chain) -> bool:
+        """Whether there is a kernel for a chain."""
+        return isinstance(self.chooser.kernel(chain), Selection)
+
+    def settle(self, chain: Chain) -> bool:
+        """Whether there is a kernel for a chain, which is told of; remembers it, or logs why not."""
         kernel = self.chooser.kernel(chain)
-        accepted = self._add(record(describe(chain), sorted(chain.trace), self.chooser.plain(chain), kernel))
-        if accepted and isinstance(kernel, Selection) and (listener := _listener.get()) is not None:
+        return self._add(self._record(chain, kernel)) and self._tell(kernel)
+
+    def resettle(self, before: Chain, after: Chain) -> None:
+        """The kernel of another chain in place of that of one that was settled."""
+        kernel = self.chooser.kernel(after)
+        settled = self._record(before, self.chooser.kernel(before))
+        self.records[self.records.index(settled)] = self._record(after, kernel)
+        self._tell(kernel)
+
+    def _record(self, chain: Chain, kernel: Selection | Refusal) -> FusionRecord:
+        return record(describe(chain), sorted(chain.trace), self.chooser.plain(chain), kernel)
+
+    def _tell(self, kernel: Selection | Refusal) -> bool:
+        if isinstance(kernel, Selection) and (listener := _listener.get()) is not None:
             listener(kernel.executable)
-        return accepted
+        return isinstance(kernel, Selection)
 
     def unbuildable(self, reason: str, ids: frozenset[int]) -> None:
         """Notes why ops that belong together are no chain."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
+from math import inf
 from typing import Any
 
 from covan_mlir.fred.chain import Chain
@@ -127,21 +128,39 @@ def choices(chain: Chain, target: KernelTarget, fusion: Fusion | None = None) ->
 
 
 def _choices(
-    chain: Chain, target: KernelTarget, asked: tuple[Template[Any, Any], ...], fusion: Fusion | None = None
+    chain: Chain,
+    target: KernelTarget,
+    asked: tuple[Template[Any, Any], ...],
+    fusion: Fusion | None = None,
+    *,
+    fastest: bool = False,
 ) -> Choices | Refusal:
+    """As `choices`.
+
+    Args:
+        asked: the templates for such chains.
+        fastest: only the first candidate counts: a template that cannot be it is not asked.
+    """
     if (reason := refused(chain)) is not None:
         return Refusal(reason)
-    candidates: list[Candidate] = []
+    candidates: dict[int, Candidate] = {}
     refusals: dict[str, Refusal] = {}
     # Of equals, the template that was registered last is taken: it is the more special one.
-    for template in reversed(asked):
+    floors = {n: template.floor(chain, target) if fastest else 0.0 for n, template in enumerate(reversed(asked))}
+    best = inf
+    for n in sorted(floors, key=lambda n: floors[n]):
+        if floors[n] >= best:
+            continue
+        template = asked[-1 - n]
         candidate = _candidate(template, chain, target, fusion)
         if isinstance(candidate, Refusal):
             refusals[template.name] = candidate
         else:
-            candidates.append(candidate)
+            candidates[n] = candidate
+            best = min(best, candidate.seconds)
     if candidates:
-        return Choices(target, tuple(sorted(candidates, key=lambda candidate: candidate.seconds)))
+        ordered = [candidates[n] for n in sorted(candidates)]
+        return Choices(target, tuple(sorted(ordered, key=lambda candidate: candidate.seconds)))
     if refusals:
         return _united(refusals)
     if chain.windowed:
@@ -211,6 +230,23 @@ def select(
     return _selected(chain, name, target, always, lines, recorded, _asked(chain, target))
 
 
+def worth(chain: Chain, target: KernelTarget, *, always: bool = False) -> Choices | Refusal:
+    """The templates that take a chain, or why there is none, or the compiler's own code is faster."""
+    return _worth(chain, target, always, _asked(chain, target))
+
+
+@lru_cache(256)
+def _worth(
+    chain: Chain, target: KernelTarget, always: bool, asked: tuple[Template[Any, Any], ...]
+) -> Choices | Refusal:
+    choice = _choices(chain, target, asked, fastest=True)
+    if isinstance(choice, Refusal) or always:
+        return choice
+    seconds = choice.candidates[0].seconds
+    reason = does_not_pay(chain, target.rates(chain), seconds) or _faster_apart(chain, target, seconds)
+    return Refusal(reason) if reason else choice
+
+
 @lru_cache(256)
 def _selected(
     chain: Chain,
@@ -221,20 +257,31 @@ def _selected(
     recorded: Recorded | None,
     asked: tuple[Template[Any, Any], ...],
 ) -> Selection | Refusal:
-    choice = _choices(chain, target, asked)
+    choice = _worth(chain, target, always, asked)
     if isinstance(choice, Refusal):
         return choice
-    seconds = choice.candidates[0].seconds
-    if not always and (reason := does_not_pay(chain, target.rates(chain), seconds)):
-        return Refusal(reason)
-    if not always and (reason := _faster_apart(chain, target, seconds)):
-        return Refusal(reason)
     if recorded is not None:
+        choice = _all(chain, target, asked)
         selection = as_recorded(choice, recorded, name, lines)
         if isinstance(selection, Selection):
             return selection
         level = logging.WARNING if recorded.condition is None else logging.INFO
         log.log(level, "the schedule that was measured for %s is not used: %s", name, selection.reason)
+    written = _written(choice, name, lines)
+    if isinstance(written, Refusal):  # the fastest cannot be written after all
+        written = _written(_all(chain, target, asked), name, lines)
+    return written
+
+
+def _all(chain: Chain, target: KernelTarget, asked: tuple[Template[Any, Any], ...]) -> Choices:
+    """Of a chain that some template takes, all that do."""
+    everything = _choices(chain, target, asked)
+    assert isinstance(everything, Choices)
+    return everything
+
+
+def _written(choice: Choices, name: str, lines: SourceLines) -> Selection | Refusal:
+    """The first kernel that can be written."""
     refusals: dict[str, Refusal] = {}
     for candidate in choice.candidates:
         for schedule in islice(candidate.match.schedules(), candidate.template.tries):

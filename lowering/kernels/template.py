@@ -143,6 +143,11 @@ class Template(ABC, Generic[T, S]):
     chains: ClassVar[tuple[ChainKind, ...]] = ("rows", "contractions")
     tries: ClassVar[int] = 1
 
+    def floor(self, chain: Chain, target: T) -> float:
+        """Seconds that each kernel of its is predicted to take at least, known at once; 0: unknown. It is not asked
+        about a chain that another template is predicted to compute in this time."""
+        return 0.0
+
     @abstractmethod
     def match(self, chain: Chain, target: T, fusion: Fusion | None = None) -> Match[S] | Refusal:
         """Whether it takes a chain on a target.

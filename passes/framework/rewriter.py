@@ -61,10 +61,13 @@ class Replacement:
         self.values: list[tuple[ir.Value, ir.Value]] = []
         self.roots: list[ir.Operation] = []
 
-    def results(self, *values: Built, of: Op | None = None) -> None:
+    def results(self, *values: Built, of: Op | None = None, retyped: bool = False) -> None:
         """``values`` take the place of the results of ``of``, by default the last of the replaced ops.
 
         An op stands for its results; None for a result that nobody reads.
+
+        Args:
+            retyped: they may be of other types: all who read them are about to be replaced, too.
 
         Raises:
             RewriteError: their number or their types differ from those of the results.
@@ -81,7 +84,7 @@ class Replacement:
         for i, (before, after) in enumerate(zip(old, flat, strict=True)):
             if after is None:
                 continue
-            if before.type != after.type:
+            if before.type != after.type and not retyped:
                 message = f"result {i} of '{op.name}' is a {before.type} and cannot become a {after.type}"
                 raise RewriteError(message, op.location)
             self.values.append((before, after))

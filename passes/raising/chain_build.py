@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import TypeVar
 
 from covan_mlir.dialects.fred_scalars import folded_throughout
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce, Step
@@ -90,18 +91,28 @@ class _Pick:
     at: Expr
 
 
-def build_chain(cluster: Cluster) -> Built:
+Orders = Mapping[int, tuple[int, ...]]
+"""Of values whose dimensions lie in another order than the program has them: for each dimension, which one it was."""
+
+T = TypeVar("T")
+
+
+def build_chain(cluster: Cluster, orders: Orders | None = None) -> Built:
     """The chain of a cluster.
+
+    Args:
+        orders: of values that it reads or gives; their tensors have their dimensions in this order.
 
     Raises:
         Unbuildable: it cannot be said.
     """
-    return _Builder(cluster).build()
+    return _Builder(cluster, orders or {}).build()
 
 
 class _Builder:
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, orders: Orders) -> None:
         self.cluster = cluster
+        self.orders = orders
         self.graph = cluster.graph
         self.names: dict[int, str] = {}
         """Of axes."""
@@ -173,7 +184,12 @@ class _Builder:
     def _groups(self, dims: Sequence[Dim]) -> tuple[tuple[str, ...], ...]:
         return tuple(tuple(self._axis(leaf) for leaf in self.cluster.axes.leaves(dim)) for dim in dims)
 
+    def _laid(self, value: int, dims: Sequence[T]) -> Sequence[T]:
+        """What a value has for each dimension, in the order of its tensor's."""
+        return [dims[n] for n in self.orders[value]] if value in self.orders else dims
+
     def _input(self, value: int, dims: Sequence[Dim]) -> Read:
+        dims = self._laid(value, dims)
         key = (value, self.cluster.flat(dims))
         if key not in self.inputs:
             name = f"x{len(self.inputs)}"
@@ -265,7 +281,7 @@ class _Builder:
         value, dims = self.cluster.windows[node.index, operand]
         read = self._input(value, dims)
         at: list[Affine] = []
-        for piece in (piece for pieces in window.pieces for piece in pieces):
+        for piece in (piece for pieces in self._laid(value, window.pieces) for piece in pieces):
             if piece.loops:
                 dims = [self.cluster.loops[node.index][loop] for loop in piece.loops]
                 at += [Affine.of([(axis, 1)]) for axis in self._axes(dims)]
@@ -388,16 +404,18 @@ class _Builder:
             node = self.graph.nodes[i]
             for value in node.results:
                 if any(user not in replaced for user in self.graph.users.get(value, ())):
-                    groups = self._groups(self.cluster.dims[value])
+                    groups = self._groups(self._laid(value, self.cluster.dims[value]))
                     outputs.append(ChainTensor(value, self.origins[value].name, groups))
         if not outputs:
             raise Unbuildable("nobody reads what it gives")
         return outputs
 
     def _turn(self, outputs: list[ChainTensor]) -> None:
-        """Gives steps the order of axes in which results are read; of a product alone, also what it makes these of."""
+        """Gives steps the order of axes in which results are read; of a product alone, and where a value's order was
+        chosen, also what it makes these of."""
         order = {tensor.name: tuple(axis for group in tensor.groups for axis in group) for tensor in outputs}
-        if sum(isinstance(step, Reduce) for step in self.steps) == 1 and not self.cluster.windows:
+        alone = sum(isinstance(step, Reduce) for step in self.steps) == 1
+        if alone and (not self.cluster.windows or any(tensor.value in self.orders for tensor in outputs)):
             for axes in dict.fromkeys(order.values()):
                 alike = [step.name for step in self.steps if {*step.axes} == {*axes}]
                 order = dict.fromkeys(alike, axes) | order

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+import logging
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from torch_mlir import ir
 
@@ -14,76 +15,141 @@ from covan_mlir.dialects.identity import address
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.fred.chain import Chain
 from covan_mlir.passes.framework.rewriter import Rewriter
-from covan_mlir.passes.raising.chain_build import Built, Unbuildable, build_chain
+from covan_mlir.passes.raising.chain_build import Built, Orders, Unbuildable, build_chain
 from covan_mlir.passes.raising.chain_search import find_chains
 from covan_mlir.passes.raising.cluster import Cluster
 from covan_mlir.passes.raising.joined_axes import ChainTensor
+from covan_mlir.passes.raising.layouts import Layouts, linked, reads_images
 from covan_mlir.passes.raising.linalg_graph import LinalgGraph
 from covan_mlir.passes.raising.linalg_reader import read_block
 from covan_mlir.passes.raising.reshape import extent, from_axes, to_axes
 from covan_mlir.passes.raising.varying import varying
 
+log = logging.getLogger(__name__)
+
 _LEFT_OVER = ("linalg.fill", "tensor.empty", "arith.constant")
 
 
-def raise_chains(
-    function: ir.Operation,
-    accept: Callable[[Chain], bool] | None = None,
-    unbuildable: Callable[[str, frozenset[int]], None] | None = None,
-    products: bool = True,
-) -> None:
+class Chooser(Protocol):
+    """Who decides which chains are raised; all are given with their traces."""
+
+    def unbuildable(self, reason: str, ids: frozenset[int]) -> None:
+        """Is told why ops that belong together cannot be written as a chain, and their traces."""
+
+    def accept(self, chain: Chain) -> bool:
+        """Whether a chain is worth raising, whose layouts are settled later. What is not stays as it was."""
+
+    def predict(self, chain: Chain) -> float | None:
+        """Seconds that it is predicted to take; None where it would not be accepted, or layouts are not chosen."""
+
+    def writable(self, chain: Chain) -> bool:
+        """Whether it can be had for certain."""
+
+    def settle(self, chain: Chain) -> bool:
+        """Whether it becomes one ``fred.chain``: nothing about it changes any more."""
+
+    def resettle(self, before: Chain, after: Chain) -> None:
+        """Another chain, which can be had, takes the place of one that was settled: its images have another order."""
+
+
+def raise_chains(function: ir.Operation, chooser: Chooser | None = None, products: bool = True) -> None:
     """Makes each set of ops of a function that is a chain one ``fred.chain``; what is none stays as it was.
 
     Args:
-        accept: is given chains with their traces; those that it does not take stay as they are, and so do those of
-            weights and constants alone.
-        unbuildable: is told why ops that belong together cannot be written as a chain, and their traces.
+        chooser: is asked about chains; those of weights and constants alone stay as they are. None: all are raised.
         products: whether chains may hold matrix products.
     """
     blocks = list(function.regions[0].blocks)
     if len(blocks) != 1:
         return  # a declaration, or control flow
-    arguments = read_arguments(function)
-    graph = read_block(blocks[0], arguments)
-    changing = varying(blocks[0], arguments)
-    chains: list[Built] = []
-    reader = TraceReader()
+    raised = _Raised(function, blocks[0], chooser)
+    find_chains(raised.graph, raised.take, products)
+    if raised.built:
+        raised.lay_out()
+        raised.replace()
 
-    def ids(nodes: Iterable[int]) -> frozenset[int]:
-        return frozenset(id_ for i in nodes for id_ in reader.ids(graph.nodes[i].op.location))
 
-    lent = _lent(graph, ids)
+class _Raised:
+    """The chains of a block."""
 
-    def take(cluster: Cluster) -> bool:
+    def __init__(self, function: ir.Operation, block: ir.Block, chooser: Chooser | None) -> None:
+        arguments = read_arguments(function)
+        self.function, self.block, self.chooser = function, block, chooser
+        self.graph = read_block(block, arguments)
+        self.changing = varying(block, arguments)
+        self.reader = TraceReader()
+        self.lent = _lent(self.graph, self._ids)
+        self.clusters: list[Cluster] = []
+        self.built: list[Built] = []
+        self.orders: Orders = {}
+
+    def _ids(self, nodes: Iterable[int]) -> frozenset[int]:
+        return frozenset(id_ for i in nodes for id_ in self.reader.ids(self.graph.nodes[i].op.location))
+
+    def _chain(self, built: Built) -> Chain:
+        """The chain with its traces."""
+        return _traced(built.chain, {name: self._ids(nodes) for name, nodes in built.sources.items()})
+
+    def take(self, cluster: Cluster) -> bool:
+        """Whether ops become a chain."""
+        chooser = self.chooser
         try:
-            built = _own(build_chain(cluster), lent)
+            built = _own(build_chain(cluster), self.lent)
         except Unbuildable as error:
-            if unbuildable is not None:
-                unbuildable(str(error), ids(cluster.loops))
+            if chooser is not None:
+                chooser.unbuildable(str(error), self._ids(cluster.loops))
             return False
-        if accept is not None:
-            if not any(graph.values[tensor.value] in changing for tensor in built.inputs):
+        if chooser is not None:
+            if not any(self.graph.values[tensor.value] in self.changing for tensor in built.inputs):
                 # IREE does, as it compiles or as the program is loaded: on the processor, whatever the kernel is for.
-                if unbuildable is not None:
-                    unbuildable("it reads weights and constants alone: it is computed once", ids(cluster.loops))
+                chooser.unbuildable(
+                    "it reads weights and constants alone: it is computed once", self._ids(cluster.loops)
+                )
                 return False
-            traces = {name: ids(nodes) for name, nodes in built.sources.items()}
-            if not accept(_traced(built.chain, traces)):
+            decide = chooser.accept if reads_images(cluster) else chooser.settle
+            if not decide(self._chain(built)):
                 return False
-        chains.append(built)
+        self.clusters.append(cluster)
+        self.built.append(built)
         return True
 
-    find_chains(graph, take, products)
-    if not chains:
-        return
-    rewriter = Rewriter(function)
-    copied = {address(graph.nodes[i].op) for i in lent.union(*(built.copied for built in chains))}
-    for built in chains:
-        _replace(built, graph, rewriter)
-    _clean(blocks[0], rewriter, copied)
+    def lay_out(self) -> None:
+        """Settles in which order images lie between chains, and the chains that have to do with images."""
+        chooser = self.chooser
+        if chooser is None:
+            return
+        plain = self.built
+        self._turn(Layouts(self.graph, self.clusters, plain, chooser.predict).choose(), chooser)
+        refused: set[int] = set()
+        for n, (cluster, before, after) in enumerate(zip(self.clusters, plain, self.built, strict=True)):
+            if not reads_images(cluster):
+                if before is not after:
+                    chooser.resettle(self._chain(before), self._chain(after))
+            elif not chooser.settle(self._chain(after)):
+                refused.add(n)  # one that no image in another order goes through
+        self.built = [built for n, built in enumerate(self.built) if n not in refused]
+
+    def _turn(self, orders: Orders, chooser: Chooser) -> None:
+        """Gives images another order, unless a kernel cannot be had after all."""
+        turned = list(self.built)
+        for n, built in enumerate(self.built):
+            if any(tensor.value in orders for tensor in (*built.inputs, *built.outputs)):
+                turned[n] = _own(build_chain(self.clusters[n], orders), self.lent)
+                if not chooser.writable(self._chain(turned[n])):
+                    log.warning("images stay as the program lays them out: a kernel of another order failed")
+                    return
+        self.built, self.orders = turned, orders
+
+    def replace(self) -> None:
+        """Puts the chains into the place of the ops that they are."""
+        rewriter = Rewriter(self.function)
+        copied = {address(self.graph.nodes[i].op) for i in self.lent.union(*(built.copied for built in self.built))}
+        for n in linked(self.built, self.orders):
+            _replace(self.built[n], self.graph, rewriter, self.orders)
+        _clean(self.block, rewriter, copied)
 
 
-def _replace(built: Built, graph: LinalgGraph, rewriter: Rewriter) -> None:
+def _replace(built: Built, graph: LinalgGraph, rewriter: Rewriter, orders: Orders) -> None:
     ops = [graph.nodes[i].op for i in built.replaced]
     copies = [graph.nodes[i].op for i in built.copied]
     place = _place(built, graph, ops)
@@ -102,15 +168,21 @@ def _replace(built: Built, graph: LinalgGraph, rewriter: Rewriter) -> None:
         given = dict(zip(built.chain.outputs, op.results, strict=True))
         values: dict[int, Any] = {}
         for tensor in built.outputs:
-            kind = graph.values[tensor.value].type
+            kind = _laid(graph.values[tensor.value].type, orders.get(tensor.value))
             values[tensor.value] = from_axes(given[tensor.name], _sizes(tensor, built), tensor.counts, kind, size)
         for i in built.replaced:
             node = graph.nodes[i]
             results = node.results if node.kind != "compute" else [p.value if p else -1 for p in node.parts]
             if any(value in values for value in results):
-                new.results(*(values.get(value) for value in results), of=node.op)
+                retyped = any(value in orders for value in results)
+                new.results(*(values.get(value) for value in results), of=node.op, retyped=retyped)
     for value, after in values.items():
         graph.values[value] = after
+
+
+def _laid(kind: ir.RankedTensorType, order: Sequence[int] | None) -> ir.Type:
+    """A tensor's type with its dimensions in another order."""
+    return kind if order is None else ir.RankedTensorType.get([kind.shape[n] for n in order], kind.element_type)
 
 
 def _lent(graph: LinalgGraph, ids: Callable[[Iterable[int]], frozenset[int]]) -> frozenset[int]:

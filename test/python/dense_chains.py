@@ -9,8 +9,8 @@ import ml_dtypes
 import numpy as np
 from plain_chains import Writer
 
-from covan_mlir.fred.chain import Chain
-from covan_mlir.fred.expression import Affine, Apply, Const, Expr, Window
+from covan_mlir.fred.chain import Chain, Input, Step
+from covan_mlir.fred.expression import Affine, Apply, Const, Expr, Window, rebuild
 from covan_mlir.fred.interpret import interpret
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
@@ -123,3 +123,25 @@ def convolution(
     w.reduce("s", result, "add", inner + "".join(taps), f("arith.mulf", window_read, weight))
     w.map("y", result, f("arith.maximumf", f("arith.addf", w.read("s"), bias), w.number(0.0)))
     return w.chain("y")
+
+
+def channels_last(chain: Chain) -> Chain:
+    """The same with the axis ``g`` behind all others: in the input ``x``, and in steps that have others, too."""
+
+    def behind(axes: tuple[str, ...]) -> list[int]:
+        return [n for n, axis in enumerate(axes) if axis != "g"] + [axes.index("g")]
+
+    orders = {value.name: behind(value.axes) for value in chain.steps if len(value.axes) > 1}
+    orders["x"] = behind(chain.values["x"].axes)
+
+    def turned(expr: Expr) -> Expr:
+        if isinstance(expr, Window) and expr.name == "x":
+            return dataclasses.replace(expr, at=tuple(expr.at[n] for n in orders["x"]))
+        return expr
+
+    def laid(value: Input | Step) -> tuple[str, ...]:
+        return tuple(value.axes[n] for n in orders[value.name]) if value.name in orders else value.axes
+
+    inputs = tuple(dataclasses.replace(value, axes=laid(value)) for value in chain.inputs)
+    steps = (dataclasses.replace(step, axes=laid(step), expr=rebuild(step.expr, turned)) for step in chain.steps)
+    return dataclasses.replace(chain, inputs=inputs, steps=tuple(steps))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from dense_chains import MACHINE, Arrays, arrays_of, check, convolution, f, kernel, near, written_by
+from dense_chains import MACHINE, Arrays, arrays_of, channels_last, check, convolution, f, kernel, near, written_by
 from limits import part
 from plain_chains import Writer
 from torch import nn
@@ -155,6 +155,44 @@ def test_depthwise_convolutions_of_narrow_images() -> None:
         arrays = arrays_of(chain, 6)
         got = np.asarray(alone[f"n{n}"](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
         near(got, interpret(chain, arrays, "f64")["y"], 100, "f32")
+
+
+LAST = {
+    **{name: chain for name, chain in DEPTHWISE.items() if name != "tall"},  # of one channel
+    "broad": convolution(40, 40, (3, 3), (9, 30), groups=40),
+    "large": convolution(20, 20, (9, 11), (13, 15), groups=20, pad=4),
+    "many": convolution(130, 130, (5, 5), (14, 14), groups=130, pad=2, stride=2),
+    "row": convolution(19, 19, (5,), (11,), groups=19, pad=2),
+    "images": convolution(24, 24, (3, 3), (7, 7), groups=24, batch=5),
+}
+
+
+@pytest.mark.parametrize("weight", [True, False])
+def test_depthwise_convolutions_of_images_with_channels_last(weight: bool) -> None:
+    """Lanes along channels, in memory as they are: every schedule's tile, filters turned ahead of time and in place."""
+    chains = {
+        name: dataclasses.replace(
+            last := channels_last(chain),
+            inputs=tuple(dataclasses.replace(value, weight=weight and value.name == "f") for value in last.inputs),
+        )
+        for name, chain in LAST.items()
+    }
+    kernels: dict[str, Executable] = {}
+    for name, chain in chains.items():
+        listed = choices(chain, CpuTarget(MACHINE))
+        assert not isinstance(listed, Refusal)
+        mine = [pair for pair in listed.schedules() if pair[0].template.name == "channels_last"]
+        for n, (candidate, schedule) in enumerate([mine[0], random.Random(0).choice(mine)]):
+            written = candidate.write(schedule, f"{name}{n}".replace(" ", "_"))
+            assert isinstance(written, Selection)
+            kernels[f"{name}{n}"] = written.executable
+    alone = Standalone(list(kernels.values()))
+    for name, chain in chains.items():
+        arrays = arrays_of(chain, 6)
+        want = interpret(chain, arrays, "f64")["y"]
+        for n in range(2):
+            run = alone[kernels[f"{name}{n}"].name]
+            near(np.asarray(run(*(alone.buffer(a) for a in arrays.values())).to_host()), want, 100, "f32")
 
 
 def test_rows_that_are_told_apart_are_not_one() -> None:

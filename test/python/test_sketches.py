@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 import torch
-from dense_chains import MACHINE, arrays_of, convolution, f, near, product
+from dense_chains import MACHINE, arrays_of, channels_last, convolution, f, near, product
 from plain_chains import Writer, attention, softmax
 from test_loop_nest import CASES
 
@@ -70,6 +70,10 @@ TAKEN = {
     "winograd": [weighted(convolution(20, 32, (3, 3), (14, 14)), "f")],
     "depthwise": [convolution(16, 16, (3, 3), (28, 28), groups=16), CASES["maxima"]],
     "channel_lanes": [convolution(64, 64, (3, 3), (7, 7), groups=64)],
+    "channels_last": [
+        channels_last(convolution(64, 64, (3, 3), (14, 14), groups=64)),
+        weighted(channels_last(convolution(40, 40, (5, 5), (9, 9), groups=40, stride=2)), "f"),
+    ],
     "siblings": [two_products(joined=False)],
     "gated": [two_products(joined=True)],
     "rows": [softmax(), product("ki", "jk", "ij", "k", i=18, j=17, k=50)],

@@ -33,6 +33,7 @@ from covan_mlir.lowering.kernels.cpu.evaluator import VectorEvaluator, inputs, w
 from covan_mlir.lowering.kernels.cpu.row_outputs import RowOutputs
 from covan_mlir.lowering.kernels.cpu.tiles import padded, transpose
 from covan_mlir.lowering.kernels.cpu.turns import rows_in_turns
+from covan_mlir.lowering.kernels.cpu.window_rows import rows_inside
 
 
 @dataclass(frozen=True)
@@ -248,25 +249,17 @@ class ChannelLanesWriter:
             if height is None:
                 tile = self._add(tile, code.index(0), code.index(0))
             else:
-                top = code.add(code.mul(h, height.stride), height.offset)
-                low = self._steps(code.op("subi", code.index(0), top), height)
-                high = code.min(self._steps(code.op("subi", code.index(height.inside), top), height), height.taps)
-                tile = code.loop(
-                    low,
-                    high,
-                    1,
-                    tile,
-                    lambda r, tile: self._add(tile, code.add(top, code.mul(r, height.dilation)), r),
-                )
+                rows = rows_inside(code, height, h)
+
+                def tap(r: Value, tile: list[Value]) -> list[Value]:
+                    return self._add(tile, code.add(rows.top, code.mul(r, height.dilation)), r)
+
+                tile = code.loop(rows.low, rows.high, 1, tile, tap)
             for w, value in enumerate(tile):
                 code.store(value, self.sums, code.mul(code.add(code.mul(h, width.outside), w), lanes))
             return none
 
         code.loop(0, height.outside if height is not None else 1, 1, [], row)
-
-    def _steps(self, distance: Value, height: Sliding) -> Value:
-        """Taps until the window has moved on so far, or is beyond."""
-        return self.code.divmod(self.code.add(self.code.max(distance, 0), height.dilation - 1), height.dilation)[0]
 
     def _add(self, tile: Sequence[Value], row: Value, r: Value) -> list[Value]:
         """A row of results, with what one row of the window shows of the input."""

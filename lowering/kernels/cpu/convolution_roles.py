@@ -163,19 +163,19 @@ def convolution_of(chain: Chain) -> Convolution:
         UnsupportedError: it is no such chain.
     """
     step = only_reduction(chain)
-    window, scalars = _factors(chain, step)
+    window, scalars = factors(chain, step)
     own = Scope(chain, {}).axes(scalars) if scalars is not None else frozenset()
     lanes = {chain.values[name].axes[-1:] for name in chain.outputs}
     if len(lanes) != 1 or not (lane := next(iter(lanes))):
         raise UnsupportedError("the results end in different axes")
-    width = _sliding(chain, step, window, lane[0])
+    width = sliding(chain, step, window, lane[0])
     if width is None or width.axis in own:
         raise UnsupportedError("its window does not slide along the last axis of the results")
     before = step.axes[step.axes.index(lane[0]) - 1] if len(step.axes) > 1 else ""
-    height = _sliding(chain, step, window, before) if before and before not in own else None
-    if height is not None and window.at.index(_position(window, before)) != len(window.at) - 2:
+    height = sliding(chain, step, window, before) if before and before not in own else None
+    if height is not None and window.at.index(position_on(window, before)) != len(window.at) - 2:
         height = None
-    if window.at.index(_position(window, lane[0])) != len(window.at) - 1:
+    if window.at.index(position_on(window, lane[0])) != len(window.at) - 1:
         raise UnsupportedError("its window does not slide along the last dimension of its input")
     taps = {slides.tap for slides in (width, height) if slides is not None}
     rows = tuple(axis for axis in step.axes if axis in own - window.axes)
@@ -191,7 +191,7 @@ def convolution_of(chain: Chain) -> Convolution:
     return convolution
 
 
-def _factors(chain: Chain, step: Reduce) -> tuple[Window, Expr | None]:
+def factors(chain: Chain, step: Reduce) -> tuple[Window, Expr | None]:
     """-> (what slides, the filter)."""
     term = Scope(chain, {}).inlined(step.expr)
     if isinstance(whole := stored(term), Window):
@@ -206,7 +206,7 @@ def _factors(chain: Chain, step: Reduce) -> tuple[Window, Expr | None]:
     return sliding[0], filters[0]
 
 
-def _position(window: Window, axis: str) -> Affine:
+def position_on(window: Window, axis: str) -> Affine:
     """The only position that depends on an axis."""
     positions = [position for position in window.at if axis in position.axes]
     if len(positions) != 1:
@@ -214,11 +214,11 @@ def _position(window: Window, axis: str) -> Affine:
     return positions[0]
 
 
-def _sliding(chain: Chain, step: Reduce, window: Window, axis: str) -> Sliding | None:
+def sliding(chain: Chain, step: Reduce, window: Window, axis: str) -> Sliding | None:
     """How a window slides along an axis of the results; None where it does not."""
     if axis not in window.axes:
         return None
-    position = _position(window, axis)
+    position = position_on(window, axis)
     terms = dict(position.terms)
     stride = terms.pop(axis)
     taps = [tap for tap in terms if tap in step.over]

@@ -1,11 +1,11 @@
-"""Filters of halves in single precision, ahead of time: convolutions read them as scalars, in place, and to widen an
-element at each use takes longer than its product.
+"""Filters in another form, ahead of time: halves in single precision, since convolutions read them as scalars, in
+place, and to widen an element at each use takes longer than its product; and with the channels side by side, where
+lanes run along them.
 
 ::
 
-    widened[...] = f[...]                # float32
-
-It takes twice the memory of the filter that it replaces.
+    widened[...] = f[...]                # float32: twice the memory of the filter that it replaces
+    widened[r, s, c] = f[c, r, s]
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ class WidenedFilter:
     Attributes:
         given: the chain as it was given.
         weight: the filter.
+        axes: of the filter, in the order in which the kernel reads them.
     """
 
     given: Chain
     weight: Input
+    axes: tuple[str, ...]
 
     @property
     def operand(self) -> Operand:
         """What the kernel reads."""
-        sizes = tuple(self.given.known_sizes[axis] for axis in self.weight.axes)
+        sizes = tuple(self.given.known_sizes[axis] for axis in self.axes)
         return Operand(f"{self.weight.name}.widened", sizes, computed(self.weight.dtype))
 
     @property
@@ -45,14 +47,16 @@ class WidenedFilter:
         narrow, wide = self.weight.dtype, computed(self.weight.dtype)
         given, result, axes = f"tensor<{sizes}x{narrow}>", self.operand.tensor, len(self.weight.axes)
         domain = ", ".join(f"d{n}" for n in range(axes))
-        same, kinds = f"affine_map<({domain}) -> ({domain})>", ", ".join(['"parallel"'] * axes)
+        turned = ", ".join(f"d{self.axes.index(axis)}" for axis in self.weight.axes)
+        read, write = f"affine_map<({domain}) -> ({turned})>", f"affine_map<({domain}) -> ({domain})>"
+        kinds = ", ".join(['"parallel"'] * axes)
+        widening = f"    %one = arith.extf %element : {narrow} to {wide}\n" if narrow != wide else ""
         text = f"""func.func private @widened(%w: {given}) -> {result} {{
   %empty = tensor.empty() : {result}
-  %wide = linalg.generic {{indexing_maps = [{same}, {same}], iterator_types = [{kinds}]}}
+  %wide = linalg.generic {{indexing_maps = [{read}, {write}], iterator_types = [{kinds}]}}
       ins(%w : {given}) outs(%empty : {result}) {{
   ^bb0(%element: {narrow}, %old: {wide}):
-    %one = arith.extf %element : {narrow} to {wide}
-    linalg.yield %one : {wide}
+{widening}    linalg.yield {"%one" if widening else "%element"} : {wide}
   }} -> {result}
   return %wide : {result}
 }}
@@ -62,7 +66,7 @@ class WidenedFilter:
     @property
     def chain(self) -> Chain:
         """The chain, of the widened filter."""
-        wide = replace(self.weight, name=self.operand.name, dtype=self.operand.dtype)
+        wide = replace(self.weight, name=self.operand.name, dtype=self.operand.dtype, axes=self.axes)
         names: dict[str, Expr] = {self.weight.name: Read(wide.name, wide.dtype)}
         inputs = tuple(wide if value == self.weight else value for value in self.given.inputs)
         return replace(self.given, inputs=inputs, steps=tuple(_reading(step, names) for step in self.given.steps))
@@ -82,6 +86,6 @@ def convolution_with_filter(chain: Chain) -> tuple[Convolution, WidenedFilter | 
     weight = convolution.weight_of(convolution.scalars)
     if weight is None or computed(weight.dtype) == weight.dtype:
         return convolution, None
-    widened = WidenedFilter(chain, weight)
+    widened = WidenedFilter(chain, weight, weight.axes)
     wide = convolution_of(widened.chain)
     return replace(wide, scalars=Read(widened.operand.name, widened.operand.dtype)), widened

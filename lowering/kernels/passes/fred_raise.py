@@ -54,5 +54,5 @@ class FredRaise(ForTarget):
             raise_chains(op, products=self.products)
         elif (chooser := self.chooser(op)) is not None:
             decisions = chooser.decisions()
-            raise_chains(op, decisions.accept, decisions.unbuildable, self.products)
+            raise_chains(op, decisions, self.products)
             decisions.write(op)

@@ -38,6 +38,7 @@ from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.product import BEGUN, FARTHER, LONGEST_SUM, STAYS, WRITTEN, makespan
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Refusal
+from covan_mlir.lowering.kernels.reductions.operands import traffic
 from covan_mlir.lowering.kernels.reductions.sweeps import cost
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.structure import Structure
@@ -442,6 +443,16 @@ class LoopNestTemplate(Template[CpuTarget, LoopNestSchedule]):
     name: ClassVar[str] = "loop_nest"
     target: ClassVar[str] = "cpu"
     chains: ClassVar[tuple[ChainKind, ...]] = ("rows", "products", "windows")
+
+    def floor(self, chain: Chain, target: CpuTarget) -> float:
+        """See `Template`: a term takes an instruction, and what is read and written comes and goes once."""
+        if len(chain.reductions) != 1:
+            return 0.0
+        (step,), machine, sizes = chain.reductions, target.machine, chain.nominal.known_sizes
+        computed = 2 * prod(sizes[axis] for axis in (*step.axes, *step.over)) / (machine.flops * machine.cores)
+        least = max(computed, traffic(chain) / (machine.bandwidth * machine.cores))
+        product = step.combine == "add" and isinstance(step.expr, Apply) and step.expr.op == "arith.mulf"
+        return (ROUGH if product or chain.windowed else 1.0) * least
 
     def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> LoopNestMatch | Refusal:
         """See `Template`."""
