@@ -182,6 +182,14 @@ def test_the_first_schedule_is_nearly_the_best_one() -> None:
         assert least <= one.seconds <= 1.25 * least
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_is_predicted_to_be_faster_than_its_floor(name: str) -> None:
+    one, target = candidate(CASES[name]), CpuTarget(MACHINE)
+    floor = one.template.floor(CASES[name], target)
+    assert floor > 0
+    assert all(one.match.predict(schedule) >= floor for schedule in one.match.schedules())
+
+
 def test_programs_take_it_where_no_other_template_does() -> None:
     def nearest(points: torch.Tensor, centres: torch.Tensor) -> torch.Tensor:
         return (points[:, None] - centres[None]).abs().sum(-1)

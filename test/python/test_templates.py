@@ -64,10 +64,15 @@ class FixedMatch(Match[Tile]):
         return Refusal(self.reason) if self.reason else Executable.single(name, "module {}", (), ())
 
 
-def fixed(called: str, seconds: float, reason: str = "", broken: bool = False) -> type[Template[KernelTarget, Tile]]:
+def fixed(
+    called: str, seconds: float, reason: str = "", broken: bool = False, least: float = 0.0
+) -> type[Template[KernelTarget, Tile]]:
     class Fixed(Template[KernelTarget, Tile]):
         name: ClassVar[str] = called
         target: ClassVar[str] = "cpu"
+
+        def floor(self, chain: Chain, target: KernelTarget) -> float:
+            return least
 
         def match(self, chain: Chain, target: KernelTarget, fusion: Fusion | None = None) -> FixedMatch:
             if broken:
@@ -100,6 +105,24 @@ def test_a_template_that_fails_leaves_the_chain_to_others() -> None:
     selection = select(SOFTMAX, "k", TARGET, always=True)
     assert isinstance(selection, Selection)
     assert selection.template == "rows"
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_a_template_that_cannot_be_the_fastest_is_asked_last() -> None:
+    """Only where schedules are listed, or none of the others can be written."""
+    registry.register(fixed("general", 1e-12, least=1.0))
+    selection = select(SOFTMAX, "k", TARGET, always=True)
+    assert isinstance(selection, Selection)
+    assert selection.template == "rows"
+    listed = choices(SOFTMAX, TARGET)
+    assert isinstance(listed, Choices)
+    assert [candidate.template.name for candidate in listed.candidates[:2]] == ["general", "rows"]
+    registry._templates["cpu"] = {}
+    registry.register(fixed("refusing", 1e-12, reason="not today"))
+    registry.register(fixed("general", 1.0, least=1.0))
+    selection = select(SOFTMAX, "k", TARGET, always=True)
+    assert isinstance(selection, Selection)
+    assert selection.template == "general"
 
 
 @pytest.mark.usefixtures("forgotten")
