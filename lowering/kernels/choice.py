@@ -75,8 +75,6 @@ class Chooser:
 
     def worth(self, chain: Chain) -> Choices | Refusal:
         """The templates that take a chain, or why it is not worth a kernel; nothing is written."""
-        if (reason := self.target.unable()) is not None:
-            return Refusal(reason)
         return worth(self.plain(chain), self.target, always=self.always)
 
     def decisions(self) -> Decisions:

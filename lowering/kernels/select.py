@@ -232,6 +232,8 @@ def select(
 
 def worth(chain: Chain, target: KernelTarget, *, always: bool = False) -> Choices | Refusal:
     """The templates that take a chain, or why there is none, or the compiler's own code is faster."""
+    if (reason := target.unable()) is not None:
+        return Refusal(reason)
     return _worth(chain, target, always, _asked(chain, target))
 
 

@@ -37,7 +37,8 @@ GAIN = 0.02
 ROUGH = 1.05
 """Times the prediction of a kernel with images of both orders: one more order wins nothing where it is even."""
 MIXED = 32
-"""Kernels at most that are predicted for images of both orders: each takes as long as it takes to choose a schedule."""
+"""Predictions beyond two for each chain, in all: of kernels for images of both orders. Each takes as long as choosing a
+schedule."""
 
 
 def reads_images(cluster: Cluster) -> bool:
@@ -134,8 +135,8 @@ class Layouts:
         what the best choice rests on: then its kernel is predicted, and the choice made again.
         """
         while True:
-            open_ = len(self._predicted) < 2 * len(self._own) + MIXED
-            tables = [self._table(number, mixed=open_) for number in self._own]
+            mixed = len(self._predicted) < 2 * len(self._own) + MIXED
+            tables = [self._table(number, mixed=mixed) for number in self._own]
             chosen = least(tables)
             turned = frozenset(value for value, yes in chosen.items() if yes)
             asked = [number for number in self._own if self._known(number, turned) is None]

@@ -8,8 +8,8 @@ from typing import TypeVar
 from covan_mlir.fred.chain import Chain
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, DenseSchedule
+from covan_mlir.lowering.kernels.cpu.prepared_filter import PreparedFilter
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.widened_filter import WidenedFilter
 from covan_mlir.lowering.kernels.kernel import Preparation
 from covan_mlir.lowering.kernels.structure import Structure
 
@@ -21,26 +21,26 @@ class WindowMatch(DenseMatch[S]):
     """A convolution, or pooling, that a template takes.
 
     Attributes:
-        widened: its filter, where that is widened ahead of time.
+        prepared_filter: its filter, where that is held in another form.
     """
 
     task: Convolution
     target: CpuTarget
-    widened: WidenedFilter | None = None
+    prepared_filter: PreparedFilter | None = None
 
     @property
     def given(self) -> Chain:
         """See `DenseMatch`."""
-        return self.task.chain if self.widened is None else self.widened.given
+        return self.task.chain if self.prepared_filter is None else self.prepared_filter.given
 
-    def widening(self, structure: Structure) -> Structure:
-        """The structure of a kernel whose filter is widened ahead of time, where it is."""
-        if self.widened is None:
+    def structured(self, structure: Structure) -> Structure:
+        """The structure of a kernel whose filter is held in another form, where it is."""
+        if self.prepared_filter is None:
             return structure
-        name = self.widened.weight.name
-        cached = tuple(one for one in structure.cached if one != self.widened.preparation.operand.name)
+        name = self.prepared_filter.weight.name
+        cached = tuple(one for one in structure.cached if one != self.prepared_filter.preparation.operand.name)
         return replace(structure, cached=cached, packed=(name,))
 
     def prepared(self, schedule: S) -> tuple[Preparation, ...]:
         """See `DenseMatch`."""
-        return () if self.widened is None else (self.widened.preparation,)
+        return () if self.prepared_filter is None else (self.prepared_filter.preparation,)

@@ -30,6 +30,9 @@ class FredRaise(ForTarget):
           "fred.output"(%v1) : (tensor<5x7xf32>) -> ()
         }) {axes = ["i", "j"], sizes = [5, 7], ...} : (tensor<5x7xf32>) -> tensor<5x7xf32>
 
+    Images between chains may lie with their channels behind the positions, where kernels are predicted to take less
+    then (`covan_mlir.passes.raising.layouts`): chains give and read them in that order.
+
     With a target, only what becomes a kernel there: a chain that has none is tried again without its matrix products,
     and stays as it was if that has none either. What was decided about each, with the derivation and its proofs, is
     the function's ``covan.decisions``. What the function's arguments are is read from their attributes

@@ -96,11 +96,12 @@ def compiled(chain: Chain, rates: Rates) -> float:
             total += moved / rates.bandwidth + prod(sizes[a] for a in axes) * work / rate
         else:
             spent = moved / rates.bandwidth, prod(sizes[a] for a in axes) * work / rate
-            # One element after the other, memory waits for the sums: means of images take 1.2 to 2 times ours.
-            exposed = EXPOSED * min(spent) if rates.dense and rate == rates.reducing else 0.0
-            total += (max(spent) + exposed) / used
-            if rates.dense and isinstance(step, Reduce) and _packs(chain, step, read):
-                total += rates.dispatch + EXPOSED * min(spent)
+            total += max(spent) / used
+            if rates.dense and isinstance(step, Reduce):
+                packs = _packs(chain, step, read)
+                # One element after the other, memory waits for the sums: means of images take 1.2 to 2 times ours.
+                total += EXPOSED * min(spent) if packs or not contracts else 0.0
+                total += rates.dispatch if packs else 0.0
         total += rates.dispatch if isinstance(step, Reduce) else 0.0
     return total
 

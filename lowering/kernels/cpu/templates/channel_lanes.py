@@ -31,8 +31,8 @@ from covan_mlir.lowering.kernels.cpu.convolution_roles import (
     rows_are_one,
 )
 from covan_mlir.lowering.kernels.cpu.dense import Writer
+from covan_mlir.lowering.kernels.cpu.prepared_filter import convolution_with_filter
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.widened_filter import convolution_with_filter
 from covan_mlir.lowering.kernels.cpu.window_match import WindowMatch
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.registry import register
@@ -103,7 +103,7 @@ class ChannelLanesMatch(WindowMatch[ChannelLanesSchedule]):
         """See `Match`."""
         convolution = self.task
         filters = reads(convolution.scalars) if convolution.scalars is not None else frozenset[str]()
-        return self.widening(Structure("tiles", cached=tuple(sorted({convolution.window.name, *filters}))))
+        return self.structured(Structure("tiles", cached=tuple(sorted({convolution.window.name, *filters}))))
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ChannelLanesSchedule) -> Writer:
         """See `DenseMatch`."""

@@ -12,20 +12,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product as combinations
 from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
-from covan_mlir.fred.expression import Read
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.channels_last import ChannelsLastSchedule, ChannelsLastWriter, column_spans
 from covan_mlir.lowering.kernels.cpu.channels_last_roles import channels_last_of
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, check_taps
 from covan_mlir.lowering.kernels.cpu.dense import Writer
+from covan_mlir.lowering.kernels.cpu.prepared_filter import PreparedFilter
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.widened_filter import WidenedFilter
 from covan_mlir.lowering.kernels.cpu.window_match import WindowMatch
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.registry import register
@@ -123,14 +122,14 @@ class ChannelsLastMatch(WindowMatch[ChannelsLastSchedule]):
 
     def structure(self, schedule: ChannelsLastSchedule) -> Structure:
         """See `Match`."""
-        return self.widening(Structure("tiles"))
+        return self.structured(Structure("tiles"))
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ChannelsLastSchedule) -> Writer:
         """See `DenseMatch`."""
         return ChannelsLastWriter(code, self.task, self.channel, sizes, schedule)
 
 
-def _with_filter(chain: Chain) -> tuple[Convolution, str, WidenedFilter | None]:
+def _with_filter(chain: Chain) -> tuple[Convolution, str, PreparedFilter | None]:
     """The roles of a chain's axes, and how a weight's channels are laid side by side ahead of time."""
     convolution, channel = channels_last_of(chain)
     weight = convolution.packable(convolution.scalars)
@@ -138,10 +137,9 @@ def _with_filter(chain: Chain) -> tuple[Convolution, str, WidenedFilter | None]:
         return convolution, channel, None
     order = (*convolution.step.over, *convolution.outer)
     axes = tuple(axis for axis in order if axis in weight.axes and axis != channel)
-    turned = WidenedFilter(chain, weight, (*axes, channel))
-    scalars = Read(turned.operand.name, turned.operand.dtype)
+    turned = PreparedFilter(chain, weight, (*axes, channel))
     wide, _ = channels_last_of(turned.chain)
-    return Convolution(**{**vars(wide), "scalars": scalars}), channel, turned
+    return replace(wide, scalars=turned.scalars), channel, turned
 
 
 @register

@@ -30,6 +30,7 @@ from covan_mlir.lowering.kernels.cpu.convolution_roles import (
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT, Writer
 from covan_mlir.lowering.kernels.cpu.packed_weight import PADDING
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout
+from covan_mlir.lowering.kernels.cpu.prepared_filter import convolution_with_filter
 from covan_mlir.lowering.kernels.cpu.register_tile import register_tiles
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.product import (
@@ -43,7 +44,6 @@ from covan_mlir.lowering.kernels.cpu.templates.product import (
     STAYS,
     WRITTEN,
 )
-from covan_mlir.lowering.kernels.cpu.widened_filter import convolution_with_filter
 from covan_mlir.lowering.kernels.cpu.window_match import WindowMatch
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
 from covan_mlir.lowering.kernels.reductions.profitability import EXPOSED
@@ -117,7 +117,9 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         # Bands, blocks and groups of equal sizes.
         for (longest, widest, deepest), (tall, vectors) in combinations(shapes, tiles):
             count = -(-rows // tall)
-            packed = self.widened is None and convolution.filter is not None and count * tall <= (1 + PADDING) * rows
+            packed = (
+                self.prepared_filter is None and convolution.filter is not None and count * tall <= (1 + PADDING) * rows
+            )
             apart = (False, True) if widest == wide and deepest == channels and self._apart else (False,)
             largest_groups = (*GROUPS, *LARGEST_GROUPS) if deepest == channels else GROUPS
             for group in dict.fromkeys(-(-count // -(-rows // largest)) * tall for largest in largest_groups):
@@ -200,7 +202,9 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         if footprint.scalars and self.task.scalars is not None:
             cached |= reads(self.task.scalars)
         packed = () if footprint.packing is None else (footprint.packing.weight.name,)
-        return self.widening(Structure("tiles", cached=tuple(sorted(cached)), packed=packed, held=footprint.blocks > 1))
+        return self.structured(
+            Structure("tiles", cached=tuple(sorted(cached)), packed=packed, held=footprint.blocks > 1)
+        )
 
     def prepared(self, schedule: ConvolutionSchedule) -> tuple[Preparation, ...]:
         """See `DenseMatch`."""

@@ -21,8 +21,8 @@ from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.convolution_roles import MOST_TAPS, check_one_channel, check_taps
 from covan_mlir.lowering.kernels.cpu.dense import Writer
 from covan_mlir.lowering.kernels.cpu.depthwise import DepthwiseSchedule, DepthwiseWriter, RowSpan, loops, row_spans
+from covan_mlir.lowering.kernels.cpu.prepared_filter import convolution_with_filter
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.widened_filter import convolution_with_filter
 from covan_mlir.lowering.kernels.cpu.window_columns import MOST_SHUFFLED, leader
 from covan_mlir.lowering.kernels.cpu.window_match import WindowMatch
 from covan_mlir.lowering.kernels.kernel import Refusal
@@ -130,7 +130,7 @@ class DepthwiseMatch(WindowMatch[DepthwiseSchedule]):
 
     def structure(self, schedule: DepthwiseSchedule) -> Structure:
         """See `Match`."""
-        return self.widening(Structure("tiles"))
+        return self.structured(Structure("tiles"))
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: DepthwiseSchedule) -> Writer:
         """See `DenseMatch`."""

@@ -21,8 +21,8 @@ from covan_mlir.lowering.kernels.kernel import Operand, Preparation
 
 
 @dataclass(frozen=True)
-class WidenedFilter:
-    """A filter that is widened ahead of time.
+class PreparedFilter:
+    """A filter that is widened ahead of time, or turned, or both.
 
     Attributes:
         given: the chain as it was given.
@@ -38,11 +38,18 @@ class WidenedFilter:
     def operand(self) -> Operand:
         """What the kernel reads."""
         sizes = tuple(self.given.known_sizes[axis] for axis in self.axes)
-        return Operand(f"{self.weight.name}.widened", sizes, computed(self.weight.dtype))
+        dtype = computed(self.weight.dtype)
+        form = "widened" if dtype != self.weight.dtype else "turned"
+        return Operand(f"{self.weight.name}.{form}", sizes, dtype)
+
+    @property
+    def scalars(self) -> Read:
+        """An element of it: what was done to widen the given one is done."""
+        return Read(self.operand.name, self.operand.dtype)
 
     @property
     def preparation(self) -> Preparation:
-        """What widens it."""
+        """What makes it."""
         sizes = "x".join(str(self.given.known_sizes[axis]) for axis in self.weight.axes)
         narrow, wide = self.weight.dtype, computed(self.weight.dtype)
         given, result, axes = f"tensor<{sizes}x{narrow}>", self.operand.tensor, len(self.weight.axes)
@@ -67,7 +74,7 @@ class WidenedFilter:
     def chain(self) -> Chain:
         """The chain, of the widened filter."""
         wide = replace(self.weight, name=self.operand.name, dtype=self.operand.dtype, axes=self.axes)
-        names: dict[str, Expr] = {self.weight.name: Read(wide.name, wide.dtype)}
+        names: dict[str, Expr] = {self.weight.name: self.scalars}
         inputs = tuple(wide if value == self.weight else value for value in self.given.inputs)
         return replace(self.given, inputs=inputs, steps=tuple(_reading(step, names) for step in self.given.steps))
 
@@ -76,7 +83,7 @@ def _reading(step: Step, names: Mapping[str, Expr]) -> Step:
     return replace(step, expr=substitute(step.expr, dict(names)))
 
 
-def convolution_with_filter(chain: Chain) -> tuple[Convolution, WidenedFilter | None]:
+def convolution_with_filter(chain: Chain) -> tuple[Convolution, PreparedFilter | None]:
     """The roles of a chain's axes, and how its filter is widened ahead of time, where it is a weight of halves.
 
     Raises:
@@ -86,6 +93,6 @@ def convolution_with_filter(chain: Chain) -> tuple[Convolution, WidenedFilter | 
     weight = convolution.weight_of(convolution.scalars)
     if weight is None or computed(weight.dtype) == weight.dtype:
         return convolution, None
-    widened = WidenedFilter(chain, weight, weight.axes)
+    widened = PreparedFilter(chain, weight, weight.axes)
     wide = convolution_of(widened.chain)
-    return replace(wide, scalars=Read(widened.operand.name, widened.operand.dtype)), widened
+    return replace(wide, scalars=widened.scalars), widened
