@@ -33,7 +33,7 @@ class WindowMatch(DenseMatch[S]):
         """See `DenseMatch`."""
         return self.task.chain if self.prepared_filter is None else self.prepared_filter.given
 
-    def structured(self, structure: Structure) -> Structure:
+    def with_filter_held(self, structure: Structure) -> Structure:
         """The structure of a kernel whose filter is held in another form, where it is."""
         if self.prepared_filter is None:
             return structure

@@ -103,7 +103,7 @@ class ChannelLanesMatch(WindowMatch[ChannelLanesSchedule]):
         """See `Match`."""
         convolution = self.task
         filters = reads(convolution.scalars) if convolution.scalars is not None else frozenset[str]()
-        return self.structured(Structure("tiles", cached=tuple(sorted({convolution.window.name, *filters}))))
+        return self.with_filter_held(Structure("tiles", cached=tuple(sorted({convolution.window.name, *filters}))))
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ChannelLanesSchedule) -> Writer:
         """See `DenseMatch`."""

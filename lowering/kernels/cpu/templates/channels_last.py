@@ -122,7 +122,7 @@ class ChannelsLastMatch(WindowMatch[ChannelsLastSchedule]):
 
     def structure(self, schedule: ChannelsLastSchedule) -> Structure:
         """See `Match`."""
-        return self.structured(Structure("tiles"))
+        return self.with_filter_held(Structure("tiles"))
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ChannelsLastSchedule) -> Writer:
         """See `DenseMatch`."""

@@ -202,7 +202,7 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         if footprint.scalars and self.task.scalars is not None:
             cached |= reads(self.task.scalars)
         packed = () if footprint.packing is None else (footprint.packing.weight.name,)
-        return self.structured(
+        return self.with_filter_held(
             Structure("tiles", cached=tuple(sorted(cached)), packed=packed, held=footprint.blocks > 1)
         )
 

@@ -130,7 +130,7 @@ class DepthwiseMatch(WindowMatch[DepthwiseSchedule]):
 
     def structure(self, schedule: DepthwiseSchedule) -> Structure:
         """See `Match`."""
-        return self.structured(Structure("tiles"))
+        return self.with_filter_held(Structure("tiles"))
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: DepthwiseSchedule) -> Writer:
         """See `DenseMatch`."""
