@@ -23,7 +23,8 @@ from onnx import numpy_helper
 
 import covan_mlir
 from covan_mlir.errors import CompileError, CovanError, ExportError, InputError
-from covan_mlir.frontend.onnx.dtypes import TYPES, to_torch, type_name
+from covan_mlir.frontend.onnx.dtypes import TYPES, type_name
+from covan_mlir.frontend.translation.arrays import to_torch
 from covan_mlir.frontend.onnx.export import settled
 from covan_mlir.frontend.onnx.inputs import declared
 from covan_mlir.frontend.onnx.module import OnnxModule

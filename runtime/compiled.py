@@ -269,6 +269,10 @@ class CompiledModel:
             leaves: Sequence[Any] = args
         else:
             leaves = self._flatten(args, kwargs)
+        leaves = [
+            values.array_of(value, leaf.dtype, leaf.shape) if leaf.kind == "tensor" else value
+            for leaf, value in zip(signature.inputs, leaves, strict=True)
+        ]
         symbols: dict[str, int] = {}
         arguments: list[Any] = []
         use_numpy = False

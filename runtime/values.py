@@ -6,7 +6,7 @@ IREE's generated code assumes that buffers start at multiples of 64 bytes; memor
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -86,6 +86,24 @@ def is_tensor(value: Any) -> bool:
     """Whether it is torch's."""
     torch = torch_module()
     return torch is not None and isinstance(value, torch.Tensor)
+
+
+def array_of(value: Any, dtype: str, shape: Sequence[int | None]) -> Any:
+    """An argument as a tensor or an array: other frameworks' arrays share their memory, a number is one of no axes.
+
+    What is none of these is given back as it is.
+    """
+    if isinstance(value, np.ndarray | np.generic) or is_tensor(value):
+        return value
+    if isinstance(value, bool | int | float | complex):
+        kind = numpy_dtype(dtype) if not shape and dtype in _TYPES else None
+        fits = kind is not None and np.result_type(type(value)).kind in _NUMBERS.get(kind.kind, "bifc")
+        return np.asarray(value, kind) if fits else value
+    return np.asarray(value) if hasattr(type(value), "__array__") else value
+
+
+_NUMBERS = {"b": "b", "i": "bi", "u": "bi", "f": "bif", "V": "bif", "c": "bifc"}
+"""Kinds of Python's numbers that elements of a kind may be given as."""
 
 
 def plain_bools(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

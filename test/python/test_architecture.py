@@ -53,6 +53,10 @@ FORBIDDEN: Mapping[str, tuple[str, str]] = {
         "checking/verdict.py",
         "from covan_mlir.subst.matching import Matcher",
     ),
+    "Frontends that translate know nothing of each other": (
+        "frontend/onnx/nodes.py",
+        "from covan_mlir.frontend.stablehlo import program",
+    ),
     "CUDA and Vulkan know nothing of each other": (
         "lowering/kernels/vulkan/__init__.py",
         "import covan_mlir.lowering.kernels.cuda",

@@ -94,13 +94,13 @@ class Part:
         return self.op in ALIASES
 
 
-TRANSLATED = "onnx."
-"""How the names of operations begin that are no operators of torch: ``onnx.Relu``, ``onnx.com.microsoft.Gelu``."""
+TRANSLATED = ("onnx.", "stablehlo.", "chlo.", "sdy.")
+"""How the names of operations begin that are no operators of torch: ``onnx.Relu``, ``stablehlo.dot_general``."""
 
 
 @dataclass(frozen=True)
 class Action:
-    """One call node of the exported graph, as the user's code made it; or one node of an ONNX graph.
+    """One call node of the exported graph, as the user's code made it; or one operation of another framework's.
 
     Attributes:
         id: position among these.

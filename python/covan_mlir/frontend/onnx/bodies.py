@@ -9,7 +9,7 @@ import onnx
 from onnx import defs
 
 from covan_mlir.frontend.onnx.dtypes import NUMBERS
-from covan_mlir.frontend.onnx.value import Item, Value
+from covan_mlir.frontend.translation.value import Item, Value
 
 
 def has_body(domain: str, name: str, opset: int) -> bool:

@@ -12,15 +12,11 @@ import onnx
 import torch
 from onnx import numpy_helper
 
-from covan_mlir.errors import ExportError
 from covan_mlir.frontend.onnx.dtypes import torch_type
-from covan_mlir.frontend.onnx.value import Item, Number, Value
+from covan_mlir.frontend.translation.refused import Refused
+from covan_mlir.frontend.translation.value import Item, Number, Value
 
 T = TypeVar("T")
-
-
-class Refused(ExportError):
-    """A node that is not translated, and why."""
 
 
 class NeedsInput(Exception):

@@ -21,12 +21,13 @@ from torch.utils._python_dispatch import _disable_current_modes
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend.onnx import operators, sizes
 from covan_mlir.frontend.onnx.bodies import inlined
-from covan_mlir.frontend.onnx.call import Call, NeedsInput, Refused
-from covan_mlir.frontend.onnx.dtypes import to_torch
+from covan_mlir.frontend.onnx.call import Call, NeedsInput
 from covan_mlir.frontend.onnx.graphs import free_names, subgraphs
 from covan_mlir.frontend.onnx.registry import canonical, lookup
-from covan_mlir.frontend.onnx.value import FIXED, LARGEST, Item, Value, computed, constant
 from covan_mlir.frontend.sources import NODE
+from covan_mlir.frontend.translation.arrays import to_torch
+from covan_mlir.frontend.translation.refused import Refused
+from covan_mlir.frontend.translation.value import FIXED, LARGEST, Item, Value, computed, constant
 
 assert operators  # declares them
 _GROWING = ("ConstantOfShape", "Expand", "Tile", "Range", "Pad", "OneHot", "Resize", "Upsample", "EyeLike", "Col2Im")
@@ -200,7 +201,7 @@ class Evaluator:
                 return self._items(translation(call))
         real = [_real(item) if isinstance(item, Value) and item.known is not None else item for item in call.items]
         call = replace(call, items=real)
-        with _disable_current_modes(), torch.no_grad():
+        with _disable_current_modes():
             result = translation(call)
             results = result if isinstance(result, tuple) else (result,)
             tensors = [item.tensor if isinstance(item, Value) else item for item in results]

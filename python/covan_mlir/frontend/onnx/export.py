@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,6 +27,8 @@ from covan_mlir.frontend.onnx.nodes import numbered, source_nodes
 from covan_mlir.frontend.onnx.reading import Loaded, read
 from covan_mlir.frontend.onnx.unsupported import check_supported
 from covan_mlir.frontend.sources import remember
+from covan_mlir.frontend.translation.refused import first_line
+from covan_mlir.frontend.translation.tracing import quiet
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ def settled(
         mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
         fake = torch.utils._pytree.tree_map_only(torch.Tensor, mode.from_tensor, list(given))
         try:
-            with mode, torch.no_grad(), _quiet():
+            with mode, torch.no_grad(), quiet():
                 module(*fake)
         except NeedsInput as needed:
             new = needed.names - fixed.keys()
@@ -105,21 +106,9 @@ def settled(
             return fixed, sorted(module.used)
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without torch's own account of shapes that contradict each other, of which the error tells."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
 def _exported(module: OnnxModule, given: Sequence[Any], shapes: dict[str, Any]) -> ExportedProgram:
     spec = shapes if any(shape is not None for shape in shapes.values()) else None
-    with preserve_node_meta(), torch.no_grad(), _quiet(), warnings.catch_warnings():
+    with preserve_node_meta(), torch.no_grad(), quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own, about its own classes
         try:
             return torch.export.export(module, tuple(given), dynamic_shapes=spec, strict=False)
@@ -128,5 +117,4 @@ def _exported(module: OnnxModule, given: Sequence[Any], shapes: dict[str, Any]) 
         except Exception as error:
             if isinstance(error.__cause__, CovanError):
                 raise error.__cause__ from None
-            why = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            raise ExportError(f"the model does not export: {type(error).__name__}: {why}") from error
+            raise ExportError(f"the model does not export: {type(error).__name__}: {first_line(error)}") from error

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import keyword
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +11,8 @@ from torch import Tensor
 
 from covan_mlir.frontend.onnx.evaluate import Evaluator, Scope
 from covan_mlir.frontend.onnx.reading import Loaded
-from covan_mlir.frontend.onnx.value import FIXED, Item, Value, computed, constant
+from covan_mlir.frontend.translation.names import identifier
+from covan_mlir.frontend.translation.value import FIXED, Item, Value, computed, constant
 
 
 class OnnxModule(torch.nn.Module):
@@ -94,15 +93,3 @@ def _result(item: Item) -> Any:
     if isinstance(item, list):
         return [_result(inner) for inner in item]
     return None if item is None else item.tensor
-
-
-def identifier(name: str, taken: set[str]) -> str:
-    """A name as an identifier of Python that is not taken yet."""
-    plain = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "value"
-    plain = f"n_{plain}" if plain[0].isdigit() or keyword.iskeyword(plain) else plain
-    candidate, count = plain, 0
-    while candidate in taken or hasattr(torch.nn.Module, candidate):
-        count += 1
-        candidate = f"{plain}_{count}"
-    taken.add(candidate)
-    return candidate

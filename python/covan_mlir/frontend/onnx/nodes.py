@@ -11,7 +11,7 @@ import onnx
 from covan_mlir.frontend import frames
 from covan_mlir.frontend.onnx.registry import canonical
 from covan_mlir.frontend.sources import SourceNode
-from covan_mlir.provenance.model import TRANSLATED
+from covan_mlir.frontend.translation.names import unique
 
 _EXPORTER = "pkg.torch.onnx."
 """How the keys begin under which PyTorch's exporter leaves what it knows of a node."""
@@ -45,7 +45,7 @@ def source_nodes(nodes: list[onnx.NodeProto], known: set[int], sizes: set[int]) 
     writer: dict[str, int] = {}
     sources = []
     for place, node in enumerate(nodes):
-        name = _unique(_name(node), taken)
+        name = unique(_name(node), taken)
         properties = {entry.key: entry.value for entry in node.metadata_props}
         inputs = {writer[read] for read in node.input if read in writer}
         writer |= {written: place for written in node.output if written}
@@ -53,7 +53,7 @@ def source_nodes(nodes: list[onnx.NodeProto], known: set[int], sizes: set[int]) 
         sources.append(
             SourceNode(
                 name=name,
-                op=f"{TRANSLATED}{f'{domain}.' if domain else ''}{node.op_type}",
+                op=f"onnx.{f'{domain}.' if domain else ''}{node.op_type}",
                 module=_module(node, properties),
                 frames=frames.parse(properties.get(f"{_EXPORTER}stack_trace")),
                 inputs=() if place in known else tuple(sorted(inputs)),
@@ -67,15 +67,6 @@ def _name(node: onnx.NodeProto) -> str:
     """What the file calls a node, or its first result; dots separate functions from what is in them."""
     name = node.name or next((f"{node.op_type}_{output}" for output in node.output if output), node.op_type)
     return re.sub(r"[.\s]", "_", name)
-
-
-def _unique(name: str, taken: set[str]) -> str:
-    candidate, count = name, 0
-    while candidate in taken:
-        count += 1
-        candidate = f"{name}_{count}"
-    taken.add(candidate)
-    return candidate
 
 
 def _module(node: onnx.NodeProto, properties: dict[str, str]) -> str:

@@ -19,8 +19,9 @@ from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
 from covan_mlir.errors import ExportError
-from covan_mlir.frontend.onnx.dtypes import to_torch, type_name
+from covan_mlir.frontend.onnx.dtypes import type_name
 from covan_mlir.frontend.onnx.registry import OLDEST, canonical
+from covan_mlir.frontend.translation.arrays import to_torch
 
 _LARGEST = 2**31
 """Bytes of a file, at most: what protobuf reads. Larger models keep their tensors outside."""

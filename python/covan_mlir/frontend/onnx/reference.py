@@ -12,8 +12,9 @@ import torch
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from covan_mlir.frontend.onnx.dtypes import NUMBERS, to_torch
+from covan_mlir.frontend.onnx.dtypes import NUMBERS
 from covan_mlir.frontend.onnx.reading import Loaded
+from covan_mlir.frontend.translation.arrays import to_torch
 
 
 def results(loaded: Loaded, given: Sequence[Any]) -> list[torch.Tensor | None]:

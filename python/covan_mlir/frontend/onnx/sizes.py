@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from covan_mlir.frontend.onnx.call import Call
-from covan_mlir.frontend.onnx.value import Value, open_sizes
+from covan_mlir.frontend.translation.value import Value, open_sizes
 
 _Array = np.ndarray[Any, Any]
 _INTEGERS = (torch.int64, torch.int32)

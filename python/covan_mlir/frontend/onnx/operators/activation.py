@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from covan_mlir.frontend.onnx.call import Call
-from covan_mlir.frontend.onnx.operators import unsigned
 from covan_mlir.frontend.onnx.registry import MICROSOFT, operator, table
+from covan_mlir.frontend.translation import unsigned
 
 table(
     [

@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from covan_mlir.frontend.onnx.call import Call, Refused
+from covan_mlir.frontend.onnx.call import Call
 from covan_mlir.frontend.onnx.registry import MICROSOFT, operator
+from covan_mlir.frontend.translation.refused import Refused
 
 
 def _heads(value: Tensor, heads: int) -> Tensor:

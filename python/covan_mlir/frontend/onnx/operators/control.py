@@ -11,10 +11,11 @@ from torch import Tensor
 from torch._higher_order_ops.cond import cond_op
 from torch._higher_order_ops.while_loop import while_loop_op
 
-from covan_mlir.frontend.onnx.call import Call, NeedsInput, Refused
+from covan_mlir.frontend.onnx.call import Call, NeedsInput
 from covan_mlir.frontend.onnx.graphs import reads
 from covan_mlir.frontend.onnx.registry import operator
-from covan_mlir.frontend.onnx.value import Item, Value, computed, known_number
+from covan_mlir.frontend.translation.refused import Refused
+from covan_mlir.frontend.translation.value import Item, Value, computed, known_number
 
 UNROLLED = 4096
 """Nodes that a loop of known length is written out to, at most; longer ones are loops of the program."""

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from covan_mlir.frontend.onnx.call import Call, Refused
+from covan_mlir.frontend.onnx.call import Call
 from covan_mlir.frontend.onnx.dtypes import torch_type
-from covan_mlir.frontend.onnx.operators import unsigned
 from covan_mlir.frontend.onnx.registry import Translation, operator, table
+from covan_mlir.frontend.translation import unsigned
+from covan_mlir.frontend.translation.refused import Refused
 
 
 def _unary(function: Callable[[Tensor], Tensor]) -> Translation:
@@ -161,15 +162,9 @@ def cast_like(call: Call) -> Tensor:
 
 def converted(value: Tensor, dtype: torch.dtype) -> Tensor:
     """As another type: what is no number is true as a boolean, integers wrap around."""
-    if value.dtype is dtype:
-        return value
-    if dtype is torch.bool:
-        return unsigned.signed(value) != 0
-    if value.dtype.is_complex and not dtype.is_complex:
+    if value.dtype.is_complex and not dtype.is_complex and dtype is not torch.bool:
         raise Refused("complex numbers become no real ones")
-    if dtype in (torch.uint16, torch.uint64):
-        return unsigned.unsigned(unsigned.signed(value).to(unsigned.WIDER[dtype]), dtype)
-    return value.to(dtype)
+    return unsigned.converted(value, dtype)
 
 
 @operator("BitCast", since=26)

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from covan_mlir.frontend.onnx.call import Call, Refused
-from covan_mlir.frontend.onnx.operators import unsigned
+from covan_mlir.frontend.onnx.call import Call
 from covan_mlir.frontend.onnx.registry import operator
+from covan_mlir.frontend.translation import unsigned
+from covan_mlir.frontend.translation.refused import Refused
 
 _REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 

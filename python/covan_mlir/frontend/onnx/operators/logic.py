@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from covan_mlir.frontend.onnx.call import Call
-from covan_mlir.frontend.onnx.operators import unsigned
 from covan_mlir.frontend.onnx.registry import Translation, operator, table
+from covan_mlir.frontend.translation import unsigned
 
 
 def _compared(function: Callable[[Tensor, Tensor], Tensor]) -> Translation:

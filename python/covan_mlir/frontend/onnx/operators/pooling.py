@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from covan_mlir.frontend.onnx.call import Call, Refused
-from covan_mlir.frontend.onnx.operators import unsigned
+from covan_mlir.frontend.onnx.call import Call
 from covan_mlir.frontend.onnx.operators.convolutions import windows
 from covan_mlir.frontend.onnx.registry import operator
+from covan_mlir.frontend.translation import unsigned
+from covan_mlir.frontend.translation.refused import Refused
 
 
 def _flat(begins: Sequence[Any], ends: Sequence[Any]) -> list[Any]:

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from covan_mlir.frontend.onnx.call import Call
-from covan_mlir.frontend.onnx.operators import unsigned
 from covan_mlir.frontend.onnx.registry import MICROSOFT, operator
+from covan_mlir.frontend.translation import unsigned
 
 
 @operator("MatMul")

@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from covan_mlir.frontend.onnx.call import Call, Refused
+from covan_mlir.frontend.onnx.call import Call
 from covan_mlir.frontend.onnx.dtypes import torch_type
-from covan_mlir.frontend.onnx.operators import unsigned
 from covan_mlir.frontend.onnx.operators.convolutions import convolved
 from covan_mlir.frontend.onnx.registry import MICROSOFT, operator
+from covan_mlir.frontend.translation import unsigned
+from covan_mlir.frontend.translation.refused import Refused
 
 
 def along(call: Call, scale: Tensor, value: Tensor, axis: int) -> Tensor:

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from covan_mlir.frontend.onnx.call import Call, Refused
+from covan_mlir.frontend.onnx.call import Call
 from covan_mlir.frontend.onnx.registry import operator
+from covan_mlir.frontend.translation.refused import Refused
 
 STEPS = 4096
 """Steps of a sequence, at most: each is written out."""

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from covan_mlir.frontend.onnx.call import Call
-from covan_mlir.frontend.onnx.operators import unsigned
 from covan_mlir.frontend.onnx.registry import Translation, operator, table
+from covan_mlir.frontend.translation import unsigned
 
 _Reduction = Callable[[Tensor, list[int], bool], Tensor]
 

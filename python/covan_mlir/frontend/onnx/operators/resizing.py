@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from covan_mlir.frontend.onnx.call import Call, Refused
+from covan_mlir.frontend.onnx.call import Call
 from covan_mlir.frontend.onnx.registry import operator
+from covan_mlir.frontend.translation.refused import Refused
 
 _NEAREST = {
     "round_prefer_floor": lambda x: torch.ceil(x - 0.5),

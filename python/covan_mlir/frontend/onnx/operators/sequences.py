@@ -8,7 +8,7 @@ import torch
 
 from covan_mlir.frontend.onnx.call import Call
 from covan_mlir.frontend.onnx.registry import operator
-from covan_mlir.frontend.onnx.value import Value, known_number
+from covan_mlir.frontend.translation.value import Value, known_number
 
 
 @operator("SequenceConstruct", since=11)

@@ -9,11 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covan_mlir.frontend.onnx.call import Call, Refused
-from covan_mlir.frontend.onnx.dtypes import to_torch, torch_type
-from covan_mlir.frontend.onnx.operators import unsigned
+from covan_mlir.frontend.onnx.call import Call
+from covan_mlir.frontend.onnx.dtypes import torch_type
 from covan_mlir.frontend.onnx.registry import MICROSOFT, operator
-from covan_mlir.frontend.onnx.value import Value, constant, of_sizes, open_sizes
+from covan_mlir.frontend.translation import unsigned
+from covan_mlir.frontend.translation.arrays import to_torch
+from covan_mlir.frontend.translation.refused import Refused
+from covan_mlir.frontend.translation.value import Value, constant, of_sizes, open_sizes
 
 
 @operator("Constant")

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from covan_mlir.frontend.onnx.call import Call, Refused
+from covan_mlir.frontend.onnx.call import Call
 from covan_mlir.frontend.onnx.registry import operator
+from covan_mlir.frontend.translation.refused import Refused
 
 
 @operator("DFT", since=17)

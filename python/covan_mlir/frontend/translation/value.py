@@ -1,4 +1,4 @@
-"""Tensors of an ONNX graph as the translation knows them: computed by the program, or known already.
+"""Tensors of a graph as the translation knows them: computed by the program, or known already.
 
 Exporters compute shapes by operators: Shape, Gather, Concat, Reshape. What they compute are integers that the
 translation knows, or knows as expressions over open sizes, and no tensors of the program.
@@ -34,6 +34,7 @@ class Value:
         inputs: names of the graph's inputs that it is computed of, if these are few numbers and nothing else is. What
             has to be known of it can be known by fixing them.
         held: it is a weight: functions that operators take have to be given it.
+        places: of the operations that compute it, where a frontend keeps account of them.
     """
 
     dtype: torch.dtype
@@ -42,6 +43,7 @@ class Value:
     numbers: np.ndarray[Any, Any] | None = None
     inputs: frozenset[str] = frozenset()
     held: bool = False
+    places: frozenset[int] = frozenset()
     _tensor: torch.Tensor | None = field(default=None, repr=False)
 
     def passed(self, tensor: torch.Tensor) -> Value:
@@ -80,7 +82,7 @@ class Value:
 
 
 Item: TypeAlias = "Value | list[Item] | None"
-"""What a name of an ONNX graph stands for: a tensor, a sequence, or an optional that holds nothing."""
+"""What a name of a graph stands for: a tensor, a sequence, or an optional that holds nothing."""
 
 
 def _objects(tensor: torch.Tensor) -> np.ndarray[Any, Any]:

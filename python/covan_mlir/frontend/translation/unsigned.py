@@ -34,6 +34,17 @@ def unsigned(value: Tensor, dtype: torch.dtype) -> Tensor:
     return bits(value, dtype) if dtype is torch.uint64 else value.to(dtype)
 
 
+def converted(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """As another type: what is no number is true as a boolean, integers wrap around."""
+    if value.dtype is dtype:
+        return value
+    if dtype is torch.bool:
+        return signed(value) != 0
+    if dtype in (torch.uint16, torch.uint64):
+        return unsigned(signed(value).to(WIDER[dtype]), dtype)
+    return value.to(dtype)
+
+
 def bits(value: Tensor, dtype: torch.dtype) -> Tensor:
     """The same bits as another type; torch-mlir crashes on those of a tensor without axes."""
     return value.view(dtype) if value.dim() else value.reshape(1).view(dtype).reshape(())

@@ -1,0 +1,1 @@
+"""JAX functions and exported ones, by way of StableHLO."""

@@ -1,0 +1,1 @@
+"""StableHLO modules: what JAX exports, and files of others."""

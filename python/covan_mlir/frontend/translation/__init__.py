@@ -1,0 +1,1 @@
+"""What frontends share that translate another framework's graphs, operation by operation, into calls of torch."""
