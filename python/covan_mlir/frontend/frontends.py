@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend import capture as torch_models
 from covan_mlir.frontend.capture import Capture
+from covan_mlir.frontend.tensorflow import kinds as tensorflow
 
 if TYPE_CHECKING:
     import onnx
@@ -37,6 +38,12 @@ def capture(
                 raise
             raise ExportError("ONNX models need the package onnx: pip install 'covan-mlir[onnx]'") from error
         return export.capture(model, args, kwargs, dynamic_shapes)
+    if tensorflow.is_tensorflow(model):
+        if not tensorflow.installed():
+            raise ExportError(tensorflow.NEEDED)
+        from covan_mlir.frontend.tensorflow import export as tensorflow_models
+
+        return tensorflow_models.capture(model, args, kwargs, dynamic_shapes)
     return torch_models.capture(model, args, kwargs, dynamic_shapes)
 
 
