@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import onnx
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
@@ -14,6 +15,7 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 from tensorflow.python.grappler import tf_optimizer
 from tf2onnx import optimizer
 from tf2onnx.tfonnx import process_tf_graph
+from tf2onnx.utils import map_onnx_to_numpy_type
 
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend.tensorflow import files, names
@@ -47,13 +49,13 @@ def converted(function: Function, where: str) -> tuple[onnx.ModelProto, Converte
             graph_def = _frozen(function.concrete, inputs, outputs)
             with tf.Graph().as_default() as graph:
                 tf.import_graph_def(graph_def, name="")
-                model = _onnx(graph, where, input_names=inputs, output_names=outputs, tensors_to_rename=renamed)
+                model, before = _onnx(graph, where, input_names=inputs, output_names=outputs, tensors_to_rename=renamed)
         except Exception as error:
             raise _failed(where, error, failures) from error
     operations = {node.name: node.op for node in graph_def.node}
     named = tuple(Failure(operations.get(f.name, f.op), f.name, f.why) for f in failures.values())
     _name_dimensions(model, BATCH if function.keras else "")
-    names.mark(model, function.layers, lines)
+    names.mark(model, before, function.layers, lines)
     return model, Converted(named, function.results)
 
 
@@ -67,21 +69,33 @@ def converted_tflite(path: str) -> tuple[onnx.ModelProto, Converted]:
     with _collected() as failures, tf.device("/cpu:0"):
         try:
             with tf.Graph().as_default():
-                model = _onnx(None, path, tflite_path=path)
+                model, before = _onnx(None, path, tflite_path=path)
         except Exception as error:
             raise _failed(path, error, failures) from error
     _rename_inputs(model, {value.name: signature.get(value.name, value.name) for value in model.graph.input})
     _name_dimensions(model, "")
-    names.mark(model)
+    names.mark(model, before)
     count = len(model.graph.output)
     results = Structure("leaf") if count == 1 else Structure("tuple", (Structure("leaf"),) * count)
     return model, Converted(tuple(failures.values()), results)
 
 
-def _onnx(graph: Any, name: str, **what: Any) -> onnx.ModelProto:
-    converted = process_tf_graph(graph, continue_on_error=True, opset=OPSET, **what)
+def _onnx(graph: Any, name: str, **what: Any) -> tuple[onnx.ModelProto, list[names.Before]]:
+    """-> (the model; its nodes before what tf2onnx makes better)."""
+    converted = process_tf_graph(
+        graph, continue_on_error=True, opset=OPSET, custom_op_handlers={"Erfc": (_erfc, [])}, **what
+    )
+    before = [names.Before(n.name, n.type, tuple(n.input), tuple(n.output)) for n in converted.get_nodes()]
     model: onnx.ModelProto = optimizer.optimize_graph(converted).make_model(f"converted from {name}")
-    return model
+    return model, before
+
+
+def _erfc(graph: Any, node: Any, name: str, args: Any) -> None:
+    """What tf2onnx lacks of GELU: 1 - erf(x)."""
+    one = graph.make_const(f"{name}__one", np.ones((), map_onnx_to_numpy_type(graph.get_dtype(node.input[0]))))
+    erf = graph.make_node("Erf", [node.input[0]], name=f"{name}__erf")
+    node.type = "Sub"
+    graph.replace_inputs(node, [one.output[0], erf.output[0]])
 
 
 def _frozen(concrete: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
