@@ -28,6 +28,10 @@ _PASSES = ("function", "dependency")
 """Of TensorFlow's optimizer: calls are inlined, and what only hands on is left out. Its folding of constants is not
 among them: it makes convolutions out of multiplications behind them, which are other layers."""
 
+_IMPROVEMENTS = {name: kind for name, kind in optimizer._get_optimizers().items() if name != "einsum_optimizer"}
+"""What tf2onnx does to the model that it has converted. `Einsum` stays itself: else it is written out as dozens
+of nodes that nobody wrote."""
+
 
 def converted(function: Function, where: str) -> tuple[onnx.ModelProto, Converted]:
     """A function with its variables as they are now.
@@ -86,7 +90,8 @@ def _onnx(graph: Any, name: str, **what: Any) -> tuple[onnx.ModelProto, list[nam
         graph, continue_on_error=True, opset=OPSET, custom_op_handlers={"Erfc": (_erfc, [])}, **what
     )
     before = [names.Before(n.name, n.type, tuple(n.input), tuple(n.output)) for n in converted.get_nodes()]
-    model: onnx.ModelProto = optimizer.optimize_graph(converted).make_model(f"converted from {name}")
+    better = optimizer.optimize_graph(converted, optimizers=_IMPROVEMENTS)
+    model: onnx.ModelProto = better.make_model(f"converted from {name}")
     return model, before
 
 

@@ -132,9 +132,7 @@ def _keras(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any], opened: C
 
 
 def _layers(model: Any) -> Iterator[Any]:
-    yield model
-    for layer in model._flatten_layers(include_self=False, recursive=True):
-        yield layer
+    yield from model._flatten_layers(include_self=True, recursive=True)
 
 
 def _keras_name(tensor: Any, place: int, count: int) -> str:
@@ -147,8 +145,7 @@ def _keras_name(tensor: Any, place: int, count: int) -> str:
 def _only_function(model: Any) -> Any:
     if hasattr(model, "get_concrete_function"):
         return model
-    called = getattr(type(model), "__call__", None)
-    if called is not None and isinstance(model, tf.Module):
+    if callable(model) and isinstance(model, tf.Module):
         bound = model.__call__
         return bound if hasattr(bound, "get_concrete_function") else tf.function(bound)
     if not isinstance(model, tf.Module):
