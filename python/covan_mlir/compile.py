@@ -37,15 +37,16 @@ def compile_module(
 
     Args:
         model: an ``nn.Module``, a function, a ``torch.export.ExportedProgram``, the path of a ``.pt2`` or ``.onnx``
-            file, or an ``onnx.ModelProto``. The module's weights are compiled in as they are now; its mutated buffers
+            file, an ``onnx.ModelProto``; a model of TensorFlow or Keras, the path of a SavedModel, of a ``.keras`` or
+            ``.tflite`` file. The module's weights are compiled in as they are now; its mutated buffers
             stay its own.
         args, kwargs: example arguments, any pytree of tensors (torch or numpy), numbers, strings and None; of an ONNX
-            model none are needed.
+            model, or one of TensorFlow that says what it takes, none are needed.
         target: what to compile for: ``cpu`` (this machine), ``cpu:znver4``, ``cpu:aarch64-linux-gnu``, ``vulkan`` (this
             machine's device), ``vulkan:lavapipe``, ``cuda``, ``cuda:sm_90``; or several, in the order in which they
             are preferred: the executable, and the artifact that it saves, take the first that a machine can run.
-        dynamic_shapes: as `torch.export.export` takes it. Of an ONNX model, whose symbolic dimensions are open
-            already: sizes, or (at least, at most), by their names.
+        dynamic_shapes: as `torch.export.export` takes it. Of an ONNX model or one of TensorFlow, whose symbolic
+            dimensions are open already: sizes, or (at least, at most), by their names.
         provenance: record the lineage. Without it the machine code is the same and ``lineage`` is empty.
         options: see `CompileOptions`.
         tags: tags by action name, module path, group or source line (``{"blocks.0": ["audit:pii"]}``), or what

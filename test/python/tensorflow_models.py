@@ -49,10 +49,9 @@ def attention() -> Any:
 def entropy() -> Any:
     """A function of operators that are not compiled."""
 
-    @tf.function(input_signature=[tf.TensorSpec((4,), tf.int32, name="a"), tf.TensorSpec((4,), tf.float32, name="b")])
+    @tf.function(input_signature=[tf.TensorSpec((4,), tf.float32, name="a"), tf.TensorSpec((4,), tf.float32, name="b")])
     def entropy(a: Any, b: Any) -> Any:
-        counts = tf.math.bincount(a, minlength=4, maxlength=4) + tf.math.bincount(a + 1, minlength=4, maxlength=4)
-        return tf.cast(counts, tf.float32) + tf.math.lgamma(b)
+        return tf.math.lgamma(a) + tf.math.lgamma(b) - tf.math.digamma(a + b)
 
     return entropy
 

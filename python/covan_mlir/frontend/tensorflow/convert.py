@@ -57,7 +57,7 @@ def converted(function: Function, where: str) -> tuple[onnx.ModelProto, Converte
         except Exception as error:
             raise _failed(where, error, failures) from error
     operations = {node.name: node.op for node in graph_def.node}
-    named = tuple(Failure(operations.get(f.name, f.op), f.name, f.why) for f in failures.values())
+    named = tuple(Failure(operations.get(name, f.op), name, f.why) for name, f in sorted(failures.items()))
     _name_dimensions(model, BATCH if function.keras else "")
     names.mark(model, before, function.layers, lines)
     return model, Converted(named, function.results)
@@ -81,7 +81,7 @@ def converted_tflite(path: str) -> tuple[onnx.ModelProto, Converted]:
     names.mark(model, before)
     count = len(model.graph.output)
     results = Structure("leaf") if count == 1 else Structure("tuple", (Structure("leaf"),) * count)
-    return model, Converted(tuple(failures.values()), results)
+    return model, Converted(tuple(failure for _, failure in sorted(failures.items())), results)
 
 
 def _onnx(graph: Any, name: str, **what: Any) -> tuple[onnx.ModelProto, list[names.Before]]:

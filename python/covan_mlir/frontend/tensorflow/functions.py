@@ -109,7 +109,7 @@ def _keras(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any], opened: C
         )
     layers = frozenset(layer.name for layer in _layers(model))
     inputs = getattr(model, "inputs", None)
-    if inputs and not kwargs.keys() - {_keras_name(tensor, i, len(inputs)) for i, tensor in enumerate(inputs)}:
+    if inputs:
         names = [_keras_name(tensor, i, len(inputs)) for i, tensor in enumerate(inputs)]
         specs = [tf.TensorSpec(i.shape, i.dtype, _tf_name(name)) for i, name in zip(inputs, names, strict=True)]
         structure = model.input if isinstance(model, keras.Model) and not isinstance(model, keras.Sequential) else None

@@ -116,7 +116,7 @@ class _Merged:
                 visited.add(reader.name)
                 if reader.op == node.op_type:
                     return _plain(reader.name)
-                pending += reader.outputs
+                pending.extend(reader.outputs)
         return ""
 
 
