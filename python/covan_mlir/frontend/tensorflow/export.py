@@ -154,5 +154,5 @@ def _examples(loaded: Loaded, ranges: Mapping[str, arguments.Range]) -> dict[str
             low, high = (wanted, wanted) if isinstance(wanted, int) else wanted or (None, None)
             example = max(low or 0, 2 + axis)
             sizes[name] = example if high is None else min(example, high)
-    zeros, _ = arguments.examples(declared, ranges | sizes)
+    zeros, _ = arguments.examples(declared, {**ranges, **sizes})
     return dict(zip((value.name for value in declared), zeros, strict=True))
