@@ -18,7 +18,7 @@ from covan_mlir.errors import CovanError
 from covan_mlir.support import standard_streams, whole_file
 from covan_mlir.tools import cli_compare, cli_diff, cli_extract, cli_profile, cli_report, cli_run, cli_signing, cli_tune
 from covan_mlir.tools.cli_common import CliError, Progress, describe, torch_is_quiet
-from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, IreeFlags, OneTarget, Seed, Session
+from covan_mlir.tools.cli_options import MODEL, Artifact, Attach, Debug, Inputs, IreeFlags, OneTarget, Seed, Session
 from covan_mlir.version import __version__
 
 # What needs numpy, torch or a runtime is imported where it is used: --help is quick, and explain needs numpy only.
@@ -69,7 +69,7 @@ def covan(
 @app.command("compile")
 def compile_(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="FILE.py:FACTORY|FILE.pt2|FILE.onnx", help="The model.")],
+    model: Annotated[str, typer.Argument(metavar=MODEL, help="The model.")],
     inputs: Inputs = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE.covan", help="Default: the model's name, here.")
@@ -143,6 +143,7 @@ def compile_(
     covan compile model.py:Net -i 8x128xi64 -i 8x128xbool=true --dynamic 0:0 --dynamic 1:0
     covan compile exported.pt2 --iree-flag=--iree-opt-level=O3
     covan compile model.onnx --dynamic batch=1..64
+    covan compile model.tflite --dynamic image:0=1..64
     covan compile model.py:make --tag blocks.0=audit:pii
     covan compile model.py:make --attach features.3.conv=post.py:quantise
     covan compile model.py:make --superoptimise 60 --rules mine.txt
@@ -324,7 +325,7 @@ def verify(
     ] = False,
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", metavar="FILE.py:FACTORY|FILE.pt2|FILE.onnx", help="What it was compiled from."),
+        typer.Option("--model", "-m", metavar=MODEL, help="What it was compiled from."),
     ] = None,
     inputs: Inputs = None,
     attach: Attach = None,

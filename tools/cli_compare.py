@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from covan_mlir.tools.cli_common import CliError, Progress, torch_is_quiet
-from covan_mlir.tools.cli_options import Artifact, Attach, Debug, Inputs, IreeFlags, Seed, Session
+from covan_mlir.tools.cli_options import MODEL, Artifact, Attach, Debug, Inputs, IreeFlags, Seed, Session
 
 if TYPE_CHECKING:
     from covan_mlir.checking.verdict import Verification
@@ -29,7 +29,7 @@ def compare(
     file: Artifact,
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", metavar="FILE.py:FACTORY|FILE.pt2|FILE.onnx", help="What it was compiled from."),
+        typer.Option("--model", "-m", metavar=MODEL, help="What it was compiled from."),
     ] = None,
     inputs: Inputs = None,
     rtol: Annotated[
@@ -86,7 +86,7 @@ def require_model(file: str, model: str | None) -> None:
     if model is None:
         raise CliError(
             f"{file} does not hold the model, which is needed to compare with",
-            "give --model FILE.py:FACTORY, FILE.pt2 or FILE.onnx",
+            f"give --model {MODEL}",
             code=2,
         )
 

@@ -1,23 +1,46 @@
-"""``covan info FILE.onnx``: what a model takes and computes, and what of it is not compiled, before anything is."""
+"""``covan info`` of a model: what it takes and computes, and what of it is not compiled, before anything is."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from covan_mlir.frontend.tensorflow import kinds
 from covan_mlir.tools.cli_common import CliError, Progress
+
+if TYPE_CHECKING:
+    from covan_mlir.frontend.onnx.info import Info
 
 
 def show(file: str, as_json: bool) -> int:
-    """Print what an ONNX file is; -> exit status: 1 if not all of it is translated."""
+    """Print what a file of ONNX or TensorFlow is; -> exit status: 1 if not all of it is translated."""
     with Progress(f"reading {Path(file).name}"):
-        try:
-            from covan_mlir.frontend.onnx.info import told
-        except ModuleNotFoundError as error:
-            if error.name != "onnx":
-                raise
-            raise CliError("ONNX models need the package onnx", "pip install 'covan-mlir[onnx]'") from error
-        facts = told(file)
+        facts = _of_onnx(file) if kinds.of_file(file) is None else _of_tensorflow(file)
     print(json.dumps(asdict(facts), indent=1) if as_json else facts)
     return 1 if facts.unsupported else 0
+
+
+def is_model(file: str) -> bool:
+    """Whether a file is a model, and no artifact."""
+    return file.endswith(".onnx") or kinds.of_file(file) is not None
+
+
+def _of_onnx(file: str) -> Info:
+    try:
+        from covan_mlir.frontend.onnx.info import told
+    except ModuleNotFoundError as error:
+        if error.name != "onnx":
+            raise
+        raise CliError("ONNX models need the package onnx", "pip install 'covan-mlir[onnx]'") from error
+    return told(file)
+
+
+def _of_tensorflow(file: str) -> Info:
+    if not kinds.installed():
+        what, _, hint = kinds.NEEDED.partition(": ")
+        raise CliError(what, hint)
+    from covan_mlir.frontend.tensorflow.export import told
+
+    return told(file)

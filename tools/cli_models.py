@@ -1,4 +1,4 @@
-"""Models on the command line: a factory in a Python file, a ``.pt2`` file or an ONNX file. Needs torch."""
+"""Models on the command line: a factory in a Python file, or a file that is a model. Needs torch."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from covan_mlir.frontend.stablehlo.suffixes import JAX, STABLEHLO
+from covan_mlir.frontend.tensorflow import kinds
 from covan_mlir.tools.cli_common import CliError
 from covan_mlir.tools.cli_inputs import Input, array
 
-_FILES = (".pt2", ".onnx")
-"""Suffixes of files that are models by themselves."""
+_FILES = (".pt2", ".onnx", JAX, *STABLEHLO)
+"""Suffixes of files that are models by themselves, beside those of TensorFlow."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +34,19 @@ class Example:
 
 
 def split(source: str) -> tuple[Path, str]:
-    """``FILE.py:factory``, ``FILE.pt2`` or ``FILE.onnx`` -> (file, factory or an empty string).
+    """``FILE.py:factory``, or a file or folder that is a model -> (file, factory or an empty string).
 
     Raises:
         CliError: it is neither, or the file is missing.
     """
     path, factory = Path(source), ""
-    if path.suffix not in (".py", *_FILES):
+    if kinds.of_file(path) == kinds.SAVED_MODEL:
+        return path, factory
+    if path.suffix != ".py" and not _is_model(path):
         before, colon, after = source.rpartition(":")
         if not colon or Path(before).suffix != ".py":
-            raise CliError(f"{source}: not a model", "give FILE.py:factory, FILE.pt2 or FILE.onnx", code=2)
+            hint = "give FILE.py:factory, a .pt2, .onnx, .tflite, .keras, .jax or .mlir file, or a SavedModel"
+            raise CliError(f"{source}: not a model", hint, code=2)
         path, factory = Path(before), after
     if not path.is_file():
         reason = "is a directory" if path.is_dir() else "no such file"
@@ -59,12 +64,14 @@ def load(path: Path, factory: str, inputs: Sequence[Input], seed: int) -> Exampl
         if inputs:
             raise CliError("a .pt2 file has its inputs already", "leave out --input", code=2)
         return Example(path)
-    if path.suffix == ".onnx":
+    if _is_model(path):
         return Example(path, _tensors(inputs, seed))
     example = _made(path, factory)
     if inputs:
         example = Example(example.model, _tensors(inputs, seed))
-    if isinstance(example.model, _torch().nn.Module | ModuleType) or callable(example.model):
+    if isinstance(example.model, _torch().nn.Module | ModuleType) or (
+        callable(example.model) and not kinds.is_tensorflow(example.model)
+    ):
         _check_arguments(example, bool(inputs))
     return example
 
@@ -75,22 +82,27 @@ def without_inputs(path: Path, factory: str) -> Example:
     Raises:
         CliError: the file or the factory fails, or there is no such factory.
     """
-    return Example(path) if path.suffix in _FILES else _made(path, factory)
+    return Example(path) if _is_model(path) else _made(path, factory)
 
 
 def dynamic_shapes(example: Example, dynamic: Sequence[str]) -> dict[str, Any] | None:
-    """What ``--dynamic NAME_OR_INDEX:DIM`` means, as `torch.export.export` takes it; of an ONNX file
-    ``NAME=SIZE`` or ``NAME=LOW..HIGH``, as `covan_mlir.compile_module` does.
+    """What ``--dynamic NAME_OR_INDEX:DIM`` means, as `torch.export.export` takes it; of an ONNX file or
+    a model of TensorFlow's ``NAME=SIZE`` or ``NAME=LOW..HIGH``, as `covan_mlir.compile_module` does.
 
     Raises:
         CliError: bad syntax, or no such argument or dimension.
     """
     if not dynamic:
         return None
-    if isinstance(example.model, Path) and example.model.suffix == ".onnx":
+    if kinds.is_tensorflow(example.model) or (isinstance(example.model, Path) and example.model.suffix == ".onnx"):
         return dict(map(_named_range, dynamic))
     if isinstance(example.model, Path):
-        raise CliError("a .pt2 file has its dynamic shapes already", "leave out --dynamic", code=2)
+        raise CliError(f"a {example.model.suffix} file has its dynamic shapes already", "leave out --dynamic", code=2)
+    from covan_mlir.frontend.frontends import is_jax  # late: it needs torch
+
+    if is_jax(example.model, example.args, example.kwargs):
+        hint = "compile it from Python, with dynamic_shapes as jax.export.symbolic_args_specs takes it"
+        raise CliError("--dynamic is not for JAX functions", hint, code=2)
     given = _signature(example.model).bind(*example.args, **example.kwargs).arguments
     shapes: dict[str, Any] = dict.fromkeys(given)
     names = list(given)
@@ -173,6 +185,11 @@ def trains(model: Any) -> bool:
     return isinstance(model, nn.Module) and any(m.training and isinstance(m, kinds) for m in model.modules())
 
 
+def _is_model(path: Path) -> bool:
+    """Whether a file is a model by itself."""
+    return path.suffix in _FILES or kinds.of_file(path) is not None
+
+
 def _torch() -> Any:
     import torch  # late: --help and usage errors come without it
 
@@ -197,7 +214,7 @@ def _tensors(inputs: Sequence[Input], seed: int) -> tuple[Any, ...]:
 
 def _made(path: Path, factory: str) -> Example:
     value = _attribute(path, _imported(path), factory, "model")
-    if not isinstance(value, _torch().nn.Module):
+    if not isinstance(value, _torch().nn.Module) and not kinds.is_tensorflow(value):
         if not callable(value):
             raise CliError(
                 f"{path}:{factory} is a {type(value).__name__}, not a model", "name a function or an nn.Module"
@@ -241,7 +258,7 @@ def _unpacked(name: str, returned: Any) -> Example:
             args = (args,)
     if not isinstance(kwargs, Mapping):
         raise CliError(f"{name} gave a {type(kwargs).__name__} as kwargs", hint)
-    if not callable(model) and not isinstance(model, _torch().export.ExportedProgram):
+    if not (callable(model) or isinstance(model, _torch().export.ExportedProgram) or kinds.is_tensorflow(model)):
         raise CliError(f"{name} gave a {type(model).__name__}, which is no model", hint)
     return Example(model, tuple(args), dict(kwargs))
 

@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+MODEL = "FILE.py:FACTORY|FILE.pt2|FILE.onnx|FILE.tflite|FILE.keras|SAVED_MODEL|FILE.jax|FILE.mlir"
+"""How help calls a model."""
+
 
 @dataclass
 class Session:

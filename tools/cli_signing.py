@@ -20,15 +20,16 @@ def info(
 ) -> None:
     """Show what an artifact is: its SHA-256, what made it, what its programs take and give. Runs nothing of it.
 
-    Of an ONNX file: what it takes and gives, its operators, and all nodes that are not compiled; exits with 1 if there
-    are any.
+    Of an ONNX file or a model of TensorFlow's: what it takes and gives, its operators, and all nodes that are not
+    compiled; exits with 1 if there are any.
 
     \b
     covan info model.covan
     covan info model.covan --json
     covan info model.onnx
+    covan info model.tflite
     """
-    if file.endswith(".onnx"):
+    if cli_info.is_model(file):
         raise typer.Exit(cli_info.show(file, as_json))
     from covan_mlir.artifacts import artifact, signing
 

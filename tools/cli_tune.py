@@ -12,7 +12,7 @@ import typer
 
 from covan_mlir.support import whole_file
 from covan_mlir.tools.cli_common import CliError, Progress, torch_is_quiet
-from covan_mlir.tools.cli_options import Debug, Inputs, Seed, Session
+from covan_mlir.tools.cli_options import MODEL, Debug, Inputs, Seed, Session
 
 Records = Annotated[
     str | None,
@@ -22,7 +22,7 @@ Records = Annotated[
 
 def tune(
     context: typer.Context,
-    models: Annotated[list[str], typer.Argument(metavar="FILE.py:FACTORY|FILE.pt2|FILE.onnx...", help="The models.")],
+    models: Annotated[list[str], typer.Argument(metavar=f"{MODEL}...", help="The models.")],
     inputs: Inputs = None,
     minutes: Annotated[float, typer.Option("--minutes", help="How long to measure, about.")] = 10.0,
     records: Records = None,

@@ -8,8 +8,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from covan_mlir.support import bindings_apart
 from covan_mlir.support.interrupts import orderly
 from covan_mlir.version import __version__
+
+bindings_apart.install()
 
 _PUBLIC = {
     "compile_module": "covan_mlir.compile",

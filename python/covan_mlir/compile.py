@@ -38,15 +38,16 @@ def compile_module(
     Args:
         model: an ``nn.Module``, a function, a ``torch.export.ExportedProgram``, the path of a ``.pt2`` or ``.onnx``
             file, or an ``onnx.ModelProto``; a function of JAX's arrays, a jitted one, what `jax.export` gives, or the
-            path of a StableHLO module (``.mlir``, ``.mlirbc``, ``.stablehlo``, ``.jax``). The module's weights are compiled in as they are now; its mutated buffers
-            stay its own.
-        args, kwargs: example arguments, any pytree of tensors (torch, numpy or JAX), numbers, strings and None; of an
-            ONNX model and of what was exported none are needed.
+            path of a StableHLO module (``.mlir``, ``.mlirbc``, ``.stablehlo``, ``.jax``); a model of TensorFlow or
+            Keras, the path of a SavedModel, of a ``.keras`` or ``.tflite`` file. The module's weights are compiled in
+            as they are now; its mutated buffers stay its own.
+        args, kwargs: example arguments, any pytree of tensors (torch, numpy, JAX), numbers, strings and None; none are
+            needed of an ONNX model, of one of TensorFlow that says what it takes, and of what was exported.
         target: what to compile for: ``cpu`` (this machine), ``cpu:znver4``, ``cpu:aarch64-linux-gnu``, ``vulkan`` (this
             machine's device), ``vulkan:lavapipe``, ``cuda``, ``cuda:sm_90``; or several, in the order in which they
             are preferred: the executable, and the artifact that it saves, take the first that a machine can run.
-        dynamic_shapes: as `torch.export.export` takes it. Of an ONNX model, whose symbolic dimensions are open
-            already: sizes, or (at least, at most), by their names. Of a JAX function, as
+        dynamic_shapes: as `torch.export.export` takes it. Of an ONNX model or one of TensorFlow, whose symbolic
+            dimensions are open already: sizes, or (at least, at most), by their names. Of a JAX function, as
             `jax.export.symbolic_args_specs` takes it.
         provenance: record the lineage. Without it the machine code is the same and ``lineage`` is empty.
         options: see `CompileOptions`.

@@ -166,6 +166,16 @@ def _around(actions: Sequence[Action], action: Action, read: int) -> bool:
     return any(not inside.isdisjoint(part.inputs) for part in action.parts)
 
 
+def _in_turns(actions: Sequence[Action], action: Action, read: int) -> bool:
+    """Whether an operation of a translated loop that was written out reads what the turn before computed: all that its
+    parts read of the other comes before them."""
+    if not action.translated or read >= len(actions):
+        return False
+    others = {part.id for part in actions[read].parts}
+    reads = [(part.id, given) for part in action.parts for given in part.inputs if given in others]
+    return bool(reads) and all(given < own for own, given in reads)
+
+
 def _reads(
     subject: Subject,
     action: Action,
@@ -174,7 +184,9 @@ def _reads(
     computed: Mapping[int, AbstractSet[int]],
     writing: AbstractSet[int],
 ) -> Iterator[str]:
-    if any(read >= action.id and not _around(subject.lineage.actions, action, read) for read in action.inputs):
+    actions = subject.lineage.actions
+    later = [read for read in action.inputs if read >= action.id and not _around(actions, action, read)]
+    if any(not _in_turns(actions, action, read) for read in later):
         yield "is said to read what is computed only afterwards"
         return
     lineage, words = subject.lineage, subject.words

@@ -14,14 +14,12 @@ from covan_mlir.errors import ExportError
 from covan_mlir.frontend import capture as torch_models
 from covan_mlir.frontend.capture import Capture
 from covan_mlir.frontend.stablehlo.reading import needed
+from covan_mlir.frontend.stablehlo.suffixes import JAX, STABLEHLO
+from covan_mlir.frontend.tensorflow import kinds as tensorflow
 
 if TYPE_CHECKING:
     import onnx
 
-STABLEHLO = (".mlir", ".mlirbc", ".stablehlo")
-"""Suffixes of files with StableHLO modules."""
-JAX = ".jax"
-"""Suffix of files with what `jax.export` serialised."""
 
 Model: TypeAlias = "torch_models.Model | onnx.ModelProto"
 
@@ -50,6 +48,12 @@ def capture(
         from covan_mlir.frontend.stablehlo import files
 
         return files.capture(Path(model), args, kwargs, dynamic_shapes)
+    if tensorflow.is_tensorflow(model):
+        if not tensorflow.installed():
+            raise ExportError(tensorflow.NEEDED)
+        from covan_mlir.frontend.tensorflow import export as tensorflow_models
+
+        return tensorflow_models.capture(model, args, kwargs, dynamic_shapes)
     if is_jax(model, args, kwargs):
         needed("jax")
         from covan_mlir.frontend.jax import functions

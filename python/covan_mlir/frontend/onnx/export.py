@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,8 @@ from covan_mlir.frontend.translation.tracing import quiet
 
 log = logging.getLogger(__name__)
 
+Reference = Callable[[Sequence[Any]], list[torch.Tensor | None]]
+
 
 def capture(
     model: str | os.PathLike[str] | onnx.ModelProto,
@@ -55,7 +57,24 @@ def capture(
         raise InputError(
             "dynamic_shapes of an ONNX model is {name of a symbolic dimension: size, or (at least, at most)}"
         )
-    loaded = read(model)
+    return translated(read(model), args, kwargs, dynamic_shapes)
+
+
+def translated(
+    loaded: Loaded,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Mapping[str, arguments.Range] | None,
+    *,
+    pack: Callable[[Sequence[Any]], Any] | None = None,
+    own: Reference | None = None,
+) -> Capture:
+    """As `capture`, of a model that was read.
+
+    Args:
+        pack: puts the results together; without, one result is itself and several are a tuple.
+        own: what the model's own framework gives, if that is not ONNX (`Capture.reference`).
+    """
     check_supported(loaded)
     declared = [arguments.declared(value) for value in loaded.inputs]
     ranges = dict(dynamic_shapes or {})
@@ -68,7 +87,7 @@ def capture(
     else:
         given, sizes = arguments.examples(declared, ranges)
     fixed, used = settled(loaded, places, given)
-    module = OnnxModule(loaded, places, fixed)
+    module = OnnxModule(loaded, places, fixed, pack)
     module.hold(used)
     module.marks = True
     shapes = arguments.dynamic(declared, ranges, sizes, frozenset(fixed))
@@ -79,7 +98,7 @@ def capture(
     for name in fixed:
         log.info("the input %s decides about shapes: it is built into the program as it is given", name)
     values = {by_input[name]: tensor for name, tensor in fixed.items()}
-    return Capture(program, None, names, fixed=values, reference=partial(reference.results, loaded))
+    return Capture(program, None, names, fixed=values, reference=own or partial(reference.results, loaded))
 
 
 def settled(

@@ -9,9 +9,9 @@ import onnx
 
 from covan_mlir.errors import ExportError
 from covan_mlir.frontend.onnx.inputs import declared, symbols
-from covan_mlir.frontend.onnx.reading import read
+from covan_mlir.frontend.onnx.reading import Loaded, read
 from covan_mlir.frontend.onnx.registry import canonical
-from covan_mlir.frontend.onnx.unsupported import counts, unsupported
+from covan_mlir.frontend.onnx.unsupported import Unsupported, counts, unsupported
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,16 @@ def told(file: str | os.PathLike[str]) -> Info:
         ExportError: there is no such file, or it is damaged.
     """
     loaded = read(file)
-    missing = [Missing(row.op, row.why, row.nodes) for row in unsupported(loaded)]
+    return facts(loaded, unsupported(loaded))
+
+
+def facts(loaded: Loaded, rows: list[Unsupported]) -> Info:
+    """What a model is that was read.
+
+    Args:
+        rows: of its nodes those without a translation.
+    """
+    missing = [Missing(row.op, row.why, row.nodes) for row in rows]
     inputs, named = [], []
     for value in loaded.inputs:
         try:
@@ -91,7 +100,7 @@ def told(file: str | os.PathLike[str]) -> Info:
             named.append(known)
     model = loaded.model
     return Info(
-        file=os.fspath(file),
+        file=loaded.path,
         producer=" ".join(filter(None, (model.producer_name, model.producer_version))),
         opsets=tuple(f"{canonical(o.domain) or 'ai.onnx'} {o.version}" for o in model.opset_import),
         inputs=tuple(inputs),

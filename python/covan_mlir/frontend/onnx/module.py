@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,14 +18,24 @@ from covan_mlir.frontend.translation.value import FIXED, Item, Value, computed, 
 class OnnxModule(torch.nn.Module):
     """A graph whose initializers are buffers.
 
+    Args:
+        pack: puts the results together; without, one result is itself and several are a tuple.
+
     Attributes:
         names: of its inputs, as identifiers, in order.
         used: initializers that the last run computed with.
         known_nodes, size_nodes: of the last run, see `Evaluator`.
     """
 
-    def __init__(self, loaded: Loaded, places: Mapping[int, int], fixed: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self,
+        loaded: Loaded,
+        places: Mapping[int, int],
+        fixed: Mapping[str, Tensor],
+        pack: Callable[[Sequence[Any]], Any] | None = None,
+    ) -> None:
         super().__init__()
+        self._pack = pack
         self._loaded, self._places = loaded, places
         self._fixed = dict(fixed)
         self.marks = False
@@ -65,6 +75,8 @@ class OnnxModule(torch.nn.Module):
             own.clear()
             own.update(told)
         results = tuple(_result(item) for item in items)
+        if self._pack is not None:
+            return self._pack(results)
         return results[0] if len(results) == 1 else results
 
     def _initializer(self, name: str, tensor: Tensor) -> Value:

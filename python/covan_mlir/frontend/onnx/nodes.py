@@ -9,12 +9,10 @@ from collections.abc import Iterator
 import onnx
 
 from covan_mlir.frontend import frames
+from covan_mlir.frontend.onnx.properties import EXPORTER, LINES, MODULE
 from covan_mlir.frontend.onnx.registry import canonical
 from covan_mlir.frontend.sources import SourceNode
 from covan_mlir.frontend.translation.names import unique
-
-_EXPORTER = "pkg.torch.onnx."
-"""How the keys begin under which PyTorch's exporter leaves what it knows of a node."""
 
 
 def numbered(model: onnx.ModelProto) -> tuple[dict[int, int], list[onnx.NodeProto]]:
@@ -55,7 +53,7 @@ def source_nodes(nodes: list[onnx.NodeProto], known: set[int], sizes: set[int]) 
                 name=name,
                 op=f"onnx.{f'{domain}.' if domain else ''}{node.op_type}",
                 module=_module(node, properties),
-                frames=frames.parse(properties.get(f"{_EXPORTER}stack_trace")),
+                frames=frames.parse(properties.get(LINES) or properties.get(f"{EXPORTER}stack_trace")),
                 inputs=() if place in known else tuple(sorted(inputs)),
                 view=place in sizes,
             )
@@ -70,8 +68,11 @@ def _name(node: onnx.NodeProto) -> str:
 
 
 def _module(node: onnx.NodeProto, properties: dict[str, str]) -> str:
-    """The module path: as PyTorch's exporter tells it, or as older exporters write it into the node's name."""
-    scopes = properties.get(f"{_EXPORTER}name_scopes")
+    """The module path: as a converter of ours or PyTorch's exporter tells it, or as older exporters write it into the
+    node's name."""
+    if MODULE in properties:
+        return properties[MODULE]
+    scopes = properties.get(f"{EXPORTER}name_scopes")
     if scopes:
         try:
             names = ast.literal_eval(scopes)

@@ -78,9 +78,9 @@ _REASONS = {
 }
 
 
-def check_supported(loaded: Loaded) -> None:
-    """Raises ExportError for nodes without a translation: one line that names all."""
-    rows = unsupported(loaded)
+def check_supported(loaded: Loaded, rows: list[Unsupported] | None = None) -> None:
+    """Raises ExportError for nodes without a translation: one line that names all. ``rows``: these, if known."""
+    rows = unsupported(loaded) if rows is None else rows
     if rows:
         count = sum(len(row.nodes) for row in rows)
         nodes = "node has" if count == 1 else "nodes have"

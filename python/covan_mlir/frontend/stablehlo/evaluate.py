@@ -141,19 +141,19 @@ class Evaluator:
 
     def _note(self, place: int, call: Call, results: list[Item]) -> None:
         """What an operation reads, and whether it computes anything."""
-        self.ledger.reads[place] = frozenset[int]().union(*(item.places for item in call.items if item))
-        if call.operation.name in _INNER and all(item is None or item.places or item.is_known for item in results):
+        tensors = [item for item in results if isinstance(item, Value)]
+        read = [item.places for item in call.items if isinstance(item, Value)]
+        self.ledger.reads[place] = frozenset[int]().union(*read)
+        if call.operation.name in _INNER and all(item.places or item.is_known for item in tensors):
             self.ledger.known.add(place)  # a loop that is written out, a branch that is taken
-            return
-        if not results or not all(isinstance(item, Value) and item.is_known for item in results):
-            for item in results:
-                if any(item is operand for operand in call.items) and item is not None and len(results) == 1:
-                    self.ledger.given_back[place] = item.places
-                elif item is not None and not item.places:
-                    item.places = frozenset([place])
-            return
-        constants = all(isinstance(item, Value) and item.known is not None for item in results)
-        (self.ledger.known if constants else self.ledger.sizes).add(place)
+        elif tensors and all(item.is_known for item in tensors):
+            constants = all(item.known is not None for item in tensors)
+            (self.ledger.known if constants else self.ledger.sizes).add(place)
+        elif len(tensors) == 1 and any(tensors[0] is operand for operand in call.items):
+            self.ledger.given_back[place] = tensors[0].places
+        else:
+            for item in tensors:
+                item.places = item.places or frozenset([place])
 
     def _marked(self, place: int | None) -> AbstractContextManager[Any]:
         return annotate({NODE: place}) if self.marks and place is not None else nullcontext()
