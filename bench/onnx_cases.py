@@ -24,13 +24,13 @@ from onnx import numpy_helper
 import covan_mlir
 from covan_mlir.errors import CompileError, CovanError, ExportError, InputError
 from covan_mlir.frontend.onnx.dtypes import TYPES, type_name
-from covan_mlir.frontend.translation.arrays import to_torch
 from covan_mlir.frontend.onnx.export import settled
 from covan_mlir.frontend.onnx.inputs import declared
 from covan_mlir.frontend.onnx.module import OnnxModule
 from covan_mlir.frontend.onnx.nodes import numbered
 from covan_mlir.frontend.onnx.reading import read
 from covan_mlir.frontend.onnx.unsupported import check_supported
+from covan_mlir.frontend.translation.arrays import to_torch
 
 Outcome = Literal["matches", "refused", "differs", "fails", "out of scope"]
 _TRAINING = ("ai.onnx.preview.training", "ai.onnx.training")

@@ -88,7 +88,7 @@ def is_tensor(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def array_of(value: Any, dtype: str, shape: Sequence[int | None]) -> Any:
+def array_of(value: Any, dtype: str, shape: Sequence[int | str]) -> Any:
     """An argument as a tensor or an array: other frameworks' arrays share their memory, a number is one of no axes.
 
     What is none of these is given back as it is.

@@ -1,6 +1,6 @@
 """Libraries with an LLVM of their own keep to themselves in a process that has TensorFlow.
 
-TensorFlow offers the symbols of its LLVM to all libraries that are loaded behind it. Those of torch-mlir and Triton
+TensorFlow offers the symbols of its LLVM to all libraries that are loaded behind it. Those of torch-mlir, IREE and Triton
 would take them for theirs, and LLVM ends the process ("Option ... registered more than once").
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
 from types import ModuleType
 
-_LIBRARIES = ("torch_mlir._mlir_libs.", "triton._C.")
+_LIBRARIES = ("torch_mlir._mlir_libs.", "iree.compiler._mlir_libs.", "triton._C.")
 _ALONE = getattr(os, "RTLD_DEEPBIND", 0)
 """Symbols of a library's own come before those of others. Elsewhere than with glibc they do so anyway."""
 

@@ -57,6 +57,13 @@ def _slice(call: Call, operand: _Array) -> _Array:
     return np.asarray(operand[tuple(slice(*bound) for bound in bounds)], object)
 
 
+def _clamped(low: Any, size: Any, high: Any) -> Any:
+    smaller: Any = _LEAST(size, high)
+    return _MOST(low, smaller)
+
+
+_MOST: Callable[[Any, Any], Any] = torch.sym_max
+_LEAST: Callable[[Any, Any], Any] = torch.sym_min
 _FUNCTIONS: dict[str, Callable[..., _Array | None]] = {
     "stablehlo.add": _elementwise(operator.add, 2),
     "stablehlo.subtract": _elementwise(operator.sub, 2),
@@ -65,7 +72,7 @@ _FUNCTIONS: dict[str, Callable[..., _Array | None]] = {
     "stablehlo.remainder": _elementwise(operator.mod, 2),
     "stablehlo.maximum": _elementwise(torch.sym_max, 2),
     "stablehlo.minimum": _elementwise(torch.sym_min, 2),
-    "stablehlo.clamp": _elementwise(lambda low, x, high: torch.sym_max(low, torch.sym_min(x, high)), 3),
+    "stablehlo.clamp": _elementwise(_clamped, 3),
     "stablehlo.convert": lambda call, operand: operand,
     "stablehlo.reshape": lambda call, operand: operand.reshape(call.shape()),
     "stablehlo.concatenate": lambda call, *arrays: np.concatenate(arrays, call.attribute("dimension", 0)),

@@ -160,12 +160,13 @@ def _looped(call: Call, condition: Region, body: Region) -> Any:
     """A loop of the program: what changes goes round, what stays as it is is read from outside."""
     changing = [p for p, given in enumerate(body.arguments) if body.returned[p] != given]
     staying = [p for p in range(len(body.arguments)) if p not in changing]
-    outside = call.captured(condition) | call.captured(body)
+    outside = {**call.captured(condition), **call.captured(body)}
     start = _tensors([call.items[p] for p in changing])
     kept = _tensors([call.items[p] for p in staying])
     given = [value.tensor for value in outside.values()]
     if call.first:
-        call.run(body, [computed(item.tensor) if p in changing and item else item for p, item in enumerate(call.items)])
+        begun = dict(zip(changing, map(computed, start), strict=True))
+        call.run(body, [begun.get(p, item) for p, item in enumerate(call.items)])
 
     def arguments(tensors: Sequence[Tensor]) -> tuple[list[Item], dict[int, Value]]:
         items: list[Item] = [None] * len(body.arguments)

@@ -43,7 +43,7 @@ def _convolved(call: Call, padding: Sequence[Sequence[int]] | None) -> Tensor:
     strides = call.numbers("window_strides") or [1] * rank
     spread = call.numbers("lhs_dilation") or [1] * rank
     dilation = call.numbers("rhs_dilation") or [1] * rank
-    amounts = [tuple(pair) for pair in padding] if padding else [(0, 0)] * rank
+    amounts = [(low, high) for low, high in padding] if padding else [(0, 0)] * rank
     backwards = [axis for axis, back in enumerate(call.attribute("window_reversal", ())) if back]
     if backwards:
         kernel = kernel.flip([axis + 2 for axis in backwards])

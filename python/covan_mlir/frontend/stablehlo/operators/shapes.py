@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from covan_mlir.frontend.stablehlo.call import Call, known_tensor, uniform
 from covan_mlir.frontend.stablehlo.registry import operation, table
@@ -37,7 +38,9 @@ def _broadcast(call: Call, sizes: Sequence[Any]) -> Any:
     value, dims = call.value(0), call.numbers("broadcast_dimensions")
     if uniform(value) is not None and all(isinstance(size, int) for size in sizes):
         assert value.known is not None
-        return known_tensor(value.known[(0,) * value.known.dim()].expand(list(sizes)))
+        with _disable_current_modes():
+            wide = value.known[(0,) * value.known.dim()].expand(list(sizes))
+        return known_tensor(wide)
     tensor = value.tensor
     if sorted(dims) != dims:
         order = sorted(range(len(dims)), key=dims.__getitem__)
