@@ -17,7 +17,7 @@ import covan_mlir
 from covan_mlir.errors import CovanError, ExportError, InputError
 from covan_mlir.frontend.actions import distinct, source_actions
 from covan_mlir.frontend.frontends import capture
-from covan_mlir.frontend.stablehlo import interpreter, reader, reading
+from covan_mlir.frontend.stablehlo import info, interpreter, reader, reading
 from covan_mlir.frontend.stablehlo.dtypes import torch_type
 from covan_mlir.frontend.stablehlo.module import StableHloModule
 from covan_mlir.frontend.stablehlo.program import Results, Type, operations
@@ -44,7 +44,7 @@ def example(kind: Type, seed: int) -> torch.Tensor:
 @pytest.mark.parametrize("name", INTERPRETED)
 def test_translations_give_what_the_interpreter_gives(name: str) -> None:
     data = INTERPRETED[name].encode()
-    module, blobs = reader.read(data)
+    module, blobs = reader.read(name, data)
     assert not blobs or isinstance(module, reader.Module), module
     loaded = reading.loaded(name, module, blobs)
     types = loaded.module.functions["main"].body.types
@@ -170,7 +170,7 @@ func.func @main(%x: tensor<f32>) -> tensor<f32> {
         (
             _UNKNOWN,
             r"3 operations have no translation: 2 × stablehlo.custom_call @mine \(net.py:3, net.py:4\); "
-            r"stablehlo.all_gather",
+            r"stablehlo.all_gather \(.*model.mlir:4\)",
         ),
         (_CIRCLE, "functions and regions are nested more than 64 deep, or in a circle"),
         (function("(%x: tensor<2xf8E4M3FN>) -> tensor<2xf8E4M3FN>", "return %x : tensor<2xf8E4M3FN>"), "f8E4M3FN"),
@@ -209,3 +209,17 @@ def test_without_jax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ExportError, match=r"need the package jax: pip install 'covan-mlir\[jax\]'"):
         capture(written(tmp_path, CALLS), (), None, None)
+
+
+def test_what_a_file_is() -> None:
+    facts = info.told("m", _UNKNOWN.encode())
+    assert (facts.inputs, facts.outputs) == (("0: f32[2]",), ("f32[2]",))
+    assert {row.op: row.count for row in facts.operators} == {
+        "stablehlo.custom_call @mine": 2,
+        "stablehlo.all_gather": 1,
+    }
+    assert [(row.op, row.nodes) for row in facts.unsupported] == [
+        ("stablehlo.custom_call @mine", ("net.py:3", "net.py:4")),
+        ("stablehlo.all_gather", ("m:4",)),
+    ]
+    assert [row.count for row in info.told("m", CALLS.encode()).operators] == [1]

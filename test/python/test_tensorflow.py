@@ -1,5 +1,7 @@
-"""Models of TensorFlow, in a process of their own: TensorFlow offers its LLVM to all that is loaded behind it, and that
-would be what other tests load. Importing it takes ten seconds: the cases of `tensorflow_cases` run one after the other."""
+"""Models of TensorFlow, in a process of their own: TensorFlow offers its LLVM to all that is loaded behind it.
+
+Importing it takes ten seconds: the cases of `tensorflow_cases` run one after the other.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,9 @@ from limits import HANG, part
 
 CASES = Path(__file__).with_name("tensorflow_cases.py")
 USUAL = (
-    "test_a_keras_model_for_any_batch or test_layers_are_modules or test_a_function_and_its_lines or test_a_saved_model "
-    "or test_every_tensor_is_compared or (test_a_tflite_file and False) or test_nodes_that_are_not_converted"
+    "test_a_keras_model_for_any_batch or test_layers_are_modules or test_a_function_and_its_lines or "
+    "test_a_saved_model or test_every_tensor_is_compared or (test_a_tflite_file and False) or "
+    "test_nodes_that_are_not_converted"
 )
 
 

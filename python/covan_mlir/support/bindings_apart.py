@@ -1,7 +1,7 @@
 """Libraries with an LLVM of their own keep to themselves in a process that has TensorFlow.
 
-TensorFlow offers the symbols of its LLVM to all libraries that are loaded behind it. Those of torch-mlir, IREE and Triton
-would take them for theirs, and LLVM ends the process ("Option ... registered more than once").
+TensorFlow offers the symbols of its LLVM to all libraries that are loaded behind it. Those of torch-mlir, IREE and
+Triton would take them for theirs, and LLVM ends the process ("Option ... registered more than once").
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from covan_mlir.errors import ExportError, InputError
 from covan_mlir.frontend.capture import Capture
 from covan_mlir.frontend.jax.trees import register_containers
 from covan_mlir.frontend.stablehlo import export, reading
+from covan_mlir.frontend.stablehlo.files import contents
 from covan_mlir.frontend.translation.arrays import to_torch
 from covan_mlir.frontend.translation.refused import first_line
 
@@ -40,7 +41,7 @@ def capture(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, d
     """
     function: Callable[..., Any] | None = None
     if isinstance(model, str | os.PathLike):
-        exported = _deserialised(Path(model))
+        exported = deserialised(Path(model))
     elif isinstance(model, jax_export.Exported):
         exported = model
     else:
@@ -112,11 +113,13 @@ def _user_line(error: Exception) -> str:
     return users[-1] if users else ""
 
 
-def _deserialised(path: Path) -> jax_export.Exported:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ExportError(f"{path}: {error.strerror or error}") from error
+def deserialised(path: Path) -> jax_export.Exported:
+    """What `jax.export` serialised.
+
+    Raises:
+        ExportError: the file cannot be read, or holds nothing such.
+    """
+    data = contents(path)
     try:
         return jax_export.deserialize(bytearray(data))
     except Exception as error:

@@ -31,10 +31,7 @@ def capture(path: Path, args: Sequence[Any], kwargs: Mapping[str, Any] | None, d
         ExportError: the file cannot be read, or operations of it have no translation.
         InputError: arguments do not fit the file.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ExportError(f"{path}: {error.strerror or error}") from error
+    data = contents(path)
     if kwargs:
         raise InputError(f"the inputs of {path} have no names: give them in order")
     if dynamic_shapes is not None:
@@ -59,6 +56,18 @@ def capture(path: Path, args: Sequence[Any], kwargs: Mapping[str, Any] | None, d
         {"args": dims} if any(dims) else None,
     )
     return export.capture(loaded, interface, lambda given: reading.interpreted(str(path), data, given))
+
+
+def contents(path: Path) -> bytes:
+    """What a file holds.
+
+    Raises:
+        ExportError: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ExportError(f"{path}: {error.strerror or error}") from error
 
 
 def _zeros(kind: Type, index: int) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """The process that reads StableHLO, by the bindings that JAX brings: a crash of theirs is not its caller's.
 
-``python -m covan_mlir.frontend.stablehlo.reader PARENT``: a module comes in as the blob of a frame, `program.Module`
-goes out with its constants as blobs. Text, MLIR's bytecode and StableHLO's portable artifacts are read.
+``python -m covan_mlir.frontend.stablehlo.reader PARENT``: a module comes in as the blob of a frame that names it,
+`program.Module` goes out with its constants as blobs. Text, MLIR's bytecode and StableHLO's portable artifacts are read.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from covan_mlir.frontend.stablehlo.program import (
 from covan_mlir.support.processes import frames, parent
 
 _TERMINATORS = ("stablehlo.return", "func.return", "chlo.return")
+_TEXT = "-"
+"""The name of the file of operations that say nothing of where they come from: the module itself."""
 _SKIPPED = frozenset(("result_accuracy", "mhlo.sharding", "sdy.sharding", "sdy.sharding_rule", "precision_config"))
 """Attributes that no translation asks for."""
 _NUMPY: dict[str, Any] = {
@@ -51,7 +53,8 @@ _DENSE = re.compile(r"dense<(.*)>\s*:\s*tensor<[^<>]*(?:<[^<>]*>)?>", re.DOTALL)
 class _Reading:
     """One module on its way to plain data."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.blobs: list[bytes] = []
         self.tensors: list[Tensor] = []
         self.places: dict[Place, int] = {}
@@ -84,7 +87,7 @@ class _Reading:
 
     def _function(self, operation: ir.Operation) -> Function:
         block = operation.regions[0].blocks[0]
-        names = tuple(_place(argument.location).path for argument in block.arguments)
+        names = tuple(self._place(argument.location).path for argument in block.arguments)
         results: tuple[str, ...] = ()
         if "res_attrs" in operation.attributes:
             told = [ir.DictAttr(each) for each in ir.ArrayAttr(operation.attributes["res_attrs"])]
@@ -120,7 +123,7 @@ class _Reading:
             types=tuple(_type(result.type) for result in operation.results),
             attributes=self._attributes(operation),
             regions=regions,
-            place=self.places.setdefault(_place(operation.location), len(self.places)),
+            place=self.places.setdefault(self._place(operation.location), len(self.places)),
         )
 
     def _new(self, value: Any) -> int:
@@ -153,6 +156,33 @@ class _Reading:
         self.tensors.append(Tensor(kind, len(self.blobs), splat))
         self.blobs.append(np.ascontiguousarray(array).tobytes())
         return len(self.tensors) - 1
+
+    def _place(self, location: ir.Location) -> Place:
+        """The outermost name, and the lines, each with the function that it is in."""
+        path = ""
+        lines: list[Frame] = []
+
+        def walk(at: ir.Location, named: str, outermost: bool) -> None:
+            nonlocal path
+            if isinstance(at, ir.NameLoc):
+                if outermost and not path:
+                    path = at.name_str
+                    walk(at.child_loc, "", False)
+                else:
+                    walk(at.child_loc, at.name_str, False)
+            elif isinstance(at, ir.CallSiteLoc):
+                walk(at.callee, named, outermost)
+                walk(at.caller, "", False)
+            elif isinstance(at, ir.FusedLoc):
+                for inner in list(at.locations)[:1]:
+                    walk(inner, named, outermost)
+            elif isinstance(at, ir.FileLineColLoc):
+                lines.append(
+                    Frame(self.name if at.filename == _TEXT else at.filename, at.start_line, named or "<module>")
+                )
+
+        walk(location, "", True)
+        return Place(path, tuple(lines))
 
     def _plain(self, attribute: ir.Attribute) -> Any:
         for kind, read in _SIMPLE:
@@ -217,32 +247,6 @@ def _type(kind: ir.Type) -> Type:
     if isinstance(kind, ir.ShapedType):
         raise ValueError(f"a value is of the type {kind}")
     return Type("token" if "token" in str(kind) else str(kind))
-
-
-def _place(location: ir.Location) -> Place:
-    """The outermost name, and the lines, each with the function that it is in."""
-    path = ""
-    lines: list[Frame] = []
-
-    def walk(at: ir.Location, named: str, outermost: bool) -> None:
-        nonlocal path
-        if isinstance(at, ir.NameLoc):
-            if outermost and not path:
-                path = at.name_str
-                walk(at.child_loc, "", False)
-            else:
-                walk(at.child_loc, at.name_str, False)
-        elif isinstance(at, ir.CallSiteLoc):
-            walk(at.callee, named, outermost)
-            walk(at.caller, "", False)
-        elif isinstance(at, ir.FusedLoc):
-            for inner in list(at.locations)[:1]:
-                walk(inner, named, outermost)
-        elif isinstance(at, ir.FileLineColLoc):
-            lines.append(Frame(at.filename, at.start_line, named or "<module>"))
-
-    walk(location, "", True)
-    return Place(path, tuple(lines))
 
 
 def _written(text: str, kind: Type) -> tuple[np.ndarray[Any, Any], bool]:
@@ -316,9 +320,9 @@ def element_type(dtype: str) -> Any:
     return _NUMPY[dtype]
 
 
-def read(data: bytes) -> tuple[Module | Failed, list[bytes]]:
-    """-> (the module, or why it is none; the elements of its constants)."""
-    reading = _Reading()
+def read(name: str, data: bytes) -> tuple[Module | Failed, list[bytes]]:
+    """-> (the module of that name, or why it is none; the elements of its constants)."""
+    reading = _Reading(name)
     with context() as own:
         try:
             return reading.module(parsed(own, data)), reading.blobs
@@ -330,8 +334,8 @@ def read(data: bytes) -> tuple[Module | Failed, list[bytes]]:
 def main() -> None:
     """Answer one frame."""
     parent.watch(int(sys.argv[1]))
-    _, (data,) = frames.receive(sys.stdin.buffer, msgspec.json.Decoder(type=None))
-    answer, blobs = read(data)
+    name, (data,) = frames.receive(sys.stdin.buffer, msgspec.json.Decoder(type=str))
+    answer, blobs = read(name, data)
     frames.send(sys.stdout.buffer, answer, blobs)
 
 

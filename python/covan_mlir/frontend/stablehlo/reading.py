@@ -44,7 +44,7 @@ def read(name: str, data: bytes) -> Loaded:
         ExportError: it is damaged, or the process that reads it cannot be started, or ends.
     """
     needed("jaxlib")
-    answer, blobs = _answered(name, READER, None, [data])
+    answer, blobs = _answered(name, READER, name, [data])
     if not isinstance(answer, Module):
         why = answer.reason if isinstance(answer, Failed) else "it gives something else"
         raise ExportError(f"{name} is no StableHLO module that can be read: {why}")

@@ -15,12 +15,13 @@ from covan_mlir.errors import ExportError, InputError
 from covan_mlir.frontend.capture import Capture
 from covan_mlir.frontend.onnx import inputs as arguments
 from covan_mlir.frontend.onnx.export import translated
-from covan_mlir.frontend.onnx.info import Info, facts
+from covan_mlir.frontend.onnx.info import facts
 from covan_mlir.frontend.onnx.reading import Loaded, read
 from covan_mlir.frontend.onnx.unsupported import Unsupported, check_supported, unsupported
 from covan_mlir.frontend.tensorflow import apart, kinds
 from covan_mlir.frontend.tensorflow.messages import Converted, Failure
 from covan_mlir.frontend.translation.arrays import to_torch
+from covan_mlir.frontend.translation.info import Info
 
 
 def capture(
