@@ -18,7 +18,18 @@ from covan_mlir.errors import CovanError
 from covan_mlir.support import standard_streams, whole_file
 from covan_mlir.tools import cli_compare, cli_diff, cli_extract, cli_profile, cli_report, cli_run, cli_signing, cli_tune
 from covan_mlir.tools.cli_common import CliError, Progress, describe, torch_is_quiet
-from covan_mlir.tools.cli_options import MODEL, Artifact, Attach, Debug, Inputs, IreeFlags, OneTarget, Seed, Session
+from covan_mlir.tools.cli_options import (
+    MODEL,
+    MODEL_FILES,
+    Artifact,
+    Attach,
+    Debug,
+    Inputs,
+    IreeFlags,
+    OneTarget,
+    Seed,
+    Session,
+)
 from covan_mlir.version import __version__
 
 # What needs numpy, torch or a runtime is imported where it is used: --help is quick, and explain needs numpy only.
@@ -69,7 +80,7 @@ def covan(
 @app.command("compile")
 def compile_(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(metavar=MODEL, help="The model.")],
+    model: Annotated[str, typer.Argument(metavar=MODEL, help=f"The model. Files are {MODEL_FILES}.")],
     inputs: Inputs = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE.covan", help="Default: the model's name, here.")

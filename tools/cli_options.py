@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
-MODEL = "FILE.py:FACTORY|FILE.pt2|FILE.onnx|FILE.tflite|FILE.keras|SAVED_MODEL|FILE.jax|FILE.mlir"
+MODEL = "FILE.py:FACTORY|FILE"
 """How help calls a model."""
+MODEL_FILES = ".pt2, .onnx, .tflite, .keras, .jax or .mlir, or the folder of a SavedModel"
+"""What files are models."""
 
 
 @dataclass

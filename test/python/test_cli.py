@@ -311,7 +311,7 @@ def test_training_mode_is_noted(here: Path, capsys: pytest.CaptureFixture[str]) 
     [
         (["absent.py:f"], 1, "absent.py: no such file", "path"),
         (["models"], 2, "not a model", "FILE.py:factory"),
-        (["models.tflite"], 2, "not a model", "FILE.py:factory"),
+        (["models.txt"], 2, "not a model", "FILE.py:factory"),
         (["models.py"], 2, "which model", "models.py:Net (it has Net, Two,"),
         (["models.py:mak"], 1, "no 'mak'", "did you mean make"),
         (["models.py:zzz"], 1, "no 'zzz'", "it has Net, Two,"),

@@ -373,7 +373,7 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
 def test_the_command_line(compiled: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(compiled.parent)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    assert fails(capsys, "compare", "m.covan", code=2)[1] == "give --model FILE.py:FACTORY, FILE.pt2 or FILE.onnx"
+    assert fails(capsys, "compare", "m.covan", code=2)[1] == "give --model FILE.py:FACTORY|FILE"
     message, _ = fails(capsys, "compare", "m.covan", "--model", "models.py:make_function")
     assert message.startswith("this is not the model that was compiled: it calls aten.mul.Tensor (mul)")
     assert cli.main(["compare", "m.covan", "--model", "models.py:make", "--json"]) == 0

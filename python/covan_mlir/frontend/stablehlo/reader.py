@@ -1,7 +1,7 @@
 """The process that reads StableHLO, by the bindings that JAX brings: a crash of theirs is not its caller's.
 
 ``python -m covan_mlir.frontend.stablehlo.reader PARENT``: a module comes in as the blob of a frame that names it,
-`program.Module` goes out with its constants as blobs. Text, MLIR's bytecode and StableHLO's portable artifacts are read.
+`program.Module` goes out with its constants as blobs. Text, bytecode and StableHLO's portable artifacts are read.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def of_file(path: str | os.PathLike[str]) -> str | None:
         return TFLITE
     if path.suffix in (".keras", ".h5"):
         return KERAS
-    return SAVED_MODEL if any((path / name).exists() for name in ("saved_model.pb", "saved_model.pbtxt")) else None
+    return SAVED_MODEL if any(os.path.exists(path / name) for name in ("saved_model.pb", "saved_model.pbtxt")) else None
 
 
 def is_tensorflow(model: Any) -> bool:
