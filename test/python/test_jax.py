@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from command_line import covan
 from jax import export as jax_export
 from jax import lax
 from jax_programs import ALL, NOT_VERIFIED, Programs
@@ -249,3 +250,30 @@ def test_loops_of_layers_are_written_out(caplog: pytest.LogCaptureFixture) -> No
     targets = [node.target for node in captured.program.graph.nodes if node.op == "call_function"]
     assert targets.count(torch.ops.aten.matmul.default) == 6
     assert torch.ops.higher_order.while_loop not in targets
+
+
+FACTORY = """
+import jax
+import numpy as np
+
+def factory():
+    def net(x):
+        with jax.named_scope("head"):
+            return jax.nn.softmax(x * 2)
+    return jax.jit(net), (np.ones((4, 16), np.float32),)
+"""
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    def said(*args: str, code: int = 0) -> str:
+        result = covan(*args, cwd=tmp_path)
+        assert result.returncode == code, result.stderr
+        return result.stdout + result.stderr
+
+    (tmp_path / "net.py").write_text(FACTORY)
+    (tmp_path / "net.jax").write_bytes(jax_export.export(jax.jit(jnp.tanh))(X).serialize())
+    said("compile", "net.py:factory", "-o", "net.covan")
+    assert "head/exp" in said("explain", "net.covan")
+    assert "within tolerance" in said("compare", "net.covan", "--model", "net.py:factory")
+    assert "stablehlo.tanh" in said("info", "net.jax")
+    assert "symbolic_args_specs" in said("compile", "net.py:factory", "--dynamic", "x:0", code=2)

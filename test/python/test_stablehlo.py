@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 from pathlib import Path
 
 import ml_dtypes
@@ -223,3 +224,28 @@ def test_what_a_file_is() -> None:
         ("stablehlo.all_gather", ("m:4",)),
     ]
     assert [row.count for row in info.told("m", CALLS.encode()).operators] == [1]
+
+
+def test_damaged_modules_are_one_line(tmp_path: Path) -> None:
+    """Bytes that are changed, left out or there twice; some are modules still."""
+    rng = random.Random(0)
+    texts, messages = [OPEN, CALLS, *INTERPRETED.values()], []
+    for count in range(10):
+        data = bytearray(rng.choice(texts).encode())
+        for _ in range(rng.choice((1, 2, 9))):
+            at = rng.randrange(len(data))
+            match rng.randrange(3):
+                case 0:
+                    data[at] = rng.choice(b"0123456789<>[]%xf:,?")
+                case 1:
+                    del data[at : at + rng.randrange(1, 30)]
+                case _:
+                    data[at:at] = data[at : at + 20]
+        path = tmp_path / f"{count}.mlir"
+        path.write_bytes(bytes(data))
+        try:
+            capture(path, (), None, None)
+        except CovanError as error:
+            messages.append(str(error))
+    assert messages
+    assert all(len(message.splitlines()) == 1 for message in messages)
