@@ -23,5 +23,5 @@ USUAL = (
 @pytest.mark.parametrize("which", part((USUAL, f"not ({USUAL})"), (USUAL,)), ids=["usual", "others"])
 def test_models_of_tensorflow(which: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", which, str(CASES)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=2.5 * HANG, check=False)
     assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
