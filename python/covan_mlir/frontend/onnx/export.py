@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -12,11 +11,9 @@ from typing import Any
 import onnx
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.fx.traceback import preserve_node_meta
 
-from covan_mlir.errors import CovanError, ExportError, InputError
+from covan_mlir.errors import ExportError, InputError
 from covan_mlir.frontend.capture import Capture
 from covan_mlir.frontend.lifted import lift_constants
 from covan_mlir.frontend.onnx import inputs as arguments
@@ -27,8 +24,7 @@ from covan_mlir.frontend.onnx.nodes import numbered, source_nodes
 from covan_mlir.frontend.onnx.reading import Loaded, read
 from covan_mlir.frontend.onnx.unsupported import check_supported
 from covan_mlir.frontend.sources import remember
-from covan_mlir.frontend.translation.refused import first_line
-from covan_mlir.frontend.translation.tracing import quiet
+from covan_mlir.frontend.translation.tracing import exported, quiet
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +87,8 @@ def translated(
     module.hold(used)
     module.marks = True
     shapes = arguments.dynamic(declared, ranges, sizes, frozenset(fixed))
-    program = _exported(module, given, dict(zip(names, shapes, strict=True)))
+    spec = dict(zip(names, shapes, strict=True)) if any(shape is not None for shape in shapes) else None
+    program = exported(module, tuple(given), {}, spec)
     program = lift_constants(program)
     remember(program.graph, source_nodes(nodes, module.known_nodes, module.size_nodes))
     by_input = dict(zip((value.name for value in loaded.inputs), names, strict=True))
@@ -123,17 +120,3 @@ def settled(
             raise ExportError(f"the size of a result depends on values: {error}") from error
         else:
             return fixed, sorted(module.used)
-
-
-def _exported(module: OnnxModule, given: Sequence[Any], shapes: dict[str, Any]) -> ExportedProgram:
-    spec = shapes if any(shape is not None for shape in shapes.values()) else None
-    with preserve_node_meta(), torch.no_grad(), quiet(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's own, about its own classes
-        try:
-            return torch.export.export(module, tuple(given), dynamic_shapes=spec, strict=False)
-        except CovanError:
-            raise
-        except Exception as error:
-            if isinstance(error.__cause__, CovanError):
-                raise error.__cause__ from None
-            raise ExportError(f"the model does not export: {type(error).__name__}: {first_line(error)}") from error

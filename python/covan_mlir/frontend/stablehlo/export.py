@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.fx.traceback import preserve_node_meta
 
-from covan_mlir.errors import CovanError, ExportError
 from covan_mlir.frontend.capture import Capture
 from covan_mlir.frontend.lifted import lift_constants
 from covan_mlir.frontend.sources import remember
 from covan_mlir.frontend.stablehlo.module import StableHloModule
 from covan_mlir.frontend.stablehlo.reading import Loaded
 from covan_mlir.frontend.stablehlo.unsupported import check_supported
-from covan_mlir.frontend.translation.refused import first_line
-from covan_mlir.frontend.translation.tracing import quiet
+from covan_mlir.frontend.translation.tracing import exported, quiet
 
 
 @dataclass(frozen=True)
@@ -77,21 +72,7 @@ def capture(
         module(*fake)  # tells which operations there are, and which constants they compute with
     module.hold(list(module.used))
     module.marks = True
-    program = lift_constants(_exported(_Called(module, interface), interface))
+    called = _Called(module, interface)
+    program = lift_constants(exported(called, interface.args, interface.kwargs, interface.shapes))
     remember(program.graph, module.ledger.source_nodes())
     return Capture(program, None, interface.names, reference=reference)
-
-
-def _exported(module: _Called, interface: Interface) -> ExportedProgram:
-    with preserve_node_meta(), torch.no_grad(), quiet(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's own, about its own classes
-        try:
-            return torch.export.export(
-                module, interface.args, interface.kwargs, dynamic_shapes=interface.shapes, strict=False
-            )
-        except CovanError:
-            raise
-        except Exception as error:
-            if isinstance(error.__cause__, CovanError):
-                raise error.__cause__ from None
-            raise ExportError(f"the model does not export: {type(error).__name__}: {first_line(error)}") from error
