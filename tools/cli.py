@@ -24,6 +24,7 @@ from covan_mlir.tools.cli_options import (
     Artifact,
     Attach,
     Debug,
+    FromModel,
     Inputs,
     IreeFlags,
     OneTarget,
@@ -334,10 +335,7 @@ def verify(
     values: Annotated[
         bool, typer.Option("--values", help="Also compare every tensor with eager PyTorch; needs --model.")
     ] = False,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", metavar=MODEL, help="What it was compiled from."),
-    ] = None,
+    model: FromModel = None,
     inputs: Inputs = None,
     attach: Attach = None,
     iree_flag: IreeFlags = None,

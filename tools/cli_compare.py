@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from covan_mlir.tools.cli_common import CliError, Progress, torch_is_quiet
-from covan_mlir.tools.cli_options import MODEL, Artifact, Attach, Debug, Inputs, IreeFlags, Seed, Session
+from covan_mlir.tools.cli_options import MODEL, Artifact, Attach, Debug, FromModel, Inputs, IreeFlags, Seed, Session
 
 if TYPE_CHECKING:
     from covan_mlir.checking.verdict import Verification
@@ -27,10 +27,7 @@ _MIB = 1 << 20
 def compare(
     context: typer.Context,
     file: Artifact,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", metavar=MODEL, help="What it was compiled from."),
-    ] = None,
+    model: FromModel = None,
     inputs: Inputs = None,
     rtol: Annotated[
         float | None, typer.Option("--rtol", min=0, help="Allow this relative error, and nothing for rounding.")

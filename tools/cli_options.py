@@ -51,6 +51,7 @@ IreeFlags = Annotated[
     list[str] | None, typer.Option("--iree-flag", metavar="FLAG", help="Passed to IREE; may be repeated.")
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of random inputs.")]
+FromModel = Annotated[str | None, typer.Option("--model", "-m", metavar=MODEL, help="What it was compiled from.")]
 Artifact = Annotated[str, typer.Argument(metavar="FILE.covan", help="An artifact that 'covan compile' wrote.")]
 OneTarget = Annotated[
     str | None, typer.Option("--target", help="Of an artifact with programs for several, which; else the first.")

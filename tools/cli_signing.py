@@ -20,8 +20,8 @@ def info(
 ) -> None:
     """Show what an artifact is: its SHA-256, what made it, what its programs take and give. Runs nothing of it.
 
-    Of an ONNX file or a model of TensorFlow's: what it takes and gives, its operators, and all nodes that are not
-    compiled; exits with 1 if there are any.
+    Of a model of another framework (ONNX, TensorFlow, JAX, StableHLO): what it takes and gives, its operators, and all
+    that is not compiled; exits with 1 if there is any.
 
     \b
     covan info model.covan

@@ -20,7 +20,6 @@ from covan_mlir.frontend.tensorflow import kinds as tensorflow
 if TYPE_CHECKING:
     import onnx
 
-
 Model: TypeAlias = "torch_models.Model | onnx.ModelProto"
 
 

@@ -19,7 +19,7 @@ from covan_mlir.frontend.capture import Capture
 from covan_mlir.frontend.jax.trees import register_containers
 from covan_mlir.frontend.stablehlo import export, reading
 from covan_mlir.frontend.stablehlo.files import contents
-from covan_mlir.frontend.translation.arrays import to_torch
+from covan_mlir.frontend.translation.arrays import to_numpy, to_torch
 from covan_mlir.frontend.translation.refused import first_line
 
 _PLATFORM = "cpu"
@@ -85,7 +85,7 @@ def capture(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, d
 
 def _exported(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> jax_export.Exported:
     args, kwargs = jax.tree_util.tree_map(
-        lambda leaf: _array(leaf) if isinstance(leaf, torch.Tensor) else leaf, (args, kwargs)
+        lambda leaf: to_numpy(leaf) if isinstance(leaf, torch.Tensor) else leaf, (args, kwargs)
     )
     name = getattr(function, "__name__", type(function).__name__)
     try:
@@ -135,13 +135,6 @@ def _check_structure(exported: jax_export.Exported, arguments: Any) -> None:
         )
 
 
-def _array(tensor: torch.Tensor) -> Any:
-    tensor = tensor.detach().contiguous()
-    if tensor.dtype is torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(jax.numpy.bfloat16)
-    return tensor.numpy()
-
-
 def _example(value: Any, aval: Any, index: int) -> torch.Tensor:
     """An argument as a tensor of the type that JAX gives it."""
     shape, dtype = aval.shape, aval.dtype
@@ -155,7 +148,7 @@ def _example(value: Any, aval: Any, index: int) -> torch.Tensor:
             raise InputError(f"argument {index} has open sizes, {shape}: give arrays as examples, and dynamic_shapes")
         return to_torch(np.zeros(sizes, dtype))
     if isinstance(value, torch.Tensor):
-        value = _array(value)
+        value = to_numpy(value)
     array = np.asarray(value)
     if len(array.shape) != len(shape) or any(
         isinstance(size, int) and size != own for size, own in zip(shape, array.shape, strict=False)
@@ -198,7 +191,7 @@ def _parameters(
 
 def _reference(exported: jax_export.Exported, structure: Any, given: Sequence[Any]) -> list[torch.Tensor | None]:
     """What JAX gives, for arguments and with results in torch's order: dictionaries as they are, None in its place."""
-    arrays = [_array(value) if isinstance(value, torch.Tensor) else value for value in given]
+    arrays = [to_numpy(value) if isinstance(value, torch.Tensor) else value for value in given]
     args, kwargs = torch.utils._pytree.tree_unflatten(arrays, structure)
     leaves = torch.utils._pytree.tree_leaves(exported.call(*args, **kwargs))
     return [None if leaf is None else to_torch(np.asarray(leaf)) for leaf in leaves]

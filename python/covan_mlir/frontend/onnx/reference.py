@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx
 import torch
@@ -14,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 from covan_mlir.frontend.onnx.dtypes import NUMBERS
 from covan_mlir.frontend.onnx.reading import Loaded
-from covan_mlir.frontend.translation.arrays import to_torch
+from covan_mlir.frontend.translation.arrays import to_numpy, to_torch
 
 
 def results(loaded: Loaded, given: Sequence[Any]) -> list[torch.Tensor | None]:
@@ -42,9 +41,7 @@ def _array(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_array(item) for item in value]
     if isinstance(value, torch.Tensor):
-        if value.dtype is torch.bfloat16:
-            return value.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-        return value.detach().numpy()
+        return to_numpy(value)
     return value
 
 

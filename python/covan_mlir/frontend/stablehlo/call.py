@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from covan_mlir.frontend.stablehlo.dtypes import torch_type
-from covan_mlir.frontend.stablehlo.program import Operation, Region, Type
+from covan_mlir.frontend.stablehlo.program import Operation, Region
 from covan_mlir.frontend.translation.refused import Refused
 from covan_mlir.frontend.translation.value import LARGEST, Item, Number, Value, constant
 
@@ -29,7 +29,6 @@ class Call:
         constant: the tensor of a constant, by its number.
         outside: the number that a value from outside of the operation's regions is, where that is known.
         source: the operation that computes an operand, if it is one of the same block.
-        function: translates a function of the module: (its name, its arguments) -> its results.
         weight: how many operations a region has, those of functions that it calls included.
         first: whether operations are met for the first time: those of regions in the order in which they run.
     """
@@ -43,7 +42,6 @@ class Call:
     constant: Callable[[int], Value]
     outside: Callable[[int], Number | None]
     source: Callable[[int], Operation | None]
-    function: Callable[[str, Sequence[Item]], list[Item]]
     weight: Callable[[Region], int]
     first: bool
 
@@ -73,10 +71,6 @@ class Call:
     def region(self, index: int = 0) -> Region:
         """A region."""
         return self.operation.regions[index]
-
-    def type(self, index: int = 0) -> Type:
-        """The type of a result."""
-        return self.operation.types[index]
 
     def dtype(self, index: int = 0) -> torch.dtype:
         """The element type of a result."""

@@ -206,7 +206,6 @@ class Evaluator:
             self._constant,
             lambda value: uniform(item) if isinstance(item := scope.get(value), Value) else None,
             lambda index: writers.get(operation.operands[index]),
-            self.function,
             lambda region: weight(self.loaded, region),
             not self.marks,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from covan_mlir.frontend.stablehlo.program import Operation
@@ -47,11 +47,6 @@ def key(operation: Operation) -> str:
 def lookup(name: str) -> Translation | None:
     """What translates operations of a name."""
     return _OPERATIONS.get(name)
-
-
-def names() -> Iterator[str]:
-    """All names, in order."""
-    yield from sorted(_OPERATIONS)
 
 
 def callee(operation: Operation) -> str | None:

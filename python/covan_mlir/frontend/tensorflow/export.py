@@ -20,7 +20,7 @@ from covan_mlir.frontend.onnx.reading import Loaded, read
 from covan_mlir.frontend.onnx.unsupported import Unsupported, check_supported, unsupported
 from covan_mlir.frontend.tensorflow import apart, kinds
 from covan_mlir.frontend.tensorflow.messages import Converted, Failure
-from covan_mlir.frontend.translation.arrays import to_torch
+from covan_mlir.frontend.translation.arrays import to_numpy, to_torch
 from covan_mlir.frontend.translation.info import Info
 
 
@@ -110,15 +110,7 @@ def _results(function: Any, given: Sequence[Any]) -> list[torch.Tensor | None]:
 
 
 def _array(value: Any) -> np.ndarray[Any, Any]:
-    if not isinstance(value, torch.Tensor):
-        return np.asarray(value)
-    if value.dtype is torch.bfloat16:
-        import ml_dtypes
-
-        bits: np.ndarray[Any, Any] = value.contiguous().view(torch.int16).numpy()
-        return bits.view(ml_dtypes.bfloat16)
-    array: np.ndarray[Any, Any] = value.detach().numpy()
-    return array
+    return to_numpy(value) if isinstance(value, torch.Tensor) else np.asarray(value)
 
 
 def _flat(value: Any) -> Iterator[Any]:

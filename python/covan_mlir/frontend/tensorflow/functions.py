@@ -14,6 +14,8 @@ import tensorflow as tf
 
 from covan_mlir.errors import ExportError, InputError
 from covan_mlir.frontend.tensorflow.messages import Structure
+from covan_mlir.frontend.translation.arrays import to_numpy
+from covan_mlir.frontend.translation.names import unique
 
 BATCH = "batch"
 """What the open first dimension of all inputs of a Keras model is called: Keras has one size for them."""
@@ -222,7 +224,7 @@ def is_tensor(value: Any) -> bool:
 def as_array(value: Any) -> Any:
     """A tensor of any framework as an array; others are as they are."""
     if hasattr(value, "detach"):
-        return value.detach().cpu().numpy()
+        return to_numpy(value)
     return np.asarray(value) if is_tensor(value) else value
 
 
@@ -266,14 +268,8 @@ def _structure(value: Any) -> Structure:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    taken: dict[str, None] = {}
-    for name in names:
-        candidate, count = name, 0
-        while candidate in taken:
-            count += 1
-            candidate = f"{name}_{count}"
-        taken[candidate] = None
-    return list(taken)
+    taken: set[str] = set()
+    return [unique(name, taken) for name in names]
 
 
 def _tf_name(name: str) -> str:

@@ -11,6 +11,16 @@ import torch
 from covan_mlir.errors import ExportError
 
 
+def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """An array with a tensor's elements, over the same memory where it is contiguous and on the CPU."""
+    tensor = tensor.detach().cpu()
+    if tensor.dtype is torch.bfloat16:
+        bits: np.ndarray[Any, Any] = tensor.contiguous().view(torch.int16).numpy()
+        return bits.view(ml_dtypes.bfloat16)
+    array: np.ndarray[Any, Any] = tensor.numpy()
+    return array
+
+
 def to_torch(array: np.ndarray[Any, Any]) -> torch.Tensor:
     """A real tensor with an array's elements, in memory of its own where the array cannot be written to."""
     if array.dtype == ml_dtypes.bfloat16:

@@ -6,14 +6,17 @@ translation knows, or knows as expressions over open sizes, and no tensors of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from covan_mlir.frontend.translation.refused import Refused
+
+Key = TypeVar("Key")
 FIXED = 64
 """Elements of an input that can be fixed, at most."""
 LARGEST = 4096
@@ -121,6 +124,22 @@ def of_sizes(sizes: Sequence[Number], dtype: torch.dtype = torch.int64) -> Value
     row = np.empty(len(sizes), object)
     row[:] = list(sizes)
     return open_sizes(row, dtype)
+
+
+def tensors_of(items: Sequence[Item]) -> list[torch.Tensor]:
+    """What a branch or a loop of the program takes or gives.
+
+    Raises:
+        Refused: some of it is no tensor.
+    """
+    if not all(isinstance(item, Value) for item in items):
+        raise Refused("a branch or a loop of the program gives what is no tensor")
+    return [item.tensor for item in items if isinstance(item, Value)]
+
+
+def passed(outside: Mapping[Key, Value], tensors: Sequence[torch.Tensor]) -> dict[Key, Value]:
+    """Values from outside of a function that is given them as arguments."""
+    return {key: value.passed(tensor) for (key, value), tensor in zip(outside.items(), tensors, strict=True)}
 
 
 def _literal(tensor: torch.Tensor) -> torch.Tensor:

@@ -15,16 +15,10 @@ from covan_mlir.frontend.onnx.call import Call, NeedsInput
 from covan_mlir.frontend.onnx.graphs import reads
 from covan_mlir.frontend.onnx.registry import operator
 from covan_mlir.frontend.translation.refused import Refused
-from covan_mlir.frontend.translation.value import Item, Value, computed, known_number
+from covan_mlir.frontend.translation.value import Item, Value, computed, known_number, passed, tensors_of
 
 UNROLLED = 4096
 """Nodes that a loop of known length is written out to, at most; longer ones are loops of the program."""
-
-
-def _tensors(items: Sequence[Item]) -> list[Tensor]:
-    if not all(isinstance(item, Value) for item in items):
-        raise Refused("a branch or a loop of the program gives a sequence or an optional")
-    return [item.tensor for item in items if isinstance(item, Value)]
 
 
 def _inputs_of(call: Call, *graphs: Any) -> dict[str, Value]:
@@ -33,10 +27,6 @@ def _inputs_of(call: Call, *graphs: Any) -> dict[str, Value]:
     for graph in graphs:
         outside |= call.captured(graph)
     return outside
-
-
-def _bound(outside: dict[str, Value], tensors: Sequence[Tensor]) -> dict[str, Value]:
-    return {name: value.passed(t) for (name, value), t in zip(outside.items(), tensors, strict=True)}
 
 
 @operator("If")
@@ -51,7 +41,7 @@ def if_(call: Call) -> Any:
 
     def branch(graph: Any) -> Any:
         def run(*tensors: Tensor) -> tuple[Tensor, ...]:
-            return tuple(t.clone() for t in _tensors(call.rebound(_bound(outside, tensors))(graph, [])))
+            return tuple(t.clone() for t in tensors_of(call.rebound(passed(outside, tensors))(graph, [])))
 
         return run
 
@@ -117,7 +107,7 @@ def _written_out(
 
 def _stacked(row: list[Item], output: Any) -> Any:
     if row:
-        return torch.stack(_tensors(row))
+        return torch.stack(tensors_of(row))
     from covan_mlir.frontend.onnx.dtypes import torch_type
 
     kind = output.type.tensor_type
@@ -131,7 +121,7 @@ def _while(call: Call, body: Any, carried: list[Item], count: Value | None, cond
     Only what changes goes round: a counter if turns are counted or asked for, and whether to go on if that is computed.
     What stays as it is, compilers take out of loops, and then no value of the loop is left for it.
     """
-    start = _tensors(carried)
+    start = tensors_of(carried)
     kept = len(start)
     times = None if count is None else count.only()
     always = _always(body)
@@ -149,7 +139,7 @@ def _while(call: Call, body: Any, carried: list[Item], count: Value | None, cond
     def turned(turn: Tensor | None, tensors: Sequence[Tensor], outer: Sequence[Tensor]) -> list[Tensor]:
         number = computed(turn) if turn is not None else known_number(0, torch.int64)
         items = [number, known_number(True, torch.bool), *map(computed, tensors)]
-        return _tensors(call.rebound(_bound(outside, outer))(body, items))
+        return tensors_of(call.rebound(passed(outside, outer))(body, items))
 
     rows: list[Tensor] = []
     if scans:
@@ -223,7 +213,7 @@ def scan(call: Call) -> Any:
         return _batched_scan(call, body, items)
     inputs = call.integer("num_scan_inputs")
     states = list(items[: len(items) - inputs])
-    sequences = _tensors(items[len(items) - inputs :])
+    sequences = tensors_of(items[len(items) - inputs :])
     axes = call.integers("scan_input_axes") or [0] * inputs
     turned = call.integers("scan_input_directions") or [0] * inputs
     outputs = len(body.output) - len(states)
@@ -245,7 +235,7 @@ def _scanned(
     if not isinstance(steps, int):
         raise Refused("it has an open number of steps: fix the dimension")
     if steps * len(body.node) > 4 * UNROLLED:
-        return _scanned_by_loop(call, body, _tensors(states), sequences, turned)
+        return _scanned_by_loop(call, body, tensors_of(states), sequences, turned)
     rows: list[list[Item]] = [[] for _ in range(len(body.output) - len(states))]
     for step in range(steps):
         elements = [s[steps - 1 - step if back else step] for s, back in zip(sequences, turned, strict=True)]
@@ -253,7 +243,7 @@ def _scanned(
         states, given = results[: len(states)], results[len(states) :]
         for row, item in zip(rows, given, strict=True):
             row.append(item)
-    return states, [torch.stack(_tensors(row)) for row in rows]
+    return states, [torch.stack(tensors_of(row)) for row in rows]
 
 
 def _scanned_by_loop(
@@ -268,8 +258,8 @@ def _scanned_by_loop(
     def step(turn: Tensor, inner: Sequence[Tensor], outer: Sequence[Tensor]) -> list[Tensor]:
         places = [(outer[-1] - 1 - turn if back else turn).reshape(1) for back in turned]
         elements = [s.index_select(0, at).squeeze(0) for s, at in zip(outer[:count], places, strict=True)]
-        bound = _bound(outside, outer[count:-1])
-        return _tensors(call.rebound(bound)(body, [*map(computed, inner), *map(computed, elements)]))
+        bound = passed(outside, outer[count:-1])
+        return tensors_of(call.rebound(bound)(body, [*map(computed, inner), *map(computed, elements)]))
 
     first = torch.zeros((), dtype=torch.int64)
     with call.unmarked():  # calls for their shapes alone
@@ -295,11 +285,11 @@ def _batched_scan(call: Call, body: Any, items: list[Item]) -> Any:
         raise Refused("its sequences have lengths of their own")
     inputs = call.integer("num_scan_inputs")
     turned = call.integers("directions") or [0] * inputs
-    given = _tensors(items[1:])
+    given = tensors_of(items[1:])
     states, sequences = given[: len(given) - inputs], given[len(given) - inputs :]
     finals, rows = [], []
     for index in range(sequences[0].shape[0]):
         final, row = _scanned(call, body, [computed(s[index]) for s in states], [s[index] for s in sequences], turned)
-        finals.append(_tensors(final))
+        finals.append(tensors_of(final))
         rows.append(row)
     return tuple(torch.stack(parts) for parts in (*zip(*finals, strict=True), *zip(*rows, strict=True)))

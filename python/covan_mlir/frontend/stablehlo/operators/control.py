@@ -13,8 +13,7 @@ from torch._higher_order_ops.while_loop import while_loop_op
 from covan_mlir.frontend.stablehlo.call import Call
 from covan_mlir.frontend.stablehlo.program import Operation, Region
 from covan_mlir.frontend.stablehlo.registry import operation
-from covan_mlir.frontend.translation.refused import Refused
-from covan_mlir.frontend.translation.value import Item, Value, computed
+from covan_mlir.frontend.translation.value import Item, Value, computed, passed, tensors_of
 
 UNROLLED, TURNS = 20_000, 64
 """Operations, and turns, that a loop of known length is written out to, at most: layers of a model are few, and large.
@@ -26,19 +25,9 @@ _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _tensors(items: Sequence[Item]) -> list[Tensor]:
-    if not all(isinstance(item, Value) for item in items):
-        raise Refused("a branch or a loop of the program gives a token")
-    return [item.tensor for item in items if isinstance(item, Value)]
-
-
 def _copied(items: Sequence[Item]) -> tuple[Tensor, ...]:
     """Results of functions that operators take, which have to be tensors of their own."""
-    return tuple(tensor.clone() for tensor in _tensors(items))
-
-
-def _bound(outside: dict[int, Value], tensors: Sequence[Tensor]) -> dict[int, Value]:
-    return {number: value.passed(t) for (number, value), t in zip(outside.items(), tensors, strict=True)}
+    return tuple(tensor.clone() for tensor in tensors_of(items))
 
 
 @operation("stablehlo.if")
@@ -72,7 +61,7 @@ def _chosen(call: Call, regions: Sequence[Region], chosen: Callable[[Tensor, int
 
     def choose(place: int, at: Tensor, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         def first(_: Tensor, *inner: Tensor) -> tuple[Tensor, ...]:
-            results = call.rebound(_bound(outside, inner))(regions[place], [])
+            results = call.rebound(passed(outside, inner))(regions[place], [])
             return _copied(results)
 
         def rest(again: Tensor, *inner: Tensor) -> tuple[Tensor, ...]:
@@ -99,7 +88,7 @@ def while_(call: Call) -> Any:
 
 
 def _turns(call: Call, condition: Region, body: Region) -> int | None:
-    """How often a loop turns that counts by one to a number that is known; None: it is no such loop."""
+    """How often a loop turns that counts by equal steps to a number that is known; None: it is no such loop."""
     if len(condition.operations) == 0 or len(condition.returned) != 1:
         return None
     last = condition.operations[-1]
@@ -161,8 +150,8 @@ def _looped(call: Call, condition: Region, body: Region) -> Any:
     changing = [p for p, given in enumerate(body.arguments) if body.returned[p] != given]
     staying = [p for p in range(len(body.arguments)) if p not in changing]
     outside = {**call.captured(condition), **call.captured(body)}
-    start = _tensors([call.items[p] for p in changing])
-    kept = _tensors([call.items[p] for p in staying])
+    start = tensors_of([call.items[p] for p in changing])
+    kept = tensors_of([call.items[p] for p in staying])
     given = [value.tensor for value in outside.values()]
     if call.first:
         begun = dict(zip(changing, map(computed, start), strict=True))
@@ -175,7 +164,7 @@ def _looped(call: Call, condition: Region, body: Region) -> Any:
         for place, tensor in zip(staying, tensors[len(changing) :], strict=False):
             own = call.items[place]
             items[place] = own if isinstance(own, Value) and own.is_known and not own.held else computed(tensor)
-        return items, _bound(outside, tensors[len(changing) + len(staying) :])
+        return items, passed(outside, tensors[len(changing) + len(staying) :])
 
     def unfinished(*tensors: Tensor) -> Tensor:
         items, bound = arguments(tensors)
