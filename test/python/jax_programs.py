@@ -173,12 +173,19 @@ CONTROL: Programs = {
         ),
         (M,),
     ),
+    "decompositions": (
+        lambda m: (
+            *jnp.linalg.qr(m.T),
+            jnp.linalg.svd(m, compute_uv=False),
+            [jnp.abs(part) for part in jnp.linalg.svd(m, full_matrices=False)],  # whose vectors may be turned round
+            [jnp.abs(part) for part in jnp.linalg.eigh(m @ m.T)],
+            jnp.linalg.pinv(m),
+        ),
+        (M,),
+    ),
     "Fourier": (
         lambda v: (jnp.fft.fft(v), jnp.fft.rfft(v), jnp.fft.irfft(jnp.fft.rfft(v)), jnp.fft.fft2(v.reshape(1, 7))),
         (V,),
     ),
 }
 ALL = {"elements": ELEMENTS, "shapes": SHAPES, "sums": SUMS, "windows": WINDOWS, "control": CONTROL}
-NOT_VERIFIED = ("two", "types", "complex", "places")
-"""Of which `verify()` says no, though what they compute is right: quotients rounded down; bits of floats as integers;
-angles of complex numbers; a part that is replaced at two places that are arguments."""

@@ -130,6 +130,24 @@ def test_sums_of_what_folds_to_a_constant() -> None:
     assert exe.verify()
 
 
+def test_negative_whole_numbers_beside_constants() -> None:
+    def joined(count: int) -> torch.Tensor:
+        return torch.cat([torch.full((count,), 2.0), torch.full((count,), 3.0)])[:count]
+
+    check(lambda x: (x + joined(3) * -1, x + (joined(3) + -3), x * (joined(3) >= -1)), torch.randn(3))
+    big = torch.randn(9000)
+    check(lambda x: (x + joined(9000) * -1, torch.add(x, torch.add(joined(9000), joined(9000), alpha=-3))), big)
+    check(lambda x: x - torch.full((3,), 2j, dtype=torch.complex64), torch.randn(3, dtype=torch.complex64))
+    check(lambda x, n: (joined(3).int() // -3 + n, torch.remainder(joined(3), -5) + x), torch.randn(3), 2)
+
+
+def test_columns_that_lie_as_rows() -> None:
+    """A weight with one column may have any stride along it."""
+    column = torch.randn(1, 5).t()
+    assert column.is_contiguous()
+    check(lambda x: x @ column, torch.randn(3, 5))
+
+
 def test_scalars_zero_dims_empty_and_strided() -> None:
     check(lambda x, n, s: x * n + s, torch.tensor(2.5), 3, 0.5)
     check(lambda x: (x.sum(), torch.cat([x, x])), torch.empty(0, 4))

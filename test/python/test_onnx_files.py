@@ -122,7 +122,7 @@ def test_opsets(opset: int, message: str) -> None:
 
 def test_all_nodes_without_a_translation_are_told_at_once(tmp_path: Path) -> None:
     nodes = [
-        node("NonMaxSuppression", ["b", "s"], ["i"], name="nms"),
+        node("RandomNormalLike", ["s"], ["i"], name="noise"),
         node("Mystery", ["b"], ["u"], name="one", domain="org.example"),
         node("Mystery", ["u"], ["v"], name="two", domain="org.example"),
     ]
@@ -131,13 +131,13 @@ def test_all_nodes_without_a_translation_are_told_at_once(tmp_path: Path) -> Non
         capture(built, (), None, None)
     assert str(caught.value) == (
         "the model: 3 nodes have no translation: 2 × org.example.Mystery: there is no translation of it (one, two); "
-        "NonMaxSuppression: the size of its result depends on values (nms)"
+        "RandomNormalLike: it draws random numbers (noise)"
     )
     onnx.save(built, tmp_path / "model.onnx")
     facts = told(tmp_path / "model.onnx")
     assert [(row.op, row.nodes) for row in facts.unsupported] == [
         ("org.example.Mystery", ("one", "two")),
-        ("NonMaxSuppression", ("nms",)),
+        ("RandomNormalLike", ("noise",)),
     ]
     assert facts.inputs == ("b: float32[1, 4, 4]", "s: float32[1, 1, 4]")
 

@@ -63,6 +63,19 @@ def test_reads_what_it_depends_on(name: str) -> None:
     assert is_read(folded(VARYING[name]))
 
 
+@pytest.mark.parametrize("piece", [lambda two: two[:2], lambda two: two.chunk(2)[0], lambda two: two[0]])
+def test_parts_of_what_is_joined_of_constants(piece: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def function(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return x[:1] + piece(torch.cat([torch.full((2, 3), 2.0), torch.full((2, 3), 3.0)])) * -1
+
+    module = folded(function)
+    assert not module.graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)
+
+
+def test_zeros_of_both_signs_are_two_numbers() -> None:
+    folded(lambda x, i: 1 / (torch.cat([torch.full((1,), 0.0), torch.full((1,), -0.0)]) * 1.0))
+
+
 def test_two_draws_are_not_one_value() -> None:
     module = make_fx(lambda: (torch.rand(4) > 0.5) & ~(torch.rand(4) > 0.5), tracing_mode="fake")()
     fold_uniform(module.graph, {})

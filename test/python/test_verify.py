@@ -92,6 +92,27 @@ def rejected(lineage: Lineage, *words: str, site: int | None = None, action: str
     raise AssertionError(f"no counterexample for {words}, site {site}, {action}:\n{verdict}")
 
 
+class Heads(nn.Module):
+    """Attention whose heads lie behind the positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (nn.Parameter(0.3 * torch.randn(16, 2, 8)) for _ in range(3))
+        self.out = nn.Parameter(0.3 * torch.randn(2, 8, 16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (torch.einsum("abc,cde->abde", x, weight) for weight in (self.q, self.k, self.v))
+        shares = torch.softmax(torch.einsum("aecd,abcd->acbe", k, q * 8**-0.5), -1)
+        return torch.einsum("abcd,cde->abe", torch.einsum("acbe,aecd->abcd", shares, v), self.out)
+
+
+def _placed(x: torch.Tensor, first: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[:, torch.arange(2) + first] = row[:, :1]
+    y[torch.arange(2), :, torch.arange(2) + first] = row[0, 0, 0]
+    return y
+
+
 S = torch.export.Dim("s", min=2, max=64)
 ODD: dict[str, tuple[Any, tuple[torch.Tensor, ...], Any]] = {
     "sizes at run time": (
@@ -102,6 +123,26 @@ ODD: dict[str, tuple[Any, tuple[torch.Tensor, ...], Any]] = {
     "several results of one operator": (lambda x: torch.topk(x, 3), (torch.randn(4, 8),), None),
     "steps that two operators share": (
         lambda x: -(torch.softmax(x, -1) * torch.log_softmax(x, -1)).sum(-1),
+        (torch.randn(4, 8),),
+        None,
+    ),
+    "a step of an operator, and an operator that is that step": (
+        lambda x: (torch.trunc(x) + torch.sign(x), torch.amax(x, (0, 1)) - torch.amax(x, 1)),
+        (torch.randn(4, 8),),
+        None,
+    ),
+    "heads behind positions, an open batch": (
+        Heads(),
+        (torch.randn(3, 7, 16),),
+        ({0: torch.export.Dim("batch")},),
+    ),
+    "some places of whole axes, written": (
+        _placed,
+        (torch.randn(2, 6, 5), torch.tensor(1), torch.randn(2, 2, 5)),
+        None,
+    ),
+    "bits returned as integers": (
+        lambda x: (x.view(torch.int32), (x + 1).view(torch.int32)),
         (torch.randn(4, 8),),
         None,
     ),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from covan_mlir.checking.field import PAIR
-from covan_mlir.checking.tensors import Direct, Tensor, UnevaluatedError, wide
+from covan_mlir.checking.tensors import Direct, Tensor, UnevaluatedError, is_float, wide
 from covan_mlir.fred.scalars import FLOATS, Array
 
 _FLOATS: dict[str, np.dtype[Any]] = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}
@@ -29,6 +29,8 @@ def read_as(tensor: Tensor, kind: str) -> Tensor:
 
 def crosses(dtype: np.dtype[Any], element: str) -> bool:
     """Whether elements of a type are integers where the others are floats, or the other way round."""
+    if not is_float(element) and element[:1] not in ("i", "u"):  # booleans, complex numbers
+        return False
     return {_KINDS.get(each.kind) for each in (dtype, wide(element))} == {"float", "integer"}
 
 

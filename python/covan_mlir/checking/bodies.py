@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from covan_mlir.checking.bits import read_as
 from covan_mlir.checking.cones import Key
 from covan_mlir.checking.draws import State
 from covan_mlir.checking.matching import WORK, Matcher
@@ -268,10 +269,10 @@ class BodyCheck:
         except UnevaluatedError:  # an index along an axis of one element, perhaps
             return self._equal(state, operand, self._views.drawn("normal", 7, range(1)))
 
-    @staticmethod
-    def _equal(state: State, operand: Operand, source: SourceValues) -> bool:
+    def _equal(self, state: State, operand: Operand, source: SourceValues) -> bool:
         with limited(WORK):
-            want, got = source.tensor(operand), source.tensor(state.operand)
+            # What is returned may be bits of a value that the program has as elements of another type.
+            want, got = source.tensor(operand), read_as(source.tensor(state.operand), self._views.type_of(operand))
             return got.size == want.size and agree(*sampled(want, got, state.layout, count=_COMPARED))
 
 

@@ -18,6 +18,8 @@ _GATHERED = 1 << 20
 """Elements of what is looked through one by one."""
 _TOLD_APART = 8
 """Draws by which integers are."""
+_ROUNDED = 1e-11
+"""By so much sums of the same floats may be apart that are added in another order."""
 _DIMENSIONS = 5
 """More than these are not permuted."""
 _COMPARED = 2048
@@ -138,7 +140,8 @@ def gathered(draws: Iterable[tuple[Tensor, Tensor]]) -> Iterator[Order]:
 
     Args:
         draws: the value and the tensor, on the same operands each. No two floats are the same, so that one draw of
-            them tells all; integers are told apart by what they are in several.
+            them tells all, though sums in another order are rounded otherwise; integers are told apart by what they are
+            in several.
     """
     remaining = iter(draws)
     first = next(remaining, None)
@@ -179,7 +182,13 @@ def _mixed(draws: Sequence[Array]) -> Array:
 
 
 def _places(values: Array, elements: Array) -> Array | None:
-    """Where some elements are among values, if all of them are."""
+    """Where some elements are among values, if all of them are, but for rounding."""
     order = np.argsort(values)
-    positions = np.asarray(order[np.searchsorted(values[order], elements).clip(0, values.size - 1)])
-    return positions if np.array_equal(values[positions], elements) else None
+    ordered = values[order]
+    above = np.searchsorted(ordered, elements).clip(0, values.size - 1)
+    if values.dtype.kind != "f":
+        return np.asarray(order[above]) if np.array_equal(ordered[above], elements) else None
+    below = np.maximum(above - 1, 0)
+    nearest = np.where(np.abs(ordered[below] - elements) < np.abs(ordered[above] - elements), below, above)
+    same = np.isclose(ordered[nearest], elements, rtol=_ROUNDED, atol=_ROUNDED).all()
+    return np.asarray(order[nearest]) if same else None

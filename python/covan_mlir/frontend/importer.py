@@ -312,8 +312,8 @@ class _Weights(fx.FxImporterHooks):  # type: ignore[misc]  # the bindings are un
             elif _is_constant(info) and bool((tensor == tensor.flatten()[0]).all()):
                 value = _splat(kind, tensor.flatten()[0].item())
             else:
-                data = tensor.contiguous().view(torch.uint8).numpy() if tensor.dim() else None
-                assert data is not None  # a 0-d tensor has one element
+                # Flat: a dimension of one element may have any stride, which a view of bytes would mind.
+                data = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
                 if tensor.dtype is torch.bfloat16 and data.nbytes <= _CLONED:
                     value = ir.Attribute.parse(f'dense<"0x{data.tobytes().hex().upper()}"> : {kind}')
                 else:

@@ -1,16 +1,24 @@
 """Numbers in the place of tensors.
 
 Decompositions write ``sub(3.14, x)``. The importer makes float32 of such a first argument, whatever ``x`` is, and of a
-size what no operation takes. Of ``x + True`` it makes what no operation takes either, or adds without a carry.
+size what no operation takes. Of ``x + True`` it makes what no operation takes either, or adds without a carry. Where an
+operation on floats that are constant is given a whole number below zero, it folds it with 2**64 more than that.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
 _scalar_tensor = torch.ops.aten.scalar_tensor.default
 _convert = torch.ops.prims.convert_element_type.default
+_POWERS = frozenset({torch.ops.aten.pow.Tensor_Scalar})
+"""Of which whole exponents are products."""
+_EXACT = 1 << 53
+"""Up to here whole numbers are floats."""
 
 
 def type_numbers(graph: Graph) -> None:
@@ -21,6 +29,7 @@ def type_numbers(graph: Graph) -> None:
         like = [v for n in node.all_input_nodes if isinstance(v := n.meta.get("val"), torch.Tensor)]
         if not like:
             continue
+        _point_numbers(node, like)
         for position, (formal, number) in enumerate(zip(node.target._schema.arguments, node.args, strict=False)):
             if isinstance(number, bool) and isinstance(formal.type, torch.TensorType | torch.NumberType):
                 if like[0].dtype is not torch.bool:
@@ -34,6 +43,22 @@ def type_numbers(graph: Graph) -> None:
                 continue
             elif isinstance(formal.type, torch.TensorType):
                 node.update_arg(position, _typed(graph, node, number, like[0]))
+
+
+def _point_numbers(node: Node, like: Sequence[torch.Tensor]) -> None:
+    """Make floats of the whole numbers below zero that an element-wise operation on floats is given."""
+    target: Any = node.target
+    if torch.Tag.pointwise not in target.tags or target in _POWERS or not all(t.is_floating_point() for t in like):
+        return
+    formals = {formal.name: formal for formal in target._schema.arguments}
+    named = dict(zip(formals, node.args, strict=False)) | dict(node.kwargs)
+    for name, number in named.items():
+        numeric = isinstance(formals[name].type, torch.TensorType | torch.NumberType)
+        if numeric and type(number) is int and -_EXACT <= number < 0:
+            if name in node.kwargs:
+                node.update_kwarg(name, float(number))
+            else:
+                node.update_arg(list(formals).index(name), float(number))
 
 
 def _is_number(value: object) -> bool:

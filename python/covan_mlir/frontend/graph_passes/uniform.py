@@ -11,6 +11,7 @@ those of Python, booleans for -1, and numbers of one kind for the bits of anothe
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -81,6 +82,7 @@ _RANGES = frozenset({aten.arange, torch.ops.prims.iota})
 """What masks of positions begin with."""
 _EVALUATED = 4096
 """Elements of a tensor of positions, up to which it is computed here."""
+_SPLITS = frozenset({aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int, aten.chunk.default})
 _ELEMENTWISE = frozenset({torch.ops.prims.convert_element_type.default, aten._to_copy.default, aten.clone.default})
 """Beside those that torch says are."""
 
@@ -104,10 +106,13 @@ def fold_uniform(graph: Graph, constants: Mapping[str, torch.Tensor]) -> None:
             _take(node, node.args[1] if chosen else node.args[2])
         if (
             node.op != "call_function"
-            or not isinstance(node.target, torch._ops.OpOverload)
             or not isinstance(value, torch.Tensor)
             or not all(isinstance(size, int) for size in value.shape)
         ):
+            continue
+        if not isinstance(node.target, torch._ops.OpOverload):
+            if (piece := _piece(node, small)) is not None:
+                _keep(node, piece, held, small)
             continue
         if (result := _whatever_is_read(node, value, held)) is not None:
             fill(node, result)
@@ -117,15 +122,45 @@ def fold_uniform(graph: Graph, constants: Mapping[str, torch.Tensor]) -> None:
             held[node] = torch.full([1] * value.dim(), number, dtype=value.dtype)
             small[node] = held[node].expand(value.shape)
         elif (whole := _of_positions(node, small)) is not None:
-            small[node] = whole
+            _keep(node, whole, held, small)
+
+
+def _keep(node: Node, whole: torch.Tensor, held: dict[Node, torch.Tensor], small: dict[Node, torch.Tensor]) -> None:
+    """Remember what a node gives, which may be one number: a part of what is joined of several."""
+    small[node] = whole
+    if (number := _only(whole)) is not None:
+        held[node] = torch.full([1] * whole.dim(), number, dtype=whole.dtype)
+
+
+def _piece(node: Node, small: Mapping[Node, torch.Tensor]) -> torch.Tensor | None:
+    """One of several tensors that an operator takes a known one apart into."""
+    if node.target is not operator.getitem:
+        return None
+    source, index = node.args
+    if not isinstance(source, Node) or source.target not in _SPLITS or not _reads_only(source, small):
+        return None
+    target: Any = source.target
+    args, kwargs = map_arg((source.args, source.kwargs), small.__getitem__)
+    pieces: Any = target(*args, **kwargs)
+    piece: torch.Tensor = pieces[index]
+    return piece
 
 
 def _everywhere(mask: Node, held: Mapping[Node, torch.Tensor], small: Mapping[Node, torch.Tensor]) -> bool | None:
     """What a mask is, if it is the same everywhere: a number, or computed of positions, as those of `tril` are."""
     if mask in held:
         return bool(held[mask].item())
-    whole = small.get(mask)
-    return None if whole is None or not whole.numel() or whole.min() != whole.max() else bool(whole.flatten()[0])
+    number = _only(small[mask]) if mask in small else None
+    return None if number is None else bool(number)
+
+
+def _only(whole: torch.Tensor) -> int | float | None:
+    """What all elements of a tensor are, if they are one number."""
+    if not whole.numel() or whole.is_complex():
+        return None
+    first = whole.flatten()[0]
+    same = (whole == first) & (torch.signbit(whole) == torch.signbit(first))
+    return first.item() if bool(same.all()) else None
 
 
 def _of_positions(node: Node, small: Mapping[Node, torch.Tensor]) -> torch.Tensor | None:
@@ -151,19 +186,19 @@ def _take(node: Node, taken: Node) -> None:
 
 def _whatever_is_read(node: Node, value: torch.Tensor, held: Mapping[Node, torch.Tensor]) -> Any:
     assert isinstance(node.target, torch._ops.OpOverload)
-    operator = node.target.overloadpacket
-    if operator is aten.clamp and not value.dtype.is_floating_point:
+    packet = node.target.overloadpacket
+    if packet is aten.clamp and not value.dtype.is_floating_point:
         return _clamped(*node.args[1:])
     if len(node.args) != 2 or node.kwargs:
         return None
     first, second = node.args
     if first is second and isinstance(first, Node) and not (_is_inexact(node) or _is_inexact(first)):
-        return _OF_EQUALS.get(operator)
-    if operator in _OF_COMPLEMENTS and (_are_complements(first, second) or _are_complements(second, first)):
-        return _bits(_OF_COMPLEMENTS[operator], value.dtype)
-    if (rule := _RULES.get(operator)) is None:
+        return _OF_EQUALS.get(packet)
+    if packet in _OF_COMPLEMENTS and (_are_complements(first, second) or _are_complements(second, first)):
+        return _bits(_OF_COMPLEMENTS[packet], value.dtype)
+    if (rule := _RULES.get(packet)) is None:
         return None
-    for read in (second,) if operator in _SECOND else (second, first):
+    for read in (second,) if packet in _SECOND else (second, first):
         number: Any = held[read].item() if isinstance(read, Node) and read in held else read
         if not isinstance(number, Node) and (result := rule(value, number)) is not None:
             return result
@@ -201,6 +236,8 @@ def _is_inexact(node: Node) -> bool:
 def _number(node: Node, held: Mapping[Node, torch.Tensor]) -> int | float | None:
     """What a constant, or another shape of one, holds everywhere."""
     target: Any = node.target
+    if target is aten.cat.default and _reads_only(node, held):
+        return _only(torch.cat([held[part].flatten() for part in node.all_input_nodes]).to(node.meta["val"].dtype))
     if is_view(node) and len(node.all_input_nodes) == 1 and node.all_input_nodes[0] in held:
         whole = held[node.all_input_nodes[0]]
         return whole.item() if whole.dtype is node.meta["val"].dtype else None  # else its bits are read anew

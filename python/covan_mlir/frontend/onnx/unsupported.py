@@ -73,7 +73,6 @@ _STRINGS = "programs have no strings"
 _REASONS = {
     **dict.fromkeys(("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial"), _DRAWS),
     **dict.fromkeys(("StringNormalizer", "StringConcat", "StringSplit", "RegexFullMatch"), _STRINGS),
-    "NonMaxSuppression": "the size of its result depends on values",
     "ImageDecoder": "it reads files of images",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -87,6 +88,28 @@ def minimum(a: Tensor, b: Tensor) -> Any:
         return NotImplemented
     a, b = a.to(dtype), b.to(dtype)
     return torch.where((a < b) | torch.isnan(a), a, b)
+
+
+@rule(aten.trunc.default)
+def trunc(x: Tensor) -> Any:
+    # torch-mlir takes the sign and the magnitude apart, and shares them with operations that the user wrote.
+    return torch.where(x < 0, torch.ceil(x), torch.floor(x)) if x.dtype.is_floating_point else NotImplemented
+
+
+def _extreme(op: OpOverload) -> None:
+    @rule(op)
+    def extreme(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+        # torch-mlir does, and shares what comes first with operations along fewer axes.
+        axes = sorted((axis % max(x.dim(), 1) for axis in dim or range(x.dim())), reverse=True)
+        if len(axes) < 2:
+            return NotImplemented
+        for axis in axes:
+            x = op(x, [axis], keepdim)
+        return x
+
+
+for _op in (aten.amax.default, aten.amin.default):
+    _extreme(_op)
 
 
 @rule(aten.neg.default)

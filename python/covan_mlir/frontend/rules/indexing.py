@@ -39,7 +39,30 @@ def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulat
     if accumulate and x.dtype is torch.bool:
         return aten.index_put.default(x.to(torch.int32), indices, values.to(torch.int32), True) != 0
     wrapped = [None if index is None else from_start(index, x.shape[axis]) for axis, index in enumerate(indices)]
-    return plain(aten.index_put.default, x, wrapped, values, accumulate)
+    counted = _whole_axes_counted(x, wrapped)
+    places = torch.broadcast_shapes(*(index.shape for index in counted))  # type: ignore[no-untyped-call]  # torch's
+    values = values.expand([*places, *x.shape[len(counted) :]])
+    return plain(aten.index_put.default, x, counted, values, accumulate)
+
+
+def _whole_axes_counted(x: Tensor, indices: list[Tensor | None]) -> list[Tensor]:
+    """Indices with positions for the axes before the last index that are taken as a whole. torch-mlir counts them, too,
+    and shares the numbers with those that the user counts by."""
+    count = max(axis + 1 for axis, index in enumerate(indices) if index is not None)
+    given = [axis for axis in range(count) if indices[axis] is not None]
+    rank = max(index.dim() for index in indices if index is not None)
+    adjacent = given == list(range(given[0], count))
+    # Where indices lie side by side, the axes before them come first; else these follow all indices.
+    behind = 0 if adjacent else count - len(given)
+    counted = []
+    for axis in range(count):
+        if (index := indices[axis]) is not None:
+            counted.append(index.reshape([*index.shape, *[1] * behind]))
+        else:
+            place = axis if adjacent else rank + sum(other not in given for other in range(axis))
+            after = (given[0] - place - 1 + rank) if adjacent else rank + behind - place - 1
+            counted.append(torch.arange(x.shape[axis]).reshape([-1, *[1] * after]))
+    return counted
 
 
 @rule(aten.pad.default)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
 from covan_mlir.frontend.onnx.call import Call
 from covan_mlir.frontend.onnx.registry import operator
@@ -142,36 +140,47 @@ def _sliced(value: Tensor, axis: int, start: Any, end: Any, step: int) -> Tensor
 
 @operator("Compress", since=9)
 def compress(call: Call) -> Tensor:
-    """Slices for which a condition holds, which has to be known."""
+    """Slices for which a condition holds."""
     value = call.tensor(0)
-    at = torch.tensor([place for place, chosen in enumerate(call.sizes(1)) if chosen], dtype=torch.int64)
+    condition = call.value(1)
+    if condition.is_known:
+        at = torch.tensor([place for place, chosen in enumerate(call.sizes(1)) if chosen], dtype=torch.int64)
+    else:
+        at = condition.tensor.nonzero().squeeze(1)
     if not call.given("axis"):
         return value.reshape(-1).index_select(0, at)
     return value.index_select(call.integer("axis"), at)
 
 
-@operator("NonZero", "Unique", since=9)
-def of_values(call: Call) -> Any:
-    """Places of elements that are not zero, or elements, each once: as many as there are."""
-    if call.value(0).known is None:
-        raise Refused("the size of its result depends on values")
-    with _disable_current_modes():
-        value = call.known(0).numpy()
-        if call.node.op_type == "NonZero":
-            return torch.from_numpy(np.stack(np.nonzero(np.atleast_1d(value))))
-        return tuple(torch.from_numpy(np.ascontiguousarray(array)) for array in _unique(call, value))
+@operator("NonZero", since=9)
+def non_zero(call: Call) -> Tensor:
+    """Places of elements that are not zero, a row for each axis; one for a tensor without axes."""
+    value = call.tensor(0)
+    return (value if value.dim() else value.reshape(1)).nonzero().t()
 
 
-def _unique(call: Call, value: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+@operator("Unique", since=11)
+def unique(call: Call) -> tuple[Tensor, ...]:
+    """-> (elements, or slices along an axis, each once; where the first of each is; of each element of the operand, or
+    slice, which it is; how many there are of each)."""
+    value = call.tensor(0)
     axis = call.integer("axis") if call.given("axis") else None
-    result, first, inverse, counts = np.unique(
-        value, return_index=True, return_inverse=True, return_counts=True, axis=axis
-    )
+    slices = value.reshape(-1) if axis is None else value
+    along = 0 if axis is None else axis
+    count = slices.shape[along]
+    kept, inverse, counts = torch.unique(slices, dim=axis, return_inverse=True, return_counts=True)
+    # The first of each, and by that how they would come unsorted, in tensors of known sizes.
+    places = torch.arange(count)
+    numbers = torch.full((count,), count, dtype=torch.int64).scatter_reduce(0, inverse, places, "amin")
+    first_of = numbers.index_select(0, inverse)
     if not call.integer("sorted", 1):
-        order = np.argsort(first)
-        result = np.take(result, order, 0 if axis is None else axis)
-        first, counts, inverse = first[order], counts[order], np.argsort(order)[inverse]
-    return [result, first, inverse.reshape(-1), counts]
+        is_first = first_of == places
+        first = is_first.nonzero().squeeze(1)
+        rank = torch.argsort(torch.argsort(numbers, stable=True), stable=True).index_select(0, inverse)
+        many = torch.zeros_like(places).scatter_add(0, inverse, torch.ones_like(places))
+        many = many.index_select(0, inverse.index_select(0, first))
+        return slices.index_select(along, first), first, rank, many
+    return kept, numbers.index_select(0, (numbers < count).nonzero().squeeze(1)), inverse, counts
 
 
 @operator("OneHot", since=9)

@@ -9,8 +9,8 @@ from covan_mlir.frontend.stablehlo.call import Call
 from covan_mlir.frontend.stablehlo.registry import operation
 from covan_mlir.frontend.translation.refused import Refused
 
-_LOWER, _NOT, _UNIT = 76, 78, 85
-"""What LAPACK calls a lower triangle, a matrix as it is, and a diagonal of ones."""
+_LOWER, _NOT, _UNIT, _ALL = 76, 78, 85, 65
+"""What LAPACK calls a lower triangle, a matrix as it is (or nothing), a diagonal of ones, and all columns."""
 
 
 @operation("stablehlo.cholesky")
@@ -71,6 +71,44 @@ def lapack_lu(call: Call) -> tuple[Tensor, ...]:
     """Two triangles in one matrix, the rows that were exchanged (counted from one), and whether it is singular."""
     factors, pivots, info = torch.linalg.lu_factor_ex(call.tensor(0))
     return factors, pivots.to(torch.int32), info.to(torch.int32)
+
+
+@operation(*(f"stablehlo.custom_call @lapack_{kind}_ffi" for kind in ("ssyevd", "dsyevd", "cheevd", "zheevd")))
+def lapack_eigh(call: Call) -> tuple[Tensor, ...]:
+    """Eigenvectors of a symmetric matrix, its eigenvalues, ascending, and whether they were found."""
+    matrix, config = call.tensor(0), call.attribute("mhlo.backend_config", {})
+    values, vectors = torch.linalg.eigh(matrix, UPLO="L" if config.get("uplo") == _LOWER else "U")
+    return vectors, values, _no_error(call, 2)
+
+
+@operation(*(f"stablehlo.custom_call @lapack_{kind}ges{way}_ffi" for kind in "sdcz" for way in ("dd", "vd")))
+def lapack_svd(call: Call) -> tuple[Tensor, ...]:
+    """The matrix, of which LAPACK leaves nothing; singular values, descending; left and right vectors; an error."""
+    matrix, mode = call.tensor(0), call.attribute("mhlo.backend_config", {}).get("mode")
+    if mode == _NOT:
+        values = torch.linalg.svdvals(matrix)
+        left, right = (torch.zeros(call.shape(number), dtype=call.dtype(number)) for number in (2, 3))
+    else:
+        left, values, right = torch.linalg.svd(matrix, full_matrices=mode == _ALL)
+    return matrix, values, left, right, _no_error(call, 4)
+
+
+@operation(*(f"stablehlo.custom_call @lapack_{kind}geqrf_ffi" for kind in "sdcz"))
+def lapack_qr(call: Call) -> tuple[Tensor, ...]:
+    """A triangle with the vectors of reflections below it, and their factors."""
+    factors, scales = torch.geqrf(call.tensor(0))
+    return factors, scales
+
+
+@operation(*(f"stablehlo.custom_call @lapack_{kind}_ffi" for kind in ("sorgqr", "dorgqr", "cungqr", "zungqr")))
+def lapack_reflections(call: Call) -> Tensor:
+    """The product of reflections."""
+    return torch.linalg.householder_product(call.tensor(0), call.tensor(1))
+
+
+def _no_error(call: Call, number: int) -> Tensor:
+    """What LAPACK says of a computation that went well; one that does not converge gives no NaN here."""
+    return torch.zeros(call.shape(number), dtype=call.dtype(number))
 
 
 @operation("stablehlo.fft")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -52,25 +52,33 @@ def dynamic_update_slice(call: Call) -> Tensor:
     """A tensor with a part of it replaced, at places as of `dynamic_slice`."""
     tensor, part = call.tensor(0), call.tensor(1)
     if tensor.dtype in unsigned.WIDER:
-        return unsigned.computed(lambda whole, new: _replaced(call, whole, new, 0), tensor, part)
-    return _replaced(call, tensor, part, 0)
+        return unsigned.computed(lambda whole, new: _replaced(call, whole, new), tensor, part)
+    return _replaced(call, tensor, part)
 
 
-def _replaced(call: Call, whole: Tensor, part: Tensor, axis: int) -> Tensor:
-    while axis < whole.dim() and whole.shape[axis] == part.shape[axis]:
-        axis += 1
-    if axis == whole.dim():
+def _replaced(call: Call, whole: Tensor, part: Tensor) -> Tensor:
+    axes = [axis for axis in range(whole.dim()) if whole.shape[axis] != part.shape[axis]]
+    if not axes:
         return part
+    at = {axis: _place(call, 2 + axis, whole.shape[axis] - part.shape[axis]) for axis in axes}
+    if sum(isinstance(place, Tensor) for place in at.values()) > 1:
+        rows = [at.get(axis, 0) + torch.arange(part.shape[axis]) for axis in range(axes[-1] + 1)]
+        return whole.index_put(torch.meshgrid(rows, indexing="ij"), part)
+    return _along(whole, part, at)
+
+
+def _along(whole: Tensor, part: Tensor, at: Mapping[int, Any]) -> Tensor:
+    """The same one axis after the other."""
+    (axis, place), *rest = at.items()
     size = part.shape[axis]
-    at = _place(call, 2 + axis, whole.shape[axis] - size)
-    if isinstance(at, Tensor):
-        places = at + torch.arange(size)
-        if whole.shape[axis + 1 :] != part.shape[axis + 1 :]:
-            part = _replaced(call, whole.index_select(axis, places), part, axis + 1)
+    if isinstance(place, Tensor):
+        places = place + torch.arange(size)
+        if rest:
+            part = _along(whole.index_select(axis, places), part, dict(rest))
         return whole.index_copy(axis, places, part)
-    if whole.shape[axis + 1 :] != part.shape[axis + 1 :]:
-        part = _replaced(call, whole.narrow(axis, at, size), part, axis + 1)
-    return torch.slice_scatter(whole, part, axis, at, at + size)
+    if rest:
+        part = _along(whole.narrow(axis, place, size), part, dict(rest))
+    return torch.slice_scatter(whole, part, axis, place, place + size)
 
 
 def _place(call: Call, index: int, most: Any) -> Any:
