@@ -91,6 +91,28 @@ def _some_set(x: Tensor) -> Any:
     return while_loop(lambda i, y, z, w: i < times, body, (_zero(), x, x + 2, x.exp()))
 
 
+def _thinned(places: Tensor, ranks: Tensor) -> Any:
+    """Rows lose the place of the highest rank, and those near it. A kernel gives distances, which the condition reads,
+    and what is left, which the next turn reads."""
+    turns = torch.arange(5)
+
+    def step(turn: Tensor, left: Tensor, best: Tensor) -> tuple[Tensor, ...]:
+        first = torch.where(left, ranks, -9.0).argmax(1, keepdim=True)
+        here = torch.arange(ranks.shape[1]).unsqueeze(0) == first
+        left = left & ~here & ~((places - places.gather(1, first)).abs() < 0.3)
+        return turn + 1, left, torch.where((turns == turn).unsqueeze(0), first, best)
+
+    def unfinished(turn: Tensor, left: Tensor, best: Tensor) -> Tensor:
+        return (torch.lt(turn, 5) & left.any().reshape(1)).reshape(())
+
+    start = (
+        torch.zeros(1, dtype=torch.int64),
+        torch.ones_like(ranks, dtype=torch.bool),
+        torch.full((len(ranks), 5), -1),
+    )
+    return while_loop(unfinished, step, start)[2]
+
+
 def _zero() -> Tensor:
     return torch.zeros((), dtype=torch.int64)
 
@@ -162,6 +184,7 @@ PROGRAMS: dict[str, tuple[Program, tuple[Tensor, ...], str]] = {
         "while_loop_body_graph_1.mul",
     ),
     "two equal branches": (lambda x: _sine(x) + _sine(x).exp(), (X,), "true_graph_1.sin"),
+    "while, two results of one kernel": (_thinned, (X, X.sin()), "while_loop_body_graph_0.argmax"),
     "nested": (nested, (X,), "while_loop_body_graph_0.true_graph_0.mul"),
     "loop in a loop": (nested_loops, (X,), "while_loop_body_graph_0.while_loop_body_graph_0.mul"),
     "map": (lambda xs, y: map_over(lambda x, y: x.sin() @ y, xs, y), (X.repeat(3, 1, 1), X.t()), "body_graph_0.sin"),
@@ -200,7 +223,7 @@ def test_loops_of_other_lengths_are_not_one() -> None:
     assert "merged" not in fates.values(), fates
 
 
-@pytest.mark.parametrize("name", part(PROGRAMS, kept=list(PROGRAMS)[::3]))
+@pytest.mark.parametrize("name", part(PROGRAMS, kept=[*list(PROGRAMS)[::3], "while, two results of one kernel"]))
 def test_branches_and_loops(name: str, tmp_path: Path) -> None:
     program, args, action = PROGRAMS[name]
     exe = covan_mlir.compile_module(program, args)

@@ -11,10 +11,11 @@ Where that one is done elsewhere, and nobody reads of the node what it would be 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from covan_mlir.provenance.arguments import Operand
+from covan_mlir.provenance.control import following
 from covan_mlir.provenance.data_nodes import data_nodes, stored
 from covan_mlir.provenance.program_graph import NodeResult, ProgramGraph, Unknown
 from covan_mlir.provenance.relation import Region, Source
@@ -44,6 +45,8 @@ def apportion(source: Source, graph: ProgramGraph, results: Sequence[Operand], r
         returned = stored(graph, value)
         if kind == "p" and isinstance(returned, NodeResult):
             wanted[returned.node].add(int(name))
+    for given, part in _carried(source, graph, regions):
+        wanted[given].add(part)
     for index in reversed(range(len(graph.nodes))):
         node, region = graph.nodes[index], regions[index]
         if index in data:  # its location is whose it is; also those are here whose value it is read as
@@ -69,6 +72,20 @@ def apportion(source: Source, graph: ProgramGraph, results: Sequence[Operand], r
                 passing = giver.hands_on(given.result)
                 wanted[given.node] |= {part for part in read | handed_on if passing or source.twin(part) in states}
     _restore(regions, before)
+
+
+def _carried(source: Source, graph: ProgramGraph, regions: Sequence[Region]) -> Iterator[tuple[int, int]]:
+    """Nodes that the next turn of a loop reads, which come behind those that read them, and the parts that it reads."""
+    for index, region in enumerate(regions):
+        givers = [value for value in graph.nodes[index].inputs if isinstance(value, NodeResult) and value.node > index]
+        for part in region.performed if givers else ():
+            operand = following(source.parts[part])
+            if operand is None or operand[0] != "p":
+                continue
+            carried = int(operand[1])
+            for value in givers:
+                if source.twin(carried) in set(map(source.twin, graph.nodes[value.node].states(value.result))):
+                    yield value.node, carried
 
 
 def _read(source: Source, graph: ProgramGraph, index: int, region: Region) -> set[int]:

@@ -100,6 +100,7 @@ def fold_uniform(graph: Graph, constants: Mapping[str, torch.Tensor]) -> None:
         if node.name in constants and constants[node.name].numel() == 1
     }
     small = dict(held)
+    joined: set[Node] = set()
     for node in list(graph.nodes):
         value = node.meta.get("val")
         if node.target is aten.where.self and (chosen := _everywhere(node.args[0], held, small)) is not None:
@@ -112,7 +113,9 @@ def fold_uniform(graph: Graph, constants: Mapping[str, torch.Tensor]) -> None:
             continue
         if not isinstance(node.target, torch._ops.OpOverload):
             if (piece := _piece(node, small)) is not None:
-                _keep(node, piece, held, small)
+                small[node] = piece
+                joined.add(node)
+                _keep(node, piece, held)
             continue
         if (result := _whatever_is_read(node, value, held)) is not None:
             fill(node, result)
@@ -122,12 +125,14 @@ def fold_uniform(graph: Graph, constants: Mapping[str, torch.Tensor]) -> None:
             held[node] = torch.full([1] * value.dim(), number, dtype=value.dtype)
             small[node] = held[node].expand(value.shape)
         elif (whole := _of_positions(node, small)) is not None:
-            _keep(node, whole, held, small)
+            small[node] = whole
+            if node.target is aten.cat.default or (is_view(node) and not joined.isdisjoint(node.all_input_nodes)):
+                joined.add(node)
+                _keep(node, whole, held)
 
 
-def _keep(node: Node, whole: torch.Tensor, held: dict[Node, torch.Tensor], small: dict[Node, torch.Tensor]) -> None:
-    """Remember what a node gives, which may be one number: a part of what is joined of several."""
-    small[node] = whole
+def _keep(node: Node, whole: torch.Tensor, held: dict[Node, torch.Tensor]) -> None:
+    """Remember what a node gives, if that is one number: a part of what is joined of several."""
     if (number := _only(whole)) is not None:
         held[node] = torch.full([1] * whole.dim(), number, dtype=whole.dtype)
 
