@@ -4,8 +4,8 @@
 
 Each model is compiled twice, as PyTorch's and as a file of ONNX, and the two are called in turns. Kernels are the same
 if one template wrote them by one schedule for the same sizes; how many of the export's have such a partner is told.
-Nodes are *placed* if a kernel performs them, reads what they give or indexes by them, or the fate says that nothing
-needs them.
+Nodes are *placed* if a kernel performs them, reads what they give or indexes by them, or the fate says that they were
+computed ahead of time, or that nothing needs them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def kernels(exe: Executable) -> Counter[tuple[Any, ...]]:
 def placed(exe: Executable) -> str:
     """How many of the source's nodes have a place, of all."""
     fates = exe.lineage.fates
-    count = sum(bool(fate.sites) or fate.kind == "dead" for fate in fates)
+    count = sum(bool(fate.sites) or fate.kind in ("folded", "dead") for fate in fates)
     return f"{count} of {len(exe.lineage.actions)}"
 
 
@@ -86,7 +86,11 @@ def measure(name: str, rounds: int, seconds: float) -> common.Row:
         peers.relative_error(theirs(*tensors), peers.in_double(workload)),
         "yes" if theirs.verify() else "no",
     )
-    other = [f"{count} {' '.join(kernel)}" for kernel, count in (after - before).items()]
+    other = [
+        f"{side}: {count} {' '.join(kernel)}"
+        for side, kernels_ in (("PyTorch", before - after), ("ONNX", after - before))
+        for kernel, count in kernels_.items()
+    ]
     return {**dict(zip(COLUMNS, values, strict=True)), "other kernels": other}
 
 

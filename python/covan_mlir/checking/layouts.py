@@ -189,6 +189,7 @@ def _places(values: Array, elements: Array) -> Array | None:
     if values.dtype.kind != "f":
         return np.asarray(order[above]) if np.array_equal(ordered[above], elements) else None
     below = np.maximum(above - 1, 0)
-    nearest = np.where(np.abs(ordered[below] - elements) < np.abs(ordered[above] - elements), below, above)
+    with np.errstate(invalid="ignore"):  # of an infinity the one above is it
+        nearest = np.where(np.abs(ordered[below] - elements) < np.abs(ordered[above] - elements), below, above)
     same = np.isclose(ordered[nearest], elements, rtol=_ROUNDED, atol=_ROUNDED).all()
     return np.asarray(order[nearest]) if same else None

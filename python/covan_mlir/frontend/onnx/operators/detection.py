@@ -34,7 +34,8 @@ def non_max_suppression(call: Call) -> Tensor:
     corners = _corners(boxes, centred=bool(call.integer("center_point_box")))
     corners = corners.unsqueeze(2).expand(4, images, classes, count).reshape(4, images * classes, count)
     threshold = _number(call, 3, scores.dtype)
-    ranks = scores.reshape(images * classes, count)
+    # Above what boxes are counted as that are not left.
+    ranks = scores.reshape(images * classes, count).clamp(min=torch.finfo(scores.dtype).min)
     open_ = torch.ones_like(ranks, dtype=torch.bool) if not call.has(4) else ranks > _number(call, 4, scores.dtype)
     places = torch.full((images * classes, limit), -1, dtype=torch.int64)
     turns = torch.arange(limit)
@@ -46,8 +47,6 @@ def non_max_suppression(call: Call) -> Tensor:
     def onwards(turn: Tensor, left: Tensor, picked: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
         corners, ranks, threshold, turns, least = given
         best = torch.where(left, ranks, least).argmax(1, keepdim=True)
-        # Of boxes of the least rank there is, the first that is left.
-        best = torch.where(left.gather(1, best), best, left.to(torch.int8).argmax(1, keepdim=True))
         any_left = left.any(1, keepdim=True)
         chosen = corners.gather(2, best.unsqueeze(0).expand(4, -1, 1))
         here = torch.arange(left.shape[1]).unsqueeze(0) == best
@@ -58,9 +57,10 @@ def non_max_suppression(call: Call) -> Tensor:
     picked = looped(unfinished, onwards, start, (corners, ranks, threshold, turns, least))[2]
     if most is not None and not most.is_known:
         picked = torch.where(turns < most.tensor.reshape(1), picked, torch.full_like(picked, -1))
-    pair, turn = (picked >= 0).nonzero().unbind(1)
-    box = picked.reshape(-1).index_select(0, pair * limit + turn)
-    return torch.stack([pair // classes, pair % classes, box], 1)
+    image = torch.arange(images).reshape(-1, 1, 1).expand(images, classes, limit)
+    kind = torch.arange(classes).reshape(1, -1, 1).expand(images, classes, limit)
+    rows = torch.stack([image, kind, picked.reshape(images, classes, limit)], -1).reshape(-1, 3)
+    return rows.index_select(0, (picked.reshape(-1) >= 0).nonzero().squeeze(1))
 
 
 def _number(call: Call, index: int, dtype: torch.dtype) -> Tensor:
