@@ -148,6 +148,15 @@ def test_columns_that_lie_as_rows() -> None:
     check(lambda x: x @ column, torch.randn(3, 5))
 
 
+def test_places_of_several_axes_as_many_as_values_say() -> None:
+    def negative(x: torch.Tensor) -> Any:
+        rows, columns = (x[0] > 0).nonzero().unbind(1)
+        return x[:, rows - 3, columns]
+
+    for function in (lambda x: x[x.nonzero(as_tuple=True)], negative):
+        assert check(function, torch.randn(2, 3, 4)).verify()
+
+
 def test_scalars_zero_dims_empty_and_strided() -> None:
     check(lambda x, n, s: x * n + s, torch.tensor(2.5), 3, 0.5)
     check(lambda x: (x.sum(), torch.cat([x, x])), torch.empty(0, 4))

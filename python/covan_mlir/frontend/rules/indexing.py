@@ -14,7 +14,7 @@ from torch import Tensor
 from torch._subclasses.functional_tensor import mb_unwrap_functional_tensor
 from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
 from covan_mlir.frontend.rules.registry import plain, rule, wide
 
@@ -294,11 +294,28 @@ def index(x: Tensor, indices: list[Tensor | None]) -> Any:
     """A mask of one or more axes, among no other indices: the slices at its places. torch-mlir's lowering does not end
     with masks of several axes."""
     given = [(axis, mask) for axis, mask in enumerate(indices) if mask is not None]
+    if len(given) > 1:
+        return _of_places(x, given)
     if len(given) != 1 or given[0][1].dtype is not torch.bool or given[0][1].dim() == 0:
         return NotImplemented
     axis, mask = given[0]
     shape = (*x.shape[:axis], -1, *x.shape[axis + mask.dim() :])
     return torch.index_select(x.reshape(shape), axis, torch.nonzero(mask.reshape(-1)).squeeze(1))
+
+
+def _of_places(x: Tensor, given: list[tuple[int, Tensor]]) -> Any:
+    """The slices at places of several axes, as many as values say: of one axis, for torch-mlir takes as many along each
+    axis for one number only where it is known."""
+    axes, places = zip(*given, strict=True)
+    counts = [index.shape[0] for index in places if index.dim() == 1 and index.dtype is not torch.bool]
+    axis, sizes = axes[0], x.shape[axes[0] : axes[-1] + 1]
+    side_by_side = len(sizes) == len(axes)
+    if len(counts) < len(axes) or not side_by_side or not all(map(free_unbacked_symbols, counts)):
+        return NotImplemented
+    flat = from_start(places[0], sizes[0])
+    for index, size in zip(places[1:], sizes[1:], strict=True):
+        flat = flat * size + from_start(index, size)
+    return torch.index_select(x.reshape([*x.shape[:axis], -1, *x.shape[axes[-1] + 1 :]]), axis, flat)
 
 
 @rule(aten.masked_select.default)
