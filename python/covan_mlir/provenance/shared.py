@@ -45,8 +45,8 @@ def apportion(source: Source, graph: ProgramGraph, results: Sequence[Operand], r
         returned = stored(graph, value)
         if kind == "p" and isinstance(returned, NodeResult):
             wanted[returned.node].add(int(name))
-    for given, part in _carried(source, graph, regions):
-        wanted[given].add(part)
+    for giver_of_turn, part in _carried(source, graph, regions):
+        wanted[giver_of_turn].add(part)
     for index in reversed(range(len(graph.nodes))):
         node, region = graph.nodes[index], regions[index]
         if index in data:  # its location is whose it is; also those are here whose value it is read as

@@ -33,6 +33,9 @@ _IMPROVEMENTS = {name: kind for name, kind in optimizer._get_optimizers().items(
 of nodes that nobody wrote."""
 
 
+_COMPILED = ("_XlaMustCompile", "_XlaCompile", "_noinline")
+
+
 def converted(function: Function, where: str) -> tuple[onnx.ModelProto, Converted]:
     """A function with its variables as they are now.
 
@@ -111,10 +114,21 @@ def _frozen(concrete: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any
     config.graph_options.rewrite_options.optimizers[:] = _PASSES
     with tf.Graph().as_default():
         meta_graph = tf.compat.v1.train.export_meta_graph(graph_def=frozen.graph.as_graph_def(add_shapes=True))
+    _inline_what_is_compiled(meta_graph.graph_def)
     kept = meta_graph_pb2.CollectionDef()
     kept.node_list.value.extend((*inputs, *outputs))
     meta_graph.collection_def["train_op"].CopyFrom(kept)
     return tf_optimizer.OptimizeGraph(config, meta_graph)
+
+
+def _inline_what_is_compiled(graph: Any) -> None:
+    """Make ordinary calls of those of functions that XLA is to compile (Keras' convolutions in groups): these are left
+    as calls, as if nothing else could be in their place."""
+    functions = graph.library.function
+    for holder in (*graph.node, *functions, *(node for function in functions for node in function.node_def)):
+        for name in _COMPILED:
+            if name in holder.attr:
+                del holder.attr[name]
 
 
 class _Collector(logging.Handler):
