@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from command_line import covan
-from tensorflow_models import attention, cnn, entropy, quantised, recurrent, tflite
+from tensorflow_models import attention, cnn, entropy, grouped, quantised, recurrent, tflite
 
 import covan_mlir
 from covan_mlir import Executable
@@ -167,8 +167,17 @@ def test_attention() -> None:
     _agrees(exe, built(ids), ids)
     assert exe.lineage.where("net.attention")
     open_batch = covan_mlir.compile_module(built)
-    np.testing.assert_allclose(open_batch(ids), built(ids), rtol=1e-4, atol=1e-5)
+    _agrees(open_batch, built(ids), ids)
     assert open_batch.compare(ids)
+
+
+def test_convolutions_in_groups() -> None:
+    """On CPUs Keras has XLA compile them, each as a function of its own."""
+    built, x = grouped(), np.random.default_rng(0).standard_normal((2, 8, 8, 8), np.float32)
+    exe = covan_mlir.compile_module(built, dynamic_shapes={"batch": 2})
+    _agrees(exe, built(x), x)
+    assert sum(action.op == "onnx.Conv" for action in exe.lineage.actions) == 2
+    assert exe.lineage.where("net.coarse")
 
 
 class Module(tf.Module):

@@ -46,6 +46,14 @@ def attention() -> Any:
     return keras.Model(ids, layers.Dense(3, activation="gelu", name="head")(z), name="net")
 
 
+def grouped() -> Any:
+    """Convolutions of each channel, and of groups of two."""
+    keras.utils.set_random_seed(0)
+    image = keras.Input((8, 8, 8), name="image")
+    x = layers.Conv2D(8, 3, padding="same", groups=8, name="fine")(image)
+    return keras.Model(image, layers.Conv2D(12, 3, groups=4, name="coarse")(x), name="net")
+
+
 def entropy() -> Any:
     """A function of operators that are not compiled."""
 
