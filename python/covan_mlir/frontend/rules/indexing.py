@@ -57,7 +57,7 @@ def _whole_axes_counted(x: Tensor, indices: list[Tensor | None]) -> list[Tensor]
     counted = []
     for axis in range(count):
         if (index := indices[axis]) is not None:
-            counted.append(index.reshape([*index.shape, *[1] * behind]))
+            counted.append(index.reshape([*index.shape, *[1] * behind]) if behind else index)
         else:
             place = axis if adjacent else rank + sum(other not in given for other in range(axis))
             after = (given[0] - place - 1 + rank) if adjacent else rank + behind - place - 1
