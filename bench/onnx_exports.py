@@ -34,17 +34,17 @@ COLUMNS = (
 def kernels(exe: Executable) -> Counter[tuple[Any, ...]]:
     """Of the sites of a call: template, schedule and sizes; of IREE's own kernels the shapes in their names."""
     by_name = {record.kernel: record for record in exe.lineage.fusions if record.kernel}
-    found: Counter[tuple[Any, ...]] = Counter()
+    counts: Counter[tuple[Any, ...]] = Counter()
     for site in exe.lineage.sites:
         if site.phase == "init" or site.kind == "transfer":
             continue
         record = by_name.get(site.kernel)
         if record is None:
-            found["IREE", site.kernel.partition("dispatch_")[2].partition("_")[2]] += 1
+            counts["IREE", site.kernel.partition("dispatch_")[2].partition("_")[2]] += 1
         else:
             sizes = sorted(size for _, size in record.source["axes"])
-            found[record.template, json.dumps(record.schedule, sort_keys=True), str(sizes)] += 1
-    return found
+            counts[record.template, json.dumps(record.schedule, sort_keys=True), str(sizes)] += 1
+    return counts
 
 
 def placed(exe: Executable) -> str:
@@ -60,9 +60,7 @@ def measure(name: str, rounds: int, seconds: float) -> common.Row:
     model, args, kwargs = workload
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
-        exported = torch.onnx.export(torch.export.export(model, args, kwargs, strict=False), dynamo=True, verbose=False)
-        assert exported is not None
-        exported.save(path)
+        peers.onnx_program(torch.export.export(model, args, kwargs, strict=False)).save(path)
         theirs = covan_mlir.compile_module(path)
     own = covan_mlir.compile_module(model, args, kwargs)
     tensors = [x for x in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
@@ -84,12 +82,12 @@ def measure(name: str, rounds: int, seconds: float) -> common.Row:
         f"{(before & after).total()} of {after.total()}",
         placed(theirs),
         peers.relative_error(theirs(*tensors), peers.in_double(workload)),
-        "yes" if theirs.verify() else "no",
+        theirs.verify().outcome,
     )
     other = [
         f"{side}: {count} {' '.join(kernel)}"
-        for side, kernels_ in (("PyTorch", before - after), ("ONNX", after - before))
-        for kernel, count in kernels_.items()
+        for side, alone in (("PyTorch", before - after), ("ONNX", after - before))
+        for kernel, count in alone.items()
     ]
     return {**dict(zip(COLUMNS, values, strict=True)), "other kernels": other}
 

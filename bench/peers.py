@@ -66,6 +66,20 @@ def _torch_compile(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str,
     return lambda: compiled(*args, **kwargs)
 
 
+def onnx_program(exported: torch.export.ExportedProgram) -> torch.onnx.ONNXProgram:
+    """The model in ONNX.
+
+    Raises:
+        RuntimeError: it has no form there, and why.
+    """
+    try:
+        program = torch.onnx.export(exported, dynamo=True, verbose=False)
+    except torch.onnx.OnnxExporterError as error:  # whose text is advice
+        raise RuntimeError(f"ONNX export: {common.short(error.__cause__ or error)}") from error
+    assert program is not None
+    return program
+
+
 def onnx_session(exported: torch.export.ExportedProgram) -> Any:
     """An `onnxruntime.InferenceSession` on all cores.
 
@@ -74,11 +88,7 @@ def onnx_session(exported: torch.export.ExportedProgram) -> Any:
     """
     import onnxruntime
 
-    try:
-        program = torch.onnx.export(exported, dynamo=True, verbose=False)
-    except torch.onnx.OnnxExporterError as error:  # whose text is advice
-        raise RuntimeError(f"ONNX export: {common.short(error.__cause__ or error)}") from error
-    assert program is not None
+    program = onnx_program(exported)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = common.cores()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL

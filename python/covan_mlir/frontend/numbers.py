@@ -2,7 +2,7 @@
 
 Decompositions write ``sub(3.14, x)``. The importer makes float32 of such a first argument, whatever ``x`` is, and of a
 size what no operation takes. Of ``x + True`` it makes what no operation takes either, or adds without a carry. Where an
-operation on floats that are constant is given a whole number below zero, it folds it with 2**64 more than that.
+operation on constant floats is given a whole number below zero, torch-mlir folds it with 2**64 more than that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def type_numbers(graph: Graph) -> None:
         like = [v for n in node.all_input_nodes if isinstance(v := n.meta.get("val"), torch.Tensor)]
         if not like:
             continue
-        _point_numbers(node, like)
+        _negatives_to_floats(node, like)
         for position, (formal, number) in enumerate(zip(node.target._schema.arguments, node.args, strict=False)):
             if isinstance(number, bool) and isinstance(formal.type, torch.TensorType | torch.NumberType):
                 if like[0].dtype is not torch.bool:
@@ -45,7 +45,7 @@ def type_numbers(graph: Graph) -> None:
                 node.update_arg(position, _typed(graph, node, number, like[0]))
 
 
-def _point_numbers(node: Node, like: Sequence[torch.Tensor]) -> None:
+def _negatives_to_floats(node: Node, like: Sequence[torch.Tensor]) -> None:
     """Make floats of the whole numbers below zero that an element-wise operation on floats is given."""
     target: Any = node.target
     if torch.Tag.pointwise not in target.tags or target in _POWERS or not all(t.is_floating_point() for t in like):

@@ -83,6 +83,7 @@ _RANGES = frozenset({aten.arange, torch.ops.prims.iota})
 _EVALUATED = 4096
 """Elements of a tensor of positions, up to which it is computed here."""
 _SPLITS = frozenset({aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int, aten.chunk.default})
+"""Operators that give pieces of a tensor."""
 _ELEMENTWISE = frozenset({torch.ops.prims.convert_element_type.default, aten._to_copy.default, aten.clone.default})
 """Beside those that torch says are."""
 

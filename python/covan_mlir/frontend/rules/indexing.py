@@ -49,19 +49,19 @@ def _whole_axes_counted(x: Tensor, indices: list[Tensor | None]) -> list[Tensor]
     """Indices with positions for the axes before the last index that are taken as a whole. torch-mlir counts them, too,
     and shares the numbers with those that the user counts by."""
     count = max(axis + 1 for axis, index in enumerate(indices) if index is not None)
-    given = [axis for axis in range(count) if indices[axis] is not None]
     rank = max(index.dim() for index in indices if index is not None)
-    adjacent = given == list(range(given[0], count))
-    # Where indices lie side by side, the axes before them come first; else these follow all indices.
-    behind = 0 if adjacent else count - len(given)
+    whole = [axis for axis in range(count) if indices[axis] is None]
+    # Where indices lie side by side, the axes before them come first in what is written; else these follow all indices.
+    side_by_side = whole == list(range(len(whole)))
+    behind = 0 if side_by_side else len(whole)
+    last = len(whole) - 1 + (rank if side_by_side else 0)
     counted = []
     for axis in range(count):
-        if (index := indices[axis]) is not None:
-            counted.append(index.reshape([*index.shape, *[1] * behind]) if behind else index)
+        if (index := indices[axis]) is None:
+            place = torch.arange(x.shape[axis])
+            counted.append(place.reshape([-1, *[1] * (last - whole.index(axis))]))
         else:
-            place = axis if adjacent else rank + sum(other not in given for other in range(axis))
-            after = (given[0] - place - 1 + rank) if adjacent else rank + behind - place - 1
-            counted.append(torch.arange(x.shape[axis]).reshape([-1, *[1] * after]))
+            counted.append(index.reshape([*index.shape, *[1] * behind]) if behind else index)
     return counted
 
 
@@ -292,7 +292,7 @@ def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Any:
 @rule(aten.index.Tensor)
 def index(x: Tensor, indices: list[Tensor | None]) -> Any:
     """A mask of one or more axes, among no other indices: the slices at its places. torch-mlir's lowering does not end
-    with masks of several axes."""
+    with masks of several axes. Places of several axes: `_of_places`."""
     given = [(axis, mask) for axis, mask in enumerate(indices) if mask is not None]
     if len(given) > 1:
         return _of_places(x, given)

@@ -32,8 +32,8 @@ _IMPROVEMENTS = {name: kind for name, kind in optimizer._get_optimizers().items(
 """What tf2onnx does to the model that it has converted. `Einsum` stays itself: else it is written out as dozens
 of nodes that nobody wrote."""
 
-
 _COMPILED = ("_XlaMustCompile", "_XlaCompile", "_noinline")
+"""Attributes of functions that TensorFlow's optimizer does not inline."""
 
 
 def converted(function: Function, where: str) -> tuple[onnx.ModelProto, Converted]:
@@ -114,14 +114,14 @@ def _frozen(concrete: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any
     config.graph_options.rewrite_options.optimizers[:] = _PASSES
     with tf.Graph().as_default():
         meta_graph = tf.compat.v1.train.export_meta_graph(graph_def=frozen.graph.as_graph_def(add_shapes=True))
-    _inline_what_is_compiled(meta_graph.graph_def)
+    _allow_inlining(meta_graph.graph_def)
     kept = meta_graph_pb2.CollectionDef()
     kept.node_list.value.extend((*inputs, *outputs))
     meta_graph.collection_def["train_op"].CopyFrom(kept)
     return tf_optimizer.OptimizeGraph(config, meta_graph)
 
 
-def _inline_what_is_compiled(graph: Any) -> None:
+def _allow_inlining(graph: Any) -> None:
     """Make ordinary calls of those of functions that XLA is to compile (Keras' convolutions in groups): these are left
     as calls, as if nothing else could be in their place."""
     functions = graph.library.function

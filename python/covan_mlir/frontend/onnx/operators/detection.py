@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -36,7 +34,7 @@ def non_max_suppression(call: Call) -> Tensor:
     threshold = _number(call, 3, scores.dtype)
     # Above what boxes are counted as that are not left.
     ranks = scores.reshape(images * classes, count).clamp(min=torch.finfo(scores.dtype).min)
-    open_ = torch.ones_like(ranks, dtype=torch.bool) if not call.has(4) else ranks > _number(call, 4, scores.dtype)
+    left = torch.ones_like(ranks, dtype=torch.bool) if not call.has(4) else ranks > _number(call, 4, scores.dtype)
     places = torch.full((images * classes, limit), -1, dtype=torch.int64)
     turns = torch.arange(limit)
     least = torch.full((), -torch.inf, dtype=ranks.dtype)
@@ -53,7 +51,7 @@ def non_max_suppression(call: Call) -> Tensor:
         new = torch.where((turns == turn).unsqueeze(0) & any_left, best, picked)
         return turn + 1, left & ~here & ~(any_left & (_overlap(corners, chosen) > threshold)), new
 
-    start = (torch.zeros(1, dtype=torch.int64), open_, places)
+    start = (torch.zeros(1, dtype=torch.int64), left, places)
     picked = looped(unfinished, onwards, start, (corners, ranks, threshold, turns, least))[2]
     if most is not None and not most.is_known:
         picked = torch.where(turns < most.tensor.reshape(1), picked, torch.full_like(picked, -1))
@@ -97,5 +95,5 @@ def _overlap(corners: Tensor, chosen: Tensor) -> Tensor:
     )
     areas = [(box[1] - box[0]) * (box[3] - box[2]) for box in (a, b)]
     union = areas[0] + areas[1] - inside
-    real: Any = (areas[0] > 0) & (areas[1] > 0) & (inside > 0)
+    real = (areas[0] > 0) & (areas[1] > 0) & (inside > 0)
     return torch.where(real, inside / torch.where(real, union, torch.ones_like(union)), torch.zeros_like(inside))

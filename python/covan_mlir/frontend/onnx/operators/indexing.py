@@ -172,10 +172,8 @@ def unique(call: Call) -> tuple[Tensor, ...]:
     # The first of each, and by that how they would come unsorted, in tensors of known sizes.
     places = torch.arange(count)
     numbers = torch.full((count,), count, dtype=torch.int64).scatter_reduce(0, inverse, places, "amin")
-    first_of = numbers.index_select(0, inverse)
     if not call.integer("sorted", 1):
-        is_first = first_of == places
-        first = is_first.nonzero().squeeze(1)
+        first = (numbers.index_select(0, inverse) == places).nonzero().squeeze(1)
         rank = torch.argsort(torch.argsort(numbers, stable=True), stable=True).index_select(0, inverse)
         many = torch.zeros_like(places).scatter_add(0, inverse, torch.ones_like(places))
         many = many.index_select(0, inverse.index_select(0, first))
