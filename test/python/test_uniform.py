@@ -72,6 +72,17 @@ def test_parts_of_what_is_joined_of_constants(piece: Callable[[torch.Tensor], to
     assert not module.graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)
 
 
+def test_parts_of_many_constants_that_are_joined() -> None:
+    """torch-mlir's remainders are those of C."""
+
+    def function(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        joined = torch.cat([torch.full((5000, 2), 2), torch.full((3, 2), -7)])
+        return torch.remainder(joined.view(-1)[10_000:], 3)
+
+    module = folded(function)
+    assert not module.graph.find_nodes(op="call_function", target=torch.ops.aten.remainder.Scalar)
+
+
 def test_zeros_of_both_signs_are_two_numbers() -> None:
     folded(lambda x, i: 1 / (torch.cat([torch.full((1,), 0.0), torch.full((1,), -0.0)]) * 1.0))
 

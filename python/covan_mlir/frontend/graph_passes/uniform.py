@@ -82,6 +82,9 @@ _RANGES = frozenset({aten.arange, torch.ops.prims.iota})
 """What masks of positions begin with."""
 _EVALUATED = 4096
 """Elements of a tensor of positions, up to which it is computed here."""
+_JOINED = 1 << 22
+"""Elements of constants that are joined, and of views of that, up to which these are computed here: pieces of them are
+numbers again."""
 _SPLITS = frozenset({aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int, aten.chunk.default})
 """Operators that give pieces of a tensor."""
 _ELEMENTWISE = frozenset({torch.ops.prims.convert_element_type.default, aten._to_copy.default, aten.clone.default})
@@ -125,9 +128,11 @@ def fold_uniform(graph: Graph, constants: Mapping[str, torch.Tensor]) -> None:
         if (number := _number(node, held)) is not None:
             held[node] = torch.full([1] * value.dim(), number, dtype=value.dtype)
             small[node] = held[node].expand(value.shape)
-        elif (whole := _of_positions(node, small)) is not None:
+            continue
+        joins = node.target is aten.cat.default or (is_view(node) and not joined.isdisjoint(node.all_input_nodes))
+        if (whole := _of_positions(node, small, _JOINED if joins else _EVALUATED)) is not None:
             small[node] = whole
-            if node.target is aten.cat.default or (is_view(node) and not joined.isdisjoint(node.all_input_nodes)):
+            if joins:
                 joined.add(node)
                 _keep(node, whole, held)
 
@@ -169,11 +174,11 @@ def _only(whole: torch.Tensor) -> int | float | None:
     return first.item() if bool(same.all()) else None
 
 
-def _of_positions(node: Node, small: Mapping[Node, torch.Tensor]) -> torch.Tensor | None:
-    """What a node gives of positions and numbers alone, if that has few elements."""
+def _of_positions(node: Node, small: Mapping[Node, torch.Tensor], most: int) -> torch.Tensor | None:
+    """What a node gives of positions and numbers alone, if that has so many elements at most."""
     target: Any = node.target
     begins = target.overloadpacket in _RANGES and not node.all_input_nodes
-    if node.meta["val"].numel() > _EVALUATED or not (begins or (node.all_input_nodes and _reads_only(node, small))):
+    if node.meta["val"].numel() > most or not (begins or (node.all_input_nodes and _reads_only(node, small))):
         return None
     return _called(node, small)
 
