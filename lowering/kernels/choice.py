@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch_mlir import ir
 
@@ -16,7 +16,9 @@ from covan_mlir.dialects.prov import has_table, read_table
 from covan_mlir.dialects.prov_lines import lines_of, read_lines
 from covan_mlir.errors import TargetError
 from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.scaled import scaled
 from covan_mlir.lowering.kernels import targets
+from covan_mlir.lowering.kernels.dense.scaled_weights import with_weights_apart
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.recorded import RECORDS, Recorded, load, workload
 from covan_mlir.lowering.kernels.reductions.demote import demoted
@@ -69,20 +71,25 @@ class Chooser:
 
     def kernel(self, chain: Chain) -> Selection | Refusal:
         """The kernel of a chain, the same for all chains that compute the same; where lines matter: there."""
-        plain, lines = self.plain(chain), source_lines_of(chain, self.actions)
-        recorded = self.records.get(workload(plain)) if self.records else None
-        return select(plain, symbol(plain, lines), self.target, always=self.always, lines=lines, recorded=recorded)
+        given, lines = self.plain(chain), source_lines_of(scaled(chain).chain, self.actions)
+        parts = scaled(given)
+        recorded = self.records.get(workload(parts.chain)) if self.records else None
+        name = symbol(given, lines)
+        kernel = select(parts.chain, name, self.target, always=self.always, lines=lines, recorded=recorded)
+        if isinstance(kernel, Refusal):
+            return kernel
+        return replace(kernel, executable=with_weights_apart(kernel.executable, given, parts.weights))
 
     def worth(self, chain: Chain) -> Choices | Refusal:
         """The templates that take a chain, or why it is not worth a kernel; nothing is written."""
-        return worth(self.plain(chain), self.target, always=self.always)
+        return worth(scaled(self.plain(chain)).chain, self.target, always=self.always)
 
     def decisions(self) -> Decisions:
         """For the chains of one function."""
         return Decisions(self)
 
     def plain(self, chain: Chain) -> Chain:
-        """The chain as its kernel computes it, whatever parts it comes from."""
+        """The chain as the program has it, whatever parts it comes from."""
         return demoted(chain.untraced) if self.demote else chain.untraced
 
 

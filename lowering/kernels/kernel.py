@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import prod
@@ -91,6 +92,33 @@ class Preparation:
     def from_json(fields: Mapping[str, Any]) -> Preparation:
         """The inverse of `Executable.to_json`, for a preparation."""
         return Preparation(Operand.from_json(fields["operand"]), tuple(fields["sources"]), fields["text"])
+
+
+def composed(first: Preparation, then: Preparation) -> Preparation:
+    """What ``then`` computes of what ``first`` gives, of ``first``'s own sources."""
+    arguments, body, result = _function(first.text, "first")
+    wanted, rest, last = _function(then.text, "then")
+    sources: list[str] = []
+    given: list[tuple[str, str]] = []
+    for source, argument in zip(then.sources, wanted, strict=True):
+        if source == first.operand.name:
+            rest, last = (re.sub(rf"{argument[0]}(?![\w.])", result, text) for text in (rest, last))
+        sources += first.sources if source == first.operand.name else [source]
+        given += arguments if source == first.operand.name else [argument]
+    header = ", ".join(f"{name}: {kind}" for name, kind in given)
+    kind = then.operand.tensor
+    text = f"func.func private @prepared({header}) -> {kind} {{\n{body}{rest}  return {last} : {kind}\n}}\n"
+    return Preparation(then.operand, tuple(sources), text)
+
+
+def _function(text: str, prefix: str) -> tuple[list[tuple[str, str]], str, str]:
+    """Of a preparation's function, in which names begin with a prefix: arguments and their types, operations, and what
+    it returns."""
+    text = re.sub(r"%(\w)", rf"%{prefix}_\1", text)
+    header, _, body = text.partition("{\n")
+    arguments = re.findall(r"(%\w+): ([^,()]+)", header)
+    operations, _, end = body.rpartition("  return ")
+    return arguments, operations, end.partition(" :")[0]
 
 
 def with_prepared(inputs: tuple[Operand, ...], preparations: tuple[Preparation, ...]) -> tuple[Operand, ...]:

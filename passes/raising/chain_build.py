@@ -195,7 +195,7 @@ class _Builder:
             name = f"x{len(self.inputs)}"
             dtype = self.graph.dtypes[value]
             ours = value in self.graph.weights and value not in self.graph.parameters
-            weight = ours and self.graph.only_multiplied(value)
+            weight = ours and (self.graph.only_multiplied(value) or self.graph.only_scales(value))
             given = Input(name, self._axes(dims), dtype, weight)
             self.inputs[key] = (given, ChainTensor(value, name, self._groups(dims)))
         return Read(self.inputs[key][0].name, self.graph.dtypes[value])

@@ -143,6 +143,14 @@ class LinalgNode:
         return isinstance(expr, Apply) and expr.op == "arith.extf" and isinstance(expr.args[0], Read)
 
     @property
+    def multiplies(self) -> bool:
+        """Whether it multiplies two values, element by element."""
+        if len(self.parts) != 1 or self.parts[0] is None or self.parts[0].combine is not None:
+            return False
+        expr = self.parts[0].expr
+        return isinstance(expr, Apply) and expr.op == "arith.mulf" and all(isinstance(arg, Read) for arg in expr.args)
+
+    @property
     def over(self) -> frozenset[int]:
         """The loops that it reduces."""
         kept = {loop for part in self.parts if part is not None for loop in part.dims}
@@ -196,9 +204,7 @@ class LinalgGraph:
     def only_multiplied(self, value: int) -> bool:
         """Whether nothing but products of matrices and convolutions reads a value, or what it is a view of; of halves
         what they are in more bits, too."""
-        while (node := self._definition(value)) is not None and node.copies:
-            value = node.source if node.kind == "view" else node.operands[0].value
-        waiting = [value]
+        waiting = [self._origin(value)]
         while waiting:
             for user in map(self.nodes.__getitem__, self.users.get(waiting.pop(), [])):
                 if user.copies or user.widens:
@@ -206,6 +212,33 @@ class LinalgGraph:
                 elif not (user.contracts or user.windowed) and user.op.name != "tensor.dim":
                     return False
         return True
+
+    def only_scales(self, value: int) -> bool:
+        """Whether nothing but the results of products of matrices and convolutions is multiplied with a vector, and
+        nothing else reads it."""
+        waiting = [self._origin(value)]
+        if sum(size != 1 for size in self.shapes[waiting[0]]) != 1:
+            return False
+        while waiting:
+            scale = waiting.pop()
+            for user in map(self.nodes.__getitem__, self.users.get(scale, [])):
+                if user.copies:
+                    waiting += user.results
+                elif not (
+                    user.multiplies and any(self._is_product(o.value) for o in user.operands if o.value != scale)
+                ):
+                    return False
+        return True
+
+    def _origin(self, value: int) -> int:
+        """What a value is a view or a broadcast of."""
+        while (node := self._definition(value)) is not None and node.copies:
+            value = node.source if node.kind == "view" else node.operands[0].value
+        return value
+
+    def _is_product(self, value: int) -> bool:
+        node = self._definition(self._origin(value))
+        return node is not None and node.reduces and (node.contracts or node.windowed)
 
     def _definition(self, value: int) -> LinalgNode | None:
         return self.nodes[self.definition[value]] if value in self.definition else None

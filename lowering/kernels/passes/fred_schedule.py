@@ -12,6 +12,7 @@ from torch_mlir import ir
 from covan_mlir.dialects.fred_chain import chains, read_chain
 from covan_mlir.dialects.fred_data import attribute
 from covan_mlir.dialects.fred_fused import read_fusion
+from covan_mlir.fred.scaled import scaled
 from covan_mlir.lowering.request import WINOGRAD
 from covan_mlir.passes.framework.interface import PassFailure
 
@@ -74,7 +75,7 @@ class FredSchedule:
         from covan_mlir.lowering.kernels.select import choices
 
         fusion = read_fusion(op) if op.name == "fred.fused" else None
-        choice = choices(fusion.chain if fusion else read_chain(op), target, fusion)
+        choice = choices(fusion.chain if fusion else scaled(read_chain(op)).chain, target, fusion)
         if isinstance(choice, Refusal):
             op.attributes["unscheduled"] = ir.StringAttr.get(choice.reason, op.context)
             return

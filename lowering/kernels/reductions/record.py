@@ -11,6 +11,7 @@ from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Stage
 from covan_mlir.fred.formulas import line, text
 from covan_mlir.fred.fuse import known
+from covan_mlir.fred.scaled import scaled
 from covan_mlir.fred.sweep_formulas import sweep_lines
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
@@ -22,7 +23,9 @@ _AGAIN = "the rows are in cache: sweeping them again costs less than repairs do"
 
 def record(what: str, ids: Iterable[int], chain: Chain, kernel: Selection | Refusal) -> FusionRecord:
     """The record of a chain for which there is a kernel, or a reason why there is none."""
-    fusion_record = FusionRecord(what, tuple(ids), chain=tuple(map(line, chain.steps)), source=chain_json.dump(chain))
+    parts = scaled(chain)
+    formulas, source = tuple(map(line, parts.steps)), chain_json.dump(chain)
+    fusion_record, chain = FusionRecord(what, tuple(ids), chain=formulas, source=source), parts.chain
     if isinstance(kernel, Refusal):
         fusion_record = replace(fusion_record, reason=kernel.reason)
     else:

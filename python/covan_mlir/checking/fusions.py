@@ -14,6 +14,7 @@ from covan_mlir.checking.verdict import Counterexample
 from covan_mlir.fred import chain_json
 from covan_mlir.fred.chain import Chain, ChainError
 from covan_mlir.fred.formulas import line, text
+from covan_mlir.fred.scaled import scaled
 from covan_mlir.fred.sweep_formulas import sweep_lines
 
 if TYPE_CHECKING:
@@ -71,7 +72,9 @@ class _Fusions:
         except ChainError as error:
             yield str(error)
             return
-        if record.chain != tuple(map(line, chain.steps)):
+        parts = scaled(chain)
+        chain = parts.chain
+        if record.chain != tuple(map(line, parts.steps)):
             yield "its formulas are not those of the chain"
         yield from self._rows(record, chain) if record.kernel and chain.single_domain else self._derived(record, chain)
 

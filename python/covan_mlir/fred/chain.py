@@ -61,8 +61,9 @@ class Input:
 
     Attributes:
         weight: it is the same at every call (a constant of the program, or computed from such alone), and nothing but
-            products and convolutions reads it: its kernels may read it in another form. A parameter that the runtime
-            keeps outside of the program would be in memory twice.
+            products and convolutions reads it, or, of a vector, nothing but the multiplication of their results with
+            it: kernels may read it in another form. A parameter that the runtime keeps outside of the program would be
+            in memory twice.
     """
 
     name: str

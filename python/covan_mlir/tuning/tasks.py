@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from covan_mlir.fred import chain_json
 from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.scaled import scaled
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.recorded import workload
 from covan_mlir.lowering.kernels.reductions.operands import traffic
@@ -60,7 +61,7 @@ def tasks_of(
     for record in lineage.fusions:
         if not record.kernel or record.kernel in tasks or record.kernel in left:
             continue
-        chain = chain_json.load(record.source)
+        chain = scaled(chain_json.load(record.source)).chain
         if chain.extents:
             left[record.kernel] = "it has sizes that are known at run time only"
             continue

@@ -8,6 +8,7 @@ from random import Random
 
 from covan_mlir.fred import chain_json
 from covan_mlir.fred.chain import Chain
+from covan_mlir.fred.scaled import scaled
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.select import choices
 from covan_mlir.lowering.kernels.target import KernelTarget
@@ -46,7 +47,7 @@ def listing(lineage: LineageData, target: KernelTarget) -> str:
     for record in lineage.fusions:
         if not record.kernel or record.kernel in seen:
             continue
-        chain = chain_json.load(record.source)
+        chain = scaled(chain_json.load(record.source)).chain
         names = dict.fromkeys(
             lineage.actions[owner].name
             for i in record.parts
