@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import os
 
-# Before torch is imported. By default its OpenMP threads spin for long after each parallel region and take
-# the cores from what runs next in the process; without any spin torch takes twice as long on small layers. A
-# short spin serves both: each contender then runs as fast as in a process of its own.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-
 # Compilations that are timed are whole ones.
 os.environ.setdefault("COVAN_CACHE", "off")
 
@@ -65,6 +59,13 @@ class Timing:
         return median(a / b for a, b in zip(self.samples, base.samples, strict=True))
 
 
+REST = 0.02
+"""Seconds after which no thread of a contender takes a core from the next one any more: torch's OpenMP threads spin for
+up to 10 ms after a parallel region."""
+SETTLE = 0.01
+"""Seconds of calls after which a contender runs as fast as in a process of its own."""
+
+
 def interleave(
     contenders: Mapping[str, Callable[[], object]],
     *,
@@ -72,7 +73,7 @@ def interleave(
     seconds: float = 0.0,
     warmup: int = 1,
     collect: bool = False,
-    settle: int = 0,
+    settle: float = 0.0,
     clock: Callable[[], float] = time.perf_counter,
     pause: float = 0.0,
 ) -> dict[str, Timing]:
@@ -87,8 +88,8 @@ def interleave(
         seconds: go on until this much time has passed.
         warmup: untimed calls of each before.
         collect: run the garbage collector before each sample; else it is off throughout.
-        settle: untimed calls of a contender right before each of its samples, so that it finds the caches (and its
-            threads) as its own last call left them, and not as another's did.
+        settle: seconds of untimed calls of a contender (one at least, if not 0) right before each of its samples, so
+            that it finds the caches and its threads as its own last calls left them, and not as another's did.
         clock: of samples; `time.process_time` where one thread computes on a core that others use as well.
         pause: seconds before each turn, in which the threads of the contender before come to rest: the process's time
             has theirs, too.
@@ -109,7 +110,8 @@ def interleave(
                 if collect:
                     gc.collect()
                 time.sleep(pause)
-                for _ in range(settle):
+                until = time.perf_counter() + settle
+                while settle and time.perf_counter() < until:
                     contenders[name]()
                 start = clock()
                 result = contenders[name]()
@@ -201,7 +203,7 @@ def machine() -> dict[str, Any]:
         "cpu": cpu_model(),
         "cores": cores(),
         "torch_threads": torch.get_num_threads(),
-        "openmp": {name: os.environ.get(name, "") for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")},
+        "openmp": {name: value for name, value in os.environ.items() if name.startswith(("OMP_", "GOMP_"))},
         "versions": versions,
         "ceilings": ceilings(),
     }

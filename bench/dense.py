@@ -175,7 +175,7 @@ def measure(
     lineup = peers.line_up(contenders, peers.cast(build(operation), dtype))
     ceilings = Ceilings(host(), copied=max(COPIED, moved // 2))
     calls = lineup.calls | {"fma": lambda: ceilings.run_fma(), "copy": lambda: ceilings.run_copy()}
-    times = common.interleave(calls, rounds=rounds, seconds=seconds, warmup=2, settle=1)
+    times = common.interleave(calls, rounds=rounds, seconds=seconds, warmup=2, settle=common.SETTLE, pause=common.REST)
     flops, bandwidth = ceilings.rates(min(times["fma"].samples), min(times["copy"].samples))
     row: common.Row = {
         "layer": layer.name,

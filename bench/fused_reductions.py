@@ -196,7 +196,7 @@ def measure(case: Case, without: list[str], seconds: float, peaks: Ceilings) -> 
             error = float((result.float().reshape(got.shape) - got).abs().max())
         contenders[name] = baseline
     contenders |= {"fma": lambda: peaks.run_fma(), "copy": lambda: peaks.run_copy()}
-    times = common.interleave(contenders, rounds=7, seconds=seconds, warmup=2, settle=1)
+    times = common.interleave(contenders, rounds=7, seconds=seconds, warmup=2, settle=common.SETTLE, pause=common.REST)
     best = min((n for n in contenders if n not in ("ours", "fma", "copy")), key=lambda n: times[n].median)
     ours = times["ours"]
     flops, bandwidth = peaks.rates(min(times["fma"].samples), min(times["copy"].samples))

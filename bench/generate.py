@@ -207,7 +207,7 @@ def measure(batch: int, options: argparse.Namespace) -> common.Row:
             continue
         calls[contender] = generate
         row["compile_s"][contender] = seconds
-    times = common.interleave(calls, rounds=options.rounds, seconds=options.seconds)
+    times = common.interleave(calls, rounds=options.rounds, seconds=options.seconds, pause=common.REST)
     for contender, timing in times.items():
         row[contender] = batch * options.tokens / timing.median
     row |= {"best": peers.best(times), "ratio": peers.gain(times)}

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from common import Row, arguments, interleave, machine, once, report, short, write_json
+from common import REST, SETTLE, Row, arguments, interleave, machine, once, report, short, write_json
 from jax import lax
 
 import covan_mlir
@@ -123,7 +123,8 @@ def measured(name: str, rounds: int, seconds: float) -> Row:
         {"covan": lambda: exe(*args), "jax": lambda: jitted(*arrays).block_until_ready()},
         rounds=rounds,
         seconds=seconds,
-        settle=1,
+        settle=SETTLE,
+        pause=REST,
     )
     exact = _in_64_bits(function, params, *args)
     errors = [

@@ -41,7 +41,9 @@ def measure(name: str, contenders: Sequence[str], rounds: int, seconds: float, d
     """All contenders on one model, in this process."""
     workload = peers.cast(build(name), dtype)
     lineup = peers.line_up(contenders, workload)
-    times = common.interleave(lineup.calls, rounds=rounds, seconds=seconds, warmup=3, settle=1)
+    times = common.interleave(
+        lineup.calls, rounds=rounds, seconds=seconds, warmup=3, settle=common.SETTLE, pause=common.REST
+    )
     row: common.Row = {
         "model": name,
         "compile_s": lineup.compile_s,

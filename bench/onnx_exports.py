@@ -69,7 +69,8 @@ def measure(name: str, rounds: int, seconds: float) -> common.Row:
         rounds=rounds,
         seconds=seconds,
         warmup=3,
-        settle=1,
+        settle=common.SETTLE,
+        pause=common.REST,
     )
     before, after = kernels(own), kernels(theirs)
     values = (

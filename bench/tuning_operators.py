@@ -29,8 +29,6 @@ from covan_mlir import CompileOptions
 from covan_mlir.machine.host import host
 
 TUNED = "tuned"
-PAUSE = 0.005
-"""Seconds before each contender's turn: threads of the one before spin for a while."""
 COPIED = 8 << 20
 """Bytes that a copy reads."""
 
@@ -124,8 +122,8 @@ def measure(name: str, minutes: float, rounds: int, seconds: float) -> common.Ro
         beside = {"fma": lambda: ceilings.run_fma(), "copy": lambda: ceilings.run_copy()}
         # Of one thread, what others take of its core is not counted.
         clock = time.process_time if common.cores() == 1 else time.perf_counter
-        how: dict[str, Any] = {"rounds": rounds, "seconds": seconds, "warmup": 2, "settle": 1, "clock": clock}
-        how["pause"] = PAUSE
+        how: dict[str, Any] = {"rounds": rounds, "seconds": seconds, "warmup": 2, "clock": clock}
+        how |= {"settle": common.SETTLE, "pause": common.REST}
         stock = calls.pop("stock", None)  # which takes as long as all others together
         times = common.interleave({**calls, **beside}, **how)
         slow = common.interleave({"stock": stock, TUNED: calls[TUNED]}, **how) if stock is not None else {}
