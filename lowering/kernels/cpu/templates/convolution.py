@@ -191,9 +191,11 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         # Of all groups' filters, what the second cache does not hold comes from the last one for each band.
         filters = 4 * min(rows, schedule.group) * channels * taps
         again = (bands - 1) * filters if filters > STAYS * machine.l2 else 0
+        far = filters * groups if filters * groups > STAYS * machine.l2 * machine.cores else 0
         moved = again / machine.cache_bandwidth * groups * convolution.batch * share
         moved += convolution.traffic / (machine.bandwidth * machine.cores)
-        return max(computed, moved) + (EXPOSED * min(computed, moved) if again else 0.0)
+        waited = far / (machine.bandwidth * machine.cores)  # nobody asks for rows of filters before they are read
+        return max(computed, moved) + (EXPOSED * min(computed, moved) if again else 0.0) + waited
 
     def structure(self, schedule: ConvolutionSchedule) -> Structure:
         """See `Match`."""

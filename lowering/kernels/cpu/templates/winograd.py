@@ -50,7 +50,9 @@ LEAST_TILES = 4
 HIDING = 16
 """Tiles of a block that hide as much of the time in which filters come from memory as more of them do: with half as
 many, 1.5 times as long is waited."""
-ASKED = 0.85
+TALL = 8
+"""Rows of a register tile that hide as much of it as more of them do."""
+ASKED = 0.45
 """Of that time, what is left where filters are asked for a point ahead."""
 STAYS = 0.7
 """Of the second cache, what stays there while something else is streamed through it."""
@@ -118,19 +120,18 @@ class WinogradMatch(DenseMatch[WinogradSchedule]):
         rate = machine.flops / (2 * lanes)
         computed = blocks * (staged + products + back) / rate * share
         # Tiles that one dispatch leaves for the next, and filters that do not stay in the second cache between blocks,
-        # come from the last one, if that holds them.
+        # come from the last one, if that holds them. Of two dispatches the cores share panels, and so filters.
         parts = 0 if schedule.fused else 4 * layout.parts * blocks
         filters = 4 * points * layout.channels * layout.panels * layout.panel
         near = filters / (1 if schedule.fused else layout.panels) <= STAYS * machine.l2
-        again = 0 if near else filters * blocks
+        again = 0 if near else filters * (blocks - 1)
         reads = machine.cores if parts <= STAYS * machine.l2 else layout.panels
-        computed += parts * (2 + reads) / _bandwidth(machine, parts)
+        computed += parts * (2 + reads) / machine.cores / _bandwidth(machine, parts)
         moved = convolution.traffic - 4 * TAPS * TAPS * layout.channels * layout.filters
         supplied = max(again / _bandwidth(machine, filters), moved / (machine.bandwidth * machine.cores))
-        # Second caches hold as much of them as they can from call to call.
-        far = filters
+        far = filters / (1 if schedule.fused else min(machine.cores, layout.panels))
         waited = far / machine.bandwidth * math.sqrt(max(1.0, HIDING / layout.tiles))
-        waited *= ASKED if layout.asks_next else 1.0
+        waited *= math.sqrt(max(1.0, TALL / schedule.rows)) * (ASKED if layout.asks_next else 1.0)
         return max(computed, supplied) + EXPOSED * min(computed, supplied) + waited
 
     def prepared(self, schedule: WinogradSchedule) -> tuple[Preparation, ...]:
