@@ -59,10 +59,10 @@ class Timing:
         return median(a / b for a, b in zip(self.samples, base.samples, strict=True))
 
 
-REST = 0.02
+REST = 0.05
 """Seconds after which no thread of a contender takes a core from the next one any more: torch's OpenMP threads spin for
-up to 10 ms after a parallel region."""
-SETTLE = 0.01
+up to 10 ms after a parallel region, ONNX Runtime's for 34 ms after a call."""
+SETTLE = 0.02
 """Seconds of calls after which a contender runs as fast as in a process of its own."""
 
 

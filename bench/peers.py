@@ -92,8 +92,6 @@ def onnx_session(exported: torch.export.ExportedProgram) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = common.cores()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    # Its threads spin within a call, as by default, and stop with it: they would take the cores from the next one.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
     return onnxruntime.InferenceSession(
         program.model_proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
