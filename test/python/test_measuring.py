@@ -13,8 +13,10 @@ from dense_chains import convolution, product
 from fred_chains import attention, row_cases
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_chains import Writer
 
 from covan_mlir.fred.chain import Axis, Chain
+from covan_mlir.fred.expression import Apply
 from covan_mlir.fred.interpret import interpret
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Refusal
@@ -72,6 +74,18 @@ def test_an_element_that_is_off_is_told(i: int, j: int, by: float) -> None:
     assert right.differs(results) == ""
     results["y"][i, j] += by
     assert f"at ({i}, {j})" in right.differs(results)
+
+
+def test_a_sum_in_single_precision_is_no_better_for_being_held_in_double() -> None:
+    """As a variance of torch's is."""
+    w = Writer("f32", i=4, k=32)
+    w.reduce("s", "i", "add", "k", w.input("x", "ik"))
+    w.map("y", "i", Apply("arith.extf", (w.read("s"),), "f64"))
+    chain = w.chain("y")
+    right = reference.reference(chain, reference.operands(chain, 1))
+    single = np.nextafter(right.outputs["y"].astype(np.float32), np.float32(np.inf))
+    assert right.differs({"y": single.astype(np.float64)}) == ""
+    assert right.differs({"y": right.outputs["y"] + 1e-2}) != ""
 
 
 def test_a_reference_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

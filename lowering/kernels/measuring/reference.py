@@ -60,8 +60,9 @@ class Reference:
             if not is_float(value.dtype):
                 wrong = got != want
             else:
-                unit = float(np.finfo(np.float64 if value.dtype == "f64" else np.float32).eps)
-                half = 0.0 if value.dtype in ("f32", "f64") else 2.0**-7
+                rounded = self._rounded(name)
+                unit = float(np.finfo(np.float64 if rounded == {"f64"} else np.float32).eps)
+                half = 2.0**-7 if rounded & {"f16", "bf16"} else 0.0
                 largest = float(np.abs(want, where=np.isfinite(want), out=np.zeros(want.shape)).max(initial=1.0))
                 bound = (self.slack * SLACK * unit * self.terms**0.5 + half) * largest
                 with np.errstate(invalid="ignore"):
@@ -71,6 +72,11 @@ class Reference:
                 place = tuple(map(int, np.argwhere(wrong)[0]))
                 return f"{name} is {got[place]!s} at {place}, not {want[place]!s}"
         return ""
+
+    def _rounded(self, name: str) -> set[str]:
+        """Types of floats that a result, and what it is computed from, is rounded to."""
+        steps = {step.name: step.dtype for step in self.chain.steps}
+        return {steps[one] for one in (name, *self.chain.depends(name)) if one in steps and is_float(steps[one])}
 
 
 def operands(chain: Chain, seed: int) -> dict[str, Array]:
