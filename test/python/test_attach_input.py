@@ -129,9 +129,9 @@ def calls() -> Any:
 
 def test_what_names_name(calls: Any) -> None:
     graph = calls.program.graph
-    assert locate.named(graph, "linear").name == "linear"
-    assert locate.named(graph, 0).name == "linear"
-    assert locate.named(graph, "module:linear").name == "linear"
+    assert locate.named(graph, "linear").node.name == "linear"
+    assert locate.named(graph, 0).node.name == "linear"
+    assert locate.named(graph, "module:linear").node.name == "linear"
 
 
 def test_options_say_what_is_no_attachment() -> None:

@@ -99,7 +99,8 @@ def plan(captured: Capture, attach: Attach) -> AttachmentPlan:
         InputError: a key names no tensor or several, or a function does not fit.
     """
     graph = captured.program.graph
-    goals = tuple(Goal(key, attachment, locate.named(graph, key).name) for key, attachment in attachments(attach))
+    targets = [(key, attachment, locate.named(graph, key)) for key, attachment in attachments(attach)]
+    goals = tuple(Goal(key, attachment, target.node.name, target.action) for key, attachment, target in targets)
     return AttachmentPlan(captured, goals, insert(captured, goals))
 
 
@@ -166,14 +167,14 @@ def restored(captured: Capture, attach: Attach, them: Sequence[Attached]) -> Cap
         captured, [replace(g, again=frozenset(attached.again)) for g, attached in zip(planned.goals, them, strict=True)]
     )
     for attached, now, goal in zip(them, insertion.inserted, planned.goals, strict=True):
-        same = (now.nodes, now.source, dict(now.constants), goal.node, goal.attachment.mode)
+        same = (now.nodes, now.source, dict(now.constants), goal.action, goal.attachment.mode)
         if same != (attached.actions, attached.source, dict(attached.constants), attached.target, attached.mode):
             raise InputError(f"attach: {attached.name!r} is not the function that the program was compiled with")
     return insertion.captured
 
 
 def _exists(goal: Goal, lineage: LineageData) -> None:
-    action = next(action for action in lineage.actions if action.name == goal.node)
+    action = next(action for action in lineage.actions if action.name == goal.action)
     fate = lineage.fates[action.id]
     if fate.kind in ("dispatched", "view"):
         return
@@ -212,7 +213,7 @@ def records(planned: AttachmentPlan, without: LineageData, lineage: LineageData)
     attached = []
     for goal, inserted, choice in zip(planned.goals, planned.insertion.inserted, planned.choices, strict=True):
         actions = [next(a for a in lineage.actions if a.name == name) for name in inserted.nodes]
-        old = without.where(goal.node)
+        old = without.where(goal.action)
         names = {without.actions[i].name for site in old for i in site.trace} | set(inserted.nodes)
         new = [s for s in lineage.sites if any(lineage.actions[i].name in names for i in s.trace)]
         cost = AttachmentCost(
@@ -227,7 +228,7 @@ def records(planned: AttachmentPlan, without: LineageData, lineage: LineageData)
         own = {action.id for action in actions}
         record = Attached(
             name=goal.attachment.name,
-            target=goal.node,
+            target=goal.action,
             mode=goal.attachment.mode,
             actions=tuple(action.name for action in actions),
             again=tuple(sorted(goal.again)),
@@ -254,7 +255,7 @@ def _fate(goal: Goal, inserted: Inserted, lineage: LineageData) -> Outcome:
         if fate.kind == "folded":
             raise InputError(f"attach: what {name!r} gives is {became(lineage, fate)}: it is the same in every call")
         if fate.kind == "dead":
-            raise InputError(f"attach: what {name!r} gives in place of {goal.node} is {became(lineage, fate)}")
+            raise InputError(f"attach: what {name!r} gives in place of {goal.action} is {became(lineage, fate)}")
         if fate.kind == "merged":
             log.warning("attached %r: its result is %s; the two share a kernel", name, became(lineage, fate))
     if "merged" in kinds:

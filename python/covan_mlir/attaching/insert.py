@@ -32,6 +32,7 @@ class Goal:
     """An attachment and the node of the exported program that it is for.
 
     Attributes:
+        action: name of the action that the node is of.
         again: nodes to be computed anew for it, so that the kernel that computes them for the model stays as it is;
             empty: it reads the model's own tensor.
     """
@@ -39,6 +40,7 @@ class Goal:
     key: str | int
     attachment: Attachment
     node: str
+    action: str
     again: frozenset[str] = frozenset()
 
 
@@ -136,7 +138,7 @@ class _Inserter:
             if not (isinstance(result, Node) and observable(result)):
                 raise InputError(f"attach: {attachment.name!r} gives {result}, which is no tensor it computes")
         if not any(tensor in _behind(result) for result in results):
-            raise InputError(f"attach: what {attachment.name!r} gives does not depend on {goal.node}")
+            raise InputError(f"attach: what {attachment.name!r} gives does not depend on {goal.action}")
         if attachment.mode == "replace":
             self._check_replacement(goal, node, results)
         types = tuple(text for result in results for text in type_strings(result.meta["val"]))
@@ -238,15 +240,15 @@ class _Inserter:
         old, new = (type_strings(n.meta["val"])[0] for n in (node, results[0]))
         if old != new:
             raise InputError(
-                f"attach: {name!r} gives {new} in place of {goal.node}, which is {old}: whoever reads it needs the "
+                f"attach: {name!r} gives {new} in place of {goal.action}, which is {old}: whoever reads it needs the "
                 "same shape and dtype; attach it as a tap, mode='tap', or convert the result"
             )
         for other in self._goals:
             if other is not goal and other.node == goal.node and other.attachment.mode == "replace":
-                raise InputError(f"attach: two attachments replace {goal.node}: compose them in one function")
+                raise InputError(f"attach: two attachments replace {goal.action}: compose them in one function")
         for user in node.users:
             if user not in self._attached and writes(user, node):
-                raise InputError(f"attach: {user.name} writes to {goal.node}: attach to {user.name} instead")
+                raise InputError(f"attach: {user.name} writes to {goal.action}: attach to {user.name} instead")
 
     def _rebuilt(self, taps: Mapping[str, tuple[Any, list[Node]]]) -> Capture:
         """The program around the graph; the taps come after the model's own results."""

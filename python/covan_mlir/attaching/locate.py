@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch.fx import Node
@@ -16,7 +17,20 @@ from covan_mlir.provenance.model import Action, LineageData
 _LISTED = 6
 
 
-def named(graph: torch.fx.Graph, key: str | int) -> Node:
+@dataclass(frozen=True)
+class Target:
+    """A tensor of the exported program.
+
+    Attributes:
+        node: that gives it.
+        action: name of the action that the node is of: its own, or that of an operation that was translated.
+    """
+
+    node: Node
+    action: str
+
+
+def named(graph: torch.fx.Graph, key: str | int) -> Target:
     """The tensor that a key names.
 
     An action's name or id: its result. A module path, source line or group, which stand for several actions: the one
@@ -38,7 +52,7 @@ def named(graph: torch.fx.Graph, key: str | int) -> Node:
     if len(actions) == 1 and (own := [node for node in nodes if owner[node] in ids]):
         node = own[-1]
         _check(key, actions[0], node)
-        return node
+        return Target(node, actions[0].name)
     inside = {node for node in nodes if owner[node] in ids}
     leaving = [
         node
@@ -46,7 +60,7 @@ def named(graph: torch.fx.Graph, key: str | int) -> Node:
         if node in inside and observable(node) and any(_leaves(node, user, inside, str(key)) for user in node.users)
     ]
     if len(leaving) == 1:
-        return leaving[0]
+        return Target(leaving[0], source.actions[owner[leaving[0]]].name)
     if leaving:
         several = _listed(source, leaving)
         raise InputError(f"attach: {key!r} gives {len(leaving)} tensors: attach to one of them by name: {several}")

@@ -16,7 +16,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from covan_mlir.artifacts.attachment import Access, Way
-from covan_mlir.frontend.actions import calls
+from covan_mlir.frontend.actions import action_of, calls
 from covan_mlir.frontend.rebuild import mutates, observable, varying
 from covan_mlir.machine.description import COMPILER_SHARE, TYPICAL, Machine
 from covan_mlir.profiling.costs import Costs
@@ -71,7 +71,9 @@ class AccessPlanner:
         self._lineage = lineage
         self._costs = Costs(lineage, symbols)
         self._nodes = {node.name: node for node in calls(graph)}
-        self._actions = {action.name: action for action in lineage.actions}
+        owner = action_of(graph)
+        self._actions = {node.name: lineage.actions[number] for node, number in owner.items()}
+        self._last = {number: node for node, number in owner.items()}
 
     def choose(self, wanted: Sequence[tuple[str, bool]]) -> tuple[ChosenAccess, ...]:
         """The cheapest way to have the result of each action.
@@ -79,7 +81,7 @@ class AccessPlanner:
         A tensor for which a site is cut is in memory for all others.
 
         Args:
-            wanted: names of actions, and whether it is for a tap: what is replaced gives way to its replacement, and
+            wanted: names of nodes, and whether it is for a tap: what is replaced gives way to its replacement, and
                 nothing that is computed from it can be computed again beside it.
         """
         replaced = {name for name, tap in wanted if not tap}
@@ -181,6 +183,8 @@ class AccessPlanner:
 
     def _at_hand(self, node: Node) -> bool:
         action = self._actions[node.name]
+        if self._last[action.id] is not node:
+            return False  # inside of an operation that was translated: nobody knows where
         if self._lineage.fates[action.id].kind == "view":
             return False  # viewed again at no cost
         part = self._result(node.name)
