@@ -16,7 +16,7 @@ from covan_mlir.dialects.prov import has_table, read_table
 from covan_mlir.dialects.prov_lines import lines_of, read_lines
 from covan_mlir.errors import TargetError
 from covan_mlir.fred.chain import Chain
-from covan_mlir.fred.scaled import scaled
+from covan_mlir.fred.scaled_weights import scaled
 from covan_mlir.lowering.kernels import targets
 from covan_mlir.lowering.kernels.dense.scaled_weights import with_weights_apart
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
@@ -82,7 +82,11 @@ class Chooser:
 
     def worth(self, chain: Chain) -> Choices | Refusal:
         """The templates that take a chain, or why it is not worth a kernel; nothing is written."""
-        return worth(scaled(self.plain(chain)).chain, self.target, always=self.always)
+        return worth(self.computed(chain), self.target, always=self.always)
+
+    def computed(self, chain: Chain) -> Chain:
+        """The chain as its kernel computes it, with weights that are scaled ahead of time."""
+        return scaled(self.plain(chain)).chain
 
     def decisions(self) -> Decisions:
         """For the chains of one function."""

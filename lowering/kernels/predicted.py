@@ -15,7 +15,6 @@ from math import prod
 
 from covan_mlir.fred.chain import Axis, Chain, Input, Reduce
 from covan_mlir.fred.expression import Affine, Apply, Const, Expr, Read, Window
-from covan_mlir.fred.scaled import scaled
 from covan_mlir.lowering.kernels.choice import Chooser
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.recorded import workload
@@ -123,7 +122,7 @@ class PredictedCost:
         return self._known[chain]
 
     def _seconds(self, chain: Chain) -> float:
-        plain = scaled(self.chooser.plain(chain)).chain
+        plain = self.chooser.computed(chain)
         rates = self.chooser.target.rates(plain)
         theirs = compiled(plain, rates)
         recorded = self.chooser.records.get(workload(plain)) if self.chooser.records else None

@@ -17,7 +17,7 @@ from covan_mlir import CompileOptions
 from covan_mlir.fred.chain import Chain, Map
 from covan_mlir.fred.expression import Expr, Read, rebuild
 from covan_mlir.fred.interpret import interpret
-from covan_mlir.fred.scaled import scaled
+from covan_mlir.fred.scaled_weights import scaled
 from covan_mlir.lowering.kernels.choice import Chooser
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.select import Selection
@@ -76,11 +76,13 @@ def test_factors_are_in_the_weights(name: str) -> None:
     )  # fmt: skip
 
 
-def product(*, scale: str = "n", behind: bool = False, given: bool = False) -> Chain:
+def product(*, scale: str = "n", behind: bool = False, given: bool = False, beside: bool = False) -> Chain:
     w = Writer("f32", m=4, k=8, n=6)
     a, b, by = w.input("a", "mk"), w.input("b", "nk"), w.input("scale", scale)
     w.reduce("s", "mn", "add", "k", f("arith.mulf", a, b))
-    w.map("y", "mn", f("arith.mulf", f("arith.addf", w.read("s"), w.read("s")) if behind else w.read("s"), by))
+    total = w.read("s")
+    scaled_sum = f("arith.mulf", f("arith.addf", total, total) if behind else total, by)
+    w.map("y", "mn", f("arith.addf", scaled_sum, total) if beside else scaled_sum)
     return weights(w.chain(*(("s", "y") if given else ("y",))), "b", "scale")
 
 
@@ -95,6 +97,7 @@ def test_a_result_that_is_the_sum_keeps_its_name() -> None:
     [
         product(scale="m"),  # the weight has no such axis
         product(behind=True),  # the sum is read twice
+        product(beside=True),  # so is it here, and once as it is
         product(given=True),  # the sum is a result
         weights(product(), "b"),  # the factor varies
         weights(product(), "scale"),  # the matrix varies

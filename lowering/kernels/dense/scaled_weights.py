@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from covan_mlir.fred.chain import Chain
-from covan_mlir.fred.scaled import ScaledWeight
+from covan_mlir.fred.scaled_weights import ScaledWeight
 from covan_mlir.lowering.kernels.kernel import Executable, Operand, Preparation, composed
 from covan_mlir.lowering.kernels.reductions.operands import operands
 

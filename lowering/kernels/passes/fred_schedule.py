@@ -12,7 +12,7 @@ from torch_mlir import ir
 from covan_mlir.dialects.fred_chain import chains, read_chain
 from covan_mlir.dialects.fred_data import attribute
 from covan_mlir.dialects.fred_fused import read_fusion
-from covan_mlir.fred.scaled import scaled
+from covan_mlir.fred.scaled_weights import scaled
 from covan_mlir.lowering.request import WINOGRAD
 from covan_mlir.passes.framework.interface import PassFailure
 

@@ -11,7 +11,7 @@ from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Stage
 from covan_mlir.fred.formulas import line, text
 from covan_mlir.fred.fuse import known
-from covan_mlir.fred.scaled import scaled
+from covan_mlir.fred.scaled_weights import scaled
 from covan_mlir.fred.sweep_formulas import sweep_lines
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps

@@ -16,7 +16,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from covan_mlir.artifacts.attachment import Access, Way
-from covan_mlir.frontend.actions import action_of, calls
+from covan_mlir.frontend.actions import action_of
 from covan_mlir.frontend.rebuild import mutates, observable, varying
 from covan_mlir.machine.description import COMPILER_SHARE, TYPICAL, Machine
 from covan_mlir.profiling.costs import Costs
@@ -70,8 +70,8 @@ class AccessPlanner:
         self._varying = varying(program)
         self._lineage = lineage
         self._costs = Costs(lineage, symbols)
-        self._nodes = {node.name: node for node in calls(graph)}
-        owner = action_of(graph)
+        owner = {node: number for node, number in action_of(graph).items() if node.graph is graph}
+        self._nodes = {node.name: node for node in owner}
         self._actions = {node.name: lineage.actions[number] for node, number in owner.items()}
         self._last = {number: node for node, number in owner.items()}
 

@@ -14,7 +14,7 @@ from covan_mlir.checking.verdict import Counterexample
 from covan_mlir.fred import chain_json
 from covan_mlir.fred.chain import Chain, ChainError
 from covan_mlir.fred.formulas import line, text
-from covan_mlir.fred.scaled import scaled
+from covan_mlir.fred.scaled_weights import scaled
 from covan_mlir.fred.sweep_formulas import sweep_lines
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ class FusionRecord(JsonObject, frozen=True):
         parts: ids of the source's parts that it performs.
         kernel: name of its kernel; empty if it has none.
         reason: why it has none; empty if it has one.
-        chain: its steps, as formulas, after those that are computed ahead of time (`covan_mlir.fred.scaled`).
+        chain: its steps, as formulas, after those that are computed ahead of time (`covan_mlir.fred.scaled_weights`).
         source: the chain itself, from which all else can be derived again (`covan_mlir.fred.chain_json`); empty of
             operations that are no chain.
         sweeps: the loops that compute it, as far as they were derived.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from covan_mlir.fred import chain_json
 from covan_mlir.fred.chain import Chain
-from covan_mlir.fred.scaled import scaled
+from covan_mlir.fred.scaled_weights import scaled
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.recorded import workload
 from covan_mlir.lowering.kernels.reductions.operands import traffic

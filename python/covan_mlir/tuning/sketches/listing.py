@@ -8,7 +8,7 @@ from random import Random
 
 from covan_mlir.fred import chain_json
 from covan_mlir.fred.chain import Chain
-from covan_mlir.fred.scaled import scaled
+from covan_mlir.fred.scaled_weights import scaled
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.select import choices
 from covan_mlir.lowering.kernels.target import KernelTarget

@@ -78,7 +78,7 @@ def _pair(chain: Chain, step: Input | Step) -> ScaledWeight | None:
     """The weight of a sum of products, and the factor of the sum."""
     if not isinstance(step, Reduce) or step.combine != "add" or not is_float(step.dtype) or step.name in chain.outputs:
         return None
-    counts = Counter(node.name for other in chain.steps for node in walk(other.expr) if isinstance(node, Read | Window))
+    counts = _uses(chain)
     product = step.expr
     if not isinstance(product, Apply) or product.op != "arith.mulf" or counts[step.name] != 1:
         return None
@@ -87,9 +87,21 @@ def _pair(chain: Chain, step: Input | Step) -> ScaledWeight | None:
     if len(weights) != 1 or factor is None:
         return None
     weight = weights[0]
+    pair = ScaledWeight(weight, factor)
+    if pair.name in chain.values:
+        return None
     known = None not in [chain.sizes[axis] for axis in weight.axes]
     same = weight.dtype == factor.dtype == step.dtype
-    return ScaledWeight(weight, factor) if known and same and {*factor.axes} <= {*weight.axes} & {*step.axes} else None
+    return pair if known and same and {*factor.axes} <= {*weight.axes} & {*step.axes} else None
+
+
+def _uses(chain: Chain) -> Counter[str]:
+    """How often steps read each value. A read is one node where it is an operand twice."""
+    uses: Counter[str] = Counter()
+    for step in chain.steps:
+        operands = [step.expr, *(arg for node in walk(step.expr) if isinstance(node, Apply) for arg in node.args)]
+        uses.update(node.name for node in operands if isinstance(node, Read | Window))
+    return uses
 
 
 def _weight(chain: Chain, expr: Expr, counts: Counter[str]) -> Input | None:
