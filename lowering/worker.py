@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -11,6 +12,7 @@ from typing import BinaryIO
 
 from covan_mlir.lowering import messages
 from covan_mlir.lowering.result import StepFailure
+from covan_mlir.support.collector import uncollected
 from covan_mlir.support.processes import frames
 from covan_mlir.support.processes.parent import afterwards, watch
 
@@ -31,12 +33,13 @@ def main(parent: int, folder: str, trace: str) -> None:
     answers: BinaryIO = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     # Heavy imports come before the greeting: the caller counts the worker as ready then.
-    from covan_mlir.lowering.job import JobError, compile_job
-    from covan_mlir.lowering.pass_prints import PassPrints
-    from covan_mlir.lowering.stages import load_passes
-    from covan_mlir.provenance.collector import uncollected
+    with uncollected():
+        from covan_mlir.lowering.job import JobError, compile_job
+        from covan_mlir.lowering.pass_prints import PassPrints
+        from covan_mlir.lowering.stages import load_passes
 
-    load_passes()
+        load_passes()
+        gc.freeze()  # modules stay: no collection has to look at them
     prints = PassPrints(tempfile.mkdtemp(prefix="passes-")) if trace == "passes" else None
 
     frames.send(answers, messages.Ready())
@@ -52,18 +55,19 @@ def main(parent: int, folder: str, trace: str) -> None:
             step = name
             frames.send(answers, messages.Entered(name))
 
-        try:
-            with uncollected():
+        with uncollected():
+            try:
                 result, program = compile_job(blobs[0], job, told, prints)
-        except JobError as error:
-            frames.send(answers, messages.Failed(error.failure))
-        except MemoryError:
-            frames.send(answers, messages.Failed(StepFailure(step, "the compiler ran out of memory")))
-        except Exception as error:  # a bug of ours must not look like a crash of a compiler
-            failure = StepFailure(step, f"internal error: {error!r}", log=traceback.format_exc())
-            frames.send(answers, messages.Failed(failure))
-        else:
-            frames.send(answers, messages.Done(result), [program])
+            except JobError as error:
+                frames.send(answers, messages.Failed(error.failure))
+            except MemoryError:
+                frames.send(answers, messages.Failed(StepFailure(step, "the compiler ran out of memory")))
+            except Exception as error:  # a bug of ours must not look like a crash of a compiler
+                failure = StepFailure(step, f"internal error: {error!r}", log=traceback.format_exc())
+                frames.send(answers, messages.Failed(failure))
+            else:
+                frames.send(answers, messages.Done(result), [program])
+        gc.collect()  # while the caller is at work
 
 
 if __name__ == "__main__":

@@ -11,6 +11,9 @@ Kind = Literal["cpu", "vulkan", "cuda"]
 _NO_IM2COL = "--iree-global-opt-use-im2col-for-convs=false"
 """What a batch of halves becomes adds numbers of two types, which does not verify."""
 
+_NO_ZIP = "--iree-vm-emit-polyglot-zip=false"
+"""Programs need not be archives as well: the checksums of their weights would take two seconds per gigabyte."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -52,5 +55,5 @@ class Target:
         """
         # Demoting would give results of the wrong size for arguments and results in float64.
         demoted = self.kind != "cpu" and not double
-        flags = (f"--iree-input-demote-f64-to-f32={str(demoted).lower()}", *self.flags)
+        flags = (f"--iree-input-demote-f64-to-f32={str(demoted).lower()}", _NO_ZIP, *self.flags)
         return (*flags, _NO_IM2COL) if halves and self.kind == "cpu" else flags

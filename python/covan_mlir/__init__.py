@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from covan_mlir.support import bindings_apart
+from covan_mlir.support.collector import uncollected
 from covan_mlir.support.interrupts import orderly
 from covan_mlir.version import __version__
 
@@ -95,7 +96,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'covan_mlir' has no attribute {name!r}")
-    with orderly():
+    with orderly(), uncollected():  # who has imported torch has a large heap, which imports would have searched
         value = getattr(import_module(_PUBLIC[name]), name)
     globals()[name] = value
     return value

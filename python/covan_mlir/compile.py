@@ -14,13 +14,14 @@ from covan_mlir.executable import Executable
 from covan_mlir.frontend.frontends import Model, capture
 from covan_mlir.lowering import pool, targets
 from covan_mlir.machine import host
-from covan_mlir.provenance.collector import uncollected
 from covan_mlir.provenance.tags import Tags
 from covan_mlir.provenance.tags import rules as tag_rules
+from covan_mlir.support.collector import uncollected
 from covan_mlir.support.interrupts import orderly
 
 
 @orderly()
+@uncollected()
 def compile_module(
     model: Model,
     args: tuple[Any, ...] = (),
@@ -71,7 +72,7 @@ def compile_module(
     pool.prepare(options.trace if provenance else "phases")
     if (options.fuse_reductions or options.attach or options.superoptimise) and any(goal.is_host for goal in goals):
         host.prepare()
-    with EXPORT_LOCK, uncollected():
+    with EXPORT_LOCK:
         tell("export")
         captured = capture(model, args, kwargs, dynamic_shapes)
     if not options.attach:

@@ -19,11 +19,11 @@ from covan_mlir.errors import InputError
 from covan_mlir.frontend.capture import Capture
 from covan_mlir.lowering import targets
 from covan_mlir.machine.description import TYPICAL, Machine
-from covan_mlir.provenance.collector import uncollected
 from covan_mlir.provenance.explain import became
 from covan_mlir.provenance.model import Action, LineageData
 from covan_mlir.provenance.tags import TagRule
 from covan_mlir.runtime.compiled import CompiledProgram
+from covan_mlir.support.collector import uncollected
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from covan_mlir.frontend.actions import type_strings
 from covan_mlir.frontend.capture import capture
 from covan_mlir.lowering import targets
 from covan_mlir.lowering.inlined import BARRIER, NAMESPACE, main_function
-from covan_mlir.provenance.collector import uncollected
 from covan_mlir.runtime.compiled import CompiledModel
+from covan_mlir.support.collector import uncollected
 
 _torch_library: Any = torch.library  # it has no types
 _library = _torch_library.Library(NAMESPACE, "DEF")

@@ -32,8 +32,8 @@ from covan_mlir.checking.substitutions import PHASE as SUBSTITUTIONS
 from covan_mlir.checking.substitutions import check_substitutions
 from covan_mlir.checking.successors import Successors
 from covan_mlir.checking.verdict import Check, Counterexample, Outcome, Verification
-from covan_mlir.provenance.collector import uncollected
 from covan_mlir.provenance.phases import PROGRAM
+from covan_mlir.support.collector import uncollected
 
 if TYPE_CHECKING:
     from covan_mlir.provenance.model import LineageData

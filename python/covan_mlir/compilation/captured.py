@@ -32,7 +32,6 @@ from covan_mlir.lowering.request import Job
 from covan_mlir.lowering.result import JobResult
 from covan_mlir.machine import host
 from covan_mlir.machine.description import Machine
-from covan_mlir.provenance.collector import uncollected
 from covan_mlir.provenance.model import Action, LineageData
 from covan_mlir.provenance.substituted import actions_after
 from covan_mlir.provenance.tags import TagRule
@@ -40,6 +39,7 @@ from covan_mlir.provenance.tags import apply as apply_tags
 from covan_mlir.provenance.tracing import SourceProgram, trace_program
 from covan_mlir.runtime.compiled import CompiledProgram
 from covan_mlir.subst import rule_file
+from covan_mlir.support.collector import uncollected
 from covan_mlir.version import __version__
 
 log = logging.getLogger(__name__)
