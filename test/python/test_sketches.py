@@ -29,7 +29,7 @@ from covan_mlir.tuning.sketches.derive import sketch_of, sketches
 from covan_mlir.tuning.sketches.nest_text import nest_text
 from covan_mlir.tuning.sketches.state import State
 
-TARGET = CpuTarget(MACHINE)
+TARGET = CpuTarget(replace(MACHINE, bf16_pairs=True))
 
 
 def weighted(chain: Chain, *names: str) -> Chain:
@@ -67,6 +67,7 @@ TAKEN = {
         convolution(20, 32, (3, 3), (14, 14)),
         weighted(convolution(8, 9, (3, 3), (9, 9), dtype="bf16"), "f"),
     ],
+    "paired_convolution": [weighted(convolution(8, 16, (3, 3), (9, 9), dtype="bf16"), "f")],
     "winograd": [weighted(convolution(20, 32, (3, 3), (14, 14)), "f")],
     "depthwise": [convolution(16, 16, (3, 3), (28, 28), groups=16), CASES["maxima"]],
     "channel_lanes": [convolution(64, 64, (3, 3), (7, 7), groups=64)],

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 from covan_mlir.lowering.kernels.cpu.accumulators import combining
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
@@ -34,6 +34,7 @@ from covan_mlir.lowering.kernels.cpu.dense import DIRECT, DenseSchedule
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, inputs
 from covan_mlir.lowering.kernels.cpu.packed_weight import PackedWeight
+from covan_mlir.lowering.kernels.cpu.pairs import PAIR, added
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout, Planes
 from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, Tile, outer_products
 from covan_mlir.lowering.kernels.cpu.row_outputs import Known, RowOutputs
@@ -52,6 +53,7 @@ class ConvolutionSchedule(DenseSchedule):
         depth: positions of the first contracted axis that are staged together.
         apart: columns of the window have planes of their own.
         packed: the filter is packed ahead of time.
+        pairs: bfloat16 is multiplied two channels at a time (`pairs`); the filter is packed then.
     """
 
     rows: int
@@ -62,6 +64,7 @@ class ConvolutionSchedule(DenseSchedule):
     depth: int
     apart: bool = False
     packed: bool = False
+    pairs: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,8 +124,8 @@ class Footprint:
 
     @property
     def channels(self) -> int:
-        """Positions on the contracted axes that are staged together."""
-        return self.schedule.depth * self.convolution.beside
+        """Positions on the contracted axes that are staged together; of pairs, so many pairs."""
+        return self.schedule.depth * self.convolution.beside // (PAIR if self.schedule.pairs else 1)
 
     @property
     def width(self) -> int:
@@ -161,16 +164,19 @@ class Footprint:
     @property
     def packing(self) -> PackedWeight | None:
         """How the filter is packed."""
-        convolution, filter_ = self.convolution, self.convolution.filter
+        convolution, paired = self.convolution, self.schedule.pairs
+        filter_ = convolution.paired_filter if paired else convolution.filter
         if not self.schedule.packed or filter_ is None:
             return None
-        axis, height = convolution.rows[0], self.schedule.rows
-        return PackedWeight(convolution.chain, filter_, convolution.outer, axis, self.summed, height)
+        axis, height, pair = convolution.rows[0], self.schedule.rows, convolution.contracted[0] if paired else ""
+        return PackedWeight(convolution.chain, filter_, convolution.outer, axis, self.summed, height, pair)
 
     @property
     def scalars(self) -> int:
         """Elements of a row of the filter, where that is staged, or 0."""
-        if self.convolution.scalars is None or in_place(self.convolution.chain, self.convolution.scalars):
+        if self.schedule.pairs or self.convolution.scalars is None:
+            return 0
+        if in_place(self.convolution.chain, self.convolution.scalars):
             return 0
         depth = self.schedule.depth if self.convolution.contracted else self.convolution.sizes[self.summed[0]]
         return row_length(self.convolution.sizes, self.summed, depth, self.schedule.lanes)
@@ -211,7 +217,14 @@ class ConvolutionWriter:
     def planes(self) -> Planes:
         """What the window slides over."""
         footprint = self.footprint
-        return Planes.make(self.code, footprint.layout, self.sizes, footprint.channels, footprint.width)
+        return Planes.make(
+            self.code,
+            footprint.layout,
+            self.sizes,
+            footprint.channels,
+            footprint.width,
+            paired=self.schedule.pairs,
+        )
 
     @cached_property
     def scalars(self) -> ScalarRows | None:
@@ -295,11 +308,15 @@ class ConvolutionWriter:
         )
 
     def _stage(self, outer: Mapping[str, Value], corner: Corner, first: Value, start: Value, count: Size) -> None:
-        self.planes.fill(outer, corner.top, corner.left, start, count)
+        self.planes.fill(outer, corner.top, corner.left, start, self._turns(count))
         if self.scalars is not None:
             if not self.convolution.contracted:
                 count = self.sizes[self.footprint.summed[0]]
             self.scalars.fill(outer, first, start, count)
+
+    def _turns(self, count: Size) -> Size:
+        """How often something is multiplied for each tap, of so many positions on the first contracted axis."""
+        return self.code.divmod(count, PAIR)[0] if self.schedule.pairs else count
 
     def _clear(self) -> None:
         code = self.code
@@ -335,6 +352,8 @@ class ConvolutionWriter:
             there = {**place, **{axis: code.index(n) for axis, n in layout.written(tap).items()}}
             if self.scalars is not None:
                 return self.scalars.load(code.add(code.op("subi", row, first), i), there)
+            if packing is not None and packing.paired:
+                there = {**there, packing.paired: code.mul(there[packing.paired], PAIR)}
             if packing is not None:
                 return packing.scalar(code, begin, there, i)
             index = {**indices[i], **there}
@@ -354,7 +373,7 @@ class ConvolutionWriter:
                 ask_next(code, weight, self.sizes, there, convolution.rows[0], rows, turn, near=False)
             return self.planes.load(code.add(at, u * code.lanes), place, tap)
 
-        ranges = [(axis, 0, self.sizes[axis] if n else count) for n, axis in enumerate(contracted)]
+        ranges = [(axis, 0, self.sizes[axis] if n else self._turns(count)) for n, axis in enumerate(contracted)]
         ranges += [(axis, 0, self.sizes[axis]) for axis in layout.rolled]
 
         for span in self.footprint.spans:
@@ -367,6 +386,7 @@ class ConvolutionWriter:
                     lambda u, place, tap: vector(u, at, place, tap, idle),
                     len(layout.taps),
                     combining(convolution.step)[0],
+                    multiply_add=partial(added, code) if self.schedule.pairs else None,
                 )
                 take(outer_products(code, ranges, [[zero] * span.vectors for _ in range(rows)], factors), at)
                 return none

@@ -8,6 +8,8 @@ from functools import cached_property
 
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce
 from covan_mlir.fred.expression import Affine, Apply, Expr, Index, Window, walk
+from covan_mlir.lowering.kernels.cpu.elements import computed
+from covan_mlir.lowering.kernels.cpu.pairs import PAIR
 from covan_mlir.lowering.kernels.cpu.scalar_rows import in_place, weight_by_rows
 from covan_mlir.lowering.kernels.dense.chain import DenseChain, check_sum, only_reduction, stored
 from covan_mlir.lowering.kernels.errors import UnsupportedError
@@ -90,6 +92,21 @@ class Convolution(DenseChain):
     def filter(self) -> Input | None:
         """The filter, where it is a weight that can be packed by rows."""
         return weight_by_rows(self, self.scalars, self.rows, self.window)
+
+    @cached_property
+    def paired_filter(self) -> Input | None:
+        """The filter, where it can be packed by rows, and its elements can be multiplied in pairs of channels."""
+        if self.scalars is None or len(self.rows) != 1 or not self.contracted or self.window.outside.value != 0.0:
+            return None
+        weight, channel = self.packable(self.scalars, self.window), self.contracted[0]
+        if weight is None or self.rows[0] not in weight.axes or self.sizes[channel] % PAIR:
+            return None
+        if {weight.dtype, self.window.dtype} != {"bf16"} or computed(self.step.dtype) != "f32":
+            return None
+        # Where one channel of a pair is in the input, so is the other one.
+        low, high = position_on(self.window, channel).bounds(self.sizes)
+        inside = self.chain.values[self.window.name].axes[self.window.at.index(position_on(self.window, channel))]
+        return weight if low >= 0 and high < self.sizes[inside] else None
 
     @cached_property
     def batch(self) -> int:

@@ -31,11 +31,11 @@ class PackedPanel:
         code, packing, product = self.code, self.packing, self.product
         memory = code.memory[packing.operand.name]
         base = packing.begin(code, outer, first, start)
-        step = PAIR if packing.pairs else 1
+        step = PAIR if packing.paired else 1
 
         def vector(u: int, place: Place, tap: int) -> Value:
             at = code.add(base, code.mul(packing.position(code, place), packing.width), u * step * code.lanes)
-            if packing.pairs:
+            if packing.paired:
                 return pairs.load(code, memory, at)
 
             def there(_: Position) -> Result:

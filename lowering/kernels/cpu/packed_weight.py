@@ -16,6 +16,7 @@ from functools import cached_property
 from math import prod
 
 from covan_mlir.fred.chain import Chain, Input
+from covan_mlir.lowering.kernels.cpu import pairs
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
 from covan_mlir.lowering.kernels.cpu.pairs import PAIR
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
@@ -34,7 +35,7 @@ class PackedWeight:
         axis: that is taken apart.
         contracted: axes that are summed over, in the order in which they are read.
         width: positions on ``axis`` that lie together.
-        pairs: elements of two positions on the last contracted axis lie next to each other.
+        paired: contracted axis of which elements of two positions lie next to each other; empty: none do.
     """
 
     chain: Chain
@@ -43,7 +44,7 @@ class PackedWeight:
     axis: str
     contracted: tuple[str, ...]
     width: int
-    pairs: bool = False
+    paired: str = ""
 
     @cached_property
     def _sizes(self) -> Mapping[str, int]:
@@ -66,10 +67,9 @@ class PackedWeight:
     @property
     def operand(self) -> Operand:
         """What the kernel reads."""
-        before, contracted = (tuple(self._sizes[axis] for axis in axes) for axes in (self._before, self.contracted))
-        shape = (*before, self.count, *contracted, self.width)
-        if self.pairs:
-            shape = (*before, self.count, *contracted[:-1], contracted[-1] // PAIR, self.width, PAIR)
+        before = (self._sizes[axis] for axis in self._before)
+        contracted = (self._sizes[axis] // (PAIR if axis == self.paired else 1) for axis in self.contracted)
+        shape = (*before, self.count, *contracted, self.width, *((PAIR,) if self.paired else ()))
         return Operand(f"{self.weight.name}.packed", shape, self.weight.dtype)
 
     @property
@@ -80,8 +80,8 @@ class PackedWeight:
         packed = self.operand.tensor
         order = [axes.index(axis) for axis in (*self._before, self.axis, *self.contracted)]
         inner, tiles = [axes.index(self.axis)], [self.width]
-        if self.pairs:
-            inner, tiles = [*inner, axes.index(self.contracted[-1])], [*tiles, PAIR]
+        if self.paired:
+            inner, tiles = [*inner, axes.index(self.paired)], [*tiles, PAIR]
         text = f"""func.func private @packed(%w: {given}) -> {packed} {{
   %zero = arith.constant 0.0 : {dtype}
   %empty = tensor.empty() : {packed}
@@ -107,18 +107,23 @@ class PackedWeight:
         return code.mul(flat, prod(self._sizes[axis] for axis in self.contracted[1:]) * self.width)
 
     def position(self, code: KernelBuilder, place: Place) -> Value:
-        """Of what is contracted, counted through from the block's first."""
-        position: Value = code.index(0)
+        """Of what is contracted, counted through from the block's first. Of a pair, the first element's; beside that
+        lies the second, and where the next position on an axis further in would be, only behind both."""
+        position, step = code.index(0), 1
         for n, axis in enumerate(self.contracted):
-            position = code.add(code.mul(position, self._sizes[axis] if n else 1), place[axis])
+            position = code.add(code.mul(position, self._sizes[axis] if n else 1), code.mul(place[axis], step))
+            step = PAIR if axis == self.paired else step
         return position
 
     def scalar(self, code: KernelBuilder, begin: Value, place: Place, i: int) -> Value:
-        """What a row of a tile multiplies.
+        """What a row of a tile multiplies; a pair is in all lanes.
 
         Args:
             begin: where what the tile reads of a block begins.
             i: number of the row in the tile.
         """
         at = code.mul(self.position(code, place), self.width)
-        return code.scalar(code.memory[self.operand.name], code.add(begin, at, i))
+        memory = code.memory[self.operand.name]
+        if self.paired:
+            return pairs.in_all_lanes(code, memory, code.add(begin, at, PAIR * i))
+        return code.scalar(memory, code.add(begin, at, i))

@@ -1,6 +1,6 @@
 """Products of bfloat16, two at a time: where a machine has an instruction that adds both to a sum of float32.
 
-Elements that follow each other along the last contracted axis are a pair. A register holds as many pairs as float32s::
+Elements that follow each other along a contracted axis are a pair. A register holds as many pairs as float32s::
 
     sums[i, j] += a[i, k] * b[k, j] + a[i, k + 1] * b[k + 1, j]      # vdpbf16ps of AVX512_BF16
 
@@ -9,49 +9,18 @@ The instruction rounds to nearest, and takes and gives denormal numbers for 0, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import iree.compiler.ir as ir
 from iree.compiler.dialects import vector
 
-from covan_mlir.fred.chain import Input
-from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
-from covan_mlir.lowering.kernels.cpu.elements import computed
-from covan_mlir.lowering.kernels.cpu.evaluator import Position, address
-from covan_mlir.lowering.kernels.cpu.product_roles import Product
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
 
 PAIR = 2
 """Elements that are multiplied at a time."""
 
 _INTRINSICS = {16: "llvm.x86.avx512bf16.dpbf16ps.512", 8: "llvm.x86.avx512bf16.dpbf16ps.256"}
 """By lanes of float32."""
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """The factors of a product whose elements can be multiplied in pairs, as they are in memory.
-
-    Attributes:
-        scalars: pairs of it are next to each other.
-        vectors: pairs of it are, too, or lie in rows of the lanes' axis, one behind the other.
-    """
-
-    scalars: Input
-    vectors: Input
-
-    @staticmethod
-    def of(product: Product) -> Pairs | None:
-        """None: they cannot."""
-        scalars, vectors = product.input_of(product.scalars), product.input_of(product.vectors)
-        last = product.contracted[-1]
-        size = product.chain.sizes[last]
-        if scalars is None or vectors is None or computed(product.step.dtype) != "f32" or size is None or size % PAIR:
-            return None
-        if any(value.dtype != "bf16" or value.name in product.chain.windowed for value in (scalars, vectors)):
-            return None
-        beside = scalars.axes[-1] == last and vectors.axes[-1] in (last, product.lane)
-        return Pairs(scalars, vectors) if beside else None
 
 
 def has_instruction(lanes: int) -> bool:
@@ -88,10 +57,9 @@ def unpacked(code: KernelBuilder, value: Value) -> Value:
     return vector.bitcast(code.vector_type("bf16", PAIR * code.lanes), value)
 
 
-def scalar(code: KernelBuilder, factor: Input, sizes: Mapping[str, Size], index: Mapping[str, Value]) -> Value:
-    """A pair in all lanes, read where it is in memory."""
-    at, _ = address(code, factor.axes, sizes, Position(index, None))
-    pair = vector.load(code.vector_type("bf16", PAIR), code.memory[factor.name], [at])
+def in_all_lanes(code: KernelBuilder, memory: Value, at: Value) -> Value:
+    """A pair in memory, in all lanes."""
+    pair = vector.load(code.vector_type("bf16", PAIR), memory, [at])
     word = code.lane(vector.bitcast(code.vector_type("i32", 1), pair), 0)
     return unpacked(code, code.broadcast(word))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, Sliding
@@ -16,20 +15,18 @@ class PlaneRows:
 
     Attributes:
         pitch: length of a row.
+        columns: what is read of the input's rows.
     """
 
     code: KernelBuilder
     convolution: Convolution
     pitch: int
     memory: Value
+    columns: WindowColumns
 
     @property
     def _width(self) -> Sliding:
         return self.convolution.width
-
-    @cached_property
-    def _columns(self) -> WindowColumns:
-        return WindowColumns(self.code, self.convolution)
 
     def whole(self, source: Value, to: Value, phase: int) -> None:
         """A row that holds all columns of the results: where it leaves the input is known beforehand.
@@ -47,10 +44,10 @@ class PlaneRows:
         def chunk(at: Value, none: list[Value], length: int) -> list[Value]:
             begin = code.add(source, code.mul(at, slides.stride), first)
             last = slides.stride * (length - 1) + 1  # elements from the first to the last one
-            loads = self._columns.loads
-            value = self._columns.elements(begin, [None if n + lanes <= last else max(last - n, 0) for n in loads])
+            loads = self.columns.loads
+            value = self.columns.elements(begin, [None if n + lanes <= last else max(last - n, 0) for n in loads])
             if length < lanes:
-                value = code.op("select", code.prefix(length), value, self._columns.outside)
+                value = code.op("select", code.prefix(length), value, self.columns.outside)
             code.store(value, self.memory, code.add(to, at, left))
             return none
 
@@ -66,7 +63,7 @@ class PlaneRows:
 
         def chunk(at: Value, none: list[Value]) -> list[Value]:
             position = code.add(code.mul(code.add(column, at), slides.stride), phase + slides.offset)
-            value = self._columns.read(source, position, self._columns.masks(position))
+            value = self.columns.read(source, position, self.columns.masks(position))
             code.store(value, self.memory, code.add(to, at))
             return none
 
@@ -76,4 +73,4 @@ class PlaneRows:
         """What is outside of the input, for so many positions at least."""
         code = self.code
         for at in range(0, length, code.lanes):
-            code.store(self._columns.outside, self.memory, code.add(to, at))
+            code.store(self.columns.outside, self.memory, code.add(to, at))

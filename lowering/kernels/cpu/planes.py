@@ -13,6 +13,9 @@ computed for something::
 
     plane[channel, phase_h, s, i * width + j] = x[channel, stride_h * (h + i) + phase_h + offset_h,
                                                            stride_w * j + dilation_w * s + offset_w]
+
+Of bfloat16 that is multiplied in pairs (`covan_mlir.lowering.kernels.cpu.pairs`), two channels lie in the planes of
+one, as words: all that counts channels here counts such pairs then.
 """
 
 from __future__ import annotations
@@ -23,11 +26,14 @@ from functools import cached_property
 from itertools import product as combinations
 
 from covan_mlir.fred.expression import Affine
+from covan_mlir.lowering.kernels.cpu import pairs
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
-from covan_mlir.lowering.kernels.cpu.convolution_roles import MOST_TAPS, Convolution, Sliding
+from covan_mlir.lowering.kernels.cpu.convolution_roles import MOST_TAPS, Convolution, Sliding, position_on
 from covan_mlir.lowering.kernels.cpu.elements import computed
+from covan_mlir.lowering.kernels.cpu.pairs import PAIR
 from covan_mlir.lowering.kernels.cpu.plane_rows import PlaneRows
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
+from covan_mlir.lowering.kernels.cpu.window_columns import PairedColumns, WindowColumns
 
 LINE = 16
 """Elements of a cache line, in single precision."""
@@ -122,15 +128,28 @@ class PlaneLayout:
 
 @dataclass(frozen=True)
 class Planes:
-    """The planes of a block of channels."""
+    """The planes of a block of channels.
+
+    Attributes:
+        paired: they are pairs of channels.
+    """
 
     code: KernelBuilder
     layout: PlaneLayout
     sizes: Mapping[str, Size]
     memory: Value
+    paired: bool = False
 
     @staticmethod
-    def make(code: KernelBuilder, layout: PlaneLayout, sizes: Mapping[str, Size], channels: int, read: int) -> Planes:
+    def make(
+        code: KernelBuilder,
+        layout: PlaneLayout,
+        sizes: Mapping[str, Size],
+        channels: int,
+        read: int,
+        *,
+        paired: bool = False,
+    ) -> Planes:
         """In the stack frame.
 
         Args:
@@ -138,7 +157,8 @@ class Planes:
             read: elements that are read together, perhaps beyond the end.
         """
         elements = channels * layout.channel + read + code.lanes
-        return Planes(code, layout, sizes, code.scratch(elements, computed(layout.convolution.step.dtype)))
+        dtype = "i32" if paired else computed(layout.convolution.step.dtype)
+        return Planes(code, layout, sizes, code.scratch(elements, dtype), paired)
 
     @property
     def _convolution(self) -> Convolution:
@@ -153,7 +173,8 @@ class Planes:
 
     def load(self, at: Value, place: Place, tap: int) -> Value:
         """What a tap multiplies for a vector of the run."""
-        return self.code.load(self.memory, self._position(at, place, tap))
+        value = self.code.load(self.memory, self._position(at, place, tap))
+        return pairs.unpacked(self.code, value) if self.paired else value
 
     def scalar(self, at: Value, place: Place, tap: int) -> Value:
         """What a tap multiplies for a position of the run."""
@@ -173,14 +194,28 @@ class Planes:
 
     @property
     def _rows(self) -> PlaneRows:
-        return PlaneRows(self.code, self._convolution, self.layout.pitch, self.memory)
+        code, convolution = self.code, self._convolution
+        columns = WindowColumns(code, convolution)
+        if self.paired:
+            columns = PairedColumns(code, convolution, self._apart)
+        return PlaneRows(code, convolution, self.layout.pitch, self.memory, columns)
+
+    @property
+    def _apart(self) -> Size:
+        """Elements of the input from a channel to the next one."""
+        convolution = self._convolution
+        axes, channel = convolution.chain.values[convolution.window.name].axes, convolution.contracted[0]
+        position = position_on(convolution.window, channel)
+        inner = axes[convolution.window.at.index(position) + 1 :]
+        return self.code.mul(self.code.product(self.sizes[axis] for axis in inner), dict(position.terms)[channel])
 
     def fill(self, outer: Mapping[str, Value], top: Value, left: Value, start: Value, count: Size) -> None:
         """Stages a block.
 
         Args:
             top, left: first row and column of the results.
-            start, count: of the first contracted axis.
+            start: of the first contracted axis.
+            count: of it; of pairs, so many pairs.
         """
         code, contracted = self.code, self._convolution.contracted
 
@@ -189,7 +224,8 @@ class Planes:
                 stop = self.sizes[contracted[n]] if n else count
                 self._loop(stop, lambda at: channel(n + 1, {**place, contracted[n]: at}))
                 return
-            first = {contracted[0]: code.add(start, place[contracted[0]])} if contracted else {}
+            step = PAIR if self.paired else 1
+            first = {contracted[0]: code.add(start, code.mul(place[contracted[0]], step))} if contracted else {}
             self._stage({**outer, **place, **first}, self._channel(place), top, left)
 
         channel(0, {})

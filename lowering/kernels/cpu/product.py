@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import prod
 
-from covan_mlir.lowering.kernels.cpu import column_tail, pairs, plane_scalars
+from covan_mlir.lowering.kernels.cpu import column_tail, paired_factors, pairs, plane_scalars
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT
 from covan_mlir.lowering.kernels.cpu.elements import computed
@@ -104,7 +104,7 @@ class ProductWriter:
         self.split = product.contracted[0]
         self.held = rows_held(product, schedule)
         self.packed_scalars = schedule.packed_scalars(product)
-        self.paired = pairs.Pairs.of(product) if schedule.pairs else None
+        self.paired = paired_factors.Pairs.of(product) if schedule.pairs else None
 
     @cached_property
     def panel(self) -> Panel | PackedPanel:
@@ -276,7 +276,7 @@ class ProductWriter:
                 return packing.scalar(code, begin, place, i)
             index = {**indices[i], **place, self.split: code.add(start, place[self.split])}
             if self.paired is not None:
-                return pairs.scalar(code, self.paired.scalars, self.sizes, index)
+                return paired_factors.scalar(code, self.paired.scalars, self.sizes, index)
             return self.evaluator.scalar(product.scalars, Position(index, None))
 
         tiles = -(-self.schedule.group // self.schedule.rows)

@@ -36,7 +36,8 @@ class ProductSchedule(DenseSchedule):
         if not self.packed or weight is None:
             return None
         width = self.vectors * self.lanes
-        return PackedWeight(product.chain, weight, product.outer, product.lane, product.contracted, width, self.pairs)
+        paired = product.contracted[-1] if self.pairs else ""
+        return PackedWeight(product.chain, weight, product.outer, product.lane, product.contracted, width, paired)
 
     def packed_scalars(self, product: Product) -> PackedWeight | None:
         """How what is read as scalars is packed."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from iree.compiler.dialects import arith
 
-from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
+from covan_mlir.lowering.kernels.cpu import pairs
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, Sliding
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import widen
@@ -71,7 +72,7 @@ class WindowColumns:
             inside: which of the elements the input has.
             shift: of the first element, from where the loaded vectors begin; less than the stride.
         """
-        value = self._picked(loaded, shift)
+        value = self._element(loaded, shift)
         if self.convolution.window.outside.value != 0:
             value = self.code.op("select", inside, value, self.outside)
         return value
@@ -90,7 +91,7 @@ class WindowColumns:
         Args:
             valid: as `loaded` takes it.
         """
-        return self._picked(self.loaded(begin, valid))
+        return self._element(self.loaded(begin, valid))
 
     def loaded(self, begin: Value, valid: Sequence[int | Value | None]) -> list[Value]:
         """Vectors that lie one behind the other and hold a vector's elements; or these, gathered.
@@ -107,6 +108,10 @@ class WindowColumns:
         # What lies between is loaded, too: cheaper than elements one by one.
         return [code.load(memory, code.add(begin, n), mask) for n, mask in zip(self.loads, masks, strict=False)]
 
+    def _element(self, loaded: Sequence[Value], shift: int = 0) -> Value:
+        """Elements that lie a stride apart, as they are computed."""
+        return widen(self.code, self._picked(loaded, shift), self.convolution.window.dtype)
+
     def _picked(self, loaded: Sequence[Value], shift: int = 0) -> Value:
         """Elements that lie a stride apart; in lanes that nothing was loaded for, whatever there is."""
         code, stride, lanes = self.code, self.convolution.width.stride, self.code.lanes
@@ -119,4 +124,29 @@ class WindowColumns:
                 ahead = [at - (n - 1) * lanes for at in places]
                 order = [at if lanes <= at < 2 * lanes else k for k, at in enumerate(ahead)]
                 value = code.shuffle(value, later, order)
-        return widen(code, value, self.convolution.window.dtype)
+        return value
+
+
+@dataclass(frozen=True)
+class PairedColumns(WindowColumns):
+    """Reads vectors of a row and of the next channel's, as pairs in words; what is outside is 0.
+
+    Attributes:
+        apart: elements from a channel to the next one.
+    """
+
+    apart: Size
+
+    @property
+    def outside(self) -> Value:
+        """See `WindowColumns`."""
+        return self.code.splat(0, "i32")
+
+    def loaded(self, begin: Value, valid: Sequence[int | Value | None]) -> list[Value]:
+        """See `WindowColumns`: those of the first channel, then those of the second."""
+        return super().loaded(begin, valid) + super().loaded(self.code.add(begin, self.apart), valid)
+
+    def _element(self, loaded: Sequence[Value], shift: int = 0) -> Value:
+        half = len(loaded) // pairs.PAIR
+        both = (self._picked(one, shift) for one in (loaded[:half], loaded[half:]))
+        return pairs.words(self.code, pairs.interleaved(self.code, *both))

@@ -29,6 +29,7 @@ from covan_mlir.lowering.kernels.cpu.convolution_roles import (
 )
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT, Writer
 from covan_mlir.lowering.kernels.cpu.packed_weight import PADDING
+from covan_mlir.lowering.kernels.cpu.pairs import PAIR
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout
 from covan_mlir.lowering.kernels.cpu.prepared_filter import convolution_with_filter
 from covan_mlir.lowering.kernels.cpu.register_tile import register_tiles
@@ -96,7 +97,13 @@ def staging(layout: PlaneLayout, lanes: int) -> float:
 
 @dataclass(frozen=True)
 class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
-    """A chain that is a convolution."""
+    """A chain that is a convolution.
+
+    Attributes:
+        pairs: its channels are multiplied two at a time.
+    """
+
+    pairs: bool = False
 
     def legal(self) -> Iterator[ConvolutionSchedule]:
         """See `DenseMatch`."""
@@ -105,26 +112,31 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         lanes = machine.lanes(f"f{element}")
         rows, height = convolution.filters, convolution.height
         channels = convolution.sizes[convolution.contracted[0]] if convolution.contracted else 1
-        most = max(1, LONGEST_SUM // (convolution.taps * convolution.beside))
+        each = PAIR if self.pairs else 1
+        most = max(each, LONGEST_SUM // (convolution.taps * convolution.beside))
         high = height.outside if height is not None else 1
         wide = convolution.width.outside
         tiles = [tile for tile in register_tiles(machine.registers, TILES) if tile[0] < 2 * rows]
         shapes = combinations(
             sorted({-(-high // -(-high // min(h, high))) for h in HEIGHTS}),
             sorted({-(-wide // -(-wide // min(w, wide))) for w in (*WIDTHS, wide)}),
-            sorted({-(-channels // -(-channels // min(d, most, channels))) for d in DEPTHS}),
+            sorted({-(-channels // -(-channels // min(d, most, channels)) // each) * each for d in DEPTHS}),
         )
         # Bands, blocks and groups of equal sizes.
         for (longest, widest, deepest), (tall, vectors) in combinations(shapes, tiles):
             count = -(-rows // tall)
-            packed = (
-                self.prepared_filter is None and convolution.filter is not None and count * tall <= (1 + PADDING) * rows
+            packed = count * tall <= (1 + PADDING) * rows and (
+                self.pairs or (self.prepared_filter is None and convolution.filter is not None)
             )
+            if self.pairs and not packed:
+                continue
             apart = (False, True) if widest == wide and deepest == channels and self._apart else (False,)
             largest_groups = (*GROUPS, *LARGEST_GROUPS) if deepest == channels else GROUPS
             for group in dict.fromkeys(-(-count // -(-rows // largest)) * tall for largest in largest_groups):
                 for own in apart:
-                    schedule = ConvolutionSchedule(lanes, tall, vectors, group, longest, widest, deepest, own, packed)
+                    schedule = ConvolutionSchedule(
+                        lanes, tall, vectors, group, longest, widest, deepest, own, packed, self.pairs
+                    )
                     if self._footprint(schedule).elements * element // 8 <= machine.stack:
                         yield schedule
 
@@ -156,7 +168,8 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         machine, convolution = self.target.machine, self.task
         footprint = self._footprint(schedule)
         layout, taps = footprint.layout, self.task.taps
-        rows, channels = convolution.filters, convolution.channels
+        each_channel = PAIR if self.pairs else 1
+        rows, channels = convolution.filters, convolution.channels // each_channel
         groups = -(-rows // schedule.group)
         tall = -(-min(rows, schedule.group) // schedule.rows) * schedule.rows
         height = convolution.height
@@ -180,7 +193,7 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
             products += TILE_BEGUN * tiles * footprint.blocks
         products *= 1.0 if len(footprint.spans) == 1 else MIXED
         vectors = -(-schedule.width // schedule.lanes)
-        staged = channels * staging(layout, schedule.lanes)
+        staged = channels * each_channel * staging(layout, schedule.lanes)
         sums = 0.0 if footprint.direct else 4.0 * tall * footprint.spans[-1].stop * footprint.blocks
         lines = schedule.height * vectors if not footprint.direct else footprint.spans[-1].stop
         written = (WRITTEN + convolution.work) * min(rows, schedule.group) * lines
@@ -189,7 +202,7 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         rate = machine.flops / (2 * schedule.lanes)
         computed = units * (BEGUN + products + staged + sums + written) / rate * share
         # Of all groups' filters, what the second cache does not hold comes from the last one for each band.
-        filters = 4 * min(rows, schedule.group) * channels * taps
+        filters = 4 * min(rows, schedule.group) * channels * taps  # a pair is as long as a number
         again = (bands - 1) * filters if filters > STAYS * machine.l2 else 0
         far = filters * groups if filters * groups > STAYS * machine.l2 * machine.cores else 0
         moved = again / machine.cache_bandwidth * groups * convolution.batch * share

@@ -28,7 +28,8 @@ from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.column_tail import tail_of
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.packed_weight import PADDING
-from covan_mlir.lowering.kernels.cpu.pairs import PAIR, Pairs
+from covan_mlir.lowering.kernels.cpu.paired_factors import Pairs
+from covan_mlir.lowering.kernels.cpu.pairs import PAIR
 from covan_mlir.lowering.kernels.cpu.panel import transposed_axis
 from covan_mlir.lowering.kernels.cpu.product import ProductWriter, scratch
 from covan_mlir.lowering.kernels.cpu.product_roles import Product, product_of
