@@ -47,7 +47,8 @@ def either(first: Rule, second: Rule) -> Rule:
 
 
 def foreign_rule(name: str) -> Callable[[_F], _F]:
-    """Register a function as the decomposition of an operation of another library: ``library::operation``."""
+    """Register a function as the decomposition of an operation of another library: ``library::operation``, or
+    ``library::operation.overload``."""
 
     def register(function: _F) -> _F:
         _foreign[name] = function
@@ -60,9 +61,11 @@ def foreign_rules() -> dict[OpOverload, Rule]:
     """The rules for operations of those libraries that have been imported."""
     rules: dict[OpOverload, Rule] = {}
     for name, function in _foreign.items():
-        library, _, operation = name.partition("::")
-        if (packet := getattr(getattr(torch.ops, library), operation, None)) is not None:
-            rules[packet.default] = function
+        library, _, rest = name.partition("::")
+        operation, _, overload = rest.partition(".")
+        packet = getattr(getattr(torch.ops, library), operation, None)
+        if packet is not None and (op := getattr(packet, overload or "default", None)) is not None:
+            rules[op] = function
     return rules
 
 

@@ -1,0 +1,102 @@
+"""Models of quantised numbers, as torch's exporter writes them: the same steps as eager, and lineages that hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.ao.quantization.fx import _decomposed  # noqa: F401 - declares the operators
+
+import covan_mlir
+
+ops = torch.ops.quantized_decomposed
+U8, S8 = (0, 255, torch.uint8), (-128, 127, torch.int8)
+SCALES, ZEROS = torch.tensor([0.013, 0.5, 0.07]), torch.tensor([3, -7, 0])
+
+
+def tensors(x: Tensor) -> list[Tensor]:
+    scale, zero = torch.tensor([0.0371], dtype=torch.float64), torch.tensor([11])
+    steps = ops.quantize_per_tensor.tensor(x, scale, zero, *U8)
+    between = torch.tensor(5), torch.tensor(99), torch.uint8
+    others = ops.quantize_per_tensor.tensor2(x, scale, zero, *between)
+    wide = ops.dequantize_per_tensor.tensor(steps, scale, zero, *U8)
+    return [steps, others, wide, ops.dequantize_per_tensor.tensor2(others, scale, zero, *between)]
+
+
+def numbers(x: Tensor) -> list[Tensor]:
+    unsigned, signed = ops.quantize_per_tensor(x, 0.0117, 128, *U8), ops.quantize_per_tensor(x, 0.03, 0, *S8)
+    halves = ops.dequantize_per_tensor(signed, 0.03, 0, *S8, out_dtype=torch.bfloat16)
+    return [unsigned, signed, ops.dequantize_per_tensor(unsigned, 0.0117, 128, *U8), halves]
+
+
+def channels(x: Tensor) -> list[Tensor]:
+    steps = ops.quantize_per_channel(x, SCALES, ZEROS, 1, *S8)
+    wide = ops.dequantize_per_channel(steps, SCALES, ZEROS, 1, *S8)
+    return [steps, wide, ops.dequantize_per_channel(steps, SCALES, None, 1, *S8)]
+
+
+def tokens(x: Tensor) -> list[Tensor]:
+    scales, zeros = ops.choose_qparams_per_token(x, torch.int8)
+    steps = ops.quantize_per_token(x, scales, zeros, *S8)
+    return [steps, ops.dequantize_per_token(steps, scales, zeros, *S8, torch.float32)]
+
+
+def groups(x: Tensor) -> list[Tensor]:
+    rows = x.reshape(-1, 32)
+    scales = (rows.reshape(-1, 16).abs().amax(1) / 7).reshape(-1, 2)
+    zeros, bounds = torch.zeros_like(scales), (-8, 7, torch.int8, 16)
+    steps = ops.quantize_per_channel_group(rows, scales, zeros, *bounds)
+    return [steps, ops.dequantize_per_channel_group(steps, scales, zeros, *bounds, torch.float32)]
+
+
+class Calls(nn.Module):
+    def __init__(self, function: Callable[[Tensor], list[Tensor]]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        return self.function(x)
+
+
+@pytest.mark.parametrize("function", [numbers, tensors, channels, tokens, groups])
+def test_steps_are_those_of_eager(function: Callable[[Tensor], list[Tensor]]) -> None:
+    """To the bit, far beyond both bounds and on borders between two steps, too."""
+    torch.manual_seed(0)
+    x = 2 * torch.randn(4, 3, 8, 16)
+    x[0, 0, 0, :4] = torch.tensor([1e6, -1e6, 0.0117 * 1.5, -0.03 * 2.5])
+    model = Calls(function)
+    exe = covan_mlir.compile_module(model, (x,))
+    for got, want in zip(exe(x), model(x), strict=True):
+        assert got.dtype == want.dtype
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
+    assert exe.verify(), str(exe.verify())
+
+
+class Quantized(nn.Module):
+    """A convolution and a product between steps, with weights that are steps, as PT2E's converter leaves them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("window", torch.randint(-128, 128, (16, 6, 3, 3), dtype=torch.int8))
+        self.register_buffer("matrix", torch.randint(-128, 128, (10, 16), dtype=torch.int8))
+        self.register_buffer("scales", torch.rand(16) / 300)
+        self.bias = nn.Parameter(torch.randn(16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = ops.dequantize_per_tensor(ops.quantize_per_tensor(x, 0.03, 121, *U8), 0.03, 121, *U8)
+        window = ops.dequantize_per_channel(self.window, self.scales, torch.zeros(16, dtype=torch.int64), 0, *S8)
+        y = torch.relu(nn.functional.conv2d(x, window, self.bias, padding=1)).mean((2, 3))
+        y = ops.dequantize_per_tensor(ops.quantize_per_tensor(y, 0.01, 0, *U8), 0.01, 0, *U8)
+        matrix = ops.dequantize_per_tensor(self.matrix, 0.004, 0, *S8)
+        return nn.functional.linear(y, matrix)
+
+
+def test_a_quantised_model() -> None:
+    torch.manual_seed(0)
+    model, x = Quantized().eval(), torch.randn(2, 6, 14, 14)
+    exe = covan_mlir.compile_module(model, (x,))
+    # Another order of sums may take a mean across the border of a step.
+    torch.testing.assert_close(exe(x), model(x), rtol=0, atol=0.01 * 0.004 * 128)
+    assert exe.verify(), str(exe.verify())
