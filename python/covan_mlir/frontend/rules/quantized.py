@@ -25,7 +25,7 @@ def _number(value: Tensor) -> Tensor:
 
 
 def _held(steps: Tensor, dtype: torch.dtype) -> Tensor:
-    """Steps in the type that holds them: 255 is no number of 8 bits with a sign, by way of which they would get there."""
+    """Steps in the type that holds them, not by way of 8 bits with a sign: 255 is no such number."""
     return steps.to(torch.int32).to(dtype)
 
 
