@@ -15,6 +15,9 @@ import numpy as np
 from covan_mlir.fred.scalars import DTYPES, Array, compute, is_float, is_known
 from covan_mlir.lowering.kernels import resources
 
+_INTEGERS = ("i8", "i32")
+"""Of weights that are integers, and of sums of them."""
+
 
 class UnknownError(Exception):
     """A value that is not computed here; the message says what of."""
@@ -146,7 +149,7 @@ def _sum_of_products(block: Any, end: Any, operands: list[Array], axes: list[lis
     """What a loop nest adds to its initial value."""
     *arguments, total = block.arguments
     add = end.operands[0].owner
-    if getattr(add, "name", "") != "arith.addf" or total not in add.operands:
+    if getattr(add, "name", "") not in ("arith.addf", "arith.addi") or total not in add.operands:
         raise UnknownError("a reduction that is no sum is not evaluated")
     (term,) = [operand for operand in add.operands if operand != total]
     dtype = _dtype(total.type)
@@ -157,7 +160,7 @@ def _sum_of_products(block: Any, end: Any, operands: list[Array], axes: list[lis
         if factor in arguments:
             number = arguments.index(factor)
             factors += [operands[number].astype(dtype), axes[number]]
-        elif getattr(factor.owner, "name", "") in ("arith.mulf", "arith.extf"):
+        elif getattr(factor.owner, "name", "") in ("arith.mulf", "arith.muli", "arith.extf", "arith.extsi"):
             waiting += factor.owner.operands
         else:
             raise UnknownError("a sum of other than products is not evaluated")
@@ -197,7 +200,7 @@ def _dtype(kind: Any) -> np.dtype[Any]:
 
 def _name(kind: Any) -> str:
     name = str(kind)
-    if not is_float(name):
+    if not is_float(name) and name not in _INTEGERS:
         raise UnknownError(f"elements of {name} are not evaluated")
     return name
 

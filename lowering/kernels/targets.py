@@ -91,4 +91,5 @@ def machine(target: ExecutableTarget) -> Machine:
         name=target.cpu or preset.name,
         architecture=target.architecture,
         bf16_pairs="+avx512bf16" in target.features,
+        int8_words="+avx512vnni" in target.features,
     )

@@ -36,7 +36,7 @@ def paired(chain: Chain, name: str, machine: Machine = PAIRING, *, weight: bool 
     fit = [
         (candidate, schedule)
         for candidate, schedule in listed.schedules()
-        if (fields := schedule.to_json()).get("pairs") and fields["packed"] == weight
+        if (fields := schedule.to_json()).get("words") and fields["packed"] == weight
     ]
     written = [
         candidate.write(schedule, f"{name}_{n}")

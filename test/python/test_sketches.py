@@ -12,6 +12,7 @@ import pytest
 import torch
 from dense_chains import MACHINE, arrays_of, channels_last, convolution, f, near, product
 from plain_chains import Writer, attention, softmax
+from test_integer_products import CASES as INTEGERS
 from test_loop_nest import CASES
 
 from covan_mlir import tuner, tuning
@@ -29,7 +30,7 @@ from covan_mlir.tuning.sketches.derive import sketch_of, sketches
 from covan_mlir.tuning.sketches.nest_text import nest_text
 from covan_mlir.tuning.sketches.state import State
 
-TARGET = CpuTarget(replace(MACHINE, bf16_pairs=True))
+TARGET = CpuTarget(replace(MACHINE, bf16_pairs=True, int8_words=True))
 
 
 def weighted(chain: Chain, *names: str) -> Chain:
@@ -58,6 +59,7 @@ def attention_of(rows: int) -> Chain:
 
 TAKEN = {
     "product": [product("ik", "kj", "ij", "k", i=70, j=64, k=600), weighted(CASES["long"], "b")],
+    "integer_product": [INTEGERS["plain"], INTEGERS["unsigned"]],
     "dot_product": [product("ik", "jk", "ij", "k", i=3, j=33, k=70)],
     "output_lanes": [
         weighted(convolution(20, 32, (3, 3), (7, 7)), "f"),

@@ -24,7 +24,7 @@ the registers where no position is computed for nothing (see `planes`) and littl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 
 from covan_mlir.lowering.kernels.cpu.accumulators import combining
@@ -34,12 +34,12 @@ from covan_mlir.lowering.kernels.cpu.dense import DIRECT, DenseSchedule
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, inputs
 from covan_mlir.lowering.kernels.cpu.packed_weight import PackedWeight
-from covan_mlir.lowering.kernels.cpu.pairs import PAIR, added
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout, Planes
 from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, Tile, outer_products
 from covan_mlir.lowering.kernels.cpu.row_outputs import Known, RowOutputs
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
 from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, ask_next, asked_weight, in_place, row_length
+from covan_mlir.lowering.kernels.cpu.words import BF16
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ConvolutionSchedule(DenseSchedule):
         depth: positions of the first contracted axis that are staged together.
         apart: columns of the window have planes of their own.
         packed: the filter is packed ahead of time.
-        pairs: bfloat16 is multiplied two channels at a time (`pairs`); the filter is packed then.
+        pairs: bfloat16 is multiplied two channels at a time (`words`); the filter is packed then.
     """
 
     rows: int
@@ -125,7 +125,7 @@ class Footprint:
     @property
     def channels(self) -> int:
         """Positions on the contracted axes that are staged together; of pairs, so many pairs."""
-        return self.schedule.depth * self.convolution.beside // (PAIR if self.schedule.pairs else 1)
+        return self.schedule.depth * self.convolution.beside // (BF16.count if self.schedule.pairs else 1)
 
     @property
     def width(self) -> int:
@@ -168,8 +168,10 @@ class Footprint:
         filter_ = convolution.paired_filter if paired else convolution.filter
         if not self.schedule.packed or filter_ is None:
             return None
-        axis, height, pair = convolution.rows[0], self.schedule.rows, convolution.contracted[0] if paired else ""
-        return PackedWeight(convolution.chain, filter_, convolution.outer, axis, self.summed, height, pair)
+        packing = PackedWeight(
+            convolution.chain, filter_, convolution.outer, convolution.rows[0], self.summed, self.schedule.rows
+        )
+        return replace(packing, words=BF16, along=convolution.contracted[0]) if paired else packing
 
     @property
     def scalars(self) -> int:
@@ -316,7 +318,7 @@ class ConvolutionWriter:
 
     def _turns(self, count: Size) -> Size:
         """How often something is multiplied for each tap, of so many positions on the first contracted axis."""
-        return self.code.divmod(count, PAIR)[0] if self.schedule.pairs else count
+        return self.code.divmod(count, BF16.count)[0] if self.schedule.pairs else count
 
     def _clear(self) -> None:
         code = self.code
@@ -352,10 +354,9 @@ class ConvolutionWriter:
             there = {**place, **{axis: code.index(n) for axis, n in layout.written(tap).items()}}
             if self.scalars is not None:
                 return self.scalars.load(code.add(code.op("subi", row, first), i), there)
-            if packing is not None and packing.paired:
-                there = {**there, packing.paired: code.mul(there[packing.paired], PAIR)}
             if packing is not None:
-                return packing.scalar(code, begin, there, i)
+                turn = {packing.along: code.mul(there[packing.along], BF16.count)} if packing.words is not None else {}
+                return packing.scalar(code, begin, {**there, **turn}, i)
             index = {**indices[i], **there}
             if contracted:
                 index[contracted[0]] = code.add(start, place[contracted[0]])
@@ -386,7 +387,7 @@ class ConvolutionWriter:
                     lambda u, place, tap: vector(u, at, place, tap, idle),
                     len(layout.taps),
                     combining(convolution.step)[0],
-                    multiply_add=partial(added, code) if self.schedule.pairs else None,
+                    multiply_add=partial(BF16.added, code) if self.schedule.pairs else None,
                 )
                 take(outer_products(code, ranges, [[zero] * span.vectors for _ in range(rows)], factors), at)
                 return none

@@ -9,8 +9,8 @@ from functools import cached_property
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce
 from covan_mlir.fred.expression import Affine, Apply, Expr, Index, Window, walk
 from covan_mlir.lowering.kernels.cpu.elements import computed
-from covan_mlir.lowering.kernels.cpu.pairs import PAIR
 from covan_mlir.lowering.kernels.cpu.scalar_rows import in_place, weight_by_rows
+from covan_mlir.lowering.kernels.cpu.words import BF16
 from covan_mlir.lowering.kernels.dense.chain import DenseChain, check_sum, only_reduction, stored
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
@@ -99,9 +99,9 @@ class Convolution(DenseChain):
         if self.scalars is None or len(self.rows) != 1 or not self.contracted or self.window.outside.value != 0.0:
             return None
         weight, channel = self.packable(self.scalars, self.window), self.contracted[0]
-        if weight is None or self.rows[0] not in weight.axes or self.sizes[channel] % PAIR:
+        if weight is None or self.rows[0] not in weight.axes or self.sizes[channel] % BF16.count:
             return None
-        if {weight.dtype, self.window.dtype} != {"bf16"} or computed(self.step.dtype) != "f32":
+        if {weight.dtype, self.window.dtype} != {BF16.element} or computed(self.step.dtype) != BF16.sums:
             return None
         # Where one channel of a pair is in the input, so is the other one.
         low, high = position_on(self.window, channel).bounds(self.sizes)

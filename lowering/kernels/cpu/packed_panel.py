@@ -6,11 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from covan_mlir.lowering.kernels.cpu import pairs
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.evaluator import Lanes, Position, Result, VectorEvaluator, widen
 from covan_mlir.lowering.kernels.cpu.packed_weight import PackedWeight
-from covan_mlir.lowering.kernels.cpu.pairs import PAIR
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
 
@@ -31,12 +29,12 @@ class PackedPanel:
         code, packing, product = self.code, self.packing, self.product
         memory = code.memory[packing.operand.name]
         base = packing.begin(code, outer, first, start)
-        step = PAIR if packing.paired else 1
+        step = packing.words.count if packing.words is not None else 1
 
         def vector(u: int, place: Place, tap: int) -> Value:
             at = code.add(base, code.mul(packing.position(code, place), packing.width), u * step * code.lanes)
-            if packing.paired:
-                return pairs.load(code, memory, at)
+            if packing.words is not None:
+                return packing.words.load(code, memory, at)
 
             def there(_: Position) -> Result:
                 return Lanes(widen(code, code.load(memory, at), packing.weight.dtype))

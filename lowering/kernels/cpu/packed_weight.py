@@ -16,10 +16,9 @@ from functools import cached_property
 from math import prod
 
 from covan_mlir.fred.chain import Chain, Input
-from covan_mlir.lowering.kernels.cpu import pairs
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
-from covan_mlir.lowering.kernels.cpu.pairs import PAIR
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
+from covan_mlir.lowering.kernels.cpu.words import Words
 from covan_mlir.lowering.kernels.kernel import Operand, Preparation
 
 PADDING = 0.05
@@ -35,7 +34,8 @@ class PackedWeight:
         axis: that is taken apart.
         contracted: axes that are summed over, in the order in which they are read.
         width: positions on ``axis`` that lie together.
-        paired: contracted axis of which elements of two positions lie next to each other; empty: none do.
+        words: of elements of consecutive positions on a contracted axis, which lie next to each other; None: of one.
+        along: that axis.
     """
 
     chain: Chain
@@ -44,14 +44,21 @@ class PackedWeight:
     axis: str
     contracted: tuple[str, ...]
     width: int
-    paired: str = ""
+    words: Words | None = None
+    along: str = ""
+
+    @property
+    def _each(self) -> int:
+        """Elements that lie next to each other."""
+        return self.words.count if self.words is not None else 1
 
     @cached_property
     def _sizes(self) -> Mapping[str, int]:
         return self.chain.nominal.known_sizes
 
     @property
-    def _before(self) -> tuple[str, ...]:
+    def before(self) -> tuple[str, ...]:
+        """Axes of what is computed that the weight has."""
         return tuple(axis for axis in self.outer if axis in self.weight.axes)
 
     @property
@@ -67,9 +74,9 @@ class PackedWeight:
     @property
     def operand(self) -> Operand:
         """What the kernel reads."""
-        before = (self._sizes[axis] for axis in self._before)
-        contracted = (self._sizes[axis] // (PAIR if axis == self.paired else 1) for axis in self.contracted)
-        shape = (*before, self.count, *contracted, self.width, *((PAIR,) if self.paired else ()))
+        before = (self._sizes[axis] for axis in self.before)
+        contracted = (self._sizes[axis] // (self._each if axis == self.along else 1) for axis in self.contracted)
+        shape = (*before, self.count, *contracted, self.width, *((self._each,) if self.words is not None else ()))
         return Operand(f"{self.weight.name}.packed", shape, self.weight.dtype)
 
     @property
@@ -78,12 +85,12 @@ class PackedWeight:
         axes, dtype = self.weight.axes, self.weight.dtype
         given = f"tensor<{'x'.join([*(str(self._sizes[axis]) for axis in axes), dtype])}>"
         packed = self.operand.tensor
-        order = [axes.index(axis) for axis in (*self._before, self.axis, *self.contracted)]
+        order = [axes.index(axis) for axis in (*self.before, self.axis, *self.contracted)]
         inner, tiles = [axes.index(self.axis)], [self.width]
-        if self.paired:
-            inner, tiles = [*inner, axes.index(self.paired)], [*tiles, PAIR]
+        if self.words is not None:
+            inner, tiles = [*inner, axes.index(self.along)], [*tiles, self._each]
         text = f"""func.func private @packed(%w: {given}) -> {packed} {{
-  %zero = arith.constant 0.0 : {dtype}
+  %zero = arith.constant {"0" if dtype[0] == "i" else "0.0"} : {dtype}
   %empty = tensor.empty() : {packed}
   %packed = linalg.pack %w padding_value(%zero : {dtype}) outer_dims_perm = {order}
     inner_dims_pos = {inner} inner_tiles = {tiles} into %empty : {given} -> {packed}
@@ -92,6 +99,17 @@ class PackedWeight:
 """
         return Preparation(self.operand, (self.weight.name,), text)
 
+    def number(self, code: KernelBuilder, outer: Mapping[str, Value], first: Value) -> Value:
+        """That of a panel, or a tile.
+
+        Args:
+            first: position on the axis that is taken apart.
+        """
+        flat: Value = code.index(0)
+        for axis in self.before:
+            flat = code.add(code.mul(flat, self._sizes[axis]), outer[axis])
+        return code.add(code.mul(flat, self.count), code.divmod(first, self.width)[0])
+
     def begin(self, code: KernelBuilder, outer: Mapping[str, Value], first: Value, start: Value) -> Value:
         """Where what a block reads begins.
 
@@ -99,24 +117,20 @@ class PackedWeight:
             first: position on the axis that is taken apart.
             start: of the first contracted axis.
         """
-        flat: Value = code.index(0)
-        for axis in self._before:
-            flat = code.add(code.mul(flat, self._sizes[axis]), outer[axis])
-        flat = code.add(code.mul(flat, self.count), code.divmod(first, self.width)[0])
-        flat = code.add(code.mul(flat, self._sizes[self.contracted[0]]), start)
+        flat = code.add(code.mul(self.number(code, outer, first), self._sizes[self.contracted[0]]), start)
         return code.mul(flat, prod(self._sizes[axis] for axis in self.contracted[1:]) * self.width)
 
     def position(self, code: KernelBuilder, place: Place) -> Value:
-        """Of what is contracted, counted through from the block's first. Of a pair, the first element's; beside that
-        lies the second, and where the next position on an axis further in would be, only behind both."""
+        """Of what is contracted, counted through from the block's first. Of a word, the first element's; beside that
+        lie the others, and where the next position on an axis further in would be, only behind all."""
         position, step = code.index(0), 1
         for n, axis in enumerate(self.contracted):
             position = code.add(code.mul(position, self._sizes[axis] if n else 1), code.mul(place[axis], step))
-            step = PAIR if axis == self.paired else step
+            step = self._each if axis == self.along else step
         return position
 
     def scalar(self, code: KernelBuilder, begin: Value, place: Place, i: int) -> Value:
-        """What a row of a tile multiplies; a pair is in all lanes.
+        """What a row of a tile multiplies; a word is in all lanes.
 
         Args:
             begin: where what the tile reads of a block begins.
@@ -124,6 +138,6 @@ class PackedWeight:
         """
         at = code.mul(self.position(code, place), self.width)
         memory = code.memory[self.operand.name]
-        if self.paired:
-            return pairs.in_all_lanes(code, memory, code.add(begin, at, PAIR * i))
+        if self.words is not None:
+            return self.words.in_all_lanes(code, memory, code.add(begin, at, self._each * i))
         return code.scalar(memory, code.add(begin, at, i))

@@ -14,16 +14,15 @@ from math import prod
 
 from covan_mlir.fred.chain import Chain, Input, Step
 from covan_mlir.fred.expression import Expr, reads
-from covan_mlir.lowering.kernels.cpu import pairs
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, address
-from covan_mlir.lowering.kernels.cpu.paired_factors import Pairs
-from covan_mlir.lowering.kernels.cpu.pairs import PAIR
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
 from covan_mlir.lowering.kernels.cpu.tiles import transpose
+from covan_mlir.lowering.kernels.cpu.word_factors import WordFactors
+from covan_mlir.lowering.kernels.cpu.words import BF16
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Panel:
     sizes: Mapping[str, Size]
     vectors: int
     memory: Value
-    paired: Pairs | None
+    paired: WordFactors | None
 
     @staticmethod
     def make(
@@ -52,9 +51,9 @@ class Panel:
     ) -> Panel:
         """One in the stack frame."""
         inner = prod(product.sizes[axis] for axis in product.contracted[1:])
-        paired = Pairs.of(product) if schedule.pairs else None
+        paired = WordFactors.of(product) if schedule.words else None
         # Transposed blocks are written whole: beyond the last position there is room for one.
-        block = code.lanes * (1 if paired is None else PAIR)
+        block = code.lanes * (1 if paired is None else BF16.count)
         elements = (schedule.depth * inner + block) * schedule.vectors * code.lanes
         memory = code.scratch(elements, computed(product.step.dtype) if paired is None else paired.vectors.dtype)
         return Panel(code, product, evaluator, sizes, schedule.vectors, memory, paired)
@@ -62,7 +61,7 @@ class Panel:
     @property
     def _step(self) -> int:
         """Positions that a vector holds."""
-        return 1 if self.paired is None else PAIR
+        return 1 if self.paired is None else BF16.count
 
     def _offset(self, place: Place, u: int) -> Value:
         code, flat = self.code, self.code.index(0)
@@ -74,7 +73,7 @@ class Panel:
     def _load(self, u: int, place: Place, tap: int) -> Value:
         """There is one tap."""
         code, at = self.code, self._offset(place, u)
-        return code.load(self.memory, at) if self.paired is None else pairs.load(code, self.memory, at)
+        return code.load(self.memory, at) if self.paired is None else BF16.load(code, self.memory, at)
 
     def fill(
         self, outer: Mapping[str, Value], first: Value, valid: Sequence[Value | None], start: Value, count: Size
@@ -166,9 +165,9 @@ class Panel:
         if self.paired is None:
             return self.evaluator.vector(self.product.vectors, Position(index, lane, mask))
         memory, axes = code.memory[self.paired.vectors.name], self.paired.vectors.axes
-        rows = [{**index, last: code.add(index[last], n)} for n in range(PAIR)]
+        rows = [{**index, last: code.add(index[last], n)} for n in range(BF16.count)]
         at = [address(code, axes, self.sizes, Position(row, lane))[0] for row in rows]
-        return pairs.interleaved(code, *(code.load(memory, start, mask) for start in at))
+        return BF16.interleaved(code, *(code.load(memory, start, mask) for start in at))
 
     def _transpose(
         self,
@@ -199,7 +198,7 @@ class Panel:
                     read.append(self._column(index, along, exist))
                 base = code.add(self._offset(inner, 0), code.mul(u, deep))
                 for r, value in enumerate(transpose(code, read)):
-                    whole = value if self.paired is None else pairs.unpacked(code, value)
+                    whole = value if self.paired is None else BF16.unpacked(code, value)
                     code.store(whole, self.memory, code.add(base, r * self.vectors * deep))
                 return none
 
@@ -221,8 +220,8 @@ class Panel:
             mask = None if exist is None else code.prefix(exist)
             return self.evaluator.vector(self.product.vectors, Position(index, along, mask))
         at, _ = address(code, self.paired.vectors.axes, self.sizes, Position(index, along))
-        mask = None if exist is None else pairs.prefix(code, exist)
-        return pairs.words(code, pairs.load(code, code.memory[self.paired.vectors.name], at, mask))
+        mask = None if exist is None else BF16.prefix(code, exist)
+        return BF16.packed(code, BF16.load(code, code.memory[self.paired.vectors.name], at, mask))
 
 
 def transposed_axis(chain: Chain, expr: Expr, lane: str, contracted: Sequence[str]) -> str | None:

@@ -14,7 +14,7 @@ computed for something::
     plane[channel, phase_h, s, i * width + j] = x[channel, stride_h * (h + i) + phase_h + offset_h,
                                                            stride_w * j + dilation_w * s + offset_w]
 
-Of bfloat16 that is multiplied in pairs (`covan_mlir.lowering.kernels.cpu.pairs`), two channels lie in the planes of
+Of bfloat16 that is multiplied in pairs (`covan_mlir.lowering.kernels.cpu.words`), two channels lie in the planes of
 one, as words: all that counts channels here counts such pairs then.
 """
 
@@ -26,14 +26,13 @@ from functools import cached_property
 from itertools import product as combinations
 
 from covan_mlir.fred.expression import Affine
-from covan_mlir.lowering.kernels.cpu import pairs
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.convolution_roles import MOST_TAPS, Convolution, Sliding, position_on
 from covan_mlir.lowering.kernels.cpu.elements import computed
-from covan_mlir.lowering.kernels.cpu.pairs import PAIR
 from covan_mlir.lowering.kernels.cpu.plane_rows import PlaneRows
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
 from covan_mlir.lowering.kernels.cpu.window_columns import PairedColumns, WindowColumns
+from covan_mlir.lowering.kernels.cpu.words import BF16
 
 LINE = 16
 """Elements of a cache line, in single precision."""
@@ -174,7 +173,7 @@ class Planes:
     def load(self, at: Value, place: Place, tap: int) -> Value:
         """What a tap multiplies for a vector of the run."""
         value = self.code.load(self.memory, self._position(at, place, tap))
-        return pairs.unpacked(self.code, value) if self.paired else value
+        return BF16.unpacked(self.code, value) if self.paired else value
 
     def scalar(self, at: Value, place: Place, tap: int) -> Value:
         """What a tap multiplies for a position of the run."""
@@ -224,7 +223,7 @@ class Planes:
                 stop = self.sizes[contracted[n]] if n else count
                 self._loop(stop, lambda at: channel(n + 1, {**place, contracted[n]: at}))
                 return
-            step = PAIR if self.paired else 1
+            step = BF16.count if self.paired else 1
             first = {contracted[0]: code.add(start, code.mul(place[contracted[0]], step))} if contracted else {}
             self._stage({**outer, **place, **first}, self._channel(place), top, left)
 

@@ -27,11 +27,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import prod
 
-from covan_mlir.lowering.kernels.cpu import column_tail, paired_factors, pairs, plane_scalars
+from covan_mlir.lowering.kernels.cpu import column_tail, plane_scalars
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT
 from covan_mlir.lowering.kernels.cpu.elements import computed
-from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, address, inputs
+from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, address, inputs, widen
 from covan_mlir.lowering.kernels.cpu.packed_panel import PackedPanel
 from covan_mlir.lowering.kernels.cpu.panel import Panel
 from covan_mlir.lowering.kernels.cpu.plane_scalars import PlaneScalars
@@ -49,6 +49,9 @@ from covan_mlir.lowering.kernels.cpu.scalar_rows import (
     side_by_side,
 )
 from covan_mlir.lowering.kernels.cpu.turns import rows_in_turns
+from covan_mlir.lowering.kernels.cpu.word_factors import WordFactors
+from covan_mlir.lowering.kernels.cpu.word_offsets import offsets_of
+from covan_mlir.lowering.kernels.cpu.words import BF16, I8
 
 ROWS_AHEAD = 4
 """Of a row whose results are made, the one that what results are made of is asked for."""
@@ -104,7 +107,8 @@ class ProductWriter:
         self.split = product.contracted[0]
         self.held = rows_held(product, schedule)
         self.packed_scalars = schedule.packed_scalars(product)
-        self.paired = paired_factors.Pairs.of(product) if schedule.pairs else None
+        self.words = WordFactors.of(product) if schedule.words else None
+        self.offsets = offsets_of(product, schedule)
 
     @cached_property
     def panel(self) -> Panel | PackedPanel:
@@ -119,7 +123,7 @@ class ProductWriter:
         product, code = self.product, self.code
         if product.planes is not None:
             return PlaneScalars.make(code, product.planes, self.sizes, self.schedule.depth)
-        if self.paired is not None or in_place(product.chain, product.scalars):
+        if self.words is not None or in_place(product.chain, product.scalars):
             return None
         pitch = row_length(product.sizes, product.contracted, self.schedule.depth, code.lanes)
         memory = code.scratch(self.schedule.group * pitch + code.lanes, self.dtype)
@@ -275,8 +279,8 @@ class ProductWriter:
             if packing is not None:
                 return packing.scalar(code, begin, place, i)
             index = {**indices[i], **place, self.split: code.add(start, place[self.split])}
-            if self.paired is not None:
-                return paired_factors.scalar(code, self.paired.scalars, self.sizes, index)
+            if self.words is not None:
+                return self.words.scalar(code, self.sizes, index)
             return self.evaluator.scalar(product.scalars, Position(index, None))
 
         tiles = -(-self.schedule.group // self.schedule.rows)
@@ -306,10 +310,14 @@ class ProductWriter:
         ranges = [(axis, 0, self.sizes[axis] if n else count) for n, axis in enumerate(product.looped)]
         if product.planes is not None:
             ranges += [(axis, 0, self.sizes[axis]) for axis in product.planes.rolled]
-        tile = [[code.splat(0.0, self.dtype)] * vectors for _ in range(rows)]
+        if self.offsets is None:
+            tile = [[code.splat(0 if self.dtype == I8.sums else 0.0, self.dtype)] * vectors for _ in range(rows)]
+        else:
+            tile = [[self.offsets.load(code, unit.outer, unit.column, u) for u in range(vectors)]] * rows
         factors = Factors(scalar, asking, 1 if product.planes is None else len(product.planes.taps))
-        if self.paired is not None:
-            factors = replace(factors, step=pairs.PAIR, multiply_add=partial(pairs.added, code))
+        if self.words is not None:
+            words = self.words.words
+            factors = replace(factors, step=words.count, multiply_add=partial(words.added, code))
         return outer_products(code, ranges, tile, factors)
 
     def _offset(self, row: Value, u: int) -> Value:
@@ -355,6 +363,8 @@ class ProductWriter:
 
         def write(u: int, sums: Value) -> None:
             at = {**index, lane: code.add(unit.column, u * code.lanes)}
+            if self.dtype == I8.sums:  # maps compute in more bits
+                sums = widen(code, sums, self.dtype)
             self.outputs.write(sums, at, lane, unit.results(u, vectors), known)
 
         return write
@@ -376,8 +386,8 @@ def scratch(product: Product, schedule: ProductSchedule) -> int:
     inner = prod(product.sizes[axis] for axis in product.contracted[1:])
     packed = schedule.packed_panels(product) is not None
     panel = 0 if packed else (schedule.depth * inner + schedule.lanes) * width
-    if schedule.pairs:
-        panel = 0 if packed else (schedule.depth * inner // pairs.PAIR + schedule.lanes) * width
+    if schedule.words:
+        panel = 0 if packed else (schedule.depth * inner // BF16.count + schedule.lanes) * width
     elif product.planes is not None:
         panel += plane_scalars.scratch(product.planes, schedule.depth, schedule.lanes)
     elif not in_place(product.chain, product.scalars):

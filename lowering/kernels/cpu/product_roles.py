@@ -69,13 +69,16 @@ class Product(DenseChain):
         return weight_by_rows(self, self.scalars, self.rows, self.vectors)
 
 
-def product_of(chain: Chain) -> Product:
+def product_of(chain: Chain, *, integers: bool = False) -> Product:
     """The roles of a chain's axes; lanes run along the last axis of the results.
+
+    Args:
+        integers: what is multiplied, in place of floating-point numbers.
 
     Raises:
         UnsupportedError: it is no such chain, or no axis can be that of the lanes.
     """
-    roles = matrix_product_of(chain)
+    roles = matrix_product_of(chain, integers=integers)
     outer = tuple(axis for axis in roles.step.axes if axis not in roles.rows and axis != roles.last)
     return Product(chain, roles.step, roles.left, roles.right, outer, roles.rows, roles.last, roles.contracted)
 

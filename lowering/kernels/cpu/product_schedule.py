@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from covan_mlir.lowering.kernels.cpu.dense import DenseSchedule
 from covan_mlir.lowering.kernels.cpu.packed_weight import PackedWeight
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
+from covan_mlir.lowering.kernels.cpu.word_factors import WordFactors
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class ProductSchedule(DenseSchedule):
         group: rows that a workgroup computes.
         depth: positions of the first contracted axis in a panel.
         packed: the weight is packed ahead of time: panels, which are staged else, or what is read as scalars.
-        pairs: bfloat16 is multiplied two by two (`pairs`).
+        words: several elements are multiplied at a time (`words`).
         tail: of the last columns, so many that would fill a small part of a vector are in no panel (`column_tail`).
     """
 
@@ -27,7 +28,7 @@ class ProductSchedule(DenseSchedule):
     group: int
     depth: int
     packed: bool = False
-    pairs: bool = False
+    words: bool = False
     tail: int = 0
 
     def packed_panels(self, product: Product) -> PackedWeight | None:
@@ -36,8 +37,9 @@ class ProductSchedule(DenseSchedule):
         if not self.packed or weight is None:
             return None
         width = self.vectors * self.lanes
-        paired = product.contracted[-1] if self.pairs else ""
-        return PackedWeight(product.chain, weight, product.outer, product.lane, product.contracted, width, paired)
+        packing = PackedWeight(product.chain, weight, product.outer, product.lane, product.contracted, width)
+        factors = WordFactors.of(product) if self.words else None
+        return packing if factors is None else replace(packing, words=factors.words, along=product.contracted[-1])
 
     def packed_scalars(self, product: Product) -> PackedWeight | None:
         """How what is read as scalars is packed."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from iree.compiler.dialects import arith
 
-from covan_mlir.lowering.kernels.cpu import pairs
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, Sliding
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import widen
+from covan_mlir.lowering.kernels.cpu.words import BF16
 
 MOST_SHUFFLED = 8
 """Stride up to which elements are picked from whole vectors."""
@@ -147,6 +147,6 @@ class PairedColumns(WindowColumns):
         return super().loaded(begin, valid) + super().loaded(self.code.add(begin, self.apart), valid)
 
     def _element(self, loaded: Sequence[Value], shift: int = 0) -> Value:
-        half = len(loaded) // pairs.PAIR
+        half = len(loaded) // 2
         both = (self._picked(one, shift) for one in (loaded[:half], loaded[half:]))
-        return pairs.words(self.code, pairs.interleaved(self.code, *both))
+        return BF16.packed(self.code, BF16.interleaved(self.code, *both))

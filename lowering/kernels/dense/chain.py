@@ -15,6 +15,8 @@ from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
 from covan_mlir.lowering.kernels.reductions.sweeps import cost
 from covan_mlir.lowering.kernels.template import Cost
 
+_WIDENING = frozenset({"arith.extf", "arith.extsi", "arith.extui"})
+
 
 @dataclass(frozen=True)
 class DenseChain:
@@ -77,12 +79,15 @@ class DenseChain:
 
 
 def stored(expr: Expr) -> Expr:
-    """What an expression only widens: halves are computed in more bits wherever they are read."""
-    return expr.args[0] if isinstance(expr, Apply) and expr.op == "arith.extf" else expr
+    """What an expression only widens: narrow numbers are computed in more bits wherever they are read."""
+    return expr.args[0] if isinstance(expr, Apply) and expr.op in _WIDENING else expr
 
 
-def only_reduction(chain: Chain) -> Reduce:
+def only_reduction(chain: Chain, *, integers: bool = False) -> Reduce:
     """The only reduction of a chain of which every result has all axes.
+
+    Args:
+        integers: it reduces integers, not floating-point numbers.
 
     Raises:
         UnsupportedError: it is another chain.
@@ -90,8 +95,10 @@ def only_reduction(chain: Chain) -> Reduce:
     if len(chain.reductions) != 1:
         raise UnsupportedError("it is more than one reduction")
     (step,) = chain.reductions
-    if step.dtype[0] not in "fb":
-        raise UnsupportedError("it does not reduce floating-point numbers")
+    if (step.dtype[0] not in "fb") != integers:
+        raise UnsupportedError(
+            "it does not reduce integers" if integers else "it does not reduce floating-point numbers"
+        )
     before = {name for name in chain.depends(step.name) if not isinstance(chain.values[name], Input)}
     if before & {*chain.outputs}:
         raise UnsupportedError("it returns what is reduced")

@@ -36,17 +36,20 @@ class MatrixProduct(DenseChain):
     contracted: tuple[str, ...]
 
 
-def matrix_product_of(chain: Chain) -> MatrixProduct:
+def matrix_product_of(chain: Chain, *, integers: bool = False) -> MatrixProduct:
     """The roles of a chain's axes.
+
+    Args:
+        integers: what is multiplied, in place of floating-point numbers.
 
     Raises:
         UnsupportedError: it is no such chain, or its results do not end in an axis of one factor alone.
     """
-    step = only_reduction(chain)
+    step = only_reduction(chain, integers=integers)
     check_sum(step)
     scope = Scope(chain, {})
     term = scope.inlined(step.expr)
-    if not isinstance(term, Apply) or term.op != "arith.mulf":
+    if not isinstance(term, Apply) or term.op != ("arith.muli" if integers else "arith.mulf"):
         raise UnsupportedError("its terms are no products")
     factors = term.args
     axes = [scope.axes(factor) for factor in factors]

@@ -64,6 +64,7 @@ class Machine:
         stack: bytes that a workgroup may keep in its stack frame.
         architecture: as Python's `platform.machine` spells it; empty: unknown.
         bf16_pairs: an instruction multiplies bfloat16 two by two, and adds both products to a sum of float32.
+        int8_words: an instruction multiplies integers of 8 bits four by four, and adds the products to one of 32 bits.
         speeds: where FLOP/s, bytes/s and elements/s come from: a processor of the kind, the processor's clock, a
             measurement, or whoever set them.
     """
@@ -89,6 +90,7 @@ class Machine:
     stack: Count = 112 * 1024
     architecture: str = ""
     bf16_pairs: bool = False
+    int8_words: bool = False
     speeds: Literal["preset", "read", "measured", "given"] = "given"
 
     @property

@@ -64,6 +64,7 @@ def read(workers: int) -> Machine:
         flops_alone=peak,
         architecture=platform.machine(),
         bf16_pairs="avx512_bf16" in processor().get("flags", "").split(),
+        int8_words="avx512_vnni" in processor().get("flags", "").split(),
         speeds=speeds,
     )
 

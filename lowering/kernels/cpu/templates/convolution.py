@@ -29,7 +29,6 @@ from covan_mlir.lowering.kernels.cpu.convolution_roles import (
 )
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT, Writer
 from covan_mlir.lowering.kernels.cpu.packed_weight import PADDING
-from covan_mlir.lowering.kernels.cpu.pairs import PAIR
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout
 from covan_mlir.lowering.kernels.cpu.prepared_filter import convolution_with_filter
 from covan_mlir.lowering.kernels.cpu.register_tile import register_tiles
@@ -46,6 +45,7 @@ from covan_mlir.lowering.kernels.cpu.templates.product import (
     WRITTEN,
 )
 from covan_mlir.lowering.kernels.cpu.window_match import WindowMatch
+from covan_mlir.lowering.kernels.cpu.words import BF16
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
 from covan_mlir.lowering.kernels.reductions.profitability import EXPOSED
 from covan_mlir.lowering.kernels.registry import register
@@ -112,7 +112,7 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         lanes = machine.lanes(f"f{element}")
         rows, height = convolution.filters, convolution.height
         channels = convolution.sizes[convolution.contracted[0]] if convolution.contracted else 1
-        each = PAIR if self.pairs else 1
+        each = BF16.count if self.pairs else 1
         most = max(each, LONGEST_SUM // (convolution.taps * convolution.beside))
         high = height.outside if height is not None else 1
         wide = convolution.width.outside
@@ -168,7 +168,7 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         machine, convolution = self.target.machine, self.task
         footprint = self._footprint(schedule)
         layout, taps = footprint.layout, self.task.taps
-        each_channel = PAIR if self.pairs else 1
+        each_channel = BF16.count if self.pairs else 1
         rows, channels = convolution.filters, convolution.channels // each_channel
         groups = -(-rows // schedule.group)
         tall = -(-min(rows, schedule.group) // schedule.rows) * schedule.rows

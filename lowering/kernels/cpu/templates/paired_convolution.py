@@ -1,5 +1,5 @@
 """Direct convolutions of bfloat16, two channels at a time: where a machine has an instruction that adds both products
-to a sum of single precision (`covan_mlir.lowering.kernels.cpu.pairs`). The nest is that of all direct convolutions.
+to a sum of single precision (`covan_mlir.lowering.kernels.cpu.words`). The nest is that of all direct convolutions.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.convolution import ConvolutionSchedule
 from covan_mlir.lowering.kernels.cpu.convolution_roles import check_taps, convolution_of
-from covan_mlir.lowering.kernels.cpu.pairs import has_instruction
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.convolution import ConvolutionMatch
+from covan_mlir.lowering.kernels.cpu.words import BF16
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template
@@ -29,7 +29,7 @@ class PairedConvolutionTemplate(Template[CpuTarget, ConvolutionSchedule]):
 
     def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> ConvolutionMatch | Refusal:
         """See `Template`."""
-        if not target.machine.bf16_pairs or not has_instruction(target.machine.lanes("f32")):
+        if not target.machine.bf16_pairs or not BF16.has_instruction(target.machine.lanes("f32")):
             return Refusal("the machine does not multiply bfloat16 in pairs")
         convolution = convolution_of(chain)
         if convolution.paired_filter is None:

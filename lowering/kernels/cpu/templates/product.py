@@ -23,13 +23,10 @@ from typing import ClassVar
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import reads
 from covan_mlir.fred.forms import Fusion
-from covan_mlir.lowering.kernels.cpu import pairs
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.column_tail import tail_of
 from covan_mlir.lowering.kernels.cpu.dense import DenseMatch, Writer
 from covan_mlir.lowering.kernels.cpu.packed_weight import PADDING
-from covan_mlir.lowering.kernels.cpu.paired_factors import Pairs
-from covan_mlir.lowering.kernels.cpu.pairs import PAIR
 from covan_mlir.lowering.kernels.cpu.panel import transposed_axis
 from covan_mlir.lowering.kernels.cpu.product import ProductWriter, scratch
 from covan_mlir.lowering.kernels.cpu.product_roles import Product, product_of
@@ -37,6 +34,8 @@ from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.register_tile import register_tiles
 from covan_mlir.lowering.kernels.cpu.scalar_rows import asked_weight, in_place
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.cpu.word_factors import WordFactors
+from covan_mlir.lowering.kernels.cpu.words import BF16
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
 from covan_mlir.lowering.kernels.reductions.profitability import EXPOSED
@@ -158,16 +157,14 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             depths += [(longest, True) for longest in (*DEPTHS, LONGEST_SUM)]  # no scratch holds these
         tail = tail_of(product, lanes) if rows > FEW_ROWS else 0
         tails = (0, tail) if tail else (0,)
-        paired = (
-            (False, True) if machine.bf16_pairs and pairs.has_instruction(lanes) and Pairs.of(product) else (False,)
-        )
+        paired = machine.bf16_pairs and BF16.has_instruction(lanes) and WordFactors.of(product) is not None
         for (height, vectors), (longest, packed), largest, pair in combinations(
-            register_tiles(machine.registers, TILES), depths, GROUPS, paired
+            register_tiles(machine.registers, TILES), depths, GROUPS, (False, True) if paired else (False,)
         ):
             # Blocks of equal lengths, and groups of equal numbers of tiles.
             blocks = -(-depth // min(longest, most))
             each = -(-depth // blocks)
-            block = lanes * PAIR if pair else lanes
+            block = lanes * BF16.count if pair else lanes
             even = -(-each // block) * block if blocks > 1 else depth
             count = -(-rows // height)
             group = -(-count // -(-rows // largest)) * height
@@ -227,12 +224,14 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         machine, product = self.target.machine, self.task
         rows, columns = product.count(product.rows), product.sizes[product.lane]
         outer, depth = product.count(product.outer), product.count(product.contracted)
-        depth = depth // PAIR if schedule.pairs else depth
+        factors = WordFactors.of(product) if schedule.words else None
+        each_turn = factors.words.count if factors is not None else 1
+        depth //= each_turn
         wide = -(-(columns - schedule.tail) // schedule.lanes)
         # Vector instructions: per position one for each product, and loads beside them, two at a time. What the first
         # cache does not hold of a panel comes from the second for each tile.
         held = schedule.depth * product.count(product.contracted[1:]) * schedule.vectors * machine.vector_bits // 8
-        held = held // PAIR if schedule.pairs else held
+        held //= each_turn
         farther = 1.0 if held <= STAYS * machine.l1 else FARTHER
         beside = self.beside(schedule)
         panels_packed = schedule.packed_panels(product)
@@ -249,7 +248,7 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             taken += (FORESEEN if foreseen else BESIDE) * loads / tile + self.pushed_out / schedule.rows
             return taken + (CROWDED / vectors if crowded else 0.0)
 
-        each_staged = 6.0 + (0.0 if schedule.pairs else cost(product.vectors))
+        each_staged = 6.0 + (0.0 if schedule.words else cost(product.vectors))
         blocks = -(-product.sizes[product.contracted[0]] // schedule.depth)
         groups, panels = -(-rows // schedule.group), -(-wide // schedule.vectors)
         each_written, around = self.written(schedule), self.staged(schedule)

@@ -1,0 +1,94 @@
+"""What sums begin with where scalars of 8 bits with a sign are taken for `OFFSET` more: so many times the sum of a
+column of the packed weight less, computed ahead of time.
+
+::
+
+    offsets[outer, panel, n] = -128 * sum over k of weight[outer, panel * width + n, k]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
+from covan_mlir.lowering.kernels.cpu.packed_weight import PackedWeight
+from covan_mlir.lowering.kernels.cpu.product_roles import Product
+from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
+from covan_mlir.lowering.kernels.cpu.word_factors import WordFactors
+from covan_mlir.lowering.kernels.cpu.words import OFFSET
+from covan_mlir.lowering.kernels.kernel import Operand, Preparation
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """Those of a weight.
+
+    Attributes:
+        packing: how it is packed.
+    """
+
+    packing: PackedWeight
+
+    @property
+    def operand(self) -> Operand:
+        """What the kernel reads."""
+        packed, contracted = self.packing.operand, len(self.packing.contracted)
+        panels = packed.shape[: -contracted - 2]  # behind them words, the columns of a panel, and a word's elements
+        return Operand(f"{self.packing.weight.name}.offsets", (*panels, self.packing.width), "i32")
+
+    @property
+    def preparation(self) -> Preparation:
+        """What computes them."""
+        weight, sizes = self.packing.weight, self.packing.chain.known_sizes
+        axes = [axis for axis in weight.axes if axis not in self.packing.contracted]
+        domain = ", ".join(f"d{n}" for n in range(len(weight.axes)))
+        kept = ", ".join(f"d{weight.axes.index(axis)}" for axis in axes)
+        kinds = ", ".join('"parallel"' if axis in axes else '"reduction"' for axis in weight.axes)
+        given = f"tensor<{'x'.join(str(sizes[axis]) for axis in weight.axes)}x{weight.dtype}>"
+        sums = f"tensor<{'x'.join(str(sizes[axis]) for axis in axes)}xi32>"
+        every = ", ".join(f"d{n}" for n in range(len(axes)))
+        parallel = ", ".join(['"parallel"'] * len(axes))
+        order = [axes.index(axis) for axis in (*self.packing.before, self.packing.axis)]
+        text = f"""func.func private @offsets(%w: {given}) -> {self.operand.tensor} {{
+  %zero = arith.constant 0 : i32
+  %factor = arith.constant {-OFFSET} : i32
+  %empty = tensor.empty() : {sums}
+  %begun = linalg.fill ins(%zero : i32) outs(%empty : {sums}) -> {sums}
+  %sums = linalg.generic {{indexing_maps = [affine_map<({domain}) -> ({domain})>, affine_map<({domain}) -> ({kept})>],
+      iterator_types = [{kinds}]}} ins(%w : {given}) outs(%begun : {sums}) {{
+  ^bb0(%element: {weight.dtype}, %sum: i32):
+    %wide = arith.extsi %element : {weight.dtype} to i32
+    %next = arith.addi %sum, %wide : i32
+    linalg.yield %next : i32
+  }} -> {sums}
+  %times = linalg.generic {{indexing_maps = [affine_map<({every}) -> ({every})>, affine_map<({every}) -> ({every})>],
+      iterator_types = [{parallel}]}} ins(%sums : {sums}) outs(%empty : {sums}) {{
+  ^bb0(%sum: i32, %old: i32):
+    %product = arith.muli %sum, %factor : i32
+    linalg.yield %product : i32
+  }} -> {sums}
+  %space = tensor.empty() : {self.operand.tensor}
+  %packed = linalg.pack %times padding_value(%zero : i32) outer_dims_perm = {order}
+    inner_dims_pos = [{axes.index(self.packing.axis)}] inner_tiles = [{self.packing.width}] into %space
+    : {sums} -> {self.operand.tensor}
+  return %packed : {self.operand.tensor}
+}}
+"""
+        return Preparation(self.operand, (weight.name,), text)
+
+    def load(self, code: KernelBuilder, outer: Mapping[str, Value], first: Value, u: int) -> Value:
+        """Those of a vector of a panel.
+
+        Args:
+            first: column of the panel.
+        """
+        at = code.add(code.mul(self.packing.number(code, outer, first), self.packing.width), u * code.lanes)
+        return code.load(code.memory[self.operand.name], at)
+
+
+def offsets_of(product: Product, schedule: ProductSchedule) -> Offsets | None:
+    """Those of a product; None: scalars are multiplied as they are."""
+    factors = WordFactors.of(product) if schedule.words else None
+    packing = schedule.packed_panels(product)
+    return Offsets(packing) if factors is not None and factors.signed and packing is not None else None
