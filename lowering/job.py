@@ -96,7 +96,7 @@ def _through_linalg(
 
 def _only_fusing(failure: StepFailure) -> bool:
     """Whether what failed is there for chains of reductions alone."""
-    return failure.phase in FUSING or failure.own_pass in stages.FOR_CHAINS
+    return failure.phase in FUSING or failure.own_pass in (*stages.FOR_CHAINS, stages.INTEGERS)
 
 
 def _load(job: Job) -> None:

@@ -28,6 +28,8 @@ from covan_mlir.lowering.kernels.chain_body import KernelBody
 from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE, telling
 from covan_mlir.lowering.kernels.cpu import team
 from covan_mlir.lowering.kernels.cpu.machine_code import MachineCode
+from covan_mlir.lowering.kernels.cpu.target import CpuTarget
+from covan_mlir.lowering.kernels.cpu.words import I8
 from covan_mlir.lowering.kernels.declarations import bodies, embed_declared
 from covan_mlir.lowering.kernels.kernel_code import KernelCode
 from covan_mlir.lowering.kernels.recorded import RECORDS, dump
@@ -87,6 +89,9 @@ LINALG = PassStage(
 FOR_CHAINS = ("linalg-rematerialize", "linalg-sink-transpose")
 """Give each reduction what it shares with others, and what is done to its elements, before chains take them in."""
 
+INTEGERS = "linalg-integer-products"
+"""Multiplies integers where quantised models multiply what they stand for, on machines that are made for it."""
+
 FOR_IREE = ("linalg-cut-windows", "linalg-rotate-halves")
 """Bring what is left for IREE into forms that it takes."""
 
@@ -115,7 +120,17 @@ def superoptimised(job: Job) -> tuple[str, ...]:
 
 def to_linalg(job: Job) -> PassStage:
     """`LINALG`, and what chains need of it; where none are raised, what IREE does."""
-    return replace(LINALG, passes=(*LINALG.passes, *(BEFORE_CHAINS if job.fuse else BEFORE_IREE)))
+    integers = (f"func.func({INTEGERS}{{lanes={lanes}}})",) if job.fuse and (lanes := _word_sums(job)) else ()
+    return replace(LINALG, passes=(*LINALG.passes, *integers, *(BEFORE_CHAINS if job.fuse else BEFORE_IREE)))
+
+
+def _word_sums(job: Job) -> int:
+    """Sums to which the target adds products of integers of 8 bits, four at a time; 0: it does not."""
+    target = targets.of(job.target, _device(job))
+    if not isinstance(target, CpuTarget) or not target.machine.int8_words:
+        return 0
+    lanes = target.machine.lanes("f32")
+    return lanes if I8.has_instruction(lanes) else 0
 
 
 def raising(job: Job) -> PassStage:

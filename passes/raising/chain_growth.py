@@ -223,10 +223,18 @@ class Growth:
         if any(value in self.graph.weights for value in node.results):
             return False  # the compiler evaluates it
         if not node.reduces:
-            return alone and self._cheap_enough(node, grown) and not _feeds_windowed(node, grown)
+            fits = alone and self._cheap_enough(node, grown) and not _feeds_windowed(node, grown)
+            return fits and not self._settles(node)
         if node.contracts:
             return alone and self._product(node, grown, grown.over(node))
         return bool(grown.over(node) & self.cluster_reduced(grown))
+
+    def _settles(self, node: LinalgNode) -> bool:
+        """Whether a node says what sums of products of integers stand for: that is done where they are summed, and what
+        is kept is a value of the program's."""
+        sums = (value for value in self._tensors(node) if self.graph.dtypes[value].startswith("i"))
+        makers = (self.graph.definition.get(value) for value in sums)
+        return any(index is not None and self.graph.nodes[index].contracts for index in makers)
 
     def cluster_reduced(self, grown: Cluster) -> set[int]:
         """The axes that the chain reduced before it grew."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 
+import msgspec
 import pytest
 import torch
+from dense_chains import MACHINE
+from test_integer_products import runs
 from torch import Tensor, nn
 from torch.ao.quantization.fx import _decomposed  # noqa: F401 - declares the operators
 
 import covan_mlir
+from covan_mlir.machine import host
 
 ops = torch.ops.quantized_decomposed
 U8, S8 = (0, 255, torch.uint8), (-128, 127, torch.int8)
@@ -93,10 +99,73 @@ class Quantized(nn.Module):
         return nn.functional.linear(y, matrix)
 
 
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that multiplies integers of 8 bits a word at a time."""
+    machine = tmp_path / "machine.json"
+    machine.write_bytes(msgspec.json.encode(dataclasses.replace(MACHINE, int8_words=True)))
+    monkeypatch.setenv(host.VARIABLE, str(machine))
+
+
 def test_a_quantised_model() -> None:
     torch.manual_seed(0)
     model, x = Quantized().eval(), torch.randn(2, 6, 14, 14)
     exe = covan_mlir.compile_module(model, (x,))
     # Another order of sums may take a mean across the border of a step.
     torch.testing.assert_close(exe(x), model(x), rtol=0, atol=0.01 * 0.004 * 128)
+    assert exe.verify(), str(exe.verify())
+
+
+class Layer(nn.Module):
+    """Products of steps by weights of steps: with a sign or none, for each channel or the whole, and one that words do
+    not divide."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, shape in (("first", (96, 64)), ("second", (64, 96)), ("odd", (64, 30))):
+            self.register_buffer(name, torch.randint(-128, 128, shape, dtype=torch.int8))
+        self.register_buffer("scales", torch.rand(96) / 2000)
+        self.bias = nn.Parameter(torch.randn(96))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        steps = ops.quantize_per_tensor(x, 0.03, 121, *U8)
+        wide = ops.dequantize_per_tensor(steps, 0.03, 121, *U8)
+        first = ops.dequantize_per_channel(self.first, self.scales, torch.zeros(96, dtype=torch.int64), 0, *S8)
+        y = nn.functional.gelu(nn.functional.linear(wide, first, self.bias))
+        y = ops.dequantize_per_tensor(ops.quantize_per_tensor(y, 0.02, 3, *S8), 0.02, 3, *S8)
+        second = ops.dequantize_per_tensor(self.second, 0.004, 0, *S8)
+        odd = ops.dequantize_per_tensor(self.odd, 0.004, 0, *S8)
+        return nn.functional.linear(y, second) + x, nn.functional.linear(wide[..., :30], odd)
+
+
+@runs
+def test_layers_multiply_steps(words: None) -> None:
+    """Their kernels read what is of 8 bits, and nothing but it is between them; the other product stays as it is."""
+    torch.manual_seed(0)
+    model, x = Layer().eval(), torch.randn(2, 17, 64)
+    exe = covan_mlir.compile_module(model, (x,))
+    templates = [record.template for record in exe.lineage.fusions if record.kernel]
+    assert templates.count("integer_product") == 2
+    # Sums are exact, and eager's are not: a step may be another one.
+    step = 0.02 * 0.004 * 128
+    for got, want in zip(exe(x), model(x), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=step)
+    assert exe.verify(), str(exe.verify())
+
+
+class Attention(nn.Module):
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        y = nn.functional.scaled_dot_product_attention(q, k, v)
+        return ops.quantize_per_tensor(y, 0.01, 117, *U8)
+
+
+def test_attention_gives_steps() -> None:
+    """In one kernel, which keeps them as floats until they are written."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 3, 40, 32) for _ in range(3))
+    exe = covan_mlir.compile_module(Attention(), (q, k, v), options=covan_mlir.CompileOptions(fuse_reductions="always"))
+    assert [record.template for record in exe.lineage.fusions if record.kernel] == ["many_rows"]
+    got, want = exe(q, k, v).int(), Attention()(q, k, v).int()
+    assert (got - want).abs().max() <= 1
+    assert (got != want).float().mean() < 0.01
     assert exe.verify(), str(exe.verify())

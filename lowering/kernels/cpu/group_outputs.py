@@ -24,6 +24,9 @@ from covan_mlir.lowering.kernels.cpu.tiles import ScratchTile, padded
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.plan import LoopPlan, row_steps
 
+_SMALL = frozenset({"i8", "i16"})
+"""Integers that a tile of floats holds as they are."""
+
 
 class GroupOutputs:
     """Writes the outputs of a group of rows."""
@@ -89,7 +92,24 @@ class GroupOutputs:
             position = group.at(u, given, **feature)
             values = {name: self.evaluator.vector(Read(name, ""), position) for name in finished}
             for name, tile in finished.items():
-                tile.store(values[name], e, u)
+                tile.store(self._kept(values[name], name, tile), e, u)
+
+    def _kept(self, value: Value, name: str, tile: ScratchTile) -> Value:
+        """A result in the type of the tile that keeps it until it is written: small integers are floats there.
+
+        Raises:
+            UnsupportedError: it is one that floats do not hold.
+        """
+        dtype = self.values[name].dtype
+        if computed(dtype)[0] == "f":
+            return value
+        if dtype not in _SMALL:
+            raise UnsupportedError(f"{name} is of {dtype}, which no tile of floats holds")
+        return self.code.cast("sitofp", value, str(tile.memory.type.element_type))
+
+    def _computed(self, value: Value, name: str) -> Value:
+        """What was kept, as it was computed."""
+        return self.code.cast("fptosi", value, "i64") if self.values[name].dtype in _SMALL else value
 
     def _write(self, name: str, value: Value, position: Position) -> None:
         code, step = self.code, self.values[name]
@@ -102,7 +122,7 @@ class GroupOutputs:
 
             def direct(e: Value, _: list[Value]) -> list[Value]:
                 for u in range(group.vectors):
-                    self._write(name, tile.load(e, u), group.at(u, {}, **{feature_axis: e}))
+                    self._write(name, self._computed(tile.load(e, u), name), group.at(u, {}, **{feature_axis: e}))
                 return []
 
             code.loop(0, self.sizes[feature_axis], 1, [], direct)
@@ -118,6 +138,6 @@ class GroupOutputs:
             if ragged:
                 exists = code.broadcast(code.below(row, self.sizes[group.lane]))
                 valid = code.op("andi", exists, valid if valid is not None else code.splat(1, "i1"))
-            code.store(narrow(code, value, step.dtype), code.memory[name], at, valid)
+            code.store(narrow(code, self._computed(value, name), step.dtype), code.memory[name], at, valid)
 
         tile.unpack(self.sizes[feature_axis], write)

@@ -1,9 +1,10 @@
-"""What sums begin with where scalars of 8 bits with a sign are taken for `OFFSET` more: so many times the sum of a
-column of the packed weight less, computed ahead of time.
+"""What sums begin with where scalars of 8 bits are not multiplied as they are: those with a sign are taken for `OFFSET`
+more, and a zero point is not taken off each of them. It is the sum of a column of the packed weight, as often less,
+computed ahead of time.
 
 ::
 
-    offsets[outer, panel, n] = -128 * sum over k of weight[outer, panel * width + n, k]
+    offsets[outer, panel, n] = -offset * sum over k of weight[outer, panel * width + n, k]
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from covan_mlir.lowering.kernels.cpu.packed_weight import PackedWeight
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.word_factors import WordFactors
-from covan_mlir.lowering.kernels.cpu.words import OFFSET
 from covan_mlir.lowering.kernels.kernel import Operand, Preparation
 
 
@@ -26,9 +26,11 @@ class Offsets:
 
     Attributes:
         packing: how it is packed.
+        offset: what is multiplied too much of each scalar.
     """
 
     packing: PackedWeight
+    offset: int
 
     @property
     def operand(self) -> Operand:
@@ -52,7 +54,7 @@ class Offsets:
         order = [axes.index(axis) for axis in (*self.packing.before, self.packing.axis)]
         text = f"""func.func private @offsets(%w: {given}) -> {self.operand.tensor} {{
   %zero = arith.constant 0 : i32
-  %factor = arith.constant {-OFFSET} : i32
+  %factor = arith.constant {-self.offset} : i32
   %empty = tensor.empty() : {sums}
   %begun = linalg.fill ins(%zero : i32) outs(%empty : {sums}) -> {sums}
   %sums = linalg.generic {{indexing_maps = [affine_map<({domain}) -> ({domain})>, affine_map<({domain}) -> ({kept})>],
@@ -91,4 +93,6 @@ def offsets_of(product: Product, schedule: ProductSchedule) -> Offsets | None:
     """Those of a product; None: scalars are multiplied as they are."""
     factors = WordFactors.of(product) if schedule.words else None
     packing = schedule.packed_panels(product)
-    return Offsets(packing) if factors is not None and factors.signed and packing is not None else None
+    if factors is None or not factors.offset or packing is None:
+        return None
+    return Offsets(packing, factors.offset)

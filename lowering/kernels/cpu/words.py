@@ -10,7 +10,7 @@ many words as sums::
 ``vdpbf16ps`` rounds to nearest, and takes and gives denormal numbers for 0, whatever the control word says.
 ``vpdpbusd`` multiplies scalars without a sign by vectors with one, and is exact, as sums of 32 bits are: what is lost
 is a multiple of 2³². Scalars with a sign are taken for 128 more, by their first bit, which is a constant less in the
-sums: ``sum of a * b = sum of (a + 128) * b - 128 * sum of b``.
+sums: ``sum of a * b = sum of (a + 128) * b - 128 * sum of b``. So is a zero point (`word_offsets`).
 """
 
 from __future__ import annotations

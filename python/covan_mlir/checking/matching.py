@@ -47,6 +47,8 @@ _GLANCED = 4
 _PLANS = 400
 _ALIKE = 8
 """Ways that are told apart from the first one that holds."""
+_VARIED = 16
+"""Different steps of a scale among those compared, by which quantised numbers are told from counts."""
 _COUNTED = 4
 """Draws of a kind on which a number is compared with a size."""
 
@@ -61,7 +63,7 @@ class _Plan:
 
     Attributes:
         numbers: how many numbers were compared, and not NaN or infinities.
-        whole: whether they are whole numbers: there are few of them, and some occur everywhere.
+        whole: whether they are whole numbers of which there may be few, so that some occur everywhere.
     """
 
     operand: Operand
@@ -321,7 +323,8 @@ class Matcher:
                 values, wanted = sampled(got, want, layout)
                 if agree(values, wanted):
                     numbers = values[np.isfinite(values)]
-                    yield _Plan(operand, layout, constants, numbers.size, bool((numbers == np.rint(numbers)).all()))
+                    whole = bool((numbers == np.rint(numbers)).all())
+                    yield _Plan(operand, layout, constants, numbers.size, whole and not self._varied(operand, numbers))
         if empty or (problem and not compared):  # on operands of which it has elements it may be what it is said to be
             raise UnevaluatedError(problem)
         if draw != ALL or self._unwritten(draws, said[0], plain):
@@ -338,6 +341,11 @@ class Matcher:
                     continue
                 for layout in gathered(chain(first, pairs)):
                     yield _Plan(said[0], layout, constants, layout.size, whole=False)
+
+    def _varied(self, operand: Operand, numbers: Array) -> bool:
+        """Whether whole numbers agree by no chance: steps of 8 bits, of which there are many different ones."""
+        steps = self._views.type_of(operand).startswith(("i8[", "u8["))
+        return steps and np.unique(numbers).size >= _VARIED
 
     def _unwritten(self, draws: Draws, operand: Operand, source: SourceValues) -> bool:
         """Whether some of a result is not written yet: it is no value, and those of the source take long to compute."""

@@ -150,7 +150,8 @@ def typed(values: Array, dtype: np.dtype[Any]) -> Array:
     """
     if PAIR in (values.dtype, dtype) and values.dtype != dtype:
         raise UnevaluatedError("an operation without exact arithmetic")
-    return values.astype(dtype, copy=False)
+    with np.errstate(invalid="ignore"):  # no integer is what NaN becomes: whatever comes of it agrees with nothing
+        return values.astype(dtype, copy=False)
 
 
 class Tensor:

@@ -309,7 +309,7 @@ class _Weights(fx.FxImporterHooks):  # type: ignore[misc]  # the bindings are un
             kind = fx.create_mlir_tensor_type(tensor)
             if key is None:
                 value = ir.Attribute.parse(f"dense<> : {kind}")
-            elif _is_constant(info) and bool((tensor == tensor.flatten()[0]).all()):
+            elif _may_fold(tensor, info) and bool((tensor == tensor.flatten()[0]).all()):
                 value = _splat(kind, tensor.flatten()[0].item())
             else:
                 # Flat: a dimension of one element may have any stride, which a view of bytes would mind.
@@ -329,9 +329,10 @@ class _Weights(fx.FxImporterHooks):  # type: ignore[misc]  # the bindings are un
         ).result
 
 
-def _is_constant(info: Any) -> bool:
-    """Whether a literal is a constant of the graph's own, and no weight."""
-    return info is not None and info.node is not None and info.node.op == "call_function"
+def _may_fold(tensor: torch.Tensor, info: Any) -> bool:
+    """Whether a literal is a constant of the graph's own, and no weight; or one of integers, as zero points are."""
+    own = info is not None and info.node is not None and info.node.op == "call_function"
+    return own or not (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
 
 
 def _splat(kind: Any, number: float) -> Any:

@@ -1,0 +1,239 @@
+"""``linalg-integer-products``: products of numbers that stand for steps of scales are products of the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, linalg, tensor
+
+from covan_mlir.dialects.arguments import read_arguments
+from covan_mlir.passes.framework.index_values import dimension
+from covan_mlir.passes.framework.place import visited
+from covan_mlir.passes.framework.rewriter import Rewriter
+from covan_mlir.passes.quantized.steps import Steps, composed, is_whole_number, maker, steps_of
+from covan_mlir.passes.raising.windows import affine_maps, projected
+
+_PRODUCTS = frozenset({"linalg.matmul", "linalg.batch_matmul"})
+_WORD = 4
+"""Steps that are multiplied at a time."""
+_PADDING = 0.05
+"""Of a product's columns, the most that may be computed for nothing."""
+_LARGEST = 2**31
+_STEP = 255 * 128
+"""The largest product of two steps."""
+
+
+@dataclass(frozen=True)
+class LinalgIntegerProducts:
+    """Multiplies steps of 8 bits in place of what they stand for, where the second factor is a weight.
+
+    Sums of products of steps are exact in 32 bits, and machines multiply four of them at a time. What both factors'
+    steps stand for is multiplied with the sums.
+
+    Before::
+
+        %a = linalg.generic ins(%p : tensor<5x8xi8>) { uitofp, subf 121.0, mulf 0.03 }          # one op each
+        %b = linalg.generic ins(%q, %scales : tensor<8x16xi8>, tensor<16xf32>) { sitofp, mulf }
+        %0 = linalg.matmul ins(%a, %b : tensor<5x8xf32>, tensor<8x16xf32>) outs(%zeros)
+
+    After::
+
+        %s = linalg.generic ins(%p, %q : tensor<5x8xi8>, tensor<8x16xi8>) { extui, subi 121, extsi, muli, addi }
+        %0 = linalg.generic ins(%s, %scales : tensor<5x16xi32>, tensor<16xf32>) { sitofp, mulf 0.03, mulf }
+
+    What is multiplied is no rounded float any more: the result differs by what rounding did before.
+
+    Options:
+        lanes: sums that the machine adds at a time: a product of columns that fill them badly stays as it is
+    """
+
+    name: ClassVar[str] = "linalg-integer-products"
+    op_name: ClassVar[str | None] = "func.func"
+
+    lanes: int = 16
+
+    def run(self, op: ir.Operation) -> None:
+        rewriter: Rewriter | None = None
+        weights = {
+            argument
+            for argument, facts in zip(op.regions[0].blocks[0].arguments, read_arguments(op), strict=True)
+            if facts.weight
+        }
+        for product in visited([view for block in op.regions[0] for view in block]):
+            if product.name not in _PRODUCTS:
+                continue
+            loops = _loops(product)
+            if loops is None:
+                continue
+            first, second = (steps_of(operand) for operand in list(product.operands)[:2])
+            if first is None or second is None or not _is_weight(second.source, weights):
+                continue
+            if not self._fits(product, loops, first, second):
+                continue
+            rewriter = rewriter or Rewriter(op)
+            _multiply(product, loops, first, second, rewriter)
+
+    def _fits(self, product: ir.Operation, loops: list[list[int]], first: Steps, second: Steps) -> bool:
+        """Whether the steps can be multiplied a word at a time."""
+        (*_, deep), (*_, last) = loops[0], loops[2]
+        sizes = _sizes(product, loops)
+        summed = [loop for loop in sizes if loop not in loops[2]]
+        if summed != [deep] or sizes[deep] < 1 or sizes[deep] % _WORD or sizes[deep] * _STEP >= _LARGEST:
+            return False
+        columns = sizes[last]
+        if columns < 1 or -(-columns // self.lanes) * self.lanes > (1 + _PADDING) * columns or last in loops[0]:
+            return False
+        along = [loop for factor in first.factors for loop in composed(factor, loops[0])]
+        along += [loop for factor in second.factors for loop in composed(factor, loops[1])]
+        moved = any(view.name == "linalg.transpose" for view in first.views)
+        return deep not in along and not moved and second.signed and second.zero == 0
+
+
+def _loops(product: ir.Operation) -> list[list[int]] | None:
+    """The loop that indexes each dimension of the factors and the result."""
+    loops: list[list[int]] = []
+    for positions in affine_maps(product) or []:
+        dims = projected(positions) or (None,)
+        if None in dims:
+            return None
+        loops.append([loop for loop in dims if loop is not None])
+    return loops or None
+
+
+def _sizes(product: ir.Operation, loops: Sequence[Sequence[int]]) -> dict[int, int]:
+    """Of each loop; negative where it is known at run time only."""
+    return {
+        loop: size
+        for operand, along in zip(product.operands, loops, strict=True)
+        for loop, size in zip(along, operand.type.shape, strict=True)
+    }
+
+
+def _is_weight(value: Any, arguments: set[Any]) -> bool:
+    op = maker(value)
+    return value in arguments if op is None else op.name == "arith.constant"
+
+
+def _multiply(product: ir.Operation, loops: list[list[int]], first: Steps, second: Steps, rewriter: Rewriter) -> None:
+    gone, left = _read_by_it_alone(product, (first, second))
+    with rewriter.replacing(*gone, product, copies=left) as new:
+        steps = [_laid_out(one) for one in (first, second)]
+        begun, result = product.operands[2], loops[2]
+        sizes = [dimension(begun, k) for k in range(len(result))]
+        sums = _summed(steps, (first, second), loops, _filled(sizes))
+        operands = [sums]
+        along: list[list[int | None]] = [[*range(len(result))]]
+        place = {loop: k for k, loop in enumerate(result)}
+        for one, own in ((first, loops[0]), (second, loops[1])):
+            for factor in one.factors:
+                operands.append(factor.value)
+                along.append([None if loop is None else place[loop] for loop in composed(factor, own)])
+        if not is_whole_number(begun, 0.0):
+            operands.append(begun)
+            along.append([*range(len(result))])
+        new.results(_scaled(operands, along, first, second, begun))
+
+
+def _read_by_it_alone(product: ir.Operation, factors: Sequence[Steps]) -> tuple[list[ir.Operation], list[ir.Operation]]:
+    """-> (ops of the factors that nobody else reads, the others), each once."""
+    gone: list[ir.Operation] = []
+    left: list[ir.Operation] = []
+    for one in factors:
+        for op in reversed(one.ops):
+            alone = all(use.owner.operation in (product, *gone) for use in op.results[0].uses)
+            (gone if alone else left).append(op)
+    return list(dict.fromkeys(reversed(gone))), list(dict.fromkeys(left))
+
+
+def _laid_out(steps: Steps) -> Any:
+    """The steps, in the order and the shape of what they stand for."""
+    value = steps.source
+    for view in steps.views:
+        kind = ir.RankedTensorType.get(list(view.results[0].type.shape), value.type.element_type)
+        if view.name == "linalg.transpose":
+            order = list(view.attributes["permutation"])
+            empty = tensor.EmptyOp([dimension(value, k) for k in order], value.type.element_type).result
+            value = linalg.transpose(value, outs=[empty], permutation=order).results[0]
+            continue
+        attributes = {name: view.attributes[name] for name in view.attributes}
+        operands = [value, *list(view.operands)[1:]]
+        value = ir.Operation.create(view.name, results=[kind], operands=operands, attributes=attributes).results[0]
+    return value
+
+
+def _filled(sizes: Sequence[Any]) -> Any:
+    """Zeros of 32 bits."""
+    wide = ir.IntegerType.get_signless(32)
+    empty = tensor.EmptyOp(list(sizes), wide).result
+    return linalg.fill(arith.ConstantOp(wide, 0).result, outs=[empty])
+
+
+def _generic(operands: Sequence[Any], into: Any, maps: Sequence[ir.AffineMap], kinds: Sequence[str]) -> Any:
+    """An op with an empty body, and that."""
+    iterators = [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds]
+    attributes = ir.ArrayAttr.get([ir.AffineMapAttr.get(one) for one in maps]), ir.ArrayAttr.get(iterators)
+    generic = linalg.GenericOp([into.type], list(operands), [into], *attributes)
+    types = [value.type.element_type for value in (*operands, into)]
+    return generic, generic.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * len(types))
+
+
+def _summed(steps: Sequence[Any], factors: Sequence[Steps], loops: Sequence[Sequence[int]], zeros: Any) -> Any:
+    """Sums of products of steps."""
+    count = len({loop for along in loops for loop in along})
+    dims = [ir.AffineMap.get(count, 0, [ir.AffineDimExpr.get(loop) for loop in along]) for along in loops]
+    kinds = ["parallel" if loop in loops[2] else "reduction" for loop in range(count)]
+    generic, block = _generic(steps, zeros, dims, kinds)
+    with ir.InsertionPoint(block):
+        wide = zeros.type.element_type
+        *narrow, total = block.arguments
+        widened = [
+            (arith.ExtSIOp if one.signed else arith.ExtUIOp)(wide, value).result
+            for one, value in zip(factors, narrow, strict=True)
+        ]
+        terms = [
+            arith.SubIOp(value, arith.ConstantOp(wide, one.zero).result).result if one.zero else value
+            for one, value in zip(factors, widened, strict=True)
+        ]
+        linalg.YieldOp([arith.AddIOp(total, arith.MulIOp(*terms).result).result])
+    return generic.results[0]
+
+
+def _scaled(
+    operands: Sequence[Any], along: Sequence[Sequence[int | None]], first: Steps, second: Steps, begun: Any
+) -> Any:
+    """What sums of products of steps stand for.
+
+    Args:
+        operands: the sums, factors, and what is added to.
+        along: which of the result's dimensions each of their dimensions goes along.
+    """
+    rank, kind = begun.type.rank, begun.type.element_type
+    into = tensor.EmptyOp([dimension(begun, k) for k in range(rank)], kind).result
+    zero = ir.AffineConstantExpr.get(0)
+    maps = [
+        ir.AffineMap.get(rank, 0, [zero if dim is None else ir.AffineDimExpr.get(dim) for dim in dims])
+        for dims in along
+    ]
+    generic, block = _generic(operands, into, [*maps, ir.AffineMap.get_identity(rank)], ["parallel"] * rank)
+    with ir.InsertionPoint(block):
+        sums, *rest, _ = block.arguments
+        number = arith.SIToFPOp(kind, sums).result
+        # One by one: a product of two constants would be rounded to another one.
+        scales = [_narrowed(scale, kind) for scale in (first.scale, second.scale) if scale != 1]
+        count = len(first.factors) + len(second.factors)
+        for factor in (*scales, *rest[:count]):
+            number = arith.MulFOp(number, factor).result
+        for other in rest[count:]:
+            number = arith.AddFOp(other, number).result
+        linalg.YieldOp([number])
+    return generic.results[0]
+
+
+def _narrowed(number: float, kind: Any) -> Any:
+    """A number of the program's in the type of the result."""
+    double = ir.F64Type.get()
+    constant = arith.ConstantOp(double, number).result
+    return constant if kind == double else arith.TruncFOp(kind, constant).result

@@ -1,0 +1,1 @@
+"""Numbers that stand for steps of a scale, as linalg has them."""

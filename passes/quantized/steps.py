@@ -1,0 +1,204 @@
+"""Tensors of floats that are steps of a scale: ``(steps - zero) * scale``, of steps of 8 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch_mlir import ir
+
+_TRANSPOSE = "linalg.transpose"
+_RESHAPES = frozenset({"tensor.collapse_shape", "tensor.expand_shape"})
+_WIDENINGS = {"arith.sitofp": True, "arith.uitofp": False}
+"""Casts of steps, and whether these have a sign."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A tensor of scales.
+
+    Attributes:
+        value: the tensor.
+        at: for each of its dimensions, which of the tensor of floats it goes along; None: it has one position.
+    """
+
+    value: Any
+    at: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a tensor of floats is made of.
+
+    Attributes:
+        source: the steps, of 8 bits.
+        signed: they have a sign.
+        zero: the step that stands for 0.
+        scale: what a step stands for.
+        factors: tensors of what it stands for besides.
+        ops: from the one that reads the steps to the one that gives the floats.
+    """
+
+    source: Any
+    signed: bool
+    zero: int = 0
+    scale: float = 1.0
+    factors: tuple[Factor, ...] = ()
+    ops: tuple[ir.Operation, ...] = ()
+
+    @property
+    def views(self) -> tuple[ir.Operation, ...]:
+        """Those of the ops that only lay out what they read."""
+        return tuple(op for op in self.ops if op.name == _TRANSPOSE or op.name in _RESHAPES)
+
+
+def steps_of(value: Any) -> Steps | None:
+    """How a tensor of floats is made of steps; None where it is not."""
+    op = maker(value)
+    if op is None:
+        return None
+    if op.name == _TRANSPOSE or op.name in _RESHAPES:
+        return _laid_out(op)
+    if (inner := _operands(op, "arith.mulf")) is not None:
+        whole, factor = inner
+        steps = steps_of(whole)
+        if steps is None:
+            return None
+        if isinstance(factor, float):
+            return replace(steps, scale=steps.scale * factor, ops=(*steps.ops, op))
+        return replace(steps, factors=(*steps.factors, factor), ops=(*steps.ops, op))
+    if (inner := _operands(op, "arith.subf", ordered=True)) is not None:
+        whole, zero = inner
+        steps = steps_of(whole)
+        if steps is None or steps.factors or steps.scale != 1 or not isinstance(zero, float) or zero % 1:
+            return None
+        return replace(steps, zero=steps.zero + int(zero), ops=(*steps.ops, op))
+    return _widened(op)
+
+
+def maker(value: Any) -> ir.Operation | None:
+    """The op that gives a value; None of an argument."""
+    return None if isinstance(value.owner, ir.Block) else value.owner.operation
+
+
+def is_whole_number(value: Any, number: float) -> bool:
+    """Whether all of a tensor, or a number, is the same constant: that number."""
+    return _number(value) == number
+
+
+def _laid_out(op: ir.Operation) -> Steps | None:
+    steps = steps_of(op.operands[0])
+    if steps is None or (steps.factors and op.name != _TRANSPOSE):
+        return None
+    factors = steps.factors
+    if op.name == _TRANSPOSE:
+        to = {source: result for result, source in enumerate(op.attributes["permutation"])}
+        factors = tuple(replace(one, at=tuple(None if dim is None else to[dim] for dim in one.at)) for one in factors)
+    return replace(steps, factors=factors, ops=(*steps.ops, op))
+
+
+def _widened(op: ir.Operation) -> Steps | None:
+    cast = _cast(op)
+    if cast is None or op.operands[0].type.element_type != ir.IntegerType.get_signless(8):
+        return None
+    return Steps(op.operands[0], _WIDENINGS[cast.name], ops=(op,))
+
+
+def _cast(op: ir.Operation) -> ir.Operation | None:
+    """What makes floats of integers in an op that does nothing else."""
+    body = _body(op)
+    if body is None or len(op.operands) != 2:
+        return None
+    block, inside = body
+    casts = [inner for inner in inside if inner.name in _WIDENINGS]
+    plain = len(inside) == 2 and casts == inside[:1] and casts[0].operands[0] == block.arguments[0]
+    return casts[0] if plain and inside[1].operands[0] == casts[0].results[0] and _along_all(op, 0) else None
+
+
+def _operands(op: ir.Operation, name: str, *, ordered: bool = False) -> tuple[Any, float | Factor] | None:
+    """The tensor of as many elements as the result, and what else an element-wise operation on two reads."""
+    body = _body(op)
+    if body is None:
+        return None
+    block, inside = body
+    result = maker(inside[-1].operands[0])
+    if result is None or result not in inside or result.name != name:
+        return None
+    if any(inner.name not in (name, "arith.truncf", "arith.extf", "linalg.yield") for inner in inside):
+        return None
+    sides = [_side(op, block, operand) for operand in result.operands]
+    for whole, other in ((0, 1),) if ordered else ((0, 1), (1, 0)):
+        one, second = sides[whole], sides[other]
+        if isinstance(one, Factor) and second is not None and _is_all(op, one):
+            return one.value, second
+    return None
+
+
+def _side(op: ir.Operation, block: ir.Block, value: Any) -> float | Factor | None:
+    """What an operand inside of an op's body is."""
+    for n, argument in enumerate(list(block.arguments)[: len(op.operands) - len(op.results)]):
+        if value == argument:
+            operand = op.operands[n]
+            if (number := _number(operand)) is not None:
+                return number
+            at = _positions(op, n)
+            return None if at is None else Factor(operand, at)
+    inner = maker(value)
+    if inner is not None and inner.name in ("arith.truncf", "arith.extf"):
+        return _number(inner.operands[0])
+    return _number(value)
+
+
+def _number(value: Any) -> float | None:
+    """The constant that a number is, or all of a tensor."""
+    op = maker(value)
+    if op is not None and (op.name == "linalg.fill" or op.name in _RESHAPES):
+        return _number(op.operands[0])
+    if op is not None and (inner := _cast(op)) is not None:
+        return _number(op.operands[0]) if inner.name == "arith.sitofp" else None
+    if op is None or op.name != "arith.constant":
+        return None
+    attribute = op.attributes["value"]
+    if isinstance(attribute, ir.DenseElementsAttr):
+        if not attribute.is_splat:
+            return None
+        attribute = attribute.get_splat_value()
+    return float(attribute.value) if isinstance(attribute, ir.FloatAttr | ir.IntegerAttr) else None
+
+
+def _body(op: ir.Operation) -> tuple[ir.Block, list[ir.Operation]] | None:
+    """The body of an op that computes one result element by element."""
+    if op.name != "linalg.generic" or len(op.results) != 1:
+        return None
+    if any("parallel" not in str(kind) for kind in op.attributes["iterator_types"]):
+        return None
+    block = op.regions[0].blocks[0]
+    return (block, [view.operation for view in block]) if _along_all(op, len(op.operands) - 1) else None
+
+
+def _is_all(op: ir.Operation, factor: Factor) -> bool:
+    return factor.at == tuple(range(len(op.attributes["iterator_types"])))
+
+
+def _along_all(op: ir.Operation, number: int) -> bool:
+    """Whether an operand is read or written in the order of the loops."""
+    return _positions(op, number) == tuple(range(len(op.attributes["iterator_types"])))
+
+
+def _positions(op: ir.Operation, number: int) -> tuple[int | None, ...] | None:
+    """The loop that indexes each dimension of an operand, None of one position; None: it is not that simple."""
+    positions: list[int | None] = []
+    for result in ir.AffineMapAttr(op.attributes["indexing_maps"][number]).value.results:
+        if isinstance(result, ir.AffineDimExpr):
+            positions.append(result.position)
+        elif isinstance(result, ir.AffineConstantExpr) and result.value == 0:
+            positions.append(None)
+        else:
+            return None
+    return tuple(positions)
+
+
+def composed(factor: Factor, loops: Sequence[int]) -> tuple[int | None, ...]:
+    """A factor's dimensions by the loops that index the dimensions of the tensor of floats."""
+    return tuple(None if dim is None else loops[dim] for dim in factor.at)
