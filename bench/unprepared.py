@@ -9,9 +9,12 @@ compile, do the numbers agree with eager, what does `verify()` say, and why.
     python bench/unprepared.py --only timm:mobilevit_xxs --real --times
 
     python bench/unprepared.py --seed 70 --dtype f16
+    python bench/unprepared.py --seed 71 --dtype int8
 
 `tried_architectures.py` lists those that have been tried, with the seed that chose them. Models that draw random
-numbers (`vit_mae`) cannot agree with eager and are told as such. Those in halves are compared with eager in f32.
+numbers (`vit_mae`) cannot agree with eager and are told as such. Those in halves are compared with eager in f32. Models
+as int8 are quantised by torch's exporter, for x86 and calibrated with the very arguments: steps may differ from eager's
+by rounding, and results by twice of what those differ from the model's in f32.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ TOLERANCE = 1e-3
 """Of the largest difference from eager, relative to the largest value."""
 HALVES = 2.0
 """Times what eager in halves is apart from eager in f32: as much may a program in halves be."""
-DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "int8": torch.float32}
 WIDER = {"f32": torch.float64, "f16": torch.float32, "bf16": torch.float32}
 LIMIT = 280
 """Seconds per architecture."""
@@ -96,10 +99,14 @@ def tried(name: str, *, real: bool, times: bool, dtype: str) -> Outcome:
     logging.getLogger("covan_mlir").addHandler(warnings)
     stage = "not built"
     try:
-        chosen = _in(built(name, real=real), DTYPES[dtype])
+        plain = chosen = _in(built(name, real=real), DTYPES[dtype])
+        if dtype == "int8":
+            stage = "not quantised"
+            chosen = quantised(chosen)
         expected = _eager(chosen)
         stage = ""
-        exe = covan_mlir.compile_module(chosen.model, (), chosen.args)
+        model = torch.export.export(chosen.model, (), chosen.args) if dtype == "int8" else chosen.model
+        exe = covan_mlir.compile_module(model, (), chosen.args)
         stage = "not run"
         given = tensors(exe(**chosen.args))
         stage = "not verified"
@@ -108,7 +115,7 @@ def tried(name: str, *, real: bool, times: bool, dtype: str) -> Outcome:
         told = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         return replace(outcome, failure=f"{stage}: {told}" if stage else told, seconds=time.perf_counter() - start)
     seconds = time.perf_counter() - start
-    exact = expected if dtype == "f32" else _eager(chosen, torch.float32)
+    exact = expected if dtype in ("f32", "int8") else _eager(chosen, torch.float32)
     apart = difference(exact, given)
     reasons = [str(example) for example in verdict.counterexamples]
     reasons += [reason for check in verdict.checks for reason in check.missing]
@@ -116,7 +123,7 @@ def tried(name: str, *, real: bool, times: bool, dtype: str) -> Outcome:
         outcome,
         error=apart,
         # What eager itself makes of rounding: deep models with random weights can amplify it.
-        rounding=0.0 if apart <= TOLERANCE else difference(_eager(chosen, WIDER[dtype]), expected),
+        rounding=0.0 if apart <= TOLERANCE else difference(_eager(plain, WIDER.get(dtype)), expected),
         random=chosen.random,
         verdict=verdict.outcome,
         reasons=tuple(dict.fromkeys(reasons)),
@@ -142,6 +149,18 @@ def _in(chosen: Built, dtype: torch.dtype) -> Built:
     """The model in another type, and its arguments."""
     args = {name: value.to(dtype) if value.is_floating_point() else value for name, value in chosen.args.items()}
     return Built(copy.deepcopy(chosen.model).to(dtype), args, chosen.random)
+
+
+def quantised(chosen: Built) -> Built:
+    """The model as torch's exporter quantises it for x86: weights by channels, what they multiply as a whole."""
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+
+    quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
+    prepared = prepare_pt2e(torch.export.export(chosen.model, (), chosen.args).module(), quantizer)
+    with torch.no_grad():
+        prepared(**chosen.args)
+    return Built(convert_pt2e(prepared), chosen.args, chosen.random)
 
 
 def _eager(chosen: Built, dtype: torch.dtype | None = None) -> list[Tensor]:
