@@ -14,11 +14,13 @@ from covan_mlir.passes.framework.index_values import dimension
 from covan_mlir.passes.framework.place import visited
 from covan_mlir.passes.framework.rewriter import Rewriter
 from covan_mlir.passes.quantized.steps import Steps, composed, is_whole_number, maker, steps_of
-from covan_mlir.passes.raising.windows import affine_maps, projected
+from covan_mlir.passes.raising.windows import affine_maps
 
-_PRODUCTS = frozenset({"linalg.matmul", "linalg.batch_matmul"})
+_PRODUCTS = frozenset({"linalg.matmul", "linalg.batch_matmul", "linalg.conv_2d_nchw_fchw", "linalg.conv_1d_ncw_fcw"})
 _WORD = 4
 """Steps that are multiplied at a time."""
+_ROWS = 4
+"""Of a weight that is no product's columns, that are multiplied at a time, at least."""
 _PADDING = 0.05
 """Of a product's columns, the most that may be computed for nothing."""
 _LARGEST = 2**31
@@ -76,39 +78,67 @@ class LinalgIntegerProducts:
             rewriter = rewriter or Rewriter(op)
             _multiply(product, loops, first, second, rewriter)
 
-    def _fits(self, product: ir.Operation, loops: list[list[int]], first: Steps, second: Steps) -> bool:
+    def _fits(self, product: ir.Operation, loops: list[Loops], first: Steps, second: Steps) -> bool:
         """Whether the steps can be multiplied a word at a time."""
-        (*_, deep), (*_, last) = loops[0], loops[2]
         sizes = _sizes(product, loops)
         summed = [loop for loop in sizes if loop not in loops[2]]
-        if summed != [deep] or sizes[deep] < 1 or sizes[deep] % _WORD or sizes[deep] * _STEP >= _LARGEST:
+        if len(summed) != 1 or None in (*loops[0], *loops[2]):
             return False
-        columns = sizes[last]
-        if columns < 1 or -(-columns // self.lanes) * self.lanes > (1 + _PADDING) * columns or last in loops[0]:
+        (deep,) = summed
+        if sizes[deep] < 1 or sizes[deep] % _WORD or sizes[deep] * _STEP >= _LARGEST:
             return False
         along = [loop for factor in first.factors for loop in composed(factor, loops[0])]
         along += [loop for factor in second.factors for loop in composed(factor, loops[1])]
         moved = any(view.name == "linalg.transpose" for view in first.views)
-        return deep not in along and not moved and second.signed and second.zero == 0
+        if deep in along or moved or not second.signed or second.zero:
+            return False
+        last = loops[2][-1]
+        assert last is not None
+        if last in loops[1]:  # vectors of the weight's columns
+            columns = sizes[last]
+            filled = -(-columns // self.lanes) * self.lanes <= (1 + _PADDING) * columns
+            return columns > 0 and filled and last not in loops[0] and loops[0][-1] == deep
+        rows = [loop for loop in loops[1] if loop is not None and loop != deep]
+        return len(rows) == 1 and sizes[rows[0]] % _ROWS == 0 and loops[0][-1] == last
 
 
-def _loops(product: ir.Operation) -> list[list[int]] | None:
-    """The loop that indexes each dimension of the factors and the result."""
-    loops: list[list[int]] = []
-    for positions in affine_maps(product) or []:
-        dims = projected(positions) or (None,)
-        if None in dims:
-            return None
-        loops.append([loop for loop in dims if loop is not None])
-    return loops or None
+Loops = list[int | None]
+"""The loop that indexes each dimension of a tensor; None of one position."""
 
 
-def _sizes(product: ir.Operation, loops: Sequence[Sequence[int]]) -> dict[int, int]:
+def _loops(product: ir.Operation) -> list[Loops] | None:
+    """Those of the factors and the result of an op that multiplies at the loops' own positions, or of a convolution by
+    single points."""
+    maps = affine_maps(product)
+    if maps is None:
+        return None
+    sizes = {
+        position.axis: size
+        for operand, positions in zip(product.operands, maps, strict=True)
+        for position, size in zip(positions, operand.type.shape, strict=True)
+        if position.axis is not None
+    }
+    kept = {position.axis for position in maps[2]}
+    points = {axis for axis, size in sizes.items() if size == 1 and axis not in kept}
+    numbers = {position.axis: n for n, position in enumerate(maps[2]) if position.axis is not None}
+    loops: list[Loops] = []
+    for positions in maps:
+        loops.append([])
+        for position in positions:
+            terms = [term for term in position.terms if term[0] not in points]
+            if position.offset or len(terms) > 1 or any(step != 1 for _, step in terms):
+                return None
+            loops[-1].append(numbers.setdefault(terms[0][0], len(numbers)) if terms else None)
+    return loops
+
+
+def _sizes(product: ir.Operation, loops: Sequence[Loops]) -> dict[int, int]:
     """Of each loop; negative where it is known at run time only."""
     return {
         loop: size
         for operand, along in zip(product.operands, loops, strict=True)
         for loop, size in zip(along, operand.type.shape, strict=True)
+        if loop is not None
     }
 
 
@@ -117,7 +147,7 @@ def _is_weight(value: Any, arguments: set[Any]) -> bool:
     return value in arguments if op is None else op.name == "arith.constant"
 
 
-def _multiply(product: ir.Operation, loops: list[list[int]], first: Steps, second: Steps, rewriter: Rewriter) -> None:
+def _multiply(product: ir.Operation, loops: list[Loops], first: Steps, second: Steps, rewriter: Rewriter) -> None:
     gone, left = _read_by_it_alone(product, (first, second))
     with rewriter.replacing(*gone, product, copies=left) as new:
         steps = [_laid_out(one) for one in (first, second)]
@@ -126,7 +156,7 @@ def _multiply(product: ir.Operation, loops: list[list[int]], first: Steps, secon
         sums = _summed(steps, (first, second), loops, _filled(sizes))
         operands = [sums]
         along: list[list[int | None]] = [[*range(len(result))]]
-        place = {loop: k for k, loop in enumerate(result)}
+        place = {loop: k for k, loop in enumerate(result) if loop is not None}
         for one, own in ((first, loops[0]), (second, loops[1])):
             for factor in one.factors:
                 operands.append(factor.value)
@@ -180,10 +210,15 @@ def _generic(operands: Sequence[Any], into: Any, maps: Sequence[ir.AffineMap], k
     return generic, generic.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * len(types))
 
 
-def _summed(steps: Sequence[Any], factors: Sequence[Steps], loops: Sequence[Sequence[int]], zeros: Any) -> Any:
+def _map(loops: int, along: Sequence[int | None]) -> ir.AffineMap:
+    zero = ir.AffineConstantExpr.get(0)
+    return ir.AffineMap.get(loops, 0, [zero if loop is None else ir.AffineDimExpr.get(loop) for loop in along])
+
+
+def _summed(steps: Sequence[Any], factors: Sequence[Steps], loops: Sequence[Loops], zeros: Any) -> Any:
     """Sums of products of steps."""
-    count = len({loop for along in loops for loop in along})
-    dims = [ir.AffineMap.get(count, 0, [ir.AffineDimExpr.get(loop) for loop in along]) for along in loops]
+    count = len({loop for along in loops for loop in along if loop is not None})
+    dims = [_map(count, along) for along in loops]
     kinds = ["parallel" if loop in loops[2] else "reduction" for loop in range(count)]
     generic, block = _generic(steps, zeros, dims, kinds)
     with ir.InsertionPoint(block):
@@ -212,11 +247,7 @@ def _scaled(
     """
     rank, kind = begun.type.rank, begun.type.element_type
     into = tensor.EmptyOp([dimension(begun, k) for k in range(rank)], kind).result
-    zero = ir.AffineConstantExpr.get(0)
-    maps = [
-        ir.AffineMap.get(rank, 0, [zero if dim is None else ir.AffineDimExpr.get(dim) for dim in dims])
-        for dims in along
-    ]
+    maps = [_map(rank, dims) for dims in along]
     generic, block = _generic(operands, into, [*maps, ir.AffineMap.get_identity(rank)], ["parallel"] * rank)
     with ir.InsertionPoint(block):
         sums, *rest, _ = block.arguments

@@ -199,6 +199,6 @@ def _positions(op: ir.Operation, number: int) -> tuple[int | None, ...] | None:
     return tuple(positions)
 
 
-def composed(factor: Factor, loops: Sequence[int]) -> tuple[int | None, ...]:
+def composed(factor: Factor, loops: Sequence[int | None]) -> tuple[int | None, ...]:
     """A factor's dimensions by the loops that index the dimensions of the tensor of floats."""
     return tuple(None if dim is None else loops[dim] for dim in factor.at)

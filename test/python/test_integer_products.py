@@ -41,7 +41,7 @@ def product(
     *,
     ext: tuple[str, str] = (SIGNED, SIGNED),
     kinds: tuple[str, str] = ("i8", "i32"),
-    weight: bool = True,
+    weight: str = "b",
     unknown: str = "",
     **sizes: int,
 ) -> Chain:
@@ -54,7 +54,7 @@ def product(
     w.reduce("s", result, "add", over, Apply("arith.muli", tuple(terms), wide))
     w.map("y", result, Apply("arith.addi", (w.read("s"), w.read("bias")), wide))
     chain = w.chain("y")
-    inputs = tuple(dataclasses.replace(one, weight=weight and one.name == "b") for one in chain.inputs)
+    inputs = tuple(dataclasses.replace(one, weight=one.name == weight) for one in chain.inputs)
     return dataclasses.replace(chain, inputs=inputs)
 
 
@@ -79,6 +79,9 @@ CASES = {
     "long": product("ik", "kj", "ij", "k", i=3, j=64, k=70_000),
     "row": product("ik", "kj", "ij", "k", ext=(UNSIGNED, SIGNED), i=1, j=96, k=132),
     "word": product("ik", "kj", "ij", "k", i=30, j=32, k=4),
+    "points": product("ik", "kj", "ij", "k", weight="a", i=24, j=49, k=36),
+    "unsigned points": product("ik", "kj", "ij", "k", ext=(SIGNED, UNSIGNED), weight="a", i=32, j=70, k=200),
+    "images": product("ik", "bkj", "bij", "k", weight="a", b=3, i=8, j=33, k=12),
     "rows unknown": product("ik", "kj", "ij", "k", unknown="i", i=1, j=94, k=64),
 }
 
@@ -101,11 +104,13 @@ def test_products(lanes: int) -> None:
                 for one in "ab"
             }
             arrays["bias"] = generator.integers(-1000, 1000, known[axes["bias"]])
-            left = np.where(arrays["a"] < 0, arrays["a"] + 256, arrays["a"]) if name in ("unsigned", "row") else None
             result = "".join(chain.values["y"].axes)
-            want = np.einsum(
-                f"{axes['a']},{axes['b']}->{result}", arrays["a"] if left is None else left, arrays["b"], optimize=True
-            )
+            terms = chain.reductions[0].expr.args
+            numbers = [
+                arrays[one] + 256 * ((arrays[one] < 0) & (term.op == UNSIGNED))
+                for one, term in zip("ab", terms, strict=True)
+            ]
+            want = np.einsum(f"{axes['a']},{axes['b']}->{result}", *numbers, optimize=True)
             want = want + arrays["bias"]
             stored = [arrays["a"].astype(np.int8), arrays["b"].astype(np.int8), arrays["bias"].astype(np.int32)]
             for one in written:
@@ -121,7 +126,7 @@ def test_what_is_multiplied_by_words() -> None:
     others = [
         product("ik", "kj", "ij", "k", i=8, j=96, k=62),
         product("ki", "kj", "ij", "k", **sizes),
-        product("ik", "kj", "ij", "k", weight=False, **sizes),
+        product("ik", "kj", "ij", "k", weight="", **sizes),
         product("ik", "kj", "ij", "k", ext=(SIGNED, UNSIGNED), **sizes),
         product("ik", "kj", "ij", "k", kinds=("i8", "i64"), **sizes),
         product("ik", "kj", "ij", "k", kinds=("i16", "i32"), **sizes),

@@ -153,6 +153,35 @@ def test_layers_multiply_steps(words: None) -> None:
     assert exe.verify(), str(exe.verify())
 
 
+class Points(nn.Module):
+    """Convolutions by single points, whose weights are the first factor of products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("wide", torch.randint(-128, 128, (96, 64, 1, 1), dtype=torch.int8))
+        self.register_buffer("narrow", torch.randint(-128, 128, (24, 96, 1, 1), dtype=torch.int8))
+        self.register_buffer("scales", torch.rand(96) / 2000)
+        self.bias = nn.Parameter(torch.randn(96))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = ops.dequantize_per_tensor(ops.quantize_per_tensor(x, 0.03, 121, *U8), 0.03, 121, *U8)
+        wide = ops.dequantize_per_channel(self.wide, self.scales, torch.zeros(96, dtype=torch.int64), 0, *S8)
+        y = nn.functional.relu6(nn.functional.conv2d(x, wide, self.bias))
+        y = ops.dequantize_per_tensor(ops.quantize_per_tensor(y, 0.02, -5, *S8), 0.02, -5, *S8)
+        return nn.functional.conv2d(y, ops.dequantize_per_tensor(self.narrow, 0.004, 0, *S8))
+
+
+@runs
+def test_convolutions_by_single_points_multiply_steps(words: None) -> None:
+    torch.manual_seed(0)
+    model, x = Points().eval(), torch.randn(2, 64, 9, 11)
+    exe = covan_mlir.compile_module(model, (x,))
+    templates = [record.template for record in exe.lineage.fusions if record.kernel]
+    assert templates == ["integer_product", "integer_product"]
+    torch.testing.assert_close(exe(x), model(x), rtol=1e-5, atol=0.02 * 0.004 * 128)
+    assert exe.verify(), str(exe.verify())
+
+
 class Attention(nn.Module):
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         y = nn.functional.scaled_dot_product_attention(q, k, v)

@@ -22,7 +22,6 @@ from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
 from covan_mlir.lowering.kernels.cpu.tiles import transpose
 from covan_mlir.lowering.kernels.cpu.word_factors import WordFactors
-from covan_mlir.lowering.kernels.cpu.words import BF16
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Panel:
     """A panel, by positions on the contracted axes and vectors.
 
     Attributes:
-        paired: the factors, if they are multiplied in pairs: then vectors hold those of two positions.
+        factors: if they are multiplied a word at a time: then vectors hold the words of several positions.
     """
 
     code: KernelBuilder
@@ -39,7 +38,7 @@ class Panel:
     sizes: Mapping[str, Size]
     vectors: int
     memory: Value
-    paired: WordFactors | None
+    factors: WordFactors | None
 
     @staticmethod
     def make(
@@ -51,17 +50,17 @@ class Panel:
     ) -> Panel:
         """One in the stack frame."""
         inner = prod(product.sizes[axis] for axis in product.contracted[1:])
-        paired = WordFactors.of(product) if schedule.words else None
+        factors = WordFactors.of(product) if schedule.words else None
         # Transposed blocks are written whole: beyond the last position there is room for one.
-        block = code.lanes * (1 if paired is None else BF16.count)
+        block = code.lanes * (1 if factors is None else factors.words.count)
         elements = (schedule.depth * inner + block) * schedule.vectors * code.lanes
-        memory = code.scratch(elements, computed(product.step.dtype) if paired is None else paired.vectors.dtype)
-        return Panel(code, product, evaluator, sizes, schedule.vectors, memory, paired)
+        memory = code.scratch(elements, computed(product.step.dtype) if factors is None else factors.vectors.dtype)
+        return Panel(code, product, evaluator, sizes, schedule.vectors, memory, factors)
 
     @property
     def _step(self) -> int:
         """Positions that a vector holds."""
-        return 1 if self.paired is None else BF16.count
+        return 1 if self.factors is None else self.factors.words.count
 
     def _offset(self, place: Place, u: int) -> Value:
         code, flat = self.code, self.code.index(0)
@@ -73,7 +72,7 @@ class Panel:
     def _load(self, u: int, place: Place, tap: int) -> Value:
         """There is one tap."""
         code, at = self.code, self._offset(place, u)
-        return code.load(self.memory, at) if self.paired is None else BF16.load(code, self.memory, at)
+        return code.load(self.memory, at) if self.factors is None else self.factors.words.load(code, self.memory, at)
 
     def fill(
         self, outer: Mapping[str, Value], first: Value, valid: Sequence[Value | None], start: Value, count: Size
@@ -160,14 +159,16 @@ class Panel:
         self._nest(self.product.contracted, count, body)
 
     def _row(self, index: Mapping[str, Value], mask: Value | None) -> Value:
-        """Elements along the lanes' axis; of pairs those of two positions, interleaved."""
+        """Elements along the lanes' axis; of words those of several positions, interleaved."""
         code, lane, last = self.code, self.product.lane, self.product.contracted[-1]
-        if self.paired is None:
+        if self.factors is None:
             return self.evaluator.vector(self.product.vectors, Position(index, lane, mask))
-        memory, axes = code.memory[self.paired.vectors.name], self.paired.vectors.axes
-        rows = [{**index, last: code.add(index[last], n)} for n in range(BF16.count)]
+        memory, axes = code.memory[self.factors.vectors.name], self.factors.vectors.axes
+        words = self.factors.words
+        rows = [{**index, last: code.add(index[last], n)} for n in range(words.count)]
         at = [address(code, axes, self.sizes, Position(row, lane))[0] for row in rows]
-        return BF16.interleaved(code, *(code.load(memory, start, mask) for start in at))
+        value = words.interleaved(code, *(code.load(memory, start, mask) for start in at))
+        return words.unpacked(code, words.offset(code, words.packed(code, value))) if self.factors.signed else value
 
     def _transpose(
         self,
@@ -198,7 +199,7 @@ class Panel:
                     read.append(self._column(index, along, exist))
                 base = code.add(self._offset(inner, 0), code.mul(u, deep))
                 for r, value in enumerate(transpose(code, read)):
-                    whole = value if self.paired is None else BF16.unpacked(code, value)
+                    whole = value if self.factors is None else self.factors.words.unpacked(code, value)
                     code.store(whole, self.memory, code.add(base, r * self.vectors * deep))
                 return none
 
@@ -214,14 +215,15 @@ class Panel:
         self._nest([axis for axis in product.contracted if axis != along], count, body)
 
     def _column(self, index: Mapping[str, Value], along: str, exist: Value | None) -> Value:
-        """Elements of a column along what is contracted, of which so many exist; pairs as words."""
+        """Elements of a column along what is contracted, of which so many exist; words of 32 bits."""
         code = self.code
-        if self.paired is None:
+        if self.factors is None:
             mask = None if exist is None else code.prefix(exist)
             return self.evaluator.vector(self.product.vectors, Position(index, along, mask))
-        at, _ = address(code, self.paired.vectors.axes, self.sizes, Position(index, along))
-        mask = None if exist is None else BF16.prefix(code, exist)
-        return BF16.packed(code, BF16.load(code, code.memory[self.paired.vectors.name], at, mask))
+        vectors, words = self.factors.vectors, self.factors.words
+        at, _ = address(code, vectors.axes, self.sizes, Position(index, along))
+        mask = None if exist is None else words.prefix(code, exist)
+        return words.packed(code, words.load(code, code.memory[vectors.name], at, mask))
 
 
 def transposed_axis(chain: Chain, expr: Expr, lane: str, contracted: Sequence[str]) -> str | None:

@@ -51,7 +51,7 @@ from covan_mlir.lowering.kernels.cpu.scalar_rows import (
 from covan_mlir.lowering.kernels.cpu.turns import rows_in_turns
 from covan_mlir.lowering.kernels.cpu.word_factors import WordFactors
 from covan_mlir.lowering.kernels.cpu.word_offsets import offsets_of
-from covan_mlir.lowering.kernels.cpu.words import BF16, I8
+from covan_mlir.lowering.kernels.cpu.words import I8
 
 ROWS_AHEAD = 4
 """Of a row whose results are made, the one that what results are made of is asked for."""
@@ -310,15 +310,20 @@ class ProductWriter:
         ranges = [(axis, 0, self.sizes[axis] if n else count) for n, axis in enumerate(product.looped)]
         if product.planes is not None:
             ranges += [(axis, 0, self.sizes[axis]) for axis in product.planes.rolled]
-        if self.offsets is None:
-            tile = [[code.splat(0 if self.dtype == I8.sums else 0.0, self.dtype)] * vectors for _ in range(rows)]
-        else:
-            tile = [[self.offsets.load(code, unit.outer, unit.column, u) for u in range(vectors)]] * rows
+        tile = self._begun(unit, row, rows, vectors)
         factors = Factors(scalar, asking, 1 if product.planes is None else len(product.planes.taps))
         if self.words is not None:
-            words = self.words.words
-            factors = replace(factors, step=words.count, multiply_add=partial(words.added, code))
+            factors = replace(factors, step=self.words.words.count, multiply_add=partial(self.words.added, code))
         return outer_products(code, ranges, tile, factors)
+
+    def _begun(self, unit: Unit, row: Value, rows: int, vectors: int) -> Tile:
+        """What the sums of a tile begin with."""
+        code = self.code
+        if self.offsets is None:
+            return [[code.splat(0 if self.dtype == I8.sums else 0.0, self.dtype)] * vectors for _ in range(rows)]
+        if self.packed_scalars is None:
+            return [[self.offsets.vector(code, unit.outer, unit.column, u) for u in range(vectors)]] * rows
+        return [[self.offsets.scalar(code, unit.outer, row, i)] * vectors for i in range(rows)]
 
     def _offset(self, row: Value, u: int) -> Value:
         return self.code.add(self.code.mul(row, self.width), u * self.code.lanes)
@@ -387,7 +392,9 @@ def scratch(product: Product, schedule: ProductSchedule) -> int:
     packed = schedule.packed_panels(product) is not None
     panel = 0 if packed else (schedule.depth * inner + schedule.lanes) * width
     if schedule.words:
-        panel = 0 if packed else (schedule.depth * inner // BF16.count + schedule.lanes) * width
+        factors = WordFactors.of(product)
+        assert factors is not None
+        panel = 0 if packed else (schedule.depth * inner // factors.words.count + schedule.lanes) * width
     elif product.planes is not None:
         panel += plane_scalars.scratch(product.planes, schedule.depth, schedule.lanes)
     elif not in_place(product.chain, product.scalars):

@@ -43,7 +43,9 @@ class ProductSchedule(DenseSchedule):
 
     def packed_scalars(self, product: Product) -> PackedWeight | None:
         """How what is read as scalars is packed."""
-        weight = product.scalar_weight
+        factors = WordFactors.of(product) if self.words else None
+        weight = product.scalar_weight if factors is None else factors.scalars if factors.by_rows else None
         if not self.packed or weight is None:
             return None
-        return PackedWeight(product.chain, weight, product.outer, product.rows[0], product.contracted, self.rows)
+        packing = PackedWeight(product.chain, weight, product.outer, product.rows[0], product.contracted, self.rows)
+        return packing if factors is None else replace(packing, words=factors.words, along=product.contracted[-1])

@@ -20,30 +20,34 @@ _UNSIGNED = "arith.extui"
 class WordFactors:
     """The factors of a product whose elements can be multiplied a word at a time, as they are in memory.
 
+    Of integers one is a weight with a sign; the other one is taken for numbers without.
+
     Attributes:
-        scalars: elements of a word of it are next to each other.
-        vectors: those of it are, too, or lie in rows of the lanes' axis, one behind the other. It has a sign.
+        scalars: elements of a word of it are next to each other, in memory or where it is packed.
+        vectors: those of it are, too, or lie in rows of the lanes' axis, one behind the other.
         words: what is multiplied.
-        signed: scalars are of 8 bits with a sign.
-        zero: what is taken off each scalar before it is multiplied.
+        by_rows: of integers, the weight is read as scalars, and packed by their rows.
+        signed: of integers, what is no weight has a sign.
+        zero: what is taken off each of its numbers before it is multiplied.
     """
 
     scalars: Input
     vectors: Input
     words: Words
+    by_rows: bool = False
     signed: bool = False
     zero: int = 0
 
     @property
     def offset(self) -> int:
-        """What is multiplied too much of each scalar."""
+        """What is multiplied too much of each number that is no weight's."""
         return self.zero + (OFFSET if self.signed else 0)
 
     @staticmethod
     def of(product: Product) -> WordFactors | None:
         """None: they cannot."""
-        factor, zero = _without_zero(product.scalars)
-        scalars, vectors = product.input_of(factor), product.input_of(product.vectors)
+        exprs, zeros = zip(*map(_without_zero, (product.scalars, product.vectors)), strict=True)
+        scalars, vectors = map(product.input_of, exprs)
         if scalars is None or vectors is None:
             return None
         last = product.contracted[-1]
@@ -53,16 +57,28 @@ class WordFactors:
             return None
         if any(one.dtype != words.element or one.name in product.chain.windowed for one in (scalars, vectors)):
             return None
-        signs = [not (isinstance(one, Apply) and one.op == _UNSIGNED) for one in (factor, product.vectors)]
-        beside = scalars.axes[-1] == last and vectors.axes[-1] in (last, product.lane)
-        if not beside or not signs[1]:
+        if words is not I8:
+            beside = scalars.axes[-1] == last and vectors.axes[-1] in (last, product.lane)
+            return WordFactors(scalars, vectors, words) if beside else None
+        signs = [not (isinstance(one, Apply) and one.op == _UNSIGNED) for one in exprs]
+        if product.weight is not None:
+            fits = scalars.axes[-1] == last and signs[1] and not zeros[1]
+            return WordFactors(scalars, vectors, words, signed=signs[0], zero=zeros[0]) if fits else None
+        weight = product.packable(exprs[0], exprs[1])
+        fits = weight is not None and len(product.rows) == 1 and product.rows[0] in weight.axes
+        if not fits or not signs[0] or zeros[0] or vectors.axes[-1] != product.lane:
             return None
-        return WordFactors(scalars, vectors, words, words is I8 and signs[0], zero)
+        return WordFactors(scalars, vectors, words, by_rows=True, signed=signs[1], zero=zeros[1])
 
     def scalar(self, code: KernelBuilder, sizes: Mapping[str, Size], index: Mapping[str, Value]) -> Value:
         """A word in all lanes, read where it is in memory."""
         at, _ = address(code, self.scalars.axes, sizes, Position(index, None))
         return self.words.in_all_lanes(code, code.memory[self.scalars.name], at, signed=self.signed)
+
+    def added(self, code: KernelBuilder, sums: Value, scalars: Value, vectors: Value) -> Value:
+        """Sums, with all products of each word."""
+        first, second = (vectors, scalars) if self.by_rows else (scalars, vectors)
+        return self.words.added(code, sums, first, second)
 
 
 def _without_zero(factor: Expr) -> tuple[Expr, int]:

@@ -5,6 +5,8 @@ computed ahead of time.
 ::
 
     offsets[outer, panel, n] = -offset * sum over k of weight[outer, panel * width + n, k]
+
+Where the weight is read as scalars, its rows are what columns are else.
 """
 
 from __future__ import annotations
@@ -79,20 +81,30 @@ class Offsets:
 """
         return Preparation(self.operand, (weight.name,), text)
 
-    def load(self, code: KernelBuilder, outer: Mapping[str, Value], first: Value, u: int) -> Value:
+    def vector(self, code: KernelBuilder, outer: Mapping[str, Value], first: Value, u: int) -> Value:
         """Those of a vector of a panel.
 
         Args:
             first: column of the panel.
         """
-        at = code.add(code.mul(self.packing.number(code, outer, first), self.packing.width), u * code.lanes)
-        return code.load(code.memory[self.operand.name], at)
+        return code.load(code.memory[self.operand.name], self._at(code, outer, first, u * code.lanes))
+
+    def scalar(self, code: KernelBuilder, outer: Mapping[str, Value], first: Value, i: int) -> Value:
+        """That of a row of a tile, in all lanes.
+
+        Args:
+            first: row of the tile.
+        """
+        return code.broadcast(code.scalar(code.memory[self.operand.name], self._at(code, outer, first, i)))
+
+    def _at(self, code: KernelBuilder, outer: Mapping[str, Value], first: Value, n: int) -> Value:
+        return code.add(code.mul(self.packing.number(code, outer, first), self.packing.width), n)
 
 
 def offsets_of(product: Product, schedule: ProductSchedule) -> Offsets | None:
-    """Those of a product; None: scalars are multiplied as they are."""
+    """Those of a product; None: numbers are multiplied as they are."""
     factors = WordFactors.of(product) if schedule.words else None
-    packing = schedule.packed_panels(product)
+    packing = schedule.packed_panels(product) or schedule.packed_scalars(product)
     if factors is None or not factors.offset or packing is None:
         return None
     return Offsets(packing, factors.offset)

@@ -8,9 +8,9 @@ many words as sums::
     sums[i, j] += a[i, k] * b[k, j] + ... + a[i, k + 3] * b[k + 3, j]      # vpdpbusd of AVX512_VNNI
 
 ``vdpbf16ps`` rounds to nearest, and takes and gives denormal numbers for 0, whatever the control word says.
-``vpdpbusd`` multiplies scalars without a sign by vectors with one, and is exact, as sums of 32 bits are: what is lost
-is a multiple of 2³². Scalars with a sign are taken for 128 more, by their first bit, which is a constant less in the
-sums: ``sum of a * b = sum of (a + 128) * b - 128 * sum of b``. So is a zero point (`word_offsets`).
+``vpdpbusd`` multiplies numbers without a sign by a weight's with one, and is exact, as sums of 32 bits are: what is
+lost is a multiple of 2³². Numbers with a sign are taken for 128 more, by their first bit, which is a constant less in
+the sums: ``sum of a * b = sum of (a + 128) * b - 128 * sum of b``. So is a zero point (`word_offsets`).
 """
 
 from __future__ import annotations
@@ -71,9 +71,13 @@ class Words:
         """A mask of the first elements of a vector of words."""
         return vector.create_mask(code.vector_type("i1", self.count * code.lanes), [count])
 
-    def interleaved(self, code: KernelBuilder, first: Value, second: Value) -> Value:
-        """The vector of words of two of one row's elements and the next one's."""
-        return code.shuffle(first, second, [n // 2 + n % 2 * code.lanes for n in range(2 * code.lanes)])
+    def interleaved(self, code: KernelBuilder, *rows: Value) -> Value:
+        """The vector of words of as many rows' elements, a vector of sums' lanes each."""
+        if len(rows) == 1:
+            return rows[0]
+        first, second = (self.interleaved(code, *rows[n::2]) for n in range(2))
+        half = code.lanes * len(rows) // 2
+        return code.shuffle(first, second, [n // 2 + n % 2 * half for n in range(2 * half)])
 
     def packed(self, code: KernelBuilder, value: Value) -> Value:
         """A vector of elements as one of 32-bit words."""
@@ -91,12 +95,14 @@ class Words:
         """
         few = vector.load(code.vector_type(self.element, self.count), memory, [at])
         word = code.broadcast(code.lane(vector.bitcast(code.vector_type("i32", 1), few), 0))
-        if signed:
-            word = arith.xori(word, code.splat(_FIRST_BITS, "i32"))
-        return self.unpacked(code, word)
+        return self.unpacked(code, self.offset(code, word) if signed else word)
+
+    def offset(self, code: KernelBuilder, words: Value) -> Value:
+        """Words of numbers of 8 bits with a sign as `OFFSET` more, without one."""
+        return arith.xori(words, code.splat(_FIRST_BITS, "i32"))
 
     def added(self, code: KernelBuilder, sums: Value, scalars: Value, vectors: Value) -> Value:
-        """Sums, with all products of each word."""
+        """Sums, with all products of each word; of integers, numbers without a sign are the scalars."""
         attributes = {
             "intrin": ir.StringAttr.get(_INTRINSICS[self.element, code.lanes]),
             "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),

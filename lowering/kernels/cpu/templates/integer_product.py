@@ -8,6 +8,9 @@ which are exact, are of one block::
             for words of the contracted axes:
                 tile[rows, vectors] += word(i, k) . panel[k, :]
         y[i, j] = f(sums)
+
+Where the results' last axis is not the weight's (a convolution by single points), the weight is read as scalars and
+packed by their rows, and panels are staged: as many rows as a word has numbers, interleaved.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ class IntegerProductMatch(ProductMatch):
             count = -(-rows // height)
             group = -(-count // -(-rows // largest)) * height
             schedule = ProductSchedule(lanes, height, vectors, group, depth, packed=True, words=True)
-            packing = schedule.packed_panels(product)
+            packing = schedule.packed_panels(product) or schedule.packed_scalars(product)
             assert packing is not None
             if packing.padding <= PADDING and scratch(product, schedule) * _WORD <= machine.stack:
                 yield schedule
@@ -64,7 +67,7 @@ class IntegerProductMatch(ProductMatch):
 
 @register
 class IntegerProductTemplate(Template[CpuTarget, ProductSchedule]):
-    """A sum of products of integers of 8 bits with a weight, lanes along an axis of that."""
+    """A sum of products of integers of 8 bits with a weight."""
 
     name: ClassVar[str] = "integer_product"
     target: ClassVar[str] = "cpu"
@@ -78,7 +81,8 @@ class IntegerProductTemplate(Template[CpuTarget, ProductSchedule]):
             product = product_of(chain, integers=True)
         except UnsupportedError as error:
             return Refusal(str(error))
-        if product.weight is None or WordFactors.of(product) is None:
+        factors = WordFactors.of(product)
+        if factors is None or (product.weight is None and not factors.by_rows):
             return Refusal("its factors are not multiplied a word at a time")
         if unknown := [axis for axis in product.contracted if chain.sizes[axis] is None]:
             return Refusal(f"the sizes of {', '.join(unknown)} are only known at run time")
