@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg, tensor
 
 from covan_mlir.dialects.arguments import read_arguments
-from covan_mlir.passes.framework.index_values import dimension
+from covan_mlir.passes.framework.index_values import dimension, pad
 from covan_mlir.passes.framework.place import visited
 from covan_mlir.passes.framework.rewriter import Rewriter
 from covan_mlir.passes.quantized.steps import Steps, composed, is_whole_number, maker, steps_of
-from covan_mlir.passes.raising.windows import affine_maps
+from covan_mlir.passes.raising.windows import affine_maps, loop_of
 
-_PRODUCTS = frozenset({"linalg.matmul", "linalg.batch_matmul", "linalg.conv_2d_nchw_fchw", "linalg.conv_1d_ncw_fcw"})
+_CONVOLUTIONS = frozenset({"linalg.conv_2d_nchw_fchw", "linalg.conv_1d_ncw_fcw"})
+_PRODUCTS = _CONVOLUTIONS | {"linalg.matmul", "linalg.batch_matmul"}
 _WORD = 4
 """Steps that are multiplied at a time."""
 _ROWS = 4
@@ -46,7 +48,8 @@ class LinalgIntegerProducts:
         %s = linalg.generic ins(%p, %q : tensor<5x8xi8>, tensor<8x16xi8>) { extui, subi 121, extsi, muli, addi }
         %0 = linalg.generic ins(%s, %scales : tensor<5x16xi32>, tensor<16xf32>) { sitofp, mulf 0.03, mulf }
 
-    What is multiplied is no rounded float any more: the result differs by what rounding did before.
+    So do convolutions, padded with the step that stands for 0. What is multiplied is no rounded float any more: the
+    result differs by what rounding did before.
 
     Options:
         lanes: sums that the machine adds at a time: a product of columns that fill them badly stays as it is
@@ -67,7 +70,7 @@ class LinalgIntegerProducts:
         for product in visited([view for block in op.regions[0] for view in block]):
             if product.name not in _PRODUCTS:
                 continue
-            loops = _loops(product)
+            loops = _loops(product) or _windowed(product)
             if loops is None:
                 continue
             first, second = (steps_of(operand) for operand in list(product.operands)[:2])
@@ -82,15 +85,23 @@ class LinalgIntegerProducts:
         """Whether the steps can be multiplied a word at a time."""
         sizes = _sizes(product, loops)
         summed = [loop for loop in sizes if loop not in loops[2]]
-        if len(summed) != 1 or None in (*loops[0], *loops[2]):
+        if None in loops[2] or not summed:
             return False
-        (deep,) = summed
-        if sizes[deep] < 1 or sizes[deep] % _WORD or sizes[deep] * _STEP >= _LARGEST:
+        deep = loops[0][1] if None in loops[0] else summed[0]
+        assert deep is not None
+        if prod(sizes[loop] for loop in summed if loop != deep) * sizes[deep] * _STEP >= _LARGEST:
+            return False
+        if sizes[deep] < 1 or sizes[deep] % _WORD:
             return False
         along = [loop for factor in first.factors for loop in composed(factor, loops[0])]
         along += [loop for factor in second.factors for loop in composed(factor, loops[1])]
         moved = any(view.name == "linalg.transpose" for view in first.views)
         if deep in along or moved or not second.signed or second.zero:
+            return False
+        if None in loops[0]:  # it slides
+            (channels, *_) = (loop for loop in loops[1] if loop is not None and loop in loops[2])
+            return min(sizes.values()) > 0 and sizes[channels] % _ROWS == 0 and not first.factors
+        if first.padded or len(summed) > 1:
             return False
         last = loops[2][-1]
         assert last is not None
@@ -132,6 +143,14 @@ def _loops(product: ir.Operation) -> list[Loops] | None:
     return loops
 
 
+def _windowed(product: ir.Operation) -> list[Loops] | None:
+    """Those of a convolution; None of a dimension along which it slides."""
+    maps = affine_maps(product) if product.name in _CONVOLUTIONS else None
+    if maps is None:
+        return None
+    return [[loop_of(one.axis) if one.axis is not None else None for one in positions] for positions in maps]
+
+
 def _sizes(product: ir.Operation, loops: Sequence[Loops]) -> dict[int, int]:
     """Of each loop; negative where it is known at run time only."""
     return {
@@ -153,7 +172,7 @@ def _multiply(product: ir.Operation, loops: list[Loops], first: Steps, second: S
         steps = [_laid_out(one) for one in (first, second)]
         begun, result = product.operands[2], loops[2]
         sizes = [dimension(begun, k) for k in range(len(result))]
-        sums = _summed(steps, (first, second), loops, _filled(sizes))
+        sums = _summed(product, steps, (first, second), loops, _filled(sizes))
         operands = [sums]
         along: list[list[int | None]] = [[*range(len(result))]]
         place = {loop: k for k, loop in enumerate(result) if loop is not None}
@@ -183,6 +202,11 @@ def _laid_out(steps: Steps) -> Any:
     value = steps.source
     for view in steps.views:
         kind = ir.RankedTensorType.get(list(view.results[0].type.shape), value.type.element_type)
+        if view.name == "tensor.pad":
+            around = ir.IntegerAttr.get(value.type.element_type, _held(steps.zero))
+            low, high = (list(ir.DenseI64ArrayAttr(view.attributes[name])) for name in ("static_low", "static_high"))
+            value = pad(value, low, high, around)
+            continue
         if view.name == "linalg.transpose":
             order = list(view.attributes["permutation"])
             empty = tensor.EmptyOp([dimension(value, k) for k in order], value.type.element_type).result
@@ -192,6 +216,11 @@ def _laid_out(steps: Steps) -> Any:
         operands = [value, *list(view.operands)[1:]]
         value = ir.Operation.create(view.name, results=[kind], operands=operands, attributes=attributes).results[0]
     return value
+
+
+def _held(step: int) -> int:
+    """A step as the integer with a sign that has its bits."""
+    return step - 256 if step > 127 else step
 
 
 def _filled(sizes: Sequence[Any]) -> Any:
@@ -215,10 +244,14 @@ def _map(loops: int, along: Sequence[int | None]) -> ir.AffineMap:
     return ir.AffineMap.get(loops, 0, [zero if loop is None else ir.AffineDimExpr.get(loop) for loop in along])
 
 
-def _summed(steps: Sequence[Any], factors: Sequence[Steps], loops: Sequence[Loops], zeros: Any) -> Any:
+def _summed(
+    product: ir.Operation, steps: Sequence[Any], factors: Sequence[Steps], loops: Sequence[Loops], zeros: Any
+) -> Any:
     """Sums of products of steps."""
     count = len({loop for along in loops for loop in along if loop is not None})
     dims = [_map(count, along) for along in loops]
+    if None in loops[0]:
+        dims = [ir.AffineMapAttr(one).value for one in linalg.get_indexing_maps(product)]
     kinds = ["parallel" if loop in loops[2] else "reduction" for loop in range(count)]
     generic, block = _generic(steps, zeros, dims, kinds)
     with ir.InsertionPoint(block):

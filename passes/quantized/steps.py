@@ -9,6 +9,7 @@ from typing import Any
 from torch_mlir import ir
 
 _TRANSPOSE = "linalg.transpose"
+_PAD = "tensor.pad"
 _RESHAPES = frozenset({"tensor.collapse_shape", "tensor.expand_shape"})
 _WIDENINGS = {"arith.sitofp": True, "arith.uitofp": False}
 """Casts of steps, and whether these have a sign."""
@@ -50,7 +51,12 @@ class Steps:
     @property
     def views(self) -> tuple[ir.Operation, ...]:
         """Those of the ops that only lay out what they read."""
-        return tuple(op for op in self.ops if op.name == _TRANSPOSE or op.name in _RESHAPES)
+        return tuple(op for op in self.ops if op.name in (_TRANSPOSE, _PAD) or op.name in _RESHAPES)
+
+    @property
+    def padded(self) -> bool:
+        """Whether there are zeros around them."""
+        return any(op.name == _PAD for op in self.ops)
 
 
 def steps_of(value: Any) -> Steps | None:
@@ -60,6 +66,8 @@ def steps_of(value: Any) -> Steps | None:
         return None
     if op.name == _TRANSPOSE or op.name in _RESHAPES:
         return _laid_out(op)
+    if op.name == _PAD:
+        return _padded(op)
     if (inner := _operands(op, "arith.mulf")) is not None:
         whole, factor = inner
         steps = steps_of(whole)
@@ -98,6 +106,16 @@ def _laid_out(op: ir.Operation) -> Steps | None:
     return replace(steps, factors=factors, ops=(*steps.ops, op))
 
 
+def _padded(op: ir.Operation) -> Steps | None:
+    """Steps with such around them that stand for 0."""
+    (*computed, end) = [view.operation for view in op.regions[0].blocks[0]]
+    steps = steps_of(op.operands[0])
+    if computed or steps is None or steps.factors or _number(end.operands[0]) != 0 or len(op.operands) > 1:
+        return None
+    low, high = (-128, 127) if steps.signed else (0, 255)
+    return replace(steps, ops=(*steps.ops, op)) if low <= steps.zero <= high else None
+
+
 def _widened(op: ir.Operation) -> Steps | None:
     cast = _cast(op)
     if cast is None or op.operands[0].type.element_type != ir.IntegerType.get_signless(8):
@@ -131,8 +149,14 @@ def _operands(op: ir.Operation, name: str, *, ordered: bool = False) -> tuple[An
     for whole, other in ((0, 1),) if ordered else ((0, 1), (1, 0)):
         one, second = sides[whole], sides[other]
         if isinstance(one, Factor) and second is not None and _is_all(op, one):
-            return one.value, second
+            return one.value, _narrowed(second) if isinstance(second, Factor) else second
     return None
+
+
+def _narrowed(factor: Factor) -> Factor:
+    """A factor whose dimensions of one position go along none."""
+    sizes = factor.value.type.shape
+    return replace(factor, at=tuple(None if size == 1 else dim for dim, size in zip(factor.at, sizes, strict=True)))
 
 
 def _side(op: ir.Operation, block: ir.Block, value: Any) -> float | Factor | None:

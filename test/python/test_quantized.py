@@ -153,32 +153,36 @@ def test_layers_multiply_steps(words: None) -> None:
     assert exe.verify(), str(exe.verify())
 
 
-class Points(nn.Module):
-    """Convolutions by single points, whose weights are the first factor of products."""
+class Convolutions(nn.Module):
+    """By single points, whose weights are the first factor of products, and by windows: padded with what stands for 0,
+    with strides; one with an odd number of channels, which stays as it is."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("wide", torch.randint(-128, 128, (96, 64, 1, 1), dtype=torch.int8))
-        self.register_buffer("narrow", torch.randint(-128, 128, (24, 96, 1, 1), dtype=torch.int8))
+        for name, shape in (("points", (96, 64, 1, 1)), ("window", (24, 96, 3, 3)), ("odd", (8, 63, 3, 3))):
+            self.register_buffer(name, torch.randint(-128, 128, shape, dtype=torch.int8))
         self.register_buffer("scales", torch.rand(96) / 2000)
         self.bias = nn.Parameter(torch.randn(96))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         x = ops.dequantize_per_tensor(ops.quantize_per_tensor(x, 0.03, 121, *U8), 0.03, 121, *U8)
-        wide = ops.dequantize_per_channel(self.wide, self.scales, torch.zeros(96, dtype=torch.int64), 0, *S8)
-        y = nn.functional.relu6(nn.functional.conv2d(x, wide, self.bias))
+        points = ops.dequantize_per_channel(self.points, self.scales, torch.zeros(96, dtype=torch.int64), 0, *S8)
+        y = nn.functional.relu6(nn.functional.conv2d(x, points, self.bias))
         y = ops.dequantize_per_tensor(ops.quantize_per_tensor(y, 0.02, -5, *S8), 0.02, -5, *S8)
-        return nn.functional.conv2d(y, ops.dequantize_per_tensor(self.narrow, 0.004, 0, *S8))
+        window = ops.dequantize_per_tensor(self.window, 0.0004, 0, *S8)
+        odd = ops.dequantize_per_tensor(self.odd, 0.0004, 0, *S8)
+        return nn.functional.conv2d(y, window, padding=1, stride=2), nn.functional.conv2d(x[:, :63], odd, padding=1)
 
 
 @runs
-def test_convolutions_by_single_points_multiply_steps(words: None) -> None:
+def test_convolutions_multiply_steps(words: None) -> None:
     torch.manual_seed(0)
-    model, x = Points().eval(), torch.randn(2, 64, 9, 11)
+    model, x = Convolutions().eval(), torch.randn(2, 64, 9, 11)
     exe = covan_mlir.compile_module(model, (x,))
     templates = [record.template for record in exe.lineage.fusions if record.kernel]
-    assert templates == ["integer_product", "integer_product"]
-    torch.testing.assert_close(exe(x), model(x), rtol=1e-5, atol=0.02 * 0.004 * 128)
+    assert templates.count("integer_product") == templates.count("word_convolution") == 1
+    for got, want in zip(exe(x), model(x), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=0.02 * 0.0004 * 128 * 2)
     assert exe.verify(), str(exe.verify())
 
 

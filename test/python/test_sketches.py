@@ -69,7 +69,7 @@ TAKEN = {
         convolution(20, 32, (3, 3), (14, 14)),
         weighted(convolution(8, 9, (3, 3), (9, 9), dtype="bf16"), "f"),
     ],
-    "paired_convolution": [weighted(convolution(8, 16, (3, 3), (9, 9), dtype="bf16"), "f")],
+    "word_convolution": [weighted(convolution(8, 16, (3, 3), (9, 9), dtype="bf16"), "f")],
     "winograd": [weighted(convolution(20, 32, (3, 3), (14, 14)), "f")],
     "depthwise": [convolution(16, 16, (3, 3), (28, 28), groups=16), CASES["maxima"]],
     "channel_lanes": [convolution(64, 64, (3, 3), (7, 7), groups=64)],

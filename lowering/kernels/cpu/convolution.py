@@ -25,21 +25,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 
 from covan_mlir.lowering.kernels.cpu.accumulators import combining
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
-from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution
+from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, WindowWords
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT, DenseSchedule
 from covan_mlir.lowering.kernels.cpu.elements import computed
-from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, inputs
+from covan_mlir.lowering.kernels.cpu.evaluator import Position, VectorEvaluator, inputs, widen
 from covan_mlir.lowering.kernels.cpu.packed_weight import PackedWeight
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout, Planes
 from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, Tile, outer_products
 from covan_mlir.lowering.kernels.cpu.row_outputs import Known, RowOutputs
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
 from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, ask_next, asked_weight, in_place, row_length
-from covan_mlir.lowering.kernels.cpu.words import BF16
+from covan_mlir.lowering.kernels.cpu.word_offsets import Offsets
+from covan_mlir.lowering.kernels.cpu.words import I8
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class ConvolutionSchedule(DenseSchedule):
         depth: positions of the first contracted axis that are staged together.
         apart: columns of the window have planes of their own.
         packed: the filter is packed ahead of time.
-        pairs: bfloat16 is multiplied two channels at a time (`words`); the filter is packed then.
+        words: several channels are multiplied at a time (`words`); the filter is packed then.
     """
 
     rows: int
@@ -64,7 +65,7 @@ class ConvolutionSchedule(DenseSchedule):
     depth: int
     apart: bool = False
     packed: bool = False
-    pairs: bool = False
+    words: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,14 @@ class Footprint:
 
     @property
     def channels(self) -> int:
-        """Positions on the contracted axes that are staged together; of pairs, so many pairs."""
-        return self.schedule.depth * self.convolution.beside // (BF16.count if self.schedule.pairs else 1)
+        """Positions on the contracted axes that are staged together; of words, so many words."""
+        each = self.words.words.count if self.words is not None else 1
+        return self.schedule.depth * self.convolution.beside // each
+
+    @property
+    def words(self) -> WindowWords | None:
+        """What is multiplied a word at a time."""
+        return self.convolution.words if self.schedule.words else None
 
     @property
     def width(self) -> int:
@@ -164,19 +171,25 @@ class Footprint:
     @property
     def packing(self) -> PackedWeight | None:
         """How the filter is packed."""
-        convolution, paired = self.convolution, self.schedule.pairs
-        filter_ = convolution.paired_filter if paired else convolution.filter
+        convolution, words = self.convolution, self.words
+        filter_ = words.weight if words is not None else convolution.filter
         if not self.schedule.packed or filter_ is None:
             return None
         packing = PackedWeight(
             convolution.chain, filter_, convolution.outer, convolution.rows[0], self.summed, self.schedule.rows
         )
-        return replace(packing, words=BF16, along=convolution.contracted[0]) if paired else packing
+        return packing if words is None else replace(packing, words=words.words, along=convolution.contracted[0])
+
+    @property
+    def offsets(self) -> Offsets | None:
+        """What is added to the sums of a row."""
+        words, packing = self.words, self.packing
+        return Offsets(packing, words.offset) if words is not None and words.offset and packing is not None else None
 
     @property
     def scalars(self) -> int:
         """Elements of a row of the filter, where that is staged, or 0."""
-        if self.schedule.pairs or self.convolution.scalars is None:
+        if self.schedule.words or self.convolution.scalars is None:
             return 0
         if in_place(self.convolution.chain, self.convolution.scalars):
             return 0
@@ -225,7 +238,7 @@ class ConvolutionWriter:
             self.sizes,
             footprint.channels,
             footprint.width,
-            paired=self.schedule.pairs,
+            words=footprint.words,
         )
 
     @cached_property
@@ -318,7 +331,8 @@ class ConvolutionWriter:
 
     def _turns(self, count: Size) -> Size:
         """How often something is multiplied for each tap, of so many positions on the first contracted axis."""
-        return self.code.divmod(count, BF16.count)[0] if self.schedule.pairs else count
+        words = self.footprint.words
+        return self.code.divmod(count, words.words.count)[0] if words is not None else count
 
     def _clear(self) -> None:
         code = self.code
@@ -355,8 +369,9 @@ class ConvolutionWriter:
             if self.scalars is not None:
                 return self.scalars.load(code.add(code.op("subi", row, first), i), there)
             if packing is not None:
-                turn = {packing.along: code.mul(there[packing.along], BF16.count)} if packing.words is not None else {}
-                return packing.scalar(code, begin, {**there, **turn}, i)
+                if packing.words is not None:
+                    there[packing.along] = code.mul(there[packing.along], packing.words.count)
+                return packing.scalar(code, begin, there, i)
             index = {**indices[i], **there}
             if contracted:
                 index[contracted[0]] = code.add(start, place[contracted[0]])
@@ -387,13 +402,28 @@ class ConvolutionWriter:
                     lambda u, place, tap: vector(u, at, place, tap, idle),
                     len(layout.taps),
                     combining(convolution.step)[0],
-                    multiply_add=partial(BF16.added, code) if self.schedule.pairs else None,
+                    multiply_add=self._added if self.footprint.words is not None else None,
                 )
                 take(outer_products(code, ranges, [[zero] * span.vectors for _ in range(rows)], factors), at)
                 return none
 
             lanes = code.lanes
             code.loop(span.start * lanes, span.stop * lanes, span.vectors * lanes, [], panel)
+
+    def _added(self, sums: Value, scalar: Value, vector: Value) -> Value:
+        """Sums, with all products of words: of integers the image's are those without a sign."""
+        words = self.footprint.words
+        assert words is not None
+        first, second = (vector, scalar) if words.words is I8 else (scalar, vector)
+        return words.words.added(self.code, sums, first, second)
+
+    def _settled(self, sums: Value, index: Mapping[str, Value]) -> Value:
+        """Sums of a row as the chain computes with them."""
+        code, offsets = self.code, self.footprint.offsets
+        if offsets is not None:
+            row = index[self.convolution.rows[0]]
+            sums = code.op("addi", sums, offsets.of_row(code, index, row))
+        return widen(code, sums, self.dtype) if self.dtype == I8.sums else sums
 
     def _store(self, tile: Tile, held: Value, at: Value, *, add: bool = False) -> None:
         """Keeps sums, or adds to those that are kept.
@@ -429,7 +459,7 @@ class ConvolutionWriter:
                 count = code.op("subi", code.size(left), code.add(at, u * lanes))
                 valid = code.prefix(code.max(code.min(count, lanes), 0))
             place = {**there, width.axis: code.add(begin, u * lanes)}
-            self.outputs.write(value, place, width.axis, valid, known)
+            self.outputs.write(self._settled(value, index), place, width.axis, valid, known)
 
     def _write(self, outer: Mapping[str, Value], corner: Corner, row: Value, held: Value, rows: int) -> None:
         """What the chain makes of some rows' sums, into its results."""
@@ -446,7 +476,8 @@ class ConvolutionWriter:
 
                 def chunk(w: Value, none: list[Value], valid: Value | None) -> list[Value]:
                     at = {**there, lane: code.add(corner.left, w)}
-                    self.outputs.write(code.load(self.sums, code.add(begin, w)), at, lane, valid, known)
+                    sums = self._settled(code.load(self.sums, code.add(begin, w)), index)
+                    self.outputs.write(sums, at, lane, valid, known)
                     return none
 
                 self._columns(corner, chunk)

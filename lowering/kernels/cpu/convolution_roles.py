@@ -10,8 +10,15 @@ from covan_mlir.fred.chain import Chain, Input, Map, Reduce
 from covan_mlir.fred.expression import Affine, Apply, Expr, Index, Window, walk
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.scalar_rows import in_place, weight_by_rows
-from covan_mlir.lowering.kernels.cpu.words import BF16
-from covan_mlir.lowering.kernels.dense.chain import DenseChain, check_sum, only_reduction, stored
+from covan_mlir.lowering.kernels.cpu.words import BF16, I8, OFFSET, Words
+from covan_mlir.lowering.kernels.dense.chain import (
+    DenseChain,
+    check_sum,
+    is_unsigned,
+    only_reduction,
+    stored,
+    without_zero,
+)
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
 
@@ -60,6 +67,28 @@ class Sliding:
 
 
 @dataclass(frozen=True)
+class WindowWords:
+    """What is multiplied of a convolution whose channels are, a word at a time.
+
+    Attributes:
+        weight: the filter; of integers it has a sign.
+        words: of consecutive channels.
+        signed: of integers, the image has a sign.
+        zero: what is taken off each of its numbers before it is multiplied.
+    """
+
+    weight: Input
+    words: Words
+    signed: bool = False
+    zero: int = 0
+
+    @property
+    def offset(self) -> int:
+        """What is multiplied too much of each number of the image."""
+        return self.zero + (OFFSET if self.signed else 0)
+
+
+@dataclass(frozen=True)
 class Convolution(DenseChain):
     """``step[outer, rows, h, lane] = sum of scalars[outer, rows, contracted, taps] * window[outer, contracted, h, taps,
     lane]``, and maps of it. Without a filter it is pooling: what the window shows is combined as it is.
@@ -94,19 +123,30 @@ class Convolution(DenseChain):
         return weight_by_rows(self, self.scalars, self.rows, self.window)
 
     @cached_property
-    def paired_filter(self) -> Input | None:
-        """The filter, where it can be packed by rows, and its elements can be multiplied in pairs of channels."""
-        if self.scalars is None or len(self.rows) != 1 or not self.contracted or self.window.outside.value != 0.0:
+    def words(self) -> WindowWords | None:
+        """How its channels are multiplied a word at a time; None: they are not."""
+        if self.scalars is None or len(self.rows) != 1 or not self.contracted:
             return None
         weight, channel = self.packable(self.scalars, self.window), self.contracted[0]
-        if weight is None or self.rows[0] not in weight.axes or self.sizes[channel] % BF16.count:
+        if weight is None or self.rows[0] not in weight.axes:
             return None
-        if {weight.dtype, self.window.dtype} != {BF16.element} or computed(self.step.dtype) != BF16.sums:
+        sums = computed(self.step.dtype)
+        words = next((one for one in (BF16, I8) if one.element == weight.dtype and one.sums == sums), None)
+        if words is None or self.window.dtype != words.element or self.sizes[channel] % words.count:
             return None
-        # Where one channel of a pair is in the input, so is the other one.
-        low, high = position_on(self.window, channel).bounds(self.sizes)
-        inside = self.chain.values[self.window.name].axes[self.window.at.index(position_on(self.window, channel))]
-        return weight if low >= 0 and high < self.sizes[inside] else None
+        # Where one channel of a word is in the input, so are the others.
+        position = position_on(self.window, channel)
+        low, high = position.bounds(self.sizes)
+        inside = self.chain.values[self.window.name].axes[self.window.at.index(position)]
+        if low < 0 or high >= self.sizes[inside]:
+            return None
+        if words is BF16:
+            return WindowWords(weight, words) if self.window.outside.value == 0.0 else None
+        term = Scope(self.chain, {}).inlined(self.step.expr)
+        assert isinstance(term, Apply)
+        shown = (one for one in map(without_zero, term.args) if isinstance(stored(one[0]), Window))
+        image, zero = next(shown)
+        return None if is_unsigned(self.scalars) else WindowWords(weight, words, not is_unsigned(image), zero)
 
     @cached_property
     def batch(self) -> int:
@@ -173,13 +213,16 @@ def are_one(chain: Chain, axes: tuple[str, ...], factors: Collection[str]) -> bo
     return not any(isinstance(node, Index) and node.axis in axes for expr in maps for node in walk(expr))
 
 
-def convolution_of(chain: Chain) -> Convolution:
+def convolution_of(chain: Chain, *, integers: bool = False) -> Convolution:
     """The roles of a chain's axes.
+
+    Args:
+        integers: what is multiplied, in place of floating-point numbers.
 
     Raises:
         UnsupportedError: it is no such chain.
     """
-    step = only_reduction(chain)
+    step = only_reduction(chain, integers=integers)
     window, scalars = factors(chain, step)
     own = Scope(chain, {}).axes(scalars) if scalars is not None else frozenset()
     lanes = {chain.values[name].axes[-1:] for name in chain.outputs}
@@ -214,10 +257,11 @@ def factors(chain: Chain, step: Reduce) -> tuple[Window, Expr | None]:
     if isinstance(whole := stored(term), Window):
         return whole, None
     check_sum(step)
-    if not isinstance(term, Apply) or term.op != "arith.mulf":
+    if not isinstance(term, Apply) or term.op not in ("arith.mulf", "arith.muli"):
         raise UnsupportedError("its terms are no products")
-    sliding = [factor for factor in map(stored, term.args) if isinstance(factor, Window)]
-    filters = [factor for factor in term.args if not isinstance(stored(factor), Window)]
+    parts = [(factor, stored(without_zero(factor)[0])) for factor in term.args]
+    sliding = [part for _, part in parts if isinstance(part, Window)]
+    filters = [factor for factor, part in parts if not isinstance(part, Window)]
     if len(sliding) != 1 or any(isinstance(node, Window) for node in walk(filters[0])):
         raise UnsupportedError("not exactly one factor is an input that is read through a window")
     return sliding[0], filters[0]

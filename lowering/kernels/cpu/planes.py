@@ -14,8 +14,8 @@ computed for something::
     plane[channel, phase_h, s, i * width + j] = x[channel, stride_h * (h + i) + phase_h + offset_h,
                                                            stride_w * j + dilation_w * s + offset_w]
 
-Of bfloat16 that is multiplied in pairs (`covan_mlir.lowering.kernels.cpu.words`), two channels lie in the planes of
-one, as words: all that counts channels here counts such pairs then.
+Where several channels are multiplied at a time (`covan_mlir.lowering.kernels.cpu.words`), they lie in the planes of
+one, as words: all that counts channels here counts such words then.
 """
 
 from __future__ import annotations
@@ -27,12 +27,17 @@ from itertools import product as combinations
 
 from covan_mlir.fred.expression import Affine
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
-from covan_mlir.lowering.kernels.cpu.convolution_roles import MOST_TAPS, Convolution, Sliding, position_on
+from covan_mlir.lowering.kernels.cpu.convolution_roles import (
+    MOST_TAPS,
+    Convolution,
+    Sliding,
+    WindowWords,
+    position_on,
+)
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.plane_rows import PlaneRows
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
-from covan_mlir.lowering.kernels.cpu.window_columns import PairedColumns, WindowColumns
-from covan_mlir.lowering.kernels.cpu.words import BF16
+from covan_mlir.lowering.kernels.cpu.window_columns import WindowColumns, WordColumns
 
 LINE = 16
 """Elements of a cache line, in single precision."""
@@ -130,14 +135,14 @@ class Planes:
     """The planes of a block of channels.
 
     Attributes:
-        paired: they are pairs of channels.
+        words: what is multiplied, if they are words of channels.
     """
 
     code: KernelBuilder
     layout: PlaneLayout
     sizes: Mapping[str, Size]
     memory: Value
-    paired: bool = False
+    words: WindowWords | None = None
 
     @staticmethod
     def make(
@@ -147,7 +152,7 @@ class Planes:
         channels: int,
         read: int,
         *,
-        paired: bool = False,
+        words: WindowWords | None = None,
     ) -> Planes:
         """In the stack frame.
 
@@ -156,8 +161,8 @@ class Planes:
             read: elements that are read together, perhaps beyond the end.
         """
         elements = channels * layout.channel + read + code.lanes
-        dtype = "i32" if paired else computed(layout.convolution.step.dtype)
-        return Planes(code, layout, sizes, code.scratch(elements, dtype), paired)
+        dtype = "i32" if words is not None else computed(layout.convolution.step.dtype)
+        return Planes(code, layout, sizes, code.scratch(elements, dtype), words)
 
     @property
     def _convolution(self) -> Convolution:
@@ -173,7 +178,7 @@ class Planes:
     def load(self, at: Value, place: Place, tap: int) -> Value:
         """What a tap multiplies for a vector of the run."""
         value = self.code.load(self.memory, self._position(at, place, tap))
-        return BF16.unpacked(self.code, value) if self.paired else value
+        return self.words.words.unpacked(self.code, value) if self.words is not None else value
 
     def scalar(self, at: Value, place: Place, tap: int) -> Value:
         """What a tap multiplies for a position of the run."""
@@ -195,8 +200,8 @@ class Planes:
     def _rows(self) -> PlaneRows:
         code, convolution = self.code, self._convolution
         columns = WindowColumns(code, convolution)
-        if self.paired:
-            columns = PairedColumns(code, convolution, self._apart)
+        if self.words is not None:
+            columns = WordColumns(code, convolution, self._apart, self.words)
         return PlaneRows(code, convolution, self.layout.pitch, self.memory, columns)
 
     @property
@@ -214,7 +219,7 @@ class Planes:
         Args:
             top, left: first row and column of the results.
             start: of the first contracted axis.
-            count: of it; of pairs, so many pairs.
+            count: of it; of words, so many words.
         """
         code, contracted = self.code, self._convolution.contracted
 
@@ -223,7 +228,7 @@ class Planes:
                 stop = self.sizes[contracted[n]] if n else count
                 self._loop(stop, lambda at: channel(n + 1, {**place, contracted[n]: at}))
                 return
-            step = BF16.count if self.paired else 1
+            step = self.words.words.count if self.words is not None else 1
             first = {contracted[0]: code.add(start, code.mul(place[contracted[0]], step))} if contracted else {}
             self._stage({**outer, **place, **first}, self._channel(place), top, left)
 

@@ -50,7 +50,6 @@ from covan_mlir.lowering.kernels.cpu.scalar_rows import (
 )
 from covan_mlir.lowering.kernels.cpu.turns import rows_in_turns
 from covan_mlir.lowering.kernels.cpu.word_factors import WordFactors
-from covan_mlir.lowering.kernels.cpu.word_offsets import offsets_of
 from covan_mlir.lowering.kernels.cpu.words import I8
 
 ROWS_AHEAD = 4
@@ -108,7 +107,7 @@ class ProductWriter:
         self.held = rows_held(product, schedule)
         self.packed_scalars = schedule.packed_scalars(product)
         self.words = WordFactors.of(product) if schedule.words else None
-        self.offsets = offsets_of(product, schedule)
+        self.offsets = schedule.offsets(product)
 
     @cached_property
     def panel(self) -> Panel | PackedPanel:

@@ -8,6 +8,7 @@ from covan_mlir.lowering.kernels.cpu.dense import DenseSchedule
 from covan_mlir.lowering.kernels.cpu.packed_weight import PackedWeight
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
 from covan_mlir.lowering.kernels.cpu.word_factors import WordFactors
+from covan_mlir.lowering.kernels.cpu.word_offsets import Offsets
 
 
 @dataclass(frozen=True)
@@ -49,3 +50,11 @@ class ProductSchedule(DenseSchedule):
             return None
         packing = PackedWeight(product.chain, weight, product.outer, product.rows[0], product.contracted, self.rows)
         return packing if factors is None else replace(packing, words=factors.words, along=product.contracted[-1])
+
+    def offsets(self, product: Product) -> Offsets | None:
+        """What sums begin with; None: numbers are multiplied as they are."""
+        factors = WordFactors.of(product) if self.words else None
+        packing = self.packed_panels(product) or self.packed_scalars(product)
+        if factors is None or not factors.offset or packing is None:
+            return None
+        return Offsets(packing, factors.offset)

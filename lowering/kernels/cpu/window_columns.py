@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from iree.compiler.dialects import arith
 
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
-from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, Sliding
+from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, Sliding, WindowWords
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import widen
-from covan_mlir.lowering.kernels.cpu.words import BF16
+from covan_mlir.lowering.kernels.cpu.words import OFFSET
 
 MOST_SHUFFLED = 8
 """Stride up to which elements are picked from whole vectors."""
@@ -128,25 +128,34 @@ class WindowColumns:
 
 
 @dataclass(frozen=True)
-class PairedColumns(WindowColumns):
-    """Reads vectors of a row and of the next channel's, as pairs in words; what is outside is 0.
+class WordColumns(WindowColumns):
+    """Reads vectors of rows of consecutive channels, as words; of numbers with a sign as those without that words are.
 
     Attributes:
         apart: elements from a channel to the next one.
+        words: what is multiplied.
     """
 
     apart: Size
+    words: WindowWords
 
     @property
     def outside(self) -> Value:
         """See `WindowColumns`."""
-        return self.code.splat(0, "i32")
+        step = int(self.convolution.window.outside.value) + (OFFSET if self.words.signed else 0)
+        word = step % 256 * 0x01010101
+        return self.code.splat(word - 2**32 if word >= 2**31 else word, "i32")
 
     def loaded(self, begin: Value, valid: Sequence[int | Value | None]) -> list[Value]:
-        """See `WindowColumns`: those of the first channel, then those of the second."""
-        return super().loaded(begin, valid) + super().loaded(self.code.add(begin, self.apart), valid)
+        """See `WindowColumns`: those of each channel, one channel behind the other."""
+        loaded: list[Value] = []
+        for n in range(self.words.words.count):
+            loaded += super().loaded(self.code.add(begin, self.code.mul(self.apart, n)), valid)
+        return loaded
 
     def _element(self, loaded: Sequence[Value], shift: int = 0) -> Value:
-        half = len(loaded) // 2
-        both = (self._picked(one, shift) for one in (loaded[:half], loaded[half:]))
-        return BF16.packed(self.code, BF16.interleaved(self.code, *both))
+        words = self.words.words
+        each = len(loaded) // words.count
+        rows = (self._picked(loaded[n * each : (n + 1) * each], shift) for n in range(words.count))
+        value = words.packed(self.code, words.interleaved(self.code, *rows))
+        return words.offset(self.code, value) if self.words.signed else value

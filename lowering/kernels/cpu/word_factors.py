@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from covan_mlir.fred.chain import Input
-from covan_mlir.fred.expression import Apply, Const, Expr
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, address
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
 from covan_mlir.lowering.kernels.cpu.words import BF16, I8, OFFSET, Words
-
-_UNSIGNED = "arith.extui"
+from covan_mlir.lowering.kernels.dense.chain import is_unsigned, without_zero
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class WordFactors:
     @staticmethod
     def of(product: Product) -> WordFactors | None:
         """None: they cannot."""
-        exprs, zeros = zip(*map(_without_zero, (product.scalars, product.vectors)), strict=True)
+        exprs, zeros = zip(*map(without_zero, (product.scalars, product.vectors)), strict=True)
         scalars, vectors = map(product.input_of, exprs)
         if scalars is None or vectors is None:
             return None
@@ -60,7 +58,7 @@ class WordFactors:
         if words is not I8:
             beside = scalars.axes[-1] == last and vectors.axes[-1] in (last, product.lane)
             return WordFactors(scalars, vectors, words) if beside else None
-        signs = [not (isinstance(one, Apply) and one.op == _UNSIGNED) for one in exprs]
+        signs = [not is_unsigned(one) for one in exprs]
         if product.weight is not None:
             fits = scalars.axes[-1] == last and signs[1] and not zeros[1]
             return WordFactors(scalars, vectors, words, signed=signs[0], zero=zeros[0]) if fits else None
@@ -79,10 +77,3 @@ class WordFactors:
         """Sums, with all products of each word."""
         first, second = (vectors, scalars) if self.by_rows else (scalars, vectors)
         return self.words.added(code, sums, first, second)
-
-
-def _without_zero(factor: Expr) -> tuple[Expr, int]:
-    """A factor without the integer that is taken off it, and that."""
-    if isinstance(factor, Apply) and factor.op == "arith.subi" and isinstance(zero := factor.args[1], Const):
-        return factor.args[0], int(zero.value)
-    return factor, 0

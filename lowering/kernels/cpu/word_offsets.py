@@ -16,9 +16,6 @@ from dataclasses import dataclass
 
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
 from covan_mlir.lowering.kernels.cpu.packed_weight import PackedWeight
-from covan_mlir.lowering.kernels.cpu.product_roles import Product
-from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
-from covan_mlir.lowering.kernels.cpu.word_factors import WordFactors
 from covan_mlir.lowering.kernels.kernel import Operand, Preparation
 
 
@@ -97,14 +94,10 @@ class Offsets:
         """
         return code.broadcast(code.scalar(code.memory[self.operand.name], self._at(code, outer, first, i)))
 
+    def of_row(self, code: KernelBuilder, outer: Mapping[str, Value], row: Value) -> Value:
+        """That of any row, in all lanes."""
+        before = code.mul(self.packing.number(code, outer, code.index(0)), self.packing.width)
+        return code.broadcast(code.scalar(code.memory[self.operand.name], code.add(before, row)))
+
     def _at(self, code: KernelBuilder, outer: Mapping[str, Value], first: Value, n: int) -> Value:
         return code.add(code.mul(self.packing.number(code, outer, first), self.packing.width), n)
-
-
-def offsets_of(product: Product, schedule: ProductSchedule) -> Offsets | None:
-    """Those of a product; None: numbers are multiplied as they are."""
-    factors = WordFactors.of(product) if schedule.words else None
-    packing = schedule.packed_panels(product) or schedule.packed_scalars(product)
-    if factors is None or not factors.offset or packing is None:
-        return None
-    return Offsets(packing, factors.offset)

@@ -8,7 +8,7 @@ from functools import cached_property
 from math import prod
 
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce
-from covan_mlir.fred.expression import Apply, Expr, Read, reads
+from covan_mlir.fred.expression import Apply, Const, Expr, Read, reads
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
 from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
@@ -81,6 +81,18 @@ class DenseChain:
 def stored(expr: Expr) -> Expr:
     """What an expression only widens: narrow numbers are computed in more bits wherever they are read."""
     return expr.args[0] if isinstance(expr, Apply) and expr.op in _WIDENING else expr
+
+
+def without_zero(factor: Expr) -> tuple[Expr, int]:
+    """A factor without the integer that is taken off it, and that."""
+    if isinstance(factor, Apply) and factor.op == "arith.subi" and isinstance(zero := factor.args[1], Const):
+        return factor.args[0], int(zero.value)
+    return factor, 0
+
+
+def is_unsigned(factor: Expr) -> bool:
+    """Whether a factor is an integer without a sign, in more bits."""
+    return isinstance(factor, Apply) and factor.op == "arith.extui"
 
 
 def only_reduction(chain: Chain, *, integers: bool = False) -> Reduce:

@@ -237,7 +237,8 @@ class Matcher:
                 yield plan
                 continue
             different = {self._key(plan): plan}
-            with suppress(UnevaluatedError):  # of what does not hold for sure
+            # What does not hold for sure is left out, and work for those that were come by.
+            with suppress(UnevaluatedError), limited(WORK // 4):
                 self._told_apart(draws, different, plans, draw, integers)
             yield from self._ranked(draws, list(different.values()))
             return

@@ -45,7 +45,6 @@ from covan_mlir.lowering.kernels.cpu.templates.product import (
     WRITTEN,
 )
 from covan_mlir.lowering.kernels.cpu.window_match import WindowMatch
-from covan_mlir.lowering.kernels.cpu.words import BF16
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
 from covan_mlir.lowering.kernels.reductions.profitability import EXPOSED
 from covan_mlir.lowering.kernels.registry import register
@@ -100,10 +99,10 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
     """A chain that is a convolution.
 
     Attributes:
-        pairs: its channels are multiplied two at a time.
+        words: its channels are multiplied a word at a time.
     """
 
-    pairs: bool = False
+    words: bool = False
 
     def legal(self) -> Iterator[ConvolutionSchedule]:
         """See `DenseMatch`."""
@@ -112,7 +111,7 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         lanes = machine.lanes(f"f{element}")
         rows, height = convolution.filters, convolution.height
         channels = convolution.sizes[convolution.contracted[0]] if convolution.contracted else 1
-        each = BF16.count if self.pairs else 1
+        each = self._each
         most = max(each, LONGEST_SUM // (convolution.taps * convolution.beside))
         high = height.outside if height is not None else 1
         wide = convolution.width.outside
@@ -126,19 +125,25 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         for (longest, widest, deepest), (tall, vectors) in combinations(shapes, tiles):
             count = -(-rows // tall)
             packed = count * tall <= (1 + PADDING) * rows and (
-                self.pairs or (self.prepared_filter is None and convolution.filter is not None)
+                self.words or (self.prepared_filter is None and convolution.filter is not None)
             )
-            if self.pairs and not packed:
+            if self.words and not packed:
                 continue
             apart = (False, True) if widest == wide and deepest == channels and self._apart else (False,)
             largest_groups = (*GROUPS, *LARGEST_GROUPS) if deepest == channels else GROUPS
             for group in dict.fromkeys(-(-count // -(-rows // largest)) * tall for largest in largest_groups):
                 for own in apart:
                     schedule = ConvolutionSchedule(
-                        lanes, tall, vectors, group, longest, widest, deepest, own, packed, self.pairs
+                        lanes, tall, vectors, group, longest, widest, deepest, own, packed, self.words
                     )
                     if self._footprint(schedule).elements * element // 8 <= machine.stack:
                         yield schedule
+
+    @property
+    def _each(self) -> int:
+        """Channels that are multiplied at a time."""
+        words = self.task.words if self.words else None
+        return words.words.count if words is not None else 1
 
     @cached_property
     def _layout(self) -> Callable[[int, int, bool], PlaneLayout]:
@@ -168,7 +173,7 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         machine, convolution = self.target.machine, self.task
         footprint = self._footprint(schedule)
         layout, taps = footprint.layout, self.task.taps
-        each_channel = BF16.count if self.pairs else 1
+        each_channel = self._each
         rows, channels = convolution.filters, convolution.channels // each_channel
         groups = -(-rows // schedule.group)
         tall = -(-min(rows, schedule.group) // schedule.rows) * schedule.rows
@@ -223,8 +228,11 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
 
     def prepared(self, schedule: ConvolutionSchedule) -> tuple[Preparation, ...]:
         """See `DenseMatch`."""
-        packing = self._footprint(schedule).packing
-        return super().prepared(schedule) if packing is None else (packing.preparation,)
+        footprint = self._footprint(schedule)
+        if footprint.packing is None:
+            return super().prepared(schedule)
+        offsets = footprint.offsets
+        return (footprint.packing.preparation, *(() if offsets is None else (offsets.preparation,)))
 
     def writer(self, code: KernelBuilder, sizes: Mapping[str, Size], schedule: ConvolutionSchedule) -> Writer:
         """See `DenseMatch`."""

@@ -30,7 +30,6 @@ from covan_mlir.lowering.kernels.cpu.register_tile import register_tiles
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.product import GROUPS, TILES, ProductMatch
 from covan_mlir.lowering.kernels.cpu.word_factors import WordFactors
-from covan_mlir.lowering.kernels.cpu.word_offsets import offsets_of
 from covan_mlir.lowering.kernels.cpu.words import I8
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
@@ -61,7 +60,7 @@ class IntegerProductMatch(ProductMatch):
 
     def prepared(self, schedule: ProductSchedule) -> tuple[Preparation, ...]:
         """See `DenseMatch`."""
-        offsets = offsets_of(self.task, schedule)
+        offsets = schedule.offsets(self.task)
         return super().prepared(schedule) + (() if offsets is None else (offsets.preparation,))
 
 

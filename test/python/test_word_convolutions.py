@@ -1,4 +1,5 @@
-"""Convolutions of bfloat16 whose channels are multiplied in pairs: which are, where, and that they are the sums."""
+"""Convolutions whose channels are multiplied a word at a time, bfloat16 in pairs and integers of 8 bits by fours: which
+are, where, and that they are the sums."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from torch import nn
 
 import covan_mlir
 from covan_mlir.fred.chain import Chain
-from covan_mlir.fred.expression import Apply, Const, Window
+from covan_mlir.fred.expression import Apply, Const, Expr, Read, Window
 from covan_mlir.fred.interpret import interpret
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
@@ -27,9 +28,13 @@ from covan_mlir.machine import host
 from covan_mlir.machine.description import PRESETS, Machine
 from covan_mlir.machine.reading import processor
 
-HOST = dataclasses.replace(MACHINE, bf16_pairs=True)
+HOST = dataclasses.replace(MACHINE, bf16_pairs=True, int8_words=True)
 runs = pytest.mark.skipif(
     "avx512_bf16" not in processor().get("flags", "").split(), reason="this processor has no AVX512_BF16"
+)
+
+runs_integers = pytest.mark.skipif(
+    "avx512_vnni" not in processor().get("flags", "").split(), reason="this processor has no AVX512_VNNI"
 )
 
 
@@ -43,7 +48,7 @@ def paired(chain: Chain, machine: Machine, count: int = 4) -> list[Executable]:
     """The kernel that is predicted to be the best of those that multiply pairs, and some others."""
     listed = choices(chain, CpuTarget(machine))
     assert not isinstance(listed, Refusal), listed
-    fit = [pair for pair in listed.schedules() if pair[0].template.name == "paired_convolution"]
+    fit = [pair for pair in listed.schedules() if pair[0].template.name == "word_convolution"]
     picked = [*fit[:1], *random.Random(0).sample(fit, min(count - 1, len(fit)))]
     written = [candidate.write(schedule, f"p{n}") for n, (candidate, schedule) in enumerate(picked)]
     return [selection.executable for selection in written if isinstance(selection, Selection)]
@@ -124,6 +129,65 @@ def test_what_is_multiplied_in_pairs() -> None:
     assert not paired(chain, dataclasses.replace(PRESETS["neon"], bf16_pairs=True))
 
 
+def steps(
+    channels: int,
+    filters: int,
+    window: tuple[int, ...],
+    image: tuple[int, ...],
+    *,
+    ext: str = "arith.extui",
+    zero: int = 0,
+    **others: int,
+) -> Chain:
+    """``sum of (x - zero) * f + bias`` of integers of 8 bits, and zeros around the image."""
+    chain = weighted(convolution(channels, filters, window, image, dtype="i8", **others))
+    total, result = chain.steps
+    assert isinstance(total.expr, Apply)
+    shown, filter_ = total.expr.args
+    assert isinstance(shown, Window)
+    x: Expr = Apply(ext, (dataclasses.replace(shown, outside=Const(zero, "i8")),), "i32")
+    x = Apply("arith.subi", (x, Const(zero, "i32")), "i32") if zero else x
+    term = Apply("arith.muli", (x, Apply("arith.extsi", (filter_,), "i32")), "i32")
+    total = dataclasses.replace(total, expr=term, initial=Const(0, "i32"), dtype="i32")
+    bias = Apply("arith.extsi", (Read("bias", "i8"),), "i32")
+    result = dataclasses.replace(result, expr=Apply("arith.addi", (Read("s", "i32"), bias), "i32"), dtype="i32")
+    return dataclasses.replace(chain, steps=(total, result))
+
+
+INTEGERS = {
+    "same": steps(20, 24, (3, 3), (13, 19), zero=7),
+    "signed": steps(8, 16, (3, 3), (13, 19), ext="arith.extsi", zero=-5),
+    "strided": steps(12, 40, (3, 3), (17, 33), stride=2, zero=121),
+    "points": steps(72, 24, (1, 1), (15, 15), stride=2, pad=0, ext="arith.extsi"),
+    "dilated": steps(8, 8, (3, 3), (20, 20), dilation=3, pad=3, zero=100),
+    "grouped": steps(16, 24, (3, 3), (14, 14), groups=2, zero=3),
+    "batched": steps(4, 8, (3, 3), (9, 9), batch=3, zero=9),
+    "blocks": steps(604, 12, (3, 3), (7, 7), ext="arith.extsi", zero=11),
+    "ragged": steps(8, 63, (5, 5), (10, 10), pad=2),
+    "line": steps(12, 12, (5,), (100,), pad=2, zero=50),
+    "broad": steps(4, 8, (3, 3), (5, 300), stride=2, zero=77),
+}
+
+
+@runs_integers
+def test_integers_are_exact() -> None:
+    """Of the best and some more kernels of each."""
+    generator = np.random.default_rng(5)
+    for name, chain in INTEGERS.items():
+        known = chain.known_sizes
+        arrays = {
+            value.name: generator.integers(-128, 128, [known[axis] for axis in value.axes]).astype(np.int8)
+            for value in chain.inputs
+        }
+        kernels, want = paired(chain, HOST), interpret(chain, arrays)["y"]
+        assert len(kernels) > 1, name
+        alone = Standalone(kernels)
+        for one in kernels:
+            assert "vpdpbusd" in one.text
+            got = np.asarray(alone[one.name](*(alone.buffer(a) for a in arrays.values())).to_host())
+            np.testing.assert_array_equal(got, want, name)
+
+
 def surrounded(chain: Chain, value: float) -> Chain:
     """With another number around the input."""
     total, result = chain.steps
@@ -144,6 +208,6 @@ def test_in_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Sequential(nn.Conv2d(64, 96, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(96), nn.ReLU()).eval()
     x = torch.randn(2, 64, 29, 31)
     exe = covan_mlir.compile_module(model.bfloat16(), (x.bfloat16(),))
-    assert [record.template for record in exe.lineage.fusions if record.kernel] == ["paired_convolution"]
+    assert [record.template for record in exe.lineage.fusions if record.kernel] == ["word_convolution"]
     torch.testing.assert_close(exe(x.bfloat16()).double(), model.double()(x.double()), atol=0.03, rtol=0.03)
     assert exe.verify(), str(exe.verify())
