@@ -202,3 +202,37 @@ def test_attention_gives_steps() -> None:
     assert (got - want).abs().max() <= 1
     assert (got != want).float().mean() < 0.01
     assert exe.verify(), str(exe.verify())
+
+
+class Bytes(nn.Module):
+    """Integers of 8 bits without a sign, from memory and cut in the kernel, and cut ones with a sign."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mean = x.float().mean(-1, keepdim=True)
+        steps = (x.float() * 1.3).to(torch.int32).to(torch.int8).float()
+        return mean, steps.amax(-1), (x.to(torch.int32) + 7).to(torch.uint8).float().sum(-1)
+
+
+def test_bytes_keep_their_sign_in_kernels() -> None:
+    x = torch.arange(0, 256, dtype=torch.uint8).repeat(3, 2)
+    exe = covan_mlir.compile_module(Bytes(), (x,), options=covan_mlir.CompileOptions(fuse_reductions="always"))
+    assert any(record.kernel for record in exe.lineage.fusions)
+    for got, want in zip(exe(x), Bytes()(x), strict=True):
+        torch.testing.assert_close(got, want)
+
+
+class Pooled(nn.Module):
+    """Steps of a sum, read from memory, and of their mean, as residual networks end."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        z = torch.relu(ops.dequantize_per_tensor(x, 0.03, 0, *U8) + y)
+        z = ops.dequantize_per_tensor(ops.quantize_per_tensor(z, 0.04, 0, *U8), 0.04, 0, *U8)
+        return ops.quantize_per_tensor(z.mean((2, 3)), 0.04, 0, *U8)
+
+
+def test_means_of_steps() -> None:
+    torch.manual_seed(0)
+    x, y = torch.randint(0, 256, (1, 8, 7, 7), dtype=torch.uint8), torch.rand(1, 8, 7, 7)
+    exe = covan_mlir.compile_module(Pooled(), (x, y), options=covan_mlir.CompileOptions(fuse_reductions="always"))
+    assert (exe(x, y).int() - Pooled()(x, y).int()).abs().max() <= 1
+    assert exe.verify(), str(exe.verify())

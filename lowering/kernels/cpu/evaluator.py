@@ -20,10 +20,15 @@ from covan_mlir.lowering.kernels.cpu import functions
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.elements import computed, storage
 from covan_mlir.lowering.kernels.errors import UnsupportedError
+from covan_mlir.machine.elements import bits
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
 _BINARY = ("addf", "subf", "mulf", "divf", "maximumf", "minimumf", "maxnumf", "minnumf", "remf")
 _INTEGER = ("addi", "subi", "muli", "andi", "ori", "xori", "maxsi", "minsi", "divsi", "remsi", "floordivsi")
+_NARROW = frozenset({"i8", "i16", "i32"})
+"""Integers that are computed in more bits than they have."""
+_SMALL = frozenset({"i8", "i16"})
+"""Those to which numbers are cut in programs, and not positions and sizes."""
 _ROUNDED = frozenset(f"arith.{op}" for op in ("truncf", "addf", "subf", "mulf", "divf", "remf", "sitofp", "uitofp"))
 _SAME = ("extsi", "index_cast", "trunci")
 
@@ -222,8 +227,15 @@ class VectorEvaluator:
             value = functions.one_and_erf(self.code, under.value if isinstance(under, Uniform) else self.lanes(under))
             return Uniform(value) if isinstance(under, Uniform) else Lanes(value)
         args = [self.run(arg, position) for arg in expr.args]
+        if op == "trunci" and expr.dtype in _SMALL:
+            return self._kept_bits(args[0], expr.dtype, signed=True)
         if op in _SAME and expr.dtype != "i1":
             return args[0]
+        if op in ("extui", "uitofp") and expr.args[0].dtype in _NARROW:
+            whole = self._kept_bits(args[0], expr.args[0].dtype, signed=False)
+            if op == "extui":
+                return whole
+            op, args = "sitofp", [whole]
         if op in ("extf", "truncf") and computed(expr.dtype) == computed(expr.args[0].dtype):
             return self._rounded(args[0], expr)  # half precision is computed in single
         if op == "cmpi":
@@ -244,6 +256,17 @@ class VectorEvaluator:
         operands = [a.value if uniform and isinstance(a, Uniform) else self.lanes(a) for a in args]
         value = self._operation(dialect, op, predicate, operands, expr)
         return self._rounded(Uniform(value, small) if uniform else Lanes(value), expr)
+
+    def _kept_bits(self, value: Result, dtype: str, *, signed: bool) -> Result:
+        """An integer as the bits of it say that a type has, with a sign or none: all are computed in 64."""
+        code, count = self.code, bits(dtype)
+        wide = value.value if isinstance(value, Uniform) else self.lanes(value)
+        if signed:
+            shift = code.like(64 - count, wide)
+            kept = arith.shrsi(arith.shli(wide, shift), shift)
+        else:
+            kept = arith.andi(wide, code.like(2**count - 1, wide))
+        return Uniform(kept) if isinstance(value, Uniform) else Lanes(kept)
 
     def _operation(self, dialect: str, op: str, predicate: str, args: list[Value], expr: Apply) -> Value:
         code = self.code
