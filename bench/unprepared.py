@@ -36,6 +36,7 @@ from typing import Any
 
 import torch
 from architectures import LIBRARIES, Built, built, known, tensors
+from pt2e import exported_steps
 from torch import Tensor
 
 import covan_mlir
@@ -102,7 +103,7 @@ def tried(name: str, *, real: bool, times: bool, dtype: str) -> Outcome:
         plain = chosen = _in(built(name, real=real), DTYPES[dtype])
         if dtype == "int8":
             stage = "not quantised"
-            chosen = quantised(chosen)
+            chosen = Built(exported_steps(chosen.model, (), chosen.args), chosen.args, chosen.random)
         expected = _eager(chosen)
         stage = ""
         model = torch.export.export(chosen.model, (), chosen.args) if dtype == "int8" else chosen.model
@@ -149,18 +150,6 @@ def _in(chosen: Built, dtype: torch.dtype) -> Built:
     """The model in another type, and its arguments."""
     args = {name: value.to(dtype) if value.is_floating_point() else value for name, value in chosen.args.items()}
     return Built(copy.deepcopy(chosen.model).to(dtype), args, chosen.random)
-
-
-def quantised(chosen: Built) -> Built:
-    """The model as torch's exporter quantises it for x86: weights by channels, what they multiply as a whole."""
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
-    from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
-
-    quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
-    prepared = prepare_pt2e(torch.export.export(chosen.model, (), chosen.args).module(), quantizer)
-    with torch.no_grad():
-        prepared(**chosen.args)
-    return Built(convert_pt2e(prepared), chosen.args, chosen.random)
 
 
 def _eager(chosen: Built, dtype: torch.dtype | None = None) -> list[Tensor]:
