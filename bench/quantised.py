@@ -172,9 +172,9 @@ def product_row(rows: int, terms: int, columns: int) -> common.Row:
             numpy_helper.from_array(model.scales.numpy(), "s"),
         ],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    whole = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     with tempfile.TemporaryDirectory() as folder:
-        onnx.save(made, file := Path(folder) / "product.onnx")
+        onnx.save(whole, file := Path(folder) / "product.onnx")
         peer = onnxruntime_call(file, {"x": (x.int() + 128).to(torch.uint8).numpy().astype(np.uint8)})
     calls = {"covan": lambda: exe(x), "eager": lambda: model(x), "onnxruntime": peer}
     times = common.interleave(calls, rounds=15, seconds=1.5, warmup=5, settle=common.SETTLE, pause=common.REST)

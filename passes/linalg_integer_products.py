@@ -14,7 +14,8 @@ from covan_mlir.dialects.arguments import read_arguments
 from covan_mlir.passes.framework.index_values import dimension, pad
 from covan_mlir.passes.framework.place import visited
 from covan_mlir.passes.framework.rewriter import Rewriter
-from covan_mlir.passes.quantized.steps import Steps, composed, is_whole_number, maker, steps_of
+from covan_mlir.passes.framework.views import TRANSPOSE, laid_out
+from covan_mlir.passes.quantized.steps import PAD, Steps, composed, is_whole_number, maker, steps_of
 from covan_mlir.passes.raising.windows import affine_maps, loop_of
 
 _CONVOLUTIONS = frozenset({"linalg.conv_2d_nchw_fchw", "linalg.conv_1d_ncw_fcw"})
@@ -95,7 +96,7 @@ class LinalgIntegerProducts:
             return False
         along = [loop for factor in first.factors for loop in composed(factor, loops[0])]
         along += [loop for factor in second.factors for loop in composed(factor, loops[1])]
-        moved = any(view.name == "linalg.transpose" for view in first.views)
+        moved = any(view.name == TRANSPOSE for view in first.views)
         if deep in along or moved or not second.signed or second.zero:
             return False
         if None in loops[0]:  # it slides
@@ -201,20 +202,12 @@ def _laid_out(steps: Steps) -> Any:
     """The steps, in the order and the shape of what they stand for."""
     value = steps.source
     for view in steps.views:
-        kind = ir.RankedTensorType.get(list(view.results[0].type.shape), value.type.element_type)
-        if view.name == "tensor.pad":
+        if view.name == PAD:
             around = ir.IntegerAttr.get(value.type.element_type, _held(steps.zero))
             low, high = (list(ir.DenseI64ArrayAttr(view.attributes[name])) for name in ("static_low", "static_high"))
             value = pad(value, low, high, around)
-            continue
-        if view.name == "linalg.transpose":
-            order = list(view.attributes["permutation"])
-            empty = tensor.EmptyOp([dimension(value, k) for k in order], value.type.element_type).result
-            value = linalg.transpose(value, outs=[empty], permutation=order).results[0]
-            continue
-        attributes = {name: view.attributes[name] for name in view.attributes}
-        operands = [value, *list(view.operands)[1:]]
-        value = ir.Operation.create(view.name, results=[kind], operands=operands, attributes=attributes).results[0]
+        else:
+            value = laid_out(value, [view])
     return value
 
 

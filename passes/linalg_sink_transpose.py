@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch_mlir import ir
-from torch_mlir.dialects import linalg, tensor
+from torch_mlir.dialects import tensor
 
 from covan_mlir.passes.framework.generics import in_place
 from covan_mlir.passes.framework.index_values import dimension
 from covan_mlir.passes.framework.place import visited
 from covan_mlir.passes.framework.rewriter import Rewriter
+from covan_mlir.passes.framework.views import RESHAPES, TRANSPOSE, laid_out
 from covan_mlir.passes.raising.windows import affine_maps
 
-_RESHAPES = frozenset({"tensor.collapse_shape", "tensor.expand_shape", "tensor.cast"})
-_TRANSPOSE = "linalg.transpose"
 _DEEPEST = 8
 
 
@@ -83,14 +82,14 @@ def _views(value: Any) -> list[ir.Operation]:
     views: list[ir.Operation] = []
     while not isinstance(value.owner, ir.Block):
         op = value.owner.operation
-        if op.name not in _RESHAPES and op.name != _TRANSPOSE:
+        if op.name not in RESHAPES and op.name != TRANSPOSE:
             break
         readers = [use.owner.operation for use in value.uses]
         if any(reader not in views[:1] for reader in readers) and (views or not all(map(_element_wise, readers))):
             break
         views.insert(0, op)
         value = op.operands[0]
-    return views if any(op.name == _TRANSPOSE for op in views) else []
+    return views if any(op.name == TRANSPOSE for op in views) else []
 
 
 def _alike(paths: Sequence[Sequence[ir.Operation]]) -> bool:
@@ -103,7 +102,7 @@ def _way(view: ir.Operation) -> tuple[Any, ...]:
     """What a view does with its first operand, and to which sizes."""
     source, result = view.operands[0].type, view.results[0].type
     attributes = tuple(sorted((name, str(view.attributes[name])) for name in view.attributes))
-    sizes = () if view.name == _TRANSPOSE else tuple(view.operands)[1:]
+    sizes = () if view.name == TRANSPOSE else tuple(view.operands)[1:]
     return view.name, attributes, tuple(source.shape), tuple(result.shape), sizes
 
 
@@ -146,7 +145,7 @@ def _sink(generic: ir.Operation, paths: Sequence[Sequence[ir.Operation]], rewrit
             regions=1,
         )
         generic.regions[0].blocks[0].append_to(early.regions[0])
-        new.results(_laid_out(early.results[0], paths[0]))
+        new.results(laid_out(early.results[0], paths[0]))
 
 
 def _read_by_it_alone(
@@ -159,20 +158,3 @@ def _read_by_it_alone(
         alone = all(use.owner.operation == generic for use in path[-1].results[0].uses)
         (gone if alone else left).extend(view for view in path if view not in gone and view not in left)
     return gone, left
-
-
-def _laid_out(value: Any, views: Sequence[ir.Operation]) -> Any:
-    """A value through the same views as another one of its shape, perhaps of another type."""
-    for view in views:
-        shape, element = view.results[0].type.shape, value.type.element_type
-        kind = ir.RankedTensorType.get(list(shape), element)
-        if view.name == _TRANSPOSE:
-            order = list(view.attributes["permutation"])
-            sizes = [dimension(value, k) for k in order]
-            empty = tensor.EmptyOp(sizes, element).result
-            value = linalg.transpose(value, outs=[empty], permutation=order).results[0]
-            continue
-        attributes = {name: view.attributes[name] for name in view.attributes}
-        operands = [value, *list(view.operands)[1:]]
-        value = ir.Operation.create(view.name, results=[kind], operands=operands, attributes=attributes).results[0]
-    return value

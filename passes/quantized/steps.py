@@ -8,9 +8,9 @@ from typing import Any
 
 from torch_mlir import ir
 
-_TRANSPOSE = "linalg.transpose"
-_PAD = "tensor.pad"
-_RESHAPES = frozenset({"tensor.collapse_shape", "tensor.expand_shape"})
+from covan_mlir.passes.framework.views import RESHAPES, TRANSPOSE
+
+PAD = "tensor.pad"
 _WIDENINGS = {"arith.sitofp": True, "arith.uitofp": False}
 """Casts of steps, and whether these have a sign."""
 
@@ -51,12 +51,12 @@ class Steps:
     @property
     def views(self) -> tuple[ir.Operation, ...]:
         """Those of the ops that only lay out what they read."""
-        return tuple(op for op in self.ops if op.name in (_TRANSPOSE, _PAD) or op.name in _RESHAPES)
+        return tuple(op for op in self.ops if op.name in (TRANSPOSE, PAD) or op.name in RESHAPES)
 
     @property
     def padded(self) -> bool:
         """Whether there are zeros around them."""
-        return any(op.name == _PAD for op in self.ops)
+        return any(op.name == PAD for op in self.ops)
 
 
 def steps_of(value: Any) -> Steps | None:
@@ -64,9 +64,9 @@ def steps_of(value: Any) -> Steps | None:
     op = maker(value)
     if op is None:
         return None
-    if op.name == _TRANSPOSE or op.name in _RESHAPES:
+    if op.name == TRANSPOSE or op.name in RESHAPES:
         return _laid_out(op)
-    if op.name == _PAD:
+    if op.name == PAD:
         return _padded(op)
     if (inner := _operands(op, "arith.mulf")) is not None:
         whole, factor = inner
@@ -97,10 +97,10 @@ def is_whole_number(value: Any, number: float) -> bool:
 
 def _laid_out(op: ir.Operation) -> Steps | None:
     steps = steps_of(op.operands[0])
-    if steps is None or (steps.factors and op.name != _TRANSPOSE):
+    if steps is None or (steps.factors and op.name != TRANSPOSE):
         return None
     factors = steps.factors
-    if op.name == _TRANSPOSE:
+    if op.name == TRANSPOSE:
         to = {source: result for result, source in enumerate(op.attributes["permutation"])}
         factors = tuple(replace(one, at=tuple(None if dim is None else to[dim] for dim in one.at)) for one in factors)
     return replace(steps, factors=factors, ops=(*steps.ops, op))
@@ -177,7 +177,7 @@ def _side(op: ir.Operation, block: ir.Block, value: Any) -> float | Factor | Non
 def _number(value: Any) -> float | None:
     """The constant that a number is, or all of a tensor."""
     op = maker(value)
-    if op is not None and (op.name == "linalg.fill" or op.name in _RESHAPES):
+    if op is not None and (op.name == "linalg.fill" or op.name in RESHAPES):
         return _number(op.operands[0])
     if op is not None and (inner := _cast(op)) is not None:
         return _number(op.operands[0]) if inner.name == "arith.sitofp" else None

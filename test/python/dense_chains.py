@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
+import msgspec
 import numpy as np
+import pytest
 from plain_chains import Writer
 
 from covan_mlir.fred.chain import Chain, Input, Step
@@ -16,11 +19,18 @@ from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.select import Selection, choices, select
 from covan_mlir.lowering.kernels.standalone import Standalone
-from covan_mlir.machine.host import host
+from covan_mlir.machine.description import Machine
+from covan_mlir.machine.host import VARIABLE, host
 
 MACHINE = dataclasses.replace(host(), cores=2)
 NUMPY: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def assumed(machine: Machine, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs are compiled for this machine from now on."""
+    (path := folder / "machine.json").write_bytes(msgspec.json.encode(machine))
+    monkeypatch.setenv(VARIABLE, str(path))
 
 
 def f(op: str, *args: Expr) -> Apply:

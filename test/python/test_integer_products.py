@@ -6,11 +6,10 @@ import dataclasses
 import random
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 import torch
-from dense_chains import MACHINE
+from dense_chains import MACHINE, assumed
 from limits import part
 from plain_chains import Writer
 from torch import Tensor, nn
@@ -22,7 +21,6 @@ from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.select import Selection, choices
 from covan_mlir.lowering.kernels.standalone import Standalone
-from covan_mlir.machine import host
 from covan_mlir.machine.description import PRESETS, Machine
 from covan_mlir.machine.reading import processor
 
@@ -153,9 +151,7 @@ class Scaled(nn.Module):
 @runs
 def test_in_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One site, to the bit, with a lineage that holds; the offsets of its weight are computed ahead of time."""
-    machine = tmp_path / "machine.json"
-    machine.write_bytes(msgspec.json.encode(HOST))
-    monkeypatch.setenv(host.VARIABLE, str(machine))
+    assumed(HOST, tmp_path, monkeypatch)
     torch.manual_seed(0)
     model, x = Scaled(), torch.randint(-128, 128, (33, 256), dtype=torch.int8)
     exe = covan_mlir.compile_module(model, (x,))

@@ -13,7 +13,7 @@ from limits import some
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.interpret import interpret
-from covan_mlir.lowering.kernels.cpu.convolution import spans_of
+from covan_mlir.lowering.kernels.cpu.convolution_schedule import spans_of
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.select import Selection, choices

@@ -6,16 +6,14 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 import torch
-from dense_chains import MACHINE
+from dense_chains import MACHINE, assumed
 from test_integer_products import runs
 from torch import Tensor, nn
 from torch.ao.quantization.fx import _decomposed  # noqa: F401 - declares the operators
 
 import covan_mlir
-from covan_mlir.machine import host
 
 ops = torch.ops.quantized_decomposed
 U8, S8 = (0, 255, torch.uint8), (-128, 127, torch.int8)
@@ -102,9 +100,7 @@ class Quantized(nn.Module):
 @pytest.fixture
 def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that multiplies integers of 8 bits a word at a time."""
-    machine = tmp_path / "machine.json"
-    machine.write_bytes(msgspec.json.encode(dataclasses.replace(MACHINE, int8_words=True)))
-    monkeypatch.setenv(host.VARIABLE, str(machine))
+    assumed(dataclasses.replace(MACHINE, int8_words=True), tmp_path, monkeypatch)
 
 
 def test_a_quantised_model() -> None:

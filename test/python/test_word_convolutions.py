@@ -8,11 +8,10 @@ import random
 from pathlib import Path
 
 import ml_dtypes
-import msgspec
 import numpy as np
 import pytest
 import torch
-from dense_chains import MACHINE, arrays_of, convolution, f, near
+from dense_chains import MACHINE, arrays_of, assumed, convolution, f, near
 from limits import part
 from torch import nn
 
@@ -24,7 +23,6 @@ from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.select import Selection, choices
 from covan_mlir.lowering.kernels.standalone import Standalone
-from covan_mlir.machine import host
 from covan_mlir.machine.description import PRESETS, Machine
 from covan_mlir.machine.reading import processor
 
@@ -201,9 +199,7 @@ def surrounded(chain: Chain, value: float) -> Chain:
 @runs
 def test_in_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own record says so, and results are eager's as far as bfloat16 goes."""
-    machine = tmp_path / "machine.json"
-    machine.write_bytes(msgspec.json.encode(HOST))
-    monkeypatch.setenv(host.VARIABLE, str(machine))
+    assumed(HOST, tmp_path, monkeypatch)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(64, 96, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(96), nn.ReLU()).eval()
     x = torch.randn(2, 64, 29, 31)

@@ -22,11 +22,12 @@ from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import reads
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
-from covan_mlir.lowering.kernels.cpu.convolution import ConvolutionSchedule, ConvolutionWriter, Footprint
+from covan_mlir.lowering.kernels.cpu.convolution import ConvolutionWriter
 from covan_mlir.lowering.kernels.cpu.convolution_roles import (
     check_taps,
     rows_are_one,
 )
+from covan_mlir.lowering.kernels.cpu.convolution_schedule import ConvolutionSchedule, Footprint
 from covan_mlir.lowering.kernels.cpu.dense import DIRECT, Writer
 from covan_mlir.lowering.kernels.cpu.packed_weight import PADDING
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
-from covan_mlir.lowering.kernels.cpu.convolution import ConvolutionSchedule
 from covan_mlir.lowering.kernels.cpu.convolution_roles import check_taps, convolution_of
+from covan_mlir.lowering.kernels.cpu.convolution_schedule import ConvolutionSchedule
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.convolution import ConvolutionMatch
