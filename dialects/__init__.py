@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch_mlir import ir
 
 # (module of this package, class of the dialect), in loading order. A new dialect is one line here.
-DIALECTS: tuple[tuple[str, str], ...] = (("prov", "ProvDialect"), ("fred", "FredDialect"))
+DIALECTS: tuple[tuple[str, str], ...] = (("prov", "ProvDialect"), ("fred", "FredDialect"), ("kir", "KirDialect"))
 
 
 def dialect_classes() -> tuple[Any, ...]:

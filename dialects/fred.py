@@ -28,13 +28,12 @@ the sweeps that compute it, each with a loop over blocks of positions (``fred.ro
 
 # The field types below are evaluated by ext when the classes are made, which
 # `from __future__ import annotations` would turn into strings.
-import types
 from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
-from covan_mlir.dialects.fred_limits import MAX_INPUTS, MAX_OUTPUTS, MAX_STATES
+from covan_mlir.dialects.fred_limits import MAX_STATES
 from covan_mlir.dialects.fred_verify import (
     verify_chain,
     verify_fused,
@@ -44,23 +43,13 @@ from covan_mlir.dialects.fred_verify import (
     verify_step,
     verify_sweep,
 )
+from covan_mlir.dialects.operation_class import CHAIN_FIELDS, CHAIN_TRAITS, operation_class
 
 
 class FredDialect(ext.Dialect, name="fred"):
     """Fused reductions."""
 
 
-# IRDL wants all values of one variadic operand, or result, to be of one type. So each has a place of its own, which
-# may be empty, and the segment sizes say which are not: 1, 1, ..., 0, 0.
-_CHAIN: dict[str, Any] = {
-    **{f"input_{i}": ext.Operand[Any] | None for i in range(MAX_INPUTS)},
-    **{f"output_{i}": ext.Result[Any] | None for i in range(MAX_OUTPUTS)},
-    "axes": ir.ArrayAttr,
-    "sizes": ir.ArrayAttr,
-    "names": ir.ArrayAttr,
-    "inputs": ir.ArrayAttr,
-    "body": ext.Region,
-}
 _ROLLING: dict[str, Any] = {
     **{f"final_{i}": ext.Result[Any] | None for i in range(MAX_STATES)},
     "axes": ir.ArrayAttr,
@@ -73,23 +62,11 @@ _ROLLING: dict[str, Any] = {
 }
 
 
-def _op(name: str, traits: list[Any], fields: dict[str, Any], verify: str, check: Any, doc: str) -> Any:
-    """A class of operations whose fields are not all written out."""
-
-    def fill(namespace: dict[str, Any]) -> None:
-        namespace["__annotations__"] = fields
-        namespace["__module__"] = __name__
-        namespace["__doc__"] = doc
-        namespace[verify] = lambda self: check(self.operation)
-
-    bases, keywords = (FredDialect.Operation,), {"name": name, "traits": traits}
-    return types.new_class(f"{name.capitalize()}Op", bases, keywords, fill)
-
-
-ChainOp = _op(
+ChainOp = operation_class(
+    FredDialect,
     "chain",
-    [ir.IsIsolatedFromAboveTrait, ir.NoTerminatorTrait, ext.Pure],
-    _CHAIN,
+    CHAIN_TRAITS,
+    CHAIN_FIELDS,
     "verify_region_invariants",
     verify_chain,
     """A chain of reductions: steps in its region, which reads nothing but the block's arguments.
@@ -100,10 +77,11 @@ ChainOp = _op(
     """,
 )
 
-FusedOp = _op(
+FusedOp = operation_class(
+    FredDialect,
     "fused",
-    [ir.IsIsolatedFromAboveTrait, ir.NoTerminatorTrait, ext.Pure],
-    {**_CHAIN, "sweeps": ext.Region},
+    CHAIN_TRAITS,
+    {**CHAIN_FIELDS, "sweeps": ext.Region},
     "verify_region_invariants",
     verify_fused,
     """A chain and the sweeps that compute it.
@@ -113,7 +91,8 @@ FusedOp = _op(
     """,
 )
 
-RollingOp = _op(
+RollingOp = operation_class(
+    FredDialect,
     "rolling",
     [ir.NoTerminatorTrait],
     _ROLLING,

@@ -2,6 +2,7 @@
 
 from torch_mlir import ir
 
+from covan_mlir.dialects.chain_holders import CHAINS
 from covan_mlir.dialects.fred_chain import read_chain
 from covan_mlir.dialects.fred_fused import read_fusion
 from covan_mlir.dialects.fred_steps import MalformedChain
@@ -49,12 +50,12 @@ def _must_stand_in(op: ir.Operation, names: tuple[str, ...]) -> bool:
 
 def verify_step(op: ir.Operation) -> bool:
     """Checks that a step stands in a chain, or its fused form, which checks the rest."""
-    return _must_stand_in(op, ("fred.chain", "fred.fused", "fred.rolling"))
+    return _must_stand_in(op, (*CHAINS, "fred.fused", "fred.rolling"))
 
 
 def verify_output(op: ir.Operation) -> bool:
     """Checks that an output stands in a chain or its fused form."""
-    return _must_stand_in(op, ("fred.chain", "fred.fused"))
+    return _must_stand_in(op, (*CHAINS, "fred.fused"))
 
 
 def verify_sweep(op: ir.Operation) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from covan_mlir.dialects.chain_holders import CHAINS
 from covan_mlir.dialects.prov_control import ControlReader
 from covan_mlir.dialects.prov_locations import UNTOLD, TraceReader, fused_of
 from covan_mlir.provenance.program_graph import (
@@ -193,7 +194,7 @@ class TraceGraph:
         outputs: list[Definitions] = [(definition,)] * len(op.results)
         if name == "linalg.generic" and len(ids) > 1:
             outputs = self._yielded(op, ids)
-        elif name == "fred.chain":
+        elif name in CHAINS:
             outputs, ids = self._steps(op)
         elif name in _CALLS and (fused := fused_of(op.location)) is not None:
             outputs = [(Definition("compute", tuple(computed)),) for computed in fused.results]

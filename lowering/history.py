@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from covan_mlir.dialects.chain_holders import CHAINS
 from covan_mlir.dialects.prov_graph import is_shape
 from covan_mlir.dialects.prov_locations import TraceReader
 from covan_mlir.lowering.pipeline import PipelineState
@@ -32,7 +33,7 @@ _SILENT_DIALECTS = (
 )
 _AT_LOAD = "util.initializer"
 # One operation to the reader, whatever is in its regions.
-_WHOLE = ("linalg.", "tensor.generate", "tensor.pad", "fred.chain")
+_WHOLE = ("linalg.", "tensor.generate", "tensor.pad", *CHAINS)
 
 
 @dataclass

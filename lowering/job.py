@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Literal
 
 from covan_mlir.lowering import stages
+from covan_mlir.lowering.frozen_graph import FrozenGraph
 from covan_mlir.lowering.history import HistoryObserver
 from covan_mlir.lowering.pass_history import PassHistory
 from covan_mlir.lowering.pass_prints import PassPrints
@@ -170,6 +171,7 @@ def _attempt(
         unseen=observers.unseen if observers is not None else {},
         requires=executable_target(job.flags).requires() if job.kind == "cpu" else {},
         shared=border.shared,
+        broken=observers.broken if observers is not None else "",
         fusions=tuple(border.decisions),
         substituted=substituted,
     )
@@ -200,7 +202,8 @@ class _Observers:
             assert prints is not None, "this worker was not started for single passes"
             self._passes = PassHistory(read, prints=prints)
         self._history = self._passes or HistoryObserver(read)
-        self.all: tuple[Observer, ...] = (self._sites, self._history, self._phases)
+        self._frozen = FrozenGraph(self._sites)
+        self.all: tuple[Observer, ...] = (self._sites, self._history, self._phases, self._frozen)
 
     def before(self, step: str, state: PipelineState) -> None:
         if self._passes is not None:
@@ -216,6 +219,10 @@ class _Observers:
             history=tuple(self._history.steps),
             phases=tuple(self._phases.phases),
         )
+
+    @property
+    def broken(self) -> str:
+        return self._frozen.broken
 
     @property
     def unseen(self) -> dict[str, int]:

@@ -59,6 +59,7 @@ class JobResult:
         unseen: per step, how many parts changed in passes that could not be seen.
         requires: what the machine must have; see `covan_mlir.lowering.targets.resolve`.
         shared: dispatches whose work the caller shares with a team of threads.
+        broken: after which step kernels were not one to one with operators, and how; empty: they always were.
         fusions: what was decided about chains of reductions, in the order in which they were looked at.
         why_torch: why the program did not go through torch-mlir's lowering, if that was tried first.
         why_unfused: why no chain became a kernel of our own, if a pass of ours failed.
@@ -72,6 +73,7 @@ class JobResult:
     unseen: dict[str, int] = field(default_factory=dict)
     requires: dict[str, Any] = field(default_factory=dict)
     shared: int = 0
+    broken: str = ""
     fusions: tuple[FusionRecord, ...] = field(default=(), repr=False)
     why_torch: StepFailure | None = None
     why_unfused: StepFailure | None = None

@@ -17,6 +17,7 @@ from torch_mlir import ir
 import covan_mlir.lowering.kernels.passes  # noqa: F401  # makes fred-raise and fred-kernels known
 from covan_mlir.dialects import prov_locations
 from covan_mlir.dialects.arguments import ArgumentFacts, read_arguments, write_arguments
+from covan_mlir.dialects.kir_graph import FROZEN
 from covan_mlir.dialects.prov_baseline import erase_baseline
 from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.dialects.prov_kept import KEPT
@@ -98,6 +99,9 @@ FOR_IREE = ("linalg-cut-windows", "linalg-rotate-halves")
 BEFORE_CHAINS, BEFORE_IREE = (tuple(f"func.func({name})" for name in names) for names in (FOR_CHAINS, FOR_IREE))
 """Those as elements of a pipeline."""
 
+OPERATORS = ("func.func(kir-raise,kir-freeze)", "kir-check")
+"""Before and behind the pass that makes kernels of chains: each is an operator that says what it is, and one kernel."""
+
 CHECK = "prov-check"
 """Fails where the traces no longer say, to the last operation, what the program computes."""
 
@@ -142,7 +146,9 @@ def raising(job: Job) -> PassStage:
 def kernels(job: Job) -> PassStage:
     """Chains to calls of kernels; traces as names, which every context understands."""
     check = (CHECK,) if job.provenance else ()
-    return PassStage("fred-kernels", (f"fred-kernels{_options(job)}", *check, *BEFORE_IREE, "prov-lower-locations"))
+    raised, told = OPERATORS
+    passes = (raised, f"fred-kernels{_options(job)}", told, *check)
+    return PassStage("fred-kernels", (*passes, *BEFORE_IREE, "prov-lower-locations"))
 
 
 def _options(job: Job) -> str:
@@ -219,7 +225,10 @@ def load_passes() -> None:
         "prov-baseline",
         "fred-raise",
         CHECK,
+        "kir-raise",
+        "kir-freeze",
         "fred-kernels",
+        "kir-check",
         "prov-lower-locations",
     )
     for name in names:
@@ -359,6 +368,8 @@ def take_off(module: ir.Module) -> list[FusionRecord]:
             del operation.attributes[name]
     for function in functions(operation):
         erase_baseline(function)
+        if FROZEN in function.attributes:
+            del function.attributes[FROZEN]
         if DECISIONS in function.attributes:
             decisions += map(FusionRecord.from_json, json.loads(function.attributes[DECISIONS].value))
             del function.attributes[DECISIONS]

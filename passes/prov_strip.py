@@ -5,13 +5,15 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
+from covan_mlir.dialects.chain_holders import OPERATORS
 from covan_mlir.dialects.prov import detach_table
 from covan_mlir.dialects.prov_locations import TRACE, rewrite_locations, strip
 
 
 @dataclass(frozen=True)
 class ProvStrip:
-    """Removes the table and every trace, keeping files, lines and other names in locations.
+    """Removes the table and every trace, keeping files, lines and other names in locations; what operators tell of the
+    actions that they perform (``kir-consolidate``) goes, too.
 
     Before::
 
@@ -35,6 +37,8 @@ class ProvStrip:
         def visit(nested: ir.Operation) -> ir.WalkResult:
             if nested.name == "prov.perform":
                 nested.attributes["trace"] = nothing
+            elif nested.name in OPERATORS and "trace" in nested.attributes:
+                del nested.attributes["trace"]
             return ir.WalkResult.ADVANCE
 
         op.walk(visit)

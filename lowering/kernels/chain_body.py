@@ -24,6 +24,7 @@ class KernelBody:
         operands: of each dispatch, by its symbol, the names of its tensors.
         outputs: of each dispatch, the names of its results.
         last: symbol of the dispatch that gives the results.
+        kernel: symbol of the function that calls stand for.
     """
 
     body: Body
@@ -31,6 +32,7 @@ class KernelBody:
     operands: Mapping[str, tuple[str, ...]]
     outputs: Mapping[str, tuple[str, ...]]
     last: str
+    kernel: str
 
     @staticmethod
     def of(executable: Executable, body: Body) -> KernelBody:
@@ -41,6 +43,7 @@ class KernelBody:
             {step.name: tuple(operand.name for operand in step.inputs) for step in executable.dispatches},
             {step.name: tuple(operand.name for operand in step.outputs) for step in executable.dispatches},
             executable.dispatches[-1].name,
+            executable.name,
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from covan_mlir.provenance import bipartite, html, lineage_json, trail
 from covan_mlir.provenance.explain import table
 from covan_mlir.provenance.model import Action, LineageData, Site
+from covan_mlir.provenance.operators import PlacedOperator, operators
 from covan_mlir.reporting import model_explorer
 
 
@@ -35,6 +36,11 @@ class Lineage(LineageData):
         if isinstance(what, Site):
             return trail.of_site(self, self.site(what))
         return trail.of_action(self, self.one(what))
+
+    def operators(self) -> tuple[PlacedOperator, ...]:
+        """What each kernel of covan's is, site by site: which integers it multiplies, what these stand for, how its
+        results are quantised, and which actions it performs (docs/kir.md)."""
+        return operators(self)
 
     def to_graphviz(self) -> str:
         """Actions and sites in Graphviz's language; `covan_mlir.provenance.bipartite.dot` draws parts of the graph."""

@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-from covan_mlir.dialects.fred import MAX_INPUTS, MAX_OUTPUTS, MAX_STATES
+from covan_mlir.dialects.fred_limits import MAX_INPUTS, MAX_OUTPUTS, MAX_STATES
 
 _END = re.compile(r"\}\) \{(?P<attributes>.*)\} : \((?P<inputs>.*?)\) -> (?P<outputs>.*)$")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from torch_mlir import ir
 from torch_mlir.dialects import arith, func, tensor
 
+from covan_mlir.dialects.chain_holders import CHAINS
 from covan_mlir.dialects.fred_chain import chains, read_chain
 from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.dialects.prov_locations import Fused, TraceReader, fused_key
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FredKernels(ForTarget):
-    """Makes each ``fred.chain`` a call of a private function, whose declaration holds the kernel of a target.
+    """Makes each ``fred.chain`` a call of a private function, whose declaration holds the kernel of a target; so each
+    operator (``kir``), which is one.
 
     Only upstream dialects cross to IREE. There the call becomes a dispatch (`covan_mlir.lowering.kernels.embed`). Sizes
     that are known at run time only are arguments of the call. What its results are, and not just what it performs in
@@ -67,7 +69,7 @@ class FredKernels(ForTarget):
         chooser = self.chooser(op)
         declared: dict[str, Executable] = {}
         for function in functions(op):
-            chain_ops = list(chains(function, "fred.chain"))
+            chain_ops = list(chains(function, *CHAINS))
             rewriter = Rewriter(function) if chain_ops else None
             for chain_op in chain_ops:
                 assert rewriter is not None

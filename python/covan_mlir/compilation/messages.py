@@ -145,6 +145,8 @@ def report_fusion(result: JobResult, actions: tuple[Action, ...]) -> None:
             f" at {action.name} ({action.op})" if action else "",
             (failure.diagnostics[0].message if failure.diagnostics else failure.message).strip().splitlines()[0],
         )
+    if result.broken:
+        log.warning("kernels are not one to one with the model's operators any more: %s", result.broken)
     owner = {part.id: action for action in actions for part in action.parts}
     for record in result.fusions:
         if not record.reason:

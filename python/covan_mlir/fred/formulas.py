@@ -22,7 +22,7 @@ def text(expr: Expr, level: int = 0) -> str:
     if isinstance(expr, Read):
         return expr.name
     if isinstance(expr, Window):
-        return f"{expr.name}[{', '.join(map(_affine, expr.at))} else {text(expr.outside)}]"
+        return f"{expr.name}[{', '.join(map(position, expr.at))} else {text(expr.outside)}]"
     if not isinstance(expr, Apply):
         return f"{type(expr).__name__.lower()}({expr.axis})"
     name = expr.op.partition(".")[2]
@@ -42,10 +42,11 @@ def text(expr: Expr, level: int = 0) -> str:
     return f"({left} {symbol} {right})" if own < level or (level and not own) else f"{left} {symbol} {right}"
 
 
-def _affine(position: Affine) -> str:
-    signed = [(number, f"{'' if abs(number) == 1 else abs(number)}{axis}") for axis, number in position.terms]
-    if position.offset or not signed:
-        signed.append((position.offset, str(abs(position.offset))))
+def position(at: Affine) -> str:
+    """A position as a formula."""
+    signed = [(number, f"{'' if abs(number) == 1 else abs(number)}{axis}") for axis, number in at.terms]
+    if at.offset or not signed:
+        signed.append((at.offset, str(abs(at.offset))))
     (first, lead), *rest = signed
     return ("-" if first < 0 else "") + lead + "".join(f" {'-' if n < 0 else '+'} {term}" for n, term in rest)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+from covan_mlir.kir.told import line, told
 from covan_mlir.provenance.explain import short_files, user_frame
 from covan_mlir.provenance.fusion import FusionRecord
 from covan_mlir.provenance.model import Action, LineageData, Site
+from covan_mlir.provenance.operators import operator_in
 
 _INDENT = "  "
 
@@ -70,7 +72,9 @@ def fusions_json(
         ]
         sites = [site.id for site in sites_of(lineage, record)]
         took = measured(lineage, record, profile)
-        rows.append({**record.to_json(), "actions": places, "sites": sites, "measured_seconds": took})
+        operator = operator_in(record)
+        kind = {} if operator is None else {"operator": {"kind": operator[1].kind, **told(operator[1])}}
+        rows.append({**record.to_json(), "actions": places, "sites": sites, "measured_seconds": took, **kind})
     return rows
 
 
@@ -97,6 +101,8 @@ def _paragraph(
         yield f"kernel {record.kernel}, site {', '.join(sites) or 'none'}"
     else:
         yield f"no kernel: {record.reason}"
+    if (operator := operator_in(record)) is not None:
+        yield f"operator {line(operator[1])}"
     if record.chain:
         yield "chain"
         yield from (_INDENT + line for line in record.chain)
