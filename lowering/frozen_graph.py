@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from covan_mlir.dialects.kir_graph import Label, operator_graph
+from covan_mlir.dialects.kir_graph import operator_graph
 from covan_mlir.dialects.prov_graph import functions
 from covan_mlir.kir.graph import Graph, difference
 from covan_mlir.lowering import marks
@@ -20,10 +20,7 @@ from covan_mlir.lowering.kernels.chain_body import KernelBody
 from covan_mlir.lowering.pipeline import PipelineState
 from covan_mlir.lowering.sites import SiteObserver, entry_point
 
-_FIRST, _LAST = "fred-kernels", "iree:dispatch-creation"
-_CALLS = frozenset({_FIRST, "iree:import", "iree:attach", "iree:externalize"})
-"""Steps after which kernels are called; dispatched, after later ones."""
-_SCHEDULED = "iree:stream"
+_FIRST, _LAST, _SCHEDULED = "fred-kernels", "iree:dispatch-creation", "iree:stream"
 
 
 @dataclass
@@ -46,18 +43,19 @@ class FrozenGraph:
         with state.session.context if state.session else state.module.context:
             root = state.module.operation
             if step == _FIRST:
-                self._graph = self._read(root, calls(root))
+                self._graph = self._read(root)
             elif self._graph and step == _SCHEDULED:
                 self._compare(step, self._scheduled())
             elif self._graph and not self._numbers:
-                label = calls(root) if step in _CALLS else dispatches(_last(self.sites.kernels))
-                self._compare(step, difference(self._graph, self._read(root, label)))
+                self._compare(step, difference(self._graph, self._read(root)))
                 if step == _LAST:
                     self._numbers = self._numbered(root)
 
-    def _read(self, root: Any, label: Label) -> Graph:
+    def _read(self, root: Any) -> Graph:
+        """The graph of kernels, which are called at first, and dispatched then."""
         (function, *_) = functions(root)
-        return operator_graph(function, label)
+        called, dispatched = calls(root), dispatches(_last(self.sites.kernels))
+        return operator_graph(function, lambda op: called(op) or dispatched(op))
 
     def _compare(self, step: str, said: str) -> None:
         if said:
