@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,9 @@ from covan_mlir.passes.framework.views import RESHAPES, TRANSPOSE
 
 PAD = "tensor.pad"
 _WIDENINGS = {"arith.sitofp": True, "arith.uitofp": False}
-"""Casts of steps, and whether these have a sign."""
+"""Casts of steps to floats, and whether these have a sign."""
+_EXTENSIONS = {"arith.extsi": True, "arith.extui": False}
+"""Casts of steps to wider integers, from which zero points are taken before floats are made of them."""
 
 
 @dataclass(frozen=True)
@@ -117,21 +119,45 @@ def _padded(op: ir.Operation) -> Steps | None:
 
 
 def _widened(op: ir.Operation) -> Steps | None:
-    cast = _cast(op)
-    if cast is None or op.operands[0].type.element_type != ir.IntegerType.get_signless(8):
+    """Steps as floats, perhaps by way of wider integers."""
+    cast = _cast(op, _WIDENINGS)
+    if cast is None:
         return None
-    return Steps(op.operands[0], _WIDENINGS[cast.name], ops=(op,))
+    if _holds_steps(op.operands[0]):
+        return Steps(op.operands[0], _WIDENINGS[cast.name], ops=(op,))
+    steps = _as_integers(op.operands[0]) if _WIDENINGS[cast.name] else None
+    return replace(steps, ops=(*steps.ops, op)) if steps is not None else None
 
 
-def _cast(op: ir.Operation) -> ir.Operation | None:
-    """What makes floats of integers in an op that does nothing else."""
+def _as_integers(value: Any) -> Steps | None:
+    """Steps as wider integers, less their zero point."""
+    op = maker(value)
+    if op is None:
+        return None
+    if (cast := _cast(op, _EXTENSIONS)) is not None:
+        return Steps(op.operands[0], _EXTENSIONS[cast.name], ops=(op,)) if _holds_steps(op.operands[0]) else None
+    if (inner := _operands(op, "arith.subi", ordered=True)) is None:
+        return None
+    whole, zero = inner
+    steps = _as_integers(whole)
+    if steps is None or not isinstance(zero, float):
+        return None
+    return replace(steps, zero=steps.zero + int(zero), ops=(*steps.ops, op))
+
+
+def _holds_steps(value: Any) -> bool:
+    return bool(value.type.element_type == ir.IntegerType.get_signless(8))
+
+
+def _cast(op: ir.Operation, casts: Mapping[str, bool]) -> ir.Operation | None:
+    """What casts in an op that does nothing else, of some casts."""
     body = _body(op)
     if body is None or len(op.operands) != 2:
         return None
     block, inside = body
-    casts = [inner for inner in inside if inner.name in _WIDENINGS]
-    plain = len(inside) == 2 and casts == inside[:1] and casts[0].operands[0] == block.arguments[0]
-    return casts[0] if plain and inside[1].operands[0] == casts[0].results[0] and _along_all(op, 0) else None
+    casting = [inner for inner in inside if inner.name in casts]
+    plain = len(inside) == 2 and casting == inside[:1] and casting[0].operands[0] == block.arguments[0]
+    return casting[0] if plain and inside[1].operands[0] == casting[0].results[0] and _along_all(op, 0) else None
 
 
 def _operands(op: ir.Operation, name: str, *, ordered: bool = False) -> tuple[Any, float | Factor] | None:
@@ -179,7 +205,7 @@ def _number(value: Any) -> float | None:
     op = maker(value)
     if op is not None and (op.name == "linalg.fill" or op.name in RESHAPES):
         return _number(op.operands[0])
-    if op is not None and (inner := _cast(op)) is not None:
+    if op is not None and (inner := _cast(op, _WIDENINGS)) is not None:
         return _number(op.operands[0]) if inner.name == "arith.sitofp" else None
     if op is None or op.name != "arith.constant":
         return None

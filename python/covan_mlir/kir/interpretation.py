@@ -98,8 +98,8 @@ def _places(at: Affine, axes: tuple[str, ...], sizes: Mapping[str, int]) -> Arra
 def _quantized(steps: Requantization, env: Mapping[str, Value], axes: tuple[str, ...], space: Space) -> Array:
     """A result in steps, as integers of 8 bits with a sign: the bits are the steps', whatever sign these have."""
     real = np.broadcast_to(evaluate(steps.real, env, axes, space), [space.sizes[axis] for axis in axes])
-    inverse, zero = (_number(number, env, axes).astype(real.dtype) for number in (steps.inverse, steps.zero))
-    rounded: Array = np.rint(real * inverse) + zero
+    factor, zero = (_number(number, env, axes).astype(real.dtype) for number in (steps.factor, steps.zero))
+    rounded: Array = np.rint(real / factor if steps.divided else real * factor) + zero
     return rounded.clip(steps.least, steps.largest).astype(np.int32).astype(np.int8)
 
 

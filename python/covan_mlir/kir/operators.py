@@ -9,6 +9,8 @@ and of a result that is quantised again::
 
     steps[o] = min(max(round(real[o] * inverse) + zero, least), largest)                  half to even
 
+or ``real[o] / scale``, as the model has it: the two are rounded to other numbers.
+
 Where a factor is read outside of its tensor, it is ``outside``: of a quantised one the step that stands for 0.
 """
 
@@ -76,16 +78,18 @@ class Requantization:
 
     Attributes:
         real: what is quantised, of the operator's own values.
-        inverse: what that is multiplied with: the reciprocal of what a step stands for.
+        factor: what that is multiplied with, or divided by.
         zero: the step that stands for 0.
         least: and ``largest``: steps beyond are these.
+        divided: it is divided: the factor is what a step stands for; otherwise, the reciprocal of that.
     """
 
     real: Expr
-    inverse: Number
+    factor: Number
     zero: int | str
     least: int
     largest: int
+    divided: bool = False
 
 
 @dataclass(frozen=True)

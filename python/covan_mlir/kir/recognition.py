@@ -130,11 +130,14 @@ class _Requantized:
             return None
         rounded, zero = self._sum(lower[0])
         scaled = self._args(rounded, "math.roundeven")
-        product = self._args(scaled[0], "arith.mulf") if scaled else None
-        inverse = _number(product[1]) if product else None
-        if product is None or inverse is None or zero is None:
+        if scaled is None or zero is None:
             return None
-        return Requantization(product[0], inverse, zero, lower[1], upper[1])
+        for op, divided in (("arith.mulf", False), ("arith.divf", True)):
+            args = self._args(scaled[0], op)
+            factor = _number(args[1]) if args else None
+            if args is not None and factor is not None:
+                return Requantization(args[0], factor, zero, lower[1], upper[1], divided)
+        return None
 
     def _args(self, expr: Expr, op: str) -> tuple[Expr, ...] | None:
         node = _resolved(self._chain, expr)

@@ -59,7 +59,7 @@ def _result(steps: Requantization | None) -> dict[str, Any]:
     if steps is None:
         return {}
     return {
-        "inverse": steps.inverse,
+        "scale" if steps.divided else "inverse": steps.factor,
         "zero": steps.zero,
         "least": steps.least,
         "largest": steps.largest,

@@ -126,3 +126,77 @@ func.func @no_words(%x: tensor<5x6xi8>) -> tensor<5x16xf32> {
     }
   }
 #-}
+
+// Zero points are taken from wider integers before floats are made of them, as ONNX has it: a tensor of them may hold
+// one number, and that of a weight 0.
+
+// CHECK-LABEL: func.func @wide
+// CHECK: linalg.generic {{.*}} "reduction"]}
+// CHECK: %[[A:.+]] = arith.extui
+// CHECK: %[[B:.+]] = arith.extsi
+// CHECK: %[[Z:.+]] = arith.subi %[[A]], %c9_i32
+// CHECK: arith.muli %[[Z]], %[[B]]
+// CHECK-NOT: linalg.matmul
+func.func @wide(%x: tensor<5x8xi8>, %scales: tensor<16xf32>) -> tensor<5x16xf32> {
+  %w = arith.constant dense_resource<w> : tensor<8x16xi8>
+  %nine = arith.constant dense<9> : tensor<i32>
+  %zeros = arith.constant dense<0> : tensor<16xi32>
+  %step = arith.constant dense<3.125000e-02> : tensor<f32>
+  %none = arith.constant 0.0 : f32
+  %ei = tensor.empty() : tensor<5x8xi32>
+  %ef = tensor.empty() : tensor<5x8xf32>
+  %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+    ins(%x : tensor<5x8xi8>) outs(%ei : tensor<5x8xi32>) {
+  ^bb0(%in: i8, %out: i32):
+    %a = arith.extui %in : i8 to i32 loc("prov:0:dequantize")
+    linalg.yield %a : i32
+  } -> tensor<5x8xi32> loc("prov:0:dequantize")
+  %1 = linalg.generic {indexing_maps = [#id, affine_map<(d0, d1) -> ()>, #id], iterator_types = ["parallel", "parallel"]}
+    ins(%0, %nine : tensor<5x8xi32>, tensor<i32>) outs(%ei : tensor<5x8xi32>) {
+  ^bb0(%in: i32, %z: i32, %out: i32):
+    %a = arith.subi %in, %z : i32 loc("prov:0:dequantize")
+    linalg.yield %a : i32
+  } -> tensor<5x8xi32> loc("prov:0:dequantize")
+  %2 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+    ins(%1 : tensor<5x8xi32>) outs(%ef : tensor<5x8xf32>) {
+  ^bb0(%in: i32, %out: f32):
+    %a = arith.sitofp %in : i32 to f32 loc("prov:0:dequantize")
+    linalg.yield %a : f32
+  } -> tensor<5x8xf32> loc("prov:0:dequantize")
+  %3 = linalg.generic {indexing_maps = [#id, affine_map<(d0, d1) -> ()>, #id], iterator_types = ["parallel", "parallel"]}
+    ins(%2, %step : tensor<5x8xf32>, tensor<f32>) outs(%ef : tensor<5x8xf32>) {
+  ^bb0(%in: f32, %s: f32, %out: f32):
+    %a = arith.mulf %in, %s : f32 loc("prov:0:dequantize")
+    linalg.yield %a : f32
+  } -> tensor<5x8xf32> loc("prov:0:dequantize")
+  %wi = tensor.empty() : tensor<8x16xi32>
+  %wf = tensor.empty() : tensor<8x16xf32>
+  %4 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+    ins(%w : tensor<8x16xi8>) outs(%wi : tensor<8x16xi32>) {
+  ^bb0(%in: i8, %out: i32):
+    %a = arith.extsi %in : i8 to i32 loc("prov:1:dequantize_1")
+    linalg.yield %a : i32
+  } -> tensor<8x16xi32> loc("prov:1:dequantize_1")
+  %5 = linalg.generic {indexing_maps = [#id, affine_map<(d0, d1) -> (d1)>, #id], iterator_types = ["parallel", "parallel"]}
+    ins(%4, %zeros : tensor<8x16xi32>, tensor<16xi32>) outs(%wi : tensor<8x16xi32>) {
+  ^bb0(%in: i32, %z: i32, %out: i32):
+    %a = arith.subi %in, %z : i32 loc("prov:1:dequantize_1")
+    linalg.yield %a : i32
+  } -> tensor<8x16xi32> loc("prov:1:dequantize_1")
+  %6 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+    ins(%5 : tensor<8x16xi32>) outs(%wf : tensor<8x16xf32>) {
+  ^bb0(%in: i32, %out: f32):
+    %a = arith.sitofp %in : i32 to f32 loc("prov:1:dequantize_1")
+    linalg.yield %a : f32
+  } -> tensor<8x16xf32> loc("prov:1:dequantize_1")
+  %7 = linalg.generic {indexing_maps = [#id, affine_map<(d0, d1) -> (d1)>, #id], iterator_types = ["parallel", "parallel"]}
+    ins(%6, %scales : tensor<8x16xf32>, tensor<16xf32>) outs(%wf : tensor<8x16xf32>) {
+  ^bb0(%in: f32, %s: f32, %out: f32):
+    %a = arith.mulf %in, %s : f32 loc("prov:1:dequantize_1")
+    linalg.yield %a : f32
+  } -> tensor<8x16xf32> loc("prov:1:dequantize_1")
+  %h = tensor.empty() : tensor<5x16xf32>
+  %8 = linalg.fill ins(%none : f32) outs(%h : tensor<5x16xf32>) -> tensor<5x16xf32> loc("prov:2:mm")
+  %9 = linalg.matmul ins(%3, %7 : tensor<5x8xf32>, tensor<8x16xf32>) outs(%8 : tensor<5x16xf32>) -> tensor<5x16xf32> loc("prov:2:mm")
+  return %9 : tensor<5x16xf32>
+}
