@@ -16,7 +16,17 @@ import typer
 
 from covan_mlir.errors import CovanError
 from covan_mlir.support import standard_streams, whole_file
-from covan_mlir.tools import cli_compare, cli_diff, cli_extract, cli_profile, cli_report, cli_run, cli_signing, cli_tune
+from covan_mlir.tools import (
+    cli_compare,
+    cli_diff,
+    cli_extract,
+    cli_profile,
+    cli_quantize,
+    cli_report,
+    cli_run,
+    cli_signing,
+    cli_tune,
+)
 from covan_mlir.tools.cli_common import CliError, Progress, describe, torch_is_quiet
 from covan_mlir.tools.cli_options import (
     MODEL,
@@ -432,6 +442,7 @@ app.command("sign")(cli_signing.sign)
 app.command("verify-signature")(cli_signing.verify_signature)
 app.command("profile")(cli_profile.profile)
 app.command("compare")(cli_compare.compare)
+app.command("quantize")(cli_quantize.quantize)
 app.command("report")(cli_report.report)
 app.command("diff")(cli_diff.diff)
 app.command("tune")(cli_tune.tune)

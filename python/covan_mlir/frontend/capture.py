@@ -178,6 +178,8 @@ def _load(path: Path) -> ExportedProgram:
         raise ExportError(f"{path}: no such file")
     if path.suffix != ".pt2":
         raise ExportError(f"{path}: not a .pt2 file; save one with torch.export.save(program, 'model.pt2')")
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401 - declares the operators of quantised programs
+
     try:
         return torch.export.load(path)
     except Exception as error:

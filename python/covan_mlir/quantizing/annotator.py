@@ -23,7 +23,7 @@ from torchao.quantization.pt2e.quantizer import (
 from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
 from covan_mlir.quantizing.observers import OBSERVERS
-from covan_mlir.quantizing.products import Layer, Left, divided, layers, weights_of
+from covan_mlir.quantizing.products import Layer, Left, divided, layers, weights_of, written_to
 from covan_mlir.quantizing.scheme import Scheme
 
 aten = torch.ops.aten
@@ -59,7 +59,7 @@ class Annotator(Quantizer):  # type: ignore[misc]  # torchao is untyped
         self.scheme = scheme
         self.layers: list[Layer] = []
         self.left: list[Left] = []
-        self._constant: set[Node] = set()
+        self._not_computed_anew: set[Node] = set()
         dtype, least, largest = _BOUNDS[scheme.activations]
         self._steps = QuantizationSpec(
             dtype, OBSERVERS[scheme.observer], least, largest, qscheme=torch.per_tensor_affine
@@ -74,7 +74,7 @@ class Annotator(Quantizer):  # type: ignore[misc]  # torchao is untyped
     def annotate(self, model: GraphModule) -> GraphModule:
         """Raises InputError: as `divided`."""
         self.layers, self.left = divided(layers(model.graph), self.scheme)
-        self._constant = weights_of(model.graph)
+        self._not_computed_anew = weights_of(model.graph) | written_to(model.graph)
         for layer in self.layers:
             annotated = {layer.read: self._steps, layer.weight: self._weights[layer.channels]}
             layer.node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(annotated, _annotated=True)
@@ -120,7 +120,7 @@ class Annotator(Quantizer):  # type: ignore[misc]  # torchao is untyped
 
     def _plain(self, nodes: Iterable[Node]) -> bool:
         """Whether values are numbers that a call computes anew."""
-        return all(_is_f32(node) and node not in self._constant for node in nodes)
+        return all(_is_f32(node) and node not in self._not_computed_anew for node in nodes)
 
 
 def _annotated(user: Node, read: Node) -> bool:

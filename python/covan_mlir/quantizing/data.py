@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,8 @@ from torch.utils import _pytree as pytree
 
 from covan_mlir.errors import InputError
 from covan_mlir.frontend.actions import type_strings
+
+log = logging.getLogger(__name__)
 
 Calibration: TypeAlias = "Iterable[Any] | Mapping[str, Any] | str | os.PathLike[str]"
 """Calls (tuples of arguments by place, dicts by name, or single tensors); or arrays of many calls by their arguments'
@@ -140,6 +143,10 @@ def _cut(name: str, value: Any, example: Any) -> Sequence[Any]:
     if shape is None or value.shape[1:] == shape:
         return value.unbind()
     if len(shape) == value.dim() and value.shape[1:] == shape[1:] and shape[0]:
+        if rest := len(value) % shape[0]:
+            log.warning(
+                "the last %d of %d rows of %s fill no call of %d: they are left out", rest, len(value), name, shape[0]
+            )
         return [piece for piece in torch.split(value, shape[0]) if len(piece) == shape[0]]
     raise InputError(
         f"{name} of the calibration data is {list(value.shape)}, where the model takes {list(shape)}: give "

@@ -13,6 +13,7 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 
 from covan_mlir.errors import InputError
 from covan_mlir.frontend.actions import source_actions, writes
+from covan_mlir.frontend.rebuild import mutates
 from covan_mlir.provenance.model import Action
 from covan_mlir.quantizing.scheme import Scheme
 
@@ -71,9 +72,10 @@ def layers(graph: Graph) -> list[Layer]:
 def weights_of(graph: Graph) -> set[Node]:
     """Nodes whose values are the same at every call, and of the model: parameters, and what is computed of them."""
     weights: set[Node] = set()
+    written = written_to(graph)
     for node in graph.nodes:
         if node.op == "get_attr":
-            held = isinstance(node.meta.get("val"), Tensor) and not any(writes(user, node) for user in node.users)
+            held = isinstance(node.meta.get("val"), Tensor) and node not in written
         else:
             held = (
                 node.op.startswith("call") and bool(node.all_input_nodes) and weights.issuperset(node.all_input_nodes)
@@ -81,6 +83,23 @@ def weights_of(graph: Graph) -> set[Node]:
         if held:
             weights.add(node)
     return weights
+
+
+def written_to(graph: Graph) -> set[Node]:
+    """Nodes whose memory some call writes to, by the storage of example tensors: they are other values later."""
+    if not mutates(graph):
+        return set()
+    sharing: dict[int, set[Node]] = {}
+    for node in graph.nodes:
+        if isinstance(value := node.meta.get("val"), Tensor):
+            sharing.setdefault(value.untyped_storage()._cdata, set()).add(node)
+    return {
+        other
+        for node in graph.nodes
+        for read in node.all_input_nodes
+        if writes(node, read) and isinstance(value := read.meta.get("val"), Tensor)
+        for other in sharing[value.untyped_storage()._cdata]
+    }
 
 
 def _layer(node: Node, actions: Mapping[str, Action], weights: Set[Node]) -> Layer | None:
@@ -122,7 +141,11 @@ def divided(known: Sequence[Layer], scheme: Scheme) -> tuple[list[Layer], list[L
         InputError: nothing is called as a pattern of ``keep``; or nothing is left.
     """
     _check_patterns(known, scheme.keep)
-    reasons = {layer.node: _why_not(layer, scheme) for layer in known}
+    written = written_to(known[0].node.graph) if known else set[Node]()
+    reasons = {
+        layer.node: "what it reads is written to in place" if layer.read in written else _why_not(layer, scheme)
+        for layer in known
+    }
     left = [Left(layer.name, why) for layer in known if (why := reasons[layer.node])]
     chosen = [layer for layer in known if not reasons[layer.node]]
     if not chosen:
@@ -150,9 +173,10 @@ def _why_not(layer: Layer, scheme: Scheme) -> str:
 def _why_no_steps(layer: Layer, x: Tensor, w: Tensor) -> str:
     """Why covan's kernels would compute a layer of steps in float."""
     if layer.node.target in CONVOLUTIONS:
-        grouped = x.shape[1] != w.shape[1]  # what it reads and gives still takes 8 bits
+        if x.shape[1] != w.shape[1]:
+            return f"its channels are in {x.shape[1] // w.shape[1]} groups: they are summed in float"
         words = w.shape[0] % _WORD == 0 and w.shape[1] % _WORD == 0
-        return "" if grouped or words else f"{w.shape[1]} channels to {w.shape[0]}: {_WORD} are multiplied at a time"
+        return "" if words else f"{w.shape[1]} channels to {w.shape[0]}: {_WORD} are multiplied at a time"
     terms, columns = w.shape[1 - layer.channels], w.shape[layer.channels]
     if terms % _WORD:
         return f"{terms} terms: {_WORD} are multiplied at a time"

@@ -152,8 +152,9 @@ def _float(given: Given, tell: Tell) -> tuple[GraphModule, Iterable[Call], Any]:
     program = captured.program
     if any(str(node.target).startswith("quantized_decomposed.") for node in program.graph.nodes):
         raise InputError(_ALREADY)
-    module = functional(program.module(check_guards=False))
+    module = program.module(check_guards=False)
     _check_inference(module)
+    module = functional(module)
     if given.calibration is None:
         calls = iter([exported_with])
     elif not first:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.fx import GraphModule, Node
+from torch.fx.graph import CodeGen, _PyTreeCodeGen
+from torch.utils import _pytree as pytree
 from torchao.quantization.pt2e import FakeQuantizeBase, ObserverBase, move_exported_model_to_eval
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
@@ -46,7 +49,10 @@ class Prepared:
 
     def converted(self) -> GraphModule:
         """The graph of `quantized_decomposed`'s operators; this object is used up."""
-        converted: GraphModule = convert_pt2e(self.module)
+        with _flat(self.module) as codegen:
+            converted: GraphModule = convert_pt2e(self.module)
+        converted.graph.set_codegen(codegen)
+        converted.recompile()
         for node in converted.graph.nodes:
             if str(node.target).startswith("quantized_decomposed.") and not node.meta.get("stack_trace"):
                 _placed(node)
@@ -79,6 +85,17 @@ def adopted(model: GraphModule) -> tuple[Prepared, bool]:
     chosen = [layer for layer in known if _switched(layer, {node for node, _ in observers})]
     left = [Left(layer.name, "it was prepared so") for layer in known if layer not in chosen]
     return Prepared(module, chosen, left), any(isinstance(observer, FakeQuantizeBase) for _, observer in observers)
+
+
+@contextmanager
+def _flat(module: GraphModule) -> Iterator[CodeGen]:
+    """A graph whose results have no structure: torchao folds constants with placeholders for results, which structures
+    of the user's own may not take. Gives what writes the graph as it was."""
+    before: Any = module.graph._codegen
+    count = len(module.graph.output_node().args[0])  # type: ignore[arg-type]  # of an exported graph a tuple
+    flat = pytree.tree_structure((0,) * count)
+    module.graph.set_codegen(_PyTreeCodeGen(before.pytree_info._replace(out_spec=flat)))
+    yield before
 
 
 def _observers(module: GraphModule) -> list[tuple[Node, nn.Module]]:
