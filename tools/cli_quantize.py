@@ -45,7 +45,7 @@ def quantize(
         typer.Option("--keep", metavar="MODULE|NAME", help="A layer that stays in float, or a pattern; repeatable."),
     ] = None,
     group: Annotated[
-        int, typer.Option("--group", min=1, help="Of weights-int4: weights of a row that share a scale.")
+        int, typer.Option("--group", min=2, help="Of weights-int4: weights of a row that share a scale.")
     ] = 128,
     bound: Annotated[
         float, typer.Option("--bound", metavar="DB", help="Signal-to-noise ratio that tensors are to have.")

@@ -56,7 +56,8 @@ def test_mistakes(layers: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "gone.npz: no such file",
         "write one with numpy.savez(path, argument=array)",
     )
-    assert fails(capsys, *given, "--calibration", "data.npz", "--keep", "3")[0] == (
-        "keep: no layer is called '3'; there are 0, 2"
+    assert fails(capsys, *given, "--calibration", "data.npz", "--keep", "3") == (
+        "keep: no layer is called '3'",
+        "there are 0, 2",
     )
     assert not (layers / "layers.pt2").exists()

@@ -153,7 +153,7 @@ class Product(nn.Module):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from([1, 2, 8, 64]), st.sampled_from([1e-6, 1.0, 1e5]), st.booleans())
+@given(st.integers(0, 2**32), st.sampled_from([2, 8, 64]), st.sampled_from([1e-6, 1.0, 1e5]), st.booleans())
 def test_weights_are_off_by_half_a_step(seed: int, group: int, size: float, transposed: bool) -> None:
     weight = torch.randn(8, 16, generator=torch.Generator().manual_seed(seed)) * size
     weight[:, 3] = 0
@@ -220,11 +220,11 @@ X = torch.ones(4, 16)
         ({"calibration": {"y": X}, "args": (X,)}, "has an array 'y': the model takes input"),
         ({"calibration": {"input": X[:, :3]}, "args": (X,)}, r"is \[4, 3\], where the model takes \[4, 16\]"),
         ({"calibration": "gone.npz", "args": (X,)}, "gone.npz: no such file"),
-        ({"keep": ("nome",)}, "keep: no layer is called 'nome'; there are name"),
+        ({"keep": ("nome",)}, "keep: no layer is called 'nome'\nthere are name"),
         ({"keep": ("*",)}, r"no layer of the model can be quantised \(name: kept\): compile it as it is"),
         ({"mode": "int3"}, "mode='int3': give one of 'int8', 'bf16'"),
         ({"observer": "mean"}, "observer='mean': give one of 'minmax'"),
-        ({"group": 0}, "group=0: give a positive number"),
+        ({"group": 0}, "group=0: give a number of weights, two at least"),
     ],
 )
 def test_refusals(arguments: dict[str, Any], message: str) -> None:
@@ -267,10 +267,11 @@ def trained() -> Any:
     quantizer.set_global(x86.get_default_x86_inductor_quantization_config(is_qat=True))
     prepared = prepare_qat_pt2e(torch.export.export(model, (x,)).module(), quantizer)
     optimizer = torch.optim.SGD(prepared.parameters(), 0.05)
-    for _ in range(3):
-        optimizer.zero_grad()
-        prepared(x).square().mean().backward()
-        optimizer.step()
+    with torch.enable_grad():
+        for _ in range(3):
+            optimizer.zero_grad()
+            prepared(x).square().mean().backward()
+            optimizer.step()
     return prepared, x
 
 
@@ -402,8 +403,8 @@ def test_digits_are_recognised_as_before() -> None:
     held_out = 500
     model = Digits()
     optimizer = torch.optim.Adam(model.parameters(), 2e-3)
-    for _ in range(8):
-        for batch in torch.randperm(len(labels) - held_out).split(64):
+    with torch.enable_grad():
+        for batch in (rows for _ in range(8) for rows in torch.randperm(len(labels) - held_out).split(64)):
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(images[batch]), labels[batch]).backward()
             optimizer.step()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
+import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -134,6 +136,14 @@ def weight_of(module: GraphModule, node: Node) -> Tensor:
     return value.detach()
 
 
+def duplicate(module: GraphModule) -> GraphModule:
+    """A copy of a graph and of what it holds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own pytree classes
+        copied: GraphModule = copy.deepcopy(module)
+        return copied
+
+
 def divided(known: Sequence[Layer], scheme: Scheme) -> tuple[list[Layer], list[Left]]:
     """Those that are quantised, and those that stay in float.
 
@@ -200,4 +210,4 @@ def _check_patterns(known: Sequence[Layer], keep: Sequence[str]) -> None:
             names = list(dict.fromkeys(layer.name for layer in known))
             near = difflib.get_close_matches(pattern, names, n=3) or names[:8]
             listed = f"there are {', '.join(near)}" if near else "the model has no layers"
-            raise InputError(f"keep: no layer is called {pattern!r}; {listed}")
+            raise InputError(f"keep: no layer is called {pattern!r}\n{listed}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import sympy
 import torch
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind
@@ -23,7 +24,7 @@ from covan_mlir.frontend.in_place import WrittenElsewhere, functional_calls
 from covan_mlir.quantizing import data
 from covan_mlir.quantizing.data import Calibration, Call, Checker
 from covan_mlir.quantizing.noise import Simulated, measured, unwritten
-from covan_mlir.quantizing.products import Left
+from covan_mlir.quantizing.products import Left, written_to
 from covan_mlir.quantizing.report import QuantizationReport, report
 from covan_mlir.quantizing.scheme import NEEDED, Scheme, installed
 
@@ -142,7 +143,7 @@ def _float(given: Given, tell: Tell) -> tuple[GraphModule, Iterable[Call], Any]:
     first: list[Call] = []
     calls: Iterator[Call] = iter(())
     if example is None and not _says_arguments(given.model):
-        calls = data.calls(given.calibration or ())
+        calls = data.calls(() if given.calibration is None else given.calibration)
         first = list(itertools.islice(calls, 1))
         if not first:
             raise InputError(_NO_DATA)
@@ -190,6 +191,10 @@ def functional(module: GraphModule) -> GraphModule:
             value.replace_all_uses_with(call, delete_user_cb=partial(_comes_after, order, call))
     graph.eliminate_dead_code()
     module.recompile()
+    for name in {str(node.target) for node in written_to(graph) if node.op == "get_attr"}:
+        owner, _, own = name.rpartition(".")
+        held = getattr(module.get_submodule(owner), own)
+        module.get_submodule(owner).register_buffer(own, held.clone())  # the model's is its own
     return module
 
 
@@ -278,9 +283,5 @@ def _open(size: Any, ranges: Mapping[Any, Any]) -> Any:
     """An open size, within its bounds if they are known."""
     bounds = ranges.get(size.node.expr)
     least, most = (getattr(bounds, end, None) for end in ("lower", "upper"))
-    known = {
-        name: int(end)
-        for name, end in (("min", least), ("max", most))
-        if end is not None and getattr(end, "is_integer", False) and getattr(end, "is_finite", False)
-    }
+    known = {name: int(end) for name, end in (("min", least), ("max", most)) if isinstance(end, int | sympy.Integer)}
     return Dim.DYNAMIC(**known) if known else Dim.DYNAMIC

@@ -43,8 +43,8 @@ class Scheme:
                 raise InputError(f"{name}={value!r}: give one of {', '.join(map(repr, get_args(kinds)))}")
         if not isinstance(self.keep, tuple) or not all(isinstance(pattern, str) for pattern in self.keep):
             raise InputError(f"keep={self.keep!r}: give a tuple of module paths, such as ('head', 'blocks.0.*')")
-        if not isinstance(self.group, int) or self.group < 1:
-            raise InputError(f"group={self.group!r}: give a positive number of weights")
+        if not isinstance(self.group, int) or self.group < 2:
+            raise InputError(f"group={self.group!r}: give a number of weights, two at least")
 
 
 def installed() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,8 +17,8 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from covan_mlir.errors import InputError
 from covan_mlir.quantizing.annotator import Annotator
-from covan_mlir.quantizing.noise import Simulated, Switch
-from covan_mlir.quantizing.products import Layer, Left, layers
+from covan_mlir.quantizing.noise import Simulated, Switch, unwritten
+from covan_mlir.quantizing.products import Layer, Left, duplicate, layers
 from covan_mlir.quantizing.scheme import Scheme
 
 steps = torch.ops.quantized_decomposed
@@ -49,7 +48,7 @@ class Prepared:
 
     def converted(self) -> GraphModule:
         """The graph of `quantized_decomposed`'s operators; this object is used up."""
-        with _flat(self.module) as codegen:
+        with _flat(self.module) as codegen, unwritten(self.module):  # folding constants makes calls that write to them
             converted: GraphModule = convert_pt2e(self.module)
         converted.graph.set_codegen(codegen)
         converted.recompile()
@@ -76,7 +75,7 @@ def adopted(model: GraphModule) -> tuple[Prepared, bool]:
     Raises:
         InputError: ranges are to be found anew at every call.
     """
-    module = move_exported_model_to_eval(copy.deepcopy(model))
+    module = move_exported_model_to_eval(duplicate(model))
     observers = _observers(module)
     for node, observer in observers:
         if getattr(observer, "is_dynamic", False):

@@ -5,7 +5,6 @@ Weights of 4 bits are kept as bytes from -8 to 7, one each, with a scale for eac
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from torch.ao.quantization.fx import _decomposed  # noqa: F401 - declares the op
 from torch.fx import GraphModule, Node
 
 from covan_mlir.quantizing.noise import Simulated, Switch
-from covan_mlir.quantizing.products import Layer, Left, divided, layers, weight_of
+from covan_mlir.quantizing.products import Layer, Left, divided, duplicate, layers, weight_of
 from covan_mlir.quantizing.scheme import Scheme
 
 aten, steps = torch.ops.aten, torch.ops.quantized_decomposed
@@ -44,7 +43,7 @@ def rewritten(module: GraphModule, scheme: Scheme) -> Rewritten:
         InputError: there is nothing to quantise, or ``keep`` names what is not there.
     """
     chosen, left = divided(layers(module.graph), scheme)
-    changed = copy.deepcopy(module)
+    changed = duplicate(module)
     nodes = {node.name: node for node in changed.graph.nodes}
     switches: dict[str, Switch] = {}
     for index, layer in enumerate(chosen):
