@@ -21,6 +21,7 @@ from covan_mlir.errors import InputError
 from covan_mlir.frontend.capture import Capture
 from covan_mlir.frontend.frontends import capture
 from covan_mlir.frontend.in_place import WrittenElsewhere, functional_calls
+from covan_mlir.frontend.quantized_operators import is_quantized
 from covan_mlir.quantizing import data
 from covan_mlir.quantizing.data import Calibration, Call, Checker
 from covan_mlir.quantizing.noise import Simulated, measured, unwritten
@@ -151,7 +152,7 @@ def _float(given: Given, tell: Tell) -> tuple[GraphModule, Iterable[Call], Any]:
     tell("export")
     captured = capture(given.model, exported_with.args, exported_with.kwargs, given.dynamic_shapes)
     program = captured.program
-    if any(str(node.target).startswith("quantized_decomposed.") for node in program.graph.nodes):
+    if is_quantized(program.graph):
         raise InputError(_ALREADY)
     module = program.module(check_guards=False)
     _check_inference(module)

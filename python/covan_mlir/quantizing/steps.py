@@ -16,12 +16,13 @@ from torchao.quantization.pt2e import FakeQuantizeBase, ObserverBase, move_expor
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from covan_mlir.errors import InputError
+from covan_mlir.frontend.quantized_operators import declared, is_conversion
 from covan_mlir.quantizing.annotator import Annotator
 from covan_mlir.quantizing.noise import Simulated, Switch, unwritten
 from covan_mlir.quantizing.products import Layer, Left, duplicate, layers
 from covan_mlir.quantizing.scheme import Scheme
 
-steps = torch.ops.quantized_decomposed
+steps = declared()
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Prepared:
         converted.graph.set_codegen(codegen)
         converted.recompile()
         for node in converted.graph.nodes:
-            if str(node.target).startswith("quantized_decomposed.") and not node.meta.get("stack_trace"):
+            if is_conversion(node) and not node.meta.get("stack_trace"):
                 _placed(node)
         return converted
 

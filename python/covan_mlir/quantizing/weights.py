@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.ao.quantization.fx import _decomposed  # noqa: F401 - declares the operators
 from torch.fx import GraphModule, Node
 
+from covan_mlir.frontend.quantized_operators import declared
 from covan_mlir.quantizing.noise import Simulated, Switch
 from covan_mlir.quantizing.products import Layer, Left, divided, duplicate, layers, weight_of
 from covan_mlir.quantizing.scheme import Scheme
 
-aten, steps = torch.ops.aten, torch.ops.quantized_decomposed
+aten, steps = torch.ops.aten, declared()
 
 
 @dataclass(frozen=True)
