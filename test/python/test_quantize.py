@@ -171,7 +171,7 @@ def test_weights_are_off_by_half_a_step(seed: int, group: int, size: float, tran
         assert bool((off <= step * 0.5 * (1 + 1e-4)).all())
 
 
-def test_forms_of_calibration_data(net: Net, calls: list[tuple[Tensor]], tmp_path: Path) -> None:
+def test_forms_of_calibration_data(net: Net, calls: list[tuple[Tensor]], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Calls by place, by name, and alone; arrays that are stacked or strung together; a file."""
     arrays = torch.stack([x for (x,) in calls]).numpy()
     np.savez(tmp_path / "data.npz", x=arrays.reshape(6, 3, 12, 12))
@@ -182,9 +182,11 @@ def test_forms_of_calibration_data(net: Net, calls: list[tuple[Tensor]], tmp_pat
         ({"arr_0": arrays}, calls[0]),
         (arrays, ()),
         (tmp_path / "data.npz", calls[0]),
+        (np.concatenate([arrays.reshape(6, 3, 12, 12), arrays[0, :1]]), calls[0]),
     ]
     costs = {quantize(net, data, args, keep=("last", "features")).report.results_db for data, args in forms}
     assert len(costs) == 1
+    assert "the last 1 of 7 rows of arr_0 fill no call of 2: they are left out" in caplog.text
 
 
 def nan_inside(x: Tensor) -> Tensor:
@@ -333,6 +335,56 @@ def test_the_model_stays_as_it_is() -> None:
         quantize(model, interrupted())
     assert float(model.count) == 0
     assert {name for name, _ in model.named_modules()} == {"", "linear"}
+
+
+class Writes(nn.Module):
+    """A layer that reads what is written piece by piece, and one that does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        pieces = torch.zeros_like(x)
+        pieces[:, :8] = self.first(x)[:, 8:]
+        return self.second(pieces)  # type: ignore[no-any-return]  # modules are untyped
+
+
+def test_what_is_written_to_stays_in_float(caplog: pytest.LogCaptureFixture) -> None:
+    x = torch.randn(4, 16)
+    quantized = quantize(Writes().eval(), [(x,)])
+    assert "copy_ writes to what is read in another way" in caplog.text
+    assert [layer.name for layer in quantized.report.layers] == ["first"]
+    assert [(one.name, one.why) for one in quantized.report.left] == [("second", "what it reads is written to in place")]
+    agrees(quantized, x, atol=1e-4)
+
+
+class Joined(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right, self.both = nn.Conv2d(4, 16, 1), nn.Conv2d(4, 16, 1), nn.Conv2d(32, 16, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.both(torch.cat([self.left(x), 3 * self.right(x)], 1))  # type: ignore[no-any-return]  # untyped
+
+
+def test_what_is_joined_shares_its_range() -> None:
+    x = torch.randn(2, 4, 6, 6)
+    quantized = quantize(Joined().eval(), [(x,)])
+    scales = [n.args[1] for n in quantized.exported.graph.nodes if n.target is STEPS.quantize_per_tensor.default]
+    assert len(scales) == 4
+    assert len(set(scales[1:])) == 1
+    agrees(quantized, x, atol=1e-3)
+
+
+def test_onnx_models(tmp_path: Path) -> None:
+    from onnx_models import saved
+
+    path = saved(tmp_path)
+    x = torch.randn(4, 16)
+    quantized = quantize(path, [(x,)])
+    assert [layer.op for layer in quantized.report.layers] == ["onnx.Gemm"]
+    agrees(quantized, x, atol=1e-4)
 
 
 def test_noise_is_what_theory_says() -> None:
