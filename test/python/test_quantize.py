@@ -16,6 +16,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx_models import model as onnx_model
+from onnx_models import node
 from torch import Tensor, nn
 
 import covan_mlir
@@ -171,7 +173,9 @@ def test_weights_are_off_by_half_a_step(seed: int, group: int, size: float, tran
         assert bool((off <= step * 0.5 * (1 + 1e-4)).all())
 
 
-def test_forms_of_calibration_data(net: Net, calls: list[tuple[Tensor]], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_forms_of_calibration_data(
+    net: Net, calls: list[tuple[Tensor]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Calls by place, by name, and alone; arrays that are stacked or strung together; a file."""
     arrays = torch.stack([x for (x,) in calls]).numpy()
     np.savez(tmp_path / "data.npz", x=arrays.reshape(6, 3, 12, 12))
@@ -355,7 +359,9 @@ def test_what_is_written_to_stays_in_float(caplog: pytest.LogCaptureFixture) -> 
     quantized = quantize(Writes().eval(), [(x,)])
     assert "copy_ writes to what is read in another way" in caplog.text
     assert [layer.name for layer in quantized.report.layers] == ["first"]
-    assert [(one.name, one.why) for one in quantized.report.left] == [("second", "what it reads is written to in place")]
+    assert [(one.name, one.why) for one in quantized.report.left] == [
+        ("second", "what it reads is written to in place")
+    ]
     agrees(quantized, x, atol=1e-4)
 
 
@@ -377,12 +383,11 @@ def test_what_is_joined_shares_its_range() -> None:
     agrees(quantized, x, atol=1e-3)
 
 
-def test_onnx_models(tmp_path: Path) -> None:
-    from onnx_models import saved
-
-    path = saved(tmp_path)
+def test_onnx_models() -> None:
+    weights = {"W": np.random.default_rng(0).standard_normal((16, 32), np.float32), "B": np.ones(32, np.float32)}
+    nodes = [node("Relu", ["x"], ["y"]), node("Gemm", ["y", "W", "B"], ["z"], "layers/last")]
     x = torch.randn(4, 16)
-    quantized = quantize(path, [(x,)])
+    quantized = quantize(onnx_model(nodes, {"x": ("float32", [4, 16])}, ["z"], weights), [(x,)])
     assert [layer.op for layer in quantized.report.layers] == ["onnx.Gemm"]
     agrees(quantized, x, atol=1e-4)
 
