@@ -16,8 +16,19 @@ import typer
 
 from covan_mlir.errors import CovanError
 from covan_mlir.support import standard_streams, whole_file
-from covan_mlir.tools import cli_compare, cli_diff, cli_extract, cli_profile, cli_report, cli_run, cli_signing, cli_tune
-from covan_mlir.tools.cli_common import CliError, Progress, describe, torch_is_quiet
+from covan_mlir.tools import (
+    cli_compare,
+    cli_diff,
+    cli_extract,
+    cli_machine,
+    cli_profile,
+    cli_quantize,
+    cli_report,
+    cli_run,
+    cli_signing,
+    cli_tune,
+)
+from covan_mlir.tools.cli_common import CliError, Progress, amount, describe, torch_is_quiet
 from covan_mlir.tools.cli_options import (
     MODEL,
     MODEL_FILES,
@@ -221,7 +232,7 @@ def compile_(
         progress("saving")
         executable.save(destination)
     facts = counts(executable.lineage) if provenance else "no lineage"
-    print(f"{destination}: {_bytes(os.stat(destination).st_size)}, {facts}")
+    print(f"{destination}: {amount(os.stat(destination).st_size)}, {facts}")
     done = executable.lineage.substitution
     if done is not None:
         rules_told = ", ".join(dict.fromkeys(step.rule for step in done.steps)) or (
@@ -370,60 +381,9 @@ def verify(
     raise typer.Exit({"yes": 0, "no": 1, "incomplete": 3}[verdict.outcome])
 
 
-@app.command("devices")
-def devices(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/cli.md).")] = False,
-    debug: Debug = False,
-) -> None:
-    """List the devices of this machine, their limits, and which targets' programs they run."""
-    from covan_mlir.lowering.targets import available
-
-    rows = available.rows()
-    if as_json:
-        print(json.dumps(rows, indent=1))
-    else:
-        print(available.text(rows), end="")
-
-
-@app.command("machine")
-def machine(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, as COVAN_MACHINE takes it.")] = False,
-    again: Annotated[bool, typer.Option("--again", help="Measure anew; of each figure the higher counts.")] = False,
-    debug: Debug = False,
-) -> None:
-    """Show what is known of this machine's CPU, which estimates are made with; measures it, the first time."""
-    from dataclasses import asdict
-
-    from covan_mlir.machine import host
-
-    known = host.remeasured() if again else host.host()
-    print(json.dumps(asdict(known), indent=1) if as_json else known.text())
-
-
-@app.command("cache")
-def cache_(
-    clear: Annotated[bool, typer.Option("--clear", help="Remove all of them.")] = False,
-    debug: Debug = False,
-) -> None:
-    """Show where compiled programs and kernels are kept, how many, and how large they are."""
-    from covan_mlir.lowering.cache import answers
-
-    stores = {"programs": answers.store(), "kernels": answers.kernels()}
-    if not any(stores.values()):
-        raise CliError("compiled programs are not kept", f"unset {answers.VARIABLE}, or set it to a folder")
-    for name, store in stores.items():
-        if store is None:
-            print(f"{name} are not kept")
-            continue
-        try:
-            if clear:
-                store.clear()
-            sizes = store.sizes()
-        except OSError as error:
-            raise CliError(str(error), f"remove {store.folder}, or set {answers.VARIABLE} to another folder") from error
-        print(f"{store.folder}: {len(sizes)} {name}, {_bytes(sum(sizes))} of at most {_bytes(store.limit)}")
-
-
+app.command("devices")(cli_machine.devices)
+app.command("machine")(cli_machine.machine)
+app.command("cache")(cli_machine.cache)
 app.command("run")(cli_run.run)
 app.command("extract")(cli_extract.extract)
 app.command("info")(cli_signing.info)
@@ -432,6 +392,7 @@ app.command("sign")(cli_signing.sign)
 app.command("verify-signature")(cli_signing.verify_signature)
 app.command("profile")(cli_profile.profile)
 app.command("compare")(cli_compare.compare)
+app.command("quantize")(cli_quantize.quantize)
 app.command("report")(cli_report.report)
 app.command("diff")(cli_diff.diff)
 app.command("tune")(cli_tune.tune)
@@ -458,13 +419,6 @@ def _check_target(target: str) -> None:
     except TargetError as error:
         message, _, hint = str(error).partition("; ")
         raise CliError(message, hint or "'covan devices' lists what is here") from error
-
-
-def _bytes(size: int) -> str:
-    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if size >= 1 << shift:
-            return f"{size / (1 << shift):.1f} {unit}"
-    return f"{size} bytes"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -156,3 +156,11 @@ def _bar(stream: TextIO) -> Bar:
         redirect_stdout=False,  # what the user's code prints goes where it would go without us
         redirect_stderr=False,
     )
+
+
+def amount(size: int) -> str:
+    """Bytes, in words."""
+    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 1 << shift:
+            return f"{size / (1 << shift):.1f} {unit}"
+    return f"{size} bytes"

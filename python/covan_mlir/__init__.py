@@ -21,6 +21,8 @@ _PUBLIC = {
     "tune": "covan_mlir.tuner",
     "tune_models": "covan_mlir.tuner",
     "Tuning": "covan_mlir.tuning.report",
+    "quantize": "covan_mlir.quantizer",
+    "Quantized": "covan_mlir.quantizer",
     "last_compiled": "covan_mlir.dynamo",
     "tag": "covan_mlir.provenance.tags",
     "group": "covan_mlir.provenance.groups",
@@ -87,6 +89,8 @@ if TYPE_CHECKING:
     from covan_mlir.provenance.model import Part as Part
     from covan_mlir.provenance.model import Site as Site
     from covan_mlir.provenance.tags import tag as tag
+    from covan_mlir.quantizer import Quantized as Quantized
+    from covan_mlir.quantizer import quantize as quantize
     from covan_mlir.runtime.isolation.limits import Isolation as Isolation
     from covan_mlir.tuner import tune as tune
     from covan_mlir.tuner import tune_models as tune_models

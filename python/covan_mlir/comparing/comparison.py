@@ -16,6 +16,7 @@ from covan_mlir.reporting.comparison_json import (
     StoredResult,
     StoredSuspicion,
 )
+from covan_mlir.support.columns import aligned
 from covan_mlir.support.fragments import folded, paragraph, table, whole
 
 
@@ -182,9 +183,7 @@ class Comparison:
 
     def table(self) -> list[str]:
         """The tensors in source order."""
-        cells = [_HEAD, *(_cells(row) for row in self.rows)]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(_HEAD))]
-        return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+        return aligned([_HEAD, *(_cells(row) for row in self.rows)])
 
 
 _HEAD = ("action", "op", "line", "max abs", "max rel", "ulp", "eager's abs", "of allowed", "sites", "")

@@ -18,7 +18,7 @@ from covan_mlir.reporting.comparison_json import StoredError, stored
 
 _BLOCK = 1 << 22  # elements at a time: float64 copies of a large tensor do not fit
 _SAMPLE = 1 << 16  # elements, for the scale of a tensor
-_FILL = 1.8e19  # square root of float32's largest: what is larger is a fill (of a mask), and says nothing of the scale
+FILL = 1.8e19  # square root of float32's largest: what is larger is a fill (of a mask), and says nothing of the scale
 _UNKNOWN = 1024.0  # ulps: what eager's own error is taken for where there is no float64 reference
 
 
@@ -217,7 +217,7 @@ def _blocks(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
 
 def _scale(reference: torch.Tensor) -> float:
     sizes = reference[:: max(1, len(reference) // _SAMPLE)].to(torch.float64).abs()
-    sizes = sizes[(sizes > 0) & (sizes < _FILL)]
+    sizes = sizes[(sizes > 0) & (sizes < FILL)]
     return float(sizes.median()) if len(sizes) else 0.0
 
 

@@ -24,6 +24,7 @@ from covan_mlir.frontend.dropouts import OfCopies
 from covan_mlir.frontend.frames import user_frame, whole_stacks
 from covan_mlir.frontend.lifted import lift_constants
 from covan_mlir.frontend.open_sizes import fixed_sizes, fixing_line
+from covan_mlir.frontend.quantized_operators import declared
 from covan_mlir.frontend.refusals import depends_on_data, export_failure
 
 log = logging.getLogger(__name__)
@@ -178,6 +179,7 @@ def _load(path: Path) -> ExportedProgram:
         raise ExportError(f"{path}: no such file")
     if path.suffix != ".pt2":
         raise ExportError(f"{path}: not a .pt2 file; save one with torch.export.save(program, 'model.pt2')")
+    declared()
     try:
         return torch.export.load(path)
     except Exception as error:

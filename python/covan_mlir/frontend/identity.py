@@ -17,6 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from covan_mlir.frontend.dtypes import DTYPES, NAMES
+from covan_mlir.frontend.quantized_operators import NAMESPACE, declared
 from covan_mlir.provenance import arguments
 from covan_mlir.provenance.arguments import Operand
 from covan_mlir.provenance.control import ELEMENT, PREFIX
@@ -325,6 +326,8 @@ def _is_random(operator: torch._ops.OpOverload | None) -> bool:
 
 def _operator(name: str) -> torch._ops.OpOverload | None:
     """``aten.mul.Tensor`` as torch's operator."""
+    if name.startswith(f"{NAMESPACE}."):
+        declared()
     resolved: Any = torch.ops
     for word in name.split("."):
         resolved = getattr(resolved, word, None)

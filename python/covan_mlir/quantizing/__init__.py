@@ -1,0 +1,1 @@
+"""Models in fewer bits: calibrated, converted, and measured beside themselves in float."""
