@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.select import Selection, select
 from covan_mlir.lowering.kernels.standalone import Standalone
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "kir.md"
 ops = torch.ops.quantized_decomposed
 U8, S8 = (0, 255, torch.uint8), (-128, 127, torch.int8)
 SIGNED, UNSIGNED = "arith.extsi", "arith.extui"
@@ -284,6 +286,15 @@ def test_kernels_compute_what_operators_mean(tmp_path: Path, monkeypatch: pytest
         want = interpret(chain, given)
         for output, result in zip(chain.outputs, got if len(chain.outputs) > 1 else [got], strict=True):
             np.testing.assert_array_equal(np.asarray(result.to_host()), want[output], chosen.template)
+
+
+def test_the_page_tells_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a float model to an artifact, as it stands there."""
+    program = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert program is not None
+    monkeypatch.chdir(tmp_path)
+    (file := tmp_path / "story.py").write_text(program[1])
+    exec(compile(program[1], str(file), "exec"), {"__name__": "story"})
 
 
 def test_graphs_are_told_apart() -> None:
