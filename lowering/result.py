@@ -59,12 +59,12 @@ class JobResult:
         unseen: per step, how many parts changed in passes that could not be seen.
         requires: what the machine must have; see `covan_mlir.lowering.targets.resolve`.
         shared: dispatches whose work the caller shares with a team of threads.
-        broken: after which step kernels were not one to one with operators, and how; empty: they always were.
         fusions: what was decided about chains of reductions, in the order in which they were looked at.
         why_torch: why the program did not go through torch-mlir's lowering, if that was tried first.
         why_unfused: why no chain became a kernel of our own, if a pass of ours failed.
         why_unsubstituted: why no rule was applied, if the pass that does failed.
         substituted: what rules made of the program; None: nobody asked for that.
+        broken: after which step kernels were not one to one with operators, and how; empty: they always were.
     """
 
     frontend: Literal["linalg", "torch"]
@@ -73,9 +73,9 @@ class JobResult:
     unseen: dict[str, int] = field(default_factory=dict)
     requires: dict[str, Any] = field(default_factory=dict)
     shared: int = 0
-    broken: str = ""
     fusions: tuple[FusionRecord, ...] = field(default=(), repr=False)
     why_torch: StepFailure | None = None
     why_unfused: StepFailure | None = None
     why_unsubstituted: StepFailure | None = None
     substituted: SubstitutedGraph | None = field(default=None, repr=False)
+    broken: str = ""
