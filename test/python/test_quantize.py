@@ -137,6 +137,7 @@ def test_modes_without_calibration(mode: Any) -> None:
     model = nn.Sequential(nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(128, 24), nn.Linear(24, 10)).eval()
     x = torch.randn(2, 4, 6, 6)
     quantized = quantize(model, args=(x,), mode=mode, group=12, keep="4")
+    assert torch.is_grad_enabled()  # as it was
     assert [layer.name for layer in quantized.report.layers] == (["0", "3"] if mode != "weights-int4" else ["0"])
     # bfloat16 has 8 bits of a number, steps of 4 bits 15 values: a little noise, and some.
     assert quantized.report.results_db > (20 if mode == "weights-int4" else 40)

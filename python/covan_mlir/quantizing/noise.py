@@ -88,6 +88,7 @@ class Measured:
     alone: dict[str, float] = field(default_factory=dict)
 
 
+@torch.no_grad()
 def measured(simulated: Simulated, calls: Sequence[Call], tell: Callable[[str], None]) -> Measured:
     """Measure all tensors in some calls, and each layer alone in the first of them."""
     measurement = Measured()
@@ -133,11 +134,14 @@ def _mean(noises: Sequence[Noise]) -> float:
 
 
 def _values(simulated: Simulated, call: Call, on: Set[str]) -> Iterator[tuple[Node, Any]]:
-    """Nodes and their values, one by one, of a call with some nodes switched; last the results."""
+    """Nodes and their values, one by one, of a call with some nodes switched; last the results.
+
+    Two of these run side by side: none may set what is torch's own for all, such as whether gradients are kept.
+    """
     run = Interpreter(simulated.module, garbage_collect_values=False)
     last: dict[Node, Node] = {read: node for node in simulated.module.graph.nodes for read in node.all_input_nodes}
     arguments = iter(pytree.tree_leaves((call.args, dict(call.kwargs))))
-    with torch.no_grad(), unwritten(simulated.module):
+    with unwritten(simulated.module):
         for node in simulated.module.graph.nodes:
             run.env[node] = next(arguments) if node.op == "placeholder" else _value(run, node, simulated, on)
             yield node, run.env[node]
