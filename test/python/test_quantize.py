@@ -22,6 +22,8 @@ from torch import Tensor, nn
 
 import covan_mlir
 from covan_mlir import InputError, quantize
+from covan_mlir.quantizing.data import Call
+from covan_mlir.quantizing.noise import Simulated, measured
 
 STEPS = torch.ops.quantized_decomposed
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -483,3 +485,28 @@ def test_the_page_shows_what_happens(capsys: pytest.CaptureFixture[str]) -> None
     assert program is not None
     exec(compile(program[1], "quantised.md", "exec"), {"__name__": "page"})
     assert "3 layers in int8, 1 in float" in capsys.readouterr().out
+
+
+class Counting(nn.Module):
+    """Writes to a buffer that its result depends on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen.add_(x.mean(0))
+        return x * self.seen
+
+
+def test_models_side_by_side_share_no_buffers() -> None:
+    """A model beside itself gives what it gives alone, without noise, and is left as it was."""
+    torch.manual_seed(0)
+    call = Call((torch.randn(3, 4),))
+    module = torch.export.export(Counting(), call.args).module(check_guards=False)
+    measurement = measured(Simulated(module, {}, []), [call, call], lambda step: None)
+    assert measurement.results == 0
+    (x,) = call.args
+    assert measurement.tensors["mul"].signal == pytest.approx(2 * float((x * x.mean(0)).square().sum()))
+    assert {noise.noise for noise in measurement.tensors.values()} == {0}
+    assert not module.get_buffer("seen").any()

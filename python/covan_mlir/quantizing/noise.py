@@ -136,18 +136,23 @@ def _mean(noises: Sequence[Noise]) -> float:
 def _values(simulated: Simulated, call: Call, on: Set[str]) -> Iterator[tuple[Node, Any]]:
     """Nodes and their values, one by one, of a call with some nodes switched; last the results.
 
-    Two of these run side by side: none may set what is torch's own for all, such as whether gradients are kept.
+    Two of these run side by side: each writes to buffers of its own, and none sets what is torch's own for all, such
+    as whether gradients are kept.
     """
     run = Interpreter(simulated.module, garbage_collect_values=False)
     last: dict[Node, Node] = {read: node for node in simulated.module.graph.nodes for read in node.all_input_nodes}
     arguments = iter(pytree.tree_leaves((call.args, dict(call.kwargs))))
-    with unwritten(simulated.module):
-        for node in simulated.module.graph.nodes:
-            run.env[node] = next(arguments) if node.op == "placeholder" else _value(run, node, simulated, on)
-            yield node, run.env[node]
-            for read in node.all_input_nodes:
-                if last[read] is node:
-                    run.env.pop(read, None)
+    writes = mutates(simulated.module.graph)
+    own: dict[str, Any] = {}
+    for node in simulated.module.graph.nodes:
+        value = next(arguments) if node.op == "placeholder" else _value(run, node, simulated, on)
+        if writes and node.op == "get_attr" and isinstance(value, Tensor):
+            value = own.setdefault(str(node.target), value.clone())
+        run.env[node] = value
+        yield node, value
+        for read in node.all_input_nodes:
+            if last[read] is node:
+                run.env.pop(read, None)
 
 
 def _value(run: Interpreter, node: Node, simulated: Simulated, on: Set[str]) -> Any:
