@@ -18,12 +18,16 @@ from covan_mlir.passes.framework.views import TRANSPOSE, laid_out
 from covan_mlir.passes.quantized.steps import PAD, Steps, composed, is_whole_number, maker, steps_of
 from covan_mlir.passes.raising.windows import affine_maps, loop_of
 
-_CONVOLUTIONS = frozenset({"linalg.conv_2d_nchw_fchw", "linalg.conv_1d_ncw_fcw"})
+_CHANNELWISE = frozenset({"linalg.depthwise_conv_2d_nchw_chw", "linalg.depthwise_conv_1d_ncw_cw"})
+"""Convolutions of each channel by itself."""
+_CONVOLUTIONS = frozenset({"linalg.conv_2d_nchw_fchw", "linalg.conv_1d_ncw_fcw"}) | _CHANNELWISE
 _PRODUCTS = _CONVOLUTIONS | {"linalg.matmul", "linalg.batch_matmul"}
 _WORD = 4
 """Steps that are multiplied at a time."""
 _ROWS = 4
 """Of a weight that is no product's columns, that are multiplied at a time, at least."""
+_TAPS = 64
+"""Of a window over one channel, at most."""
 _PADDING = 0.05
 """Of a product's columns, the most that may be computed for nothing."""
 _LARGEST = 2**31
@@ -88,6 +92,10 @@ class LinalgIntegerProducts:
         summed = [loop for loop in sizes if loop not in loops[2]]
         if None in loops[2] or not summed:
             return False
+        if product.name in _CHANNELWISE:
+            reads = self._reads_vectors(product, loops) and min(sizes.values()) > 0 and not first.factors
+            taps = prod(sizes[loop] for loop in summed)
+            return reads and taps <= _TAPS and second.signed and not second.zero and not _moved(first)
         deep = loops[0][1] if None in loops[0] else summed[0]
         assert deep is not None
         if prod(sizes[loop] for loop in summed if loop != deep) * sizes[deep] * _STEP >= _LARGEST:
@@ -96,8 +104,7 @@ class LinalgIntegerProducts:
             return False
         along = [loop for factor in first.factors for loop in composed(factor, loops[0])]
         along += [loop for factor in second.factors for loop in composed(factor, loops[1])]
-        moved = any(view.name == TRANSPOSE for view in first.views)
-        if deep in along or moved or not second.signed or second.zero:
+        if deep in along or _moved(first) or not second.signed or second.zero:
             return False
         if None in loops[0]:  # it slides
             (channels, *_) = (loop for loop in loops[1] if loop is not None and loop in loops[2])
@@ -112,6 +119,14 @@ class LinalgIntegerProducts:
             return columns > 0 and filled and last not in loops[0] and loops[0][-1] == deep
         rows = [loop for loop in loops[1] if loop is not None and loop != deep]
         return len(rows) == 1 and sizes[rows[0]] % _ROWS == 0 and loops[0][-1] == last
+
+
+    def _reads_vectors(self, product: ir.Operation, loops: list[Loops]) -> bool:
+        """Whether a vector of as many bytes as a sum's vectors have holds a word of a window's row for each sum."""
+        (image, *_) = affine_maps(product) or [()]
+        steps = {loop_of(axis): step for axis, step in image[-1].terms}
+        stride = steps.pop(loops[2][-1] or 0, 0)
+        return (self.lanes - 1) * stride + (_WORD - 1) * max(steps.values(), default=0) < self.lanes * _WORD
 
 
 Loops = list[int | None]
@@ -160,6 +175,11 @@ def _sizes(product: ir.Operation, loops: Sequence[Loops]) -> dict[int, int]:
         for loop, size in zip(along, operand.type.shape, strict=True)
         if loop is not None
     }
+
+
+def _moved(steps: Steps) -> bool:
+    """Whether dimensions change places."""
+    return any(view.name == TRANSPOSE for view in steps.views)
 
 
 def _is_weight(value: Any, arguments: set[Any]) -> bool:

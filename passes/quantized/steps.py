@@ -97,13 +97,34 @@ def is_whole_number(value: Any, number: float) -> bool:
 
 def _laid_out(op: ir.Operation) -> Steps | None:
     steps = steps_of(op.operands[0])
-    if steps is None or (steps.factors and op.name != TRANSPOSE):
+    if steps is None:
         return None
-    factors = steps.factors
+    if not steps.factors:
+        return replace(steps, ops=(*steps.ops, op))
+    to = _places(op)
+    if any(dim is not None and dim not in to for one in steps.factors for dim in one.at):
+        return None
+    factors = (replace(one, at=tuple(None if dim is None else to[dim] for dim in one.at)) for one in steps.factors)
+    return replace(steps, factors=tuple(factors), ops=(*steps.ops, op))
+
+
+def _places(op: ir.Operation) -> dict[int, int]:
+    """For dimensions of what is laid out anew, which of the result's they are; one that is taken apart, or joined with
+    another one of more than a position, is none."""
     if op.name == TRANSPOSE:
-        to = {source: result for result, source in enumerate(op.attributes["permutation"])}
-        factors = tuple(replace(one, at=tuple(None if dim is None else to[dim] for dim in one.at)) for one in factors)
-    return replace(steps, factors=factors, ops=(*steps.ops, op))
+        return {source: result for result, source in enumerate(op.attributes["permutation"])}
+    before, after = op.operands[0].type.shape, op.results[0].type.shape
+    if op.name == "tensor.cast":
+        return {dim: dim for dim in range(len(before))}
+    groups = [[int(dim) for dim in group] for group in op.attributes["reassociation"]]
+    places: dict[int, int] = {}
+    for one, many in enumerate(groups):
+        sizes = before if op.name == "tensor.collapse_shape" else after
+        long = [dim for dim in many if sizes[dim] != 1]
+        if len(long) == 1:
+            source, result = (long[0], one) if op.name == "tensor.collapse_shape" else (one, long[0])
+            places[source] = result
+    return places
 
 
 def _padded(op: ir.Operation) -> Steps | None:

@@ -180,13 +180,18 @@ def check_taps(written: int) -> None:
         raise UnsupportedError(f"{written} taps of its window would be written out, and {MOST_TAPS} are the most")
 
 
-def check_one_channel(convolution: Convolution) -> None:
-    """Raises UnsupportedError: a result takes more than a window of one channel, whose outside does not count."""
+def check_bare_windows(convolution: Convolution) -> None:
+    """Raises UnsupportedError: a result takes more than a window of one channel."""
     if convolution.rows or convolution.contracted:
         raise UnsupportedError("a result takes more than one channel, or a channel makes more than one result")
     for position in convolution.window.at[: -len(convolution.slides)]:
         if position.axis not in convolution.outer:
             raise UnsupportedError("its window slides along more than two dimensions")
+
+
+def check_one_channel(convolution: Convolution) -> None:
+    """Raises UnsupportedError: a result takes more than a window of one channel, whose outside does not count."""
+    check_bare_windows(convolution)
     if convolution.scalars is not None and not in_place(convolution.chain, convolution.scalars):
         raise UnsupportedError("its filter is not in memory as it is multiplied")
     neutral = 0.0 if convolution.scalars is not None else convolution.step.initial.value
