@@ -93,7 +93,7 @@ class LinalgIntegerProducts:
         if None in loops[2] or not summed:
             return False
         if product.name in _CHANNELWISE:
-            reads = self._reads_vectors(product, loops) and min(sizes.values()) > 0 and not first.factors
+            reads = self._reads_vectors(product, loops, sizes) and min(sizes.values()) > 0 and not first.factors
             taps = prod(sizes[loop] for loop in summed)
             return reads and taps <= _TAPS and second.signed and not second.zero and not _moved(first)
         deep = loops[0][1] if None in loops[0] else summed[0]
@@ -120,13 +120,12 @@ class LinalgIntegerProducts:
         rows = [loop for loop in loops[1] if loop is not None and loop != deep]
         return len(rows) == 1 and sizes[rows[0]] % _ROWS == 0 and loops[0][-1] == last
 
-
-    def _reads_vectors(self, product: ir.Operation, loops: list[Loops]) -> bool:
+    def _reads_vectors(self, product: ir.Operation, loops: list[Loops], sizes: dict[int, int]) -> bool:
         """Whether a vector of as many bytes as a sum's vectors have holds a word of a window's row for each sum."""
         (image, *_) = affine_maps(product) or [()]
         steps = {loop_of(axis): step for axis, step in image[-1].terms}
-        stride = steps.pop(loops[2][-1] or 0, 0)
-        return (self.lanes - 1) * stride + (_WORD - 1) * max(steps.values(), default=0) < self.lanes * _WORD
+        counts = {loop: self.lanes if loop in loops[2] else min(_WORD, sizes[loop]) for loop in steps}
+        return sum((counts[loop] - 1) * step for loop, step in steps.items()) < self.lanes * _WORD
 
 
 Loops = list[int | None]
