@@ -124,7 +124,8 @@ class TapWords:
         text = f"""func.func private @words(%w: {given}) -> {words} {{
   %zero = arith.constant 0 : {I8.element}
   %empty = tensor.empty() : {words}
-  %packed = linalg.pack %w padding_value(%zero : {I8.element}) inner_dims_pos = [{len(axes) - 1}] inner_tiles = [{COUNT}]
+  %packed = linalg.pack %w padding_value(%zero : {I8.element})
+    inner_dims_pos = [{len(axes) - 1}] inner_tiles = [{COUNT}]
     into %empty : {given} -> {words}
   return %packed : {words}
 }}

@@ -77,7 +77,8 @@ class WordDepthwiseWriter(DepthwiseWriter):
         """
         code, slides, masks = self.code, self.convolution.height, block.masks
         if partial:
-            assert row is not None and slides is not None
+            assert row is not None
+            assert slides is not None
             exists = code.within(row, slides.inside)
             # No address beyond the input, be it of bytes that are not read.
             row = code.max(code.min(row, slides.inside - 1), 0)
@@ -88,7 +89,8 @@ class WordDepthwiseWriter(DepthwiseWriter):
             begins = [code.add(source, self._column(block.left, u, turn * COUNT)) for u in range(len(of_turn))]
             loaded[turn] = [self.words.loaded(code, at, mask) for at, (mask,) in zip(begins, of_turn, strict=True)]
         return [
-            [self.words.shown(code, value, turn) for value in loaded[first]] for turn, (first, _) in enumerate(self.loads)
+            [self.words.shown(code, value, turn) for value in loaded[first]]
+            for turn, (first, _) in enumerate(self.loads)
         ]
 
     def _settled(self, sums: Value) -> Value:
