@@ -100,7 +100,7 @@ class LinalgIntegerProducts:
         assert deep is not None
         if prod(sizes[loop] for loop in summed if loop != deep) * sizes[deep] * _STEP >= _LARGEST:
             return False
-        if sizes[deep] < 1 or sizes[deep] % _WORD:
+        if sizes[deep] < 1 or (sizes[deep] % _WORD and None not in loops[0]):
             return False
         along = [loop for factor in first.factors for loop in composed(factor, loops[0])]
         along += [loop for factor in second.factors for loop in composed(factor, loops[1])]

@@ -75,7 +75,7 @@ class PackedWeight:
     def operand(self) -> Operand:
         """What the kernel reads."""
         before = (self._sizes[axis] for axis in self.before)
-        contracted = (self._sizes[axis] // (self._each if axis == self.along else 1) for axis in self.contracted)
+        contracted = (-(-self._sizes[axis] // (self._each if axis == self.along else 1)) for axis in self.contracted)
         shape = (*before, self.count, *contracted, self.width, *((self._each,) if self.words is not None else ()))
         return Operand(f"{self.weight.name}.packed", shape, self.weight.dtype)
 
@@ -117,8 +117,13 @@ class PackedWeight:
             first: position on the axis that is taken apart.
             start: of the first contracted axis.
         """
-        flat = code.add(code.mul(self.number(code, outer, first), self._sizes[self.contracted[0]]), start)
-        return code.mul(flat, prod(self._sizes[axis] for axis in self.contracted[1:]) * self.width)
+        flat = code.add(code.mul(self.number(code, outer, first), self._length(self.contracted[0])), start)
+        return code.mul(flat, prod(self._length(axis) for axis in self.contracted[1:]) * self.width)
+
+    def _length(self, axis: str) -> int:
+        """Of a contracted axis, with zeros that fill up the last word."""
+        each = self._each if axis == self.along else 1
+        return -(-self._sizes[axis] // each) * each
 
     def position(self, code: KernelBuilder, place: Place) -> Value:
         """Of what is contracted, counted through from the block's first. Of a word, the first element's; beside that
