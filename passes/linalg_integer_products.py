@@ -15,12 +15,13 @@ from covan_mlir.passes.framework.index_values import dimension, pad
 from covan_mlir.passes.framework.place import visited
 from covan_mlir.passes.framework.rewriter import Rewriter
 from covan_mlir.passes.framework.views import TRANSPOSE, laid_out
-from covan_mlir.passes.quantized.steps import PAD, Steps, composed, is_whole_number, maker, steps_of
+from covan_mlir.passes.quantized.steps import PAD, Factor, Steps, composed, is_whole_number, maker, steps_of
 from covan_mlir.passes.raising.windows import affine_maps, loop_of
 
 _CHANNELWISE = frozenset({"linalg.depthwise_conv_2d_nchw_chw", "linalg.depthwise_conv_1d_ncw_cw"})
 """Convolutions of each channel by itself."""
-_CONVOLUTIONS = frozenset({"linalg.conv_2d_nchw_fchw", "linalg.conv_1d_ncw_fcw"}) | _CHANNELWISE
+_OF_CHANNELS = frozenset({"linalg.conv_2d_nchw_fchw", "linalg.conv_2d_ngchw_gfchw", "linalg.conv_1d_ncw_fcw"})
+_CONVOLUTIONS = _OF_CHANNELS | _CHANNELWISE
 _PRODUCTS = _CONVOLUTIONS | {"linalg.matmul", "linalg.batch_matmul"}
 _WORD = 4
 """Steps that are multiplied at a time."""
@@ -96,7 +97,7 @@ class LinalgIntegerProducts:
             reads = self._reads_vectors(product, loops, sizes) and min(sizes.values()) > 0 and not first.factors
             taps = prod(sizes[loop] for loop in summed)
             return reads and taps <= _TAPS and second.signed and not second.zero and not _moved(first)
-        deep = loops[0][1] if None in loops[0] else summed[0]
+        deep = next(loop for loop in loops[0] if loop in summed) if None in loops[0] else summed[0]
         assert deep is not None
         if prod(sizes[loop] for loop in summed if loop != deep) * sizes[deep] * _STEP >= _LARGEST:
             return False
@@ -107,8 +108,9 @@ class LinalgIntegerProducts:
         if deep in along or _moved(first) or not second.signed or second.zero:
             return False
         if None in loops[0]:  # it slides
-            (channels, *_) = (loop for loop in loops[1] if loop is not None and loop in loops[2])
-            return min(sizes.values()) > 0 and sizes[channels] % _ROWS == 0 and not first.factors
+            (filters,) = (loop for loop in loops[2] if loop in loops[1] and loop not in loops[0])
+            assert filters is not None
+            return min(sizes.values()) > 0 and sizes[filters] % _ROWS == 0 and not first.factors
         if first.padded or len(summed) > 1:
             return False
         last = loops[2][-1]
@@ -198,7 +200,7 @@ def _multiply(product: ir.Operation, loops: list[Loops], first: Steps, second: S
         place = {loop: k for k, loop in enumerate(result) if loop is not None}
         for one, own in ((first, loops[0]), (second, loops[1])):
             for factor in one.factors:
-                operands.append(factor.value)
+                operands.append(_apart(factor))
                 along.append([None if loop is None else place[loop] for loop in composed(factor, own)])
         if not is_whole_number(begun, 0.0):
             operands.append(begun)
@@ -228,6 +230,17 @@ def _laid_out(steps: Steps) -> Any:
         else:
             value = laid_out(value, [view])
     return value
+
+
+def _apart(factor: Factor) -> Any:
+    """A factor with the dimensions that it is taken apart into."""
+    if not factor.parts:
+        return factor.value
+    sizes = [size for part in factor.parts for size in part]
+    numbers = iter(range(len(sizes)))
+    groups = [[next(numbers) for _ in part] for part in factor.parts]
+    kind = ir.RankedTensorType.get(sizes, factor.value.type.element_type)
+    return tensor.ExpandShapeOp(kind, factor.value, groups, [], sizes).result
 
 
 def _held(step: int) -> int:

@@ -183,6 +183,36 @@ def test_convolutions_multiply_steps(words: None) -> None:
     assert exe.verify(), str(exe.verify())
 
 
+class Groups(nn.Module):
+    """A convolution of groups of channels, with a scale for each filter: of words, and of three channels."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.register_buffer("window", torch.randint(-128, 128, (32, channels // 4, 3, 3), dtype=torch.int8))
+        self.register_buffer("scales", torch.rand(32) / 300)
+        self.bias = nn.Parameter(torch.randn(32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = ops.dequantize_per_tensor(ops.quantize_per_tensor(x, 0.03, 121, *U8), 0.03, 121, *U8)
+        window = ops.dequantize_per_channel(self.window, self.scales, torch.zeros(32, dtype=torch.int64), 0, *S8)
+        y = torch.relu(nn.functional.conv2d(x, window, self.bias, padding=1, stride=2, groups=4))
+        return ops.quantize_per_tensor(y, 0.1, 3, *U8)
+
+
+@runs
+@pytest.mark.parametrize("channels", [32, 12])
+def test_groups_multiply_steps(channels: int, words: None) -> None:
+    """Scales are taken apart as filters are."""
+    torch.manual_seed(0)
+    model, x = Groups(channels).eval(), torch.randn(2, channels, 15, 18)
+    exe = covan_mlir.compile_module(model, (x,))
+    assert [record.template for record in exe.lineage.fusions if record.kernel] == ["word_convolution"]
+    got, want = exe(x).int(), model(x).int()
+    assert (got - want).abs().max() <= 1
+    assert (got != want).float().mean() < 0.01
+    assert exe.verify(), str(exe.verify())
+
+
 class Attention(nn.Module):
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         y = nn.functional.scaled_dot_product_attention(q, k, v)
