@@ -15,15 +15,20 @@ from covan_mlir.passes.framework.index_values import dimension, pad
 from covan_mlir.passes.framework.place import visited
 from covan_mlir.passes.framework.rewriter import Rewriter
 from covan_mlir.passes.framework.views import TRANSPOSE, laid_out
-from covan_mlir.passes.quantized.steps import PAD, Steps, composed, is_whole_number, maker, steps_of
+from covan_mlir.passes.quantized.steps import PAD, Factor, Steps, composed, is_whole_number, maker, steps_of
 from covan_mlir.passes.raising.windows import affine_maps, loop_of
 
-_CONVOLUTIONS = frozenset({"linalg.conv_2d_nchw_fchw", "linalg.conv_1d_ncw_fcw"})
+_CHANNELWISE = frozenset({"linalg.depthwise_conv_2d_nchw_chw", "linalg.depthwise_conv_1d_ncw_cw"})
+"""Convolutions of each channel by itself."""
+_OF_CHANNELS = frozenset({"linalg.conv_2d_nchw_fchw", "linalg.conv_2d_ngchw_gfchw", "linalg.conv_1d_ncw_fcw"})
+_CONVOLUTIONS = _OF_CHANNELS | _CHANNELWISE
 _PRODUCTS = _CONVOLUTIONS | {"linalg.matmul", "linalg.batch_matmul"}
 _WORD = 4
 """Steps that are multiplied at a time."""
 _ROWS = 4
 """Of a weight that is no product's columns, that are multiplied at a time, at least."""
+_TAPS = 64
+"""Of a window over one channel, at most."""
 _PADDING = 0.05
 """Of a product's columns, the most that may be computed for nothing."""
 _LARGEST = 2**31
@@ -88,20 +93,24 @@ class LinalgIntegerProducts:
         summed = [loop for loop in sizes if loop not in loops[2]]
         if None in loops[2] or not summed:
             return False
-        deep = loops[0][1] if None in loops[0] else summed[0]
+        if product.name in _CHANNELWISE:
+            reads = self._reads_vectors(product, loops, sizes) and min(sizes.values()) > 0 and not first.factors
+            taps = prod(sizes[loop] for loop in summed)
+            return reads and taps <= _TAPS and second.signed and not second.zero and not _moved(first)
+        deep = next(loop for loop in loops[0] if loop in summed) if None in loops[0] else summed[0]
         assert deep is not None
         if prod(sizes[loop] for loop in summed if loop != deep) * sizes[deep] * _STEP >= _LARGEST:
             return False
-        if sizes[deep] < 1 or sizes[deep] % _WORD:
+        if sizes[deep] < 1 or (sizes[deep] % _WORD and None not in loops[0]):
             return False
         along = [loop for factor in first.factors for loop in composed(factor, loops[0])]
         along += [loop for factor in second.factors for loop in composed(factor, loops[1])]
-        moved = any(view.name == TRANSPOSE for view in first.views)
-        if deep in along or moved or not second.signed or second.zero:
+        if deep in along or _moved(first) or not second.signed or second.zero:
             return False
         if None in loops[0]:  # it slides
-            (channels, *_) = (loop for loop in loops[1] if loop is not None and loop in loops[2])
-            return min(sizes.values()) > 0 and sizes[channels] % _ROWS == 0 and not first.factors
+            (filters,) = (loop for loop in loops[2] if loop in loops[1] and loop not in loops[0])
+            assert filters is not None
+            return min(sizes.values()) > 0 and sizes[filters] % _ROWS == 0 and not first.factors
         if first.padded or len(summed) > 1:
             return False
         last = loops[2][-1]
@@ -112,6 +121,13 @@ class LinalgIntegerProducts:
             return columns > 0 and filled and last not in loops[0] and loops[0][-1] == deep
         rows = [loop for loop in loops[1] if loop is not None and loop != deep]
         return len(rows) == 1 and sizes[rows[0]] % _ROWS == 0 and loops[0][-1] == last
+
+    def _reads_vectors(self, product: ir.Operation, loops: list[Loops], sizes: dict[int, int]) -> bool:
+        """Whether a vector of as many bytes as a sum's vectors have holds a word of a window's row for each sum."""
+        (image, *_) = affine_maps(product) or [()]
+        steps = {loop_of(axis): step for axis, step in image[-1].terms}
+        counts = {loop: self.lanes if loop in loops[2] else min(_WORD, sizes[loop]) for loop in steps}
+        return sum((counts[loop] - 1) * step for loop, step in steps.items()) < self.lanes * _WORD
 
 
 Loops = list[int | None]
@@ -162,6 +178,11 @@ def _sizes(product: ir.Operation, loops: Sequence[Loops]) -> dict[int, int]:
     }
 
 
+def _moved(steps: Steps) -> bool:
+    """Whether dimensions change places."""
+    return any(view.name == TRANSPOSE for view in steps.views)
+
+
 def _is_weight(value: Any, arguments: set[Any]) -> bool:
     op = maker(value)
     return value in arguments if op is None else op.name == "arith.constant"
@@ -179,7 +200,7 @@ def _multiply(product: ir.Operation, loops: list[Loops], first: Steps, second: S
         place = {loop: k for k, loop in enumerate(result) if loop is not None}
         for one, own in ((first, loops[0]), (second, loops[1])):
             for factor in one.factors:
-                operands.append(factor.value)
+                operands.append(_apart(factor))
                 along.append([None if loop is None else place[loop] for loop in composed(factor, own)])
         if not is_whole_number(begun, 0.0):
             operands.append(begun)
@@ -209,6 +230,17 @@ def _laid_out(steps: Steps) -> Any:
         else:
             value = laid_out(value, [view])
     return value
+
+
+def _apart(factor: Factor) -> Any:
+    """A factor with the dimensions that it is taken apart into."""
+    if not factor.parts:
+        return factor.value
+    sizes = [size for part in factor.parts for size in part]
+    numbers = iter(range(len(sizes)))
+    groups = [[next(numbers) for _ in part] for part in factor.parts]
+    kind = ir.RankedTensorType.get(sizes, factor.value.type.element_type)
+    return tensor.ExpandShapeOp(kind, factor.value, groups, [], sizes).result
 
 
 def _held(step: int) -> int:

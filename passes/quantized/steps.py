@@ -23,11 +23,14 @@ class Factor:
 
     Attributes:
         value: the tensor.
-        at: for each of its dimensions, which of the tensor of floats it goes along; None: it has one position.
+        at: for each dimension, which of the tensor of floats it goes along; None: it has one position.
+        parts: of the tensor's dimensions, the sizes of what each is taken apart into: those are the dimensions; empty:
+            none is.
     """
 
     value: Any
     at: tuple[int | None, ...]
+    parts: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,13 +102,52 @@ def is_whole_number(value: Any, number: float) -> bool:
 
 def _laid_out(op: ir.Operation) -> Steps | None:
     steps = steps_of(op.operands[0])
-    if steps is None or (steps.factors and op.name != TRANSPOSE):
+    if steps is None:
         return None
-    factors = steps.factors
+    if not steps.factors:
+        return replace(steps, ops=(*steps.ops, op))
+    places = _places(op)
+    factors = [_moved(one, places, op.results[0].type.shape) for one in steps.factors]
+    known = tuple(one for one in factors if one is not None)
+    return replace(steps, factors=known, ops=(*steps.ops, op)) if len(known) == len(factors) else None
+
+
+def _moved(factor: Factor, places: dict[int, tuple[int, ...]], sizes: Sequence[int]) -> Factor | None:
+    """A factor of what is laid out anew.
+
+    Args:
+        places: as `_places` gives them.
+        sizes: of the result.
+    """
+    if any(dim is not None and dim not in places for dim in factor.at):
+        return None
+    to = [(None,) if dim is None else places[dim] for dim in factor.at]
+    at = tuple(dim for dims in to for dim in dims)
+    if all(len(dims) == 1 for dims in to):
+        return replace(factor, at=at)
+    if factor.parts:
+        return None
+    parts = (
+        tuple(size if dim is None else sizes[dim] for dim in dims)
+        for dims, size in zip(to, factor.value.type.shape, strict=True)
+    )
+    return Factor(factor.value, at, tuple(parts))
+
+
+def _places(op: ir.Operation) -> dict[int, tuple[int, ...]]:
+    """For dimensions of what is laid out anew, which of the result's they are; one that is joined with another one of
+    more than a position is none."""
     if op.name == TRANSPOSE:
-        to = {source: result for result, source in enumerate(op.attributes["permutation"])}
-        factors = tuple(replace(one, at=tuple(None if dim is None else to[dim] for dim in one.at)) for one in factors)
-    return replace(steps, factors=factors, ops=(*steps.ops, op))
+        return {source: (result,) for result, source in enumerate(op.attributes["permutation"])}
+    before, after = op.operands[0].type.shape, op.results[0].type.shape
+    if op.name == "tensor.cast":
+        return {dim: (dim,) for dim in range(len(before))}
+    groups = [[int(dim) for dim in group] for group in op.attributes["reassociation"]]
+    if op.name == "tensor.expand_shape":
+        long = [tuple(dim for dim in many if after[dim] != 1) for many in groups]
+        return {one: dims or (many[0],) for one, (dims, many) in enumerate(zip(long, groups, strict=True))}
+    joined = [[dim for dim in many if before[dim] != 1] for many in groups]
+    return {dims[0]: (one,) for one, dims in enumerate(joined) if len(dims) == 1}
 
 
 def _padded(op: ir.Operation) -> Steps | None:

@@ -151,7 +151,7 @@ def test_layers_multiply_steps(words: None) -> None:
 
 class Convolutions(nn.Module):
     """By single points, whose weights are the first factor of products, and by windows: padded with what stands for 0,
-    with strides; one with an odd number of channels, which stays as it is."""
+    with strides; one with an odd number of channels."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -161,13 +161,14 @@ class Convolutions(nn.Module):
         self.bias = nn.Parameter(torch.randn(96))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        few = ops.dequantize_per_tensor(ops.quantize_per_tensor(x[:, :63], 0.03, 121, *U8), 0.03, 121, *U8)
         x = ops.dequantize_per_tensor(ops.quantize_per_tensor(x, 0.03, 121, *U8), 0.03, 121, *U8)
         points = ops.dequantize_per_channel(self.points, self.scales, torch.zeros(96, dtype=torch.int64), 0, *S8)
         y = nn.functional.relu6(nn.functional.conv2d(x, points, self.bias))
         y = ops.dequantize_per_tensor(ops.quantize_per_tensor(y, 0.02, -5, *S8), 0.02, -5, *S8)
         window = ops.dequantize_per_tensor(self.window, 0.0004, 0, *S8)
         odd = ops.dequantize_per_tensor(self.odd, 0.0004, 0, *S8)
-        return nn.functional.conv2d(y, window, padding=1, stride=2), nn.functional.conv2d(x[:, :63], odd, padding=1)
+        return nn.functional.conv2d(y, window, padding=1, stride=2), nn.functional.conv2d(few, odd, padding=1)
 
 
 @runs
@@ -176,9 +177,39 @@ def test_convolutions_multiply_steps(words: None) -> None:
     model, x = Convolutions().eval(), torch.randn(2, 64, 9, 11)
     exe = covan_mlir.compile_module(model, (x,))
     templates = [record.template for record in exe.lineage.fusions if record.kernel]
-    assert templates.count("integer_product") == templates.count("word_convolution") == 1
+    assert (templates.count("integer_product"), templates.count("word_convolution")) == (1, 2)
     for got, want in zip(exe(x), model(x), strict=True):
         torch.testing.assert_close(got, want, rtol=1e-5, atol=0.02 * 0.0004 * 128 * 2)
+    assert exe.verify(), str(exe.verify())
+
+
+class Groups(nn.Module):
+    """A convolution of groups of channels, with a scale for each filter: of words, and of three channels."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.register_buffer("window", torch.randint(-128, 128, (32, channels // 4, 3, 3), dtype=torch.int8))
+        self.register_buffer("scales", torch.rand(32) / 300)
+        self.bias = nn.Parameter(torch.randn(32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = ops.dequantize_per_tensor(ops.quantize_per_tensor(x, 0.03, 121, *U8), 0.03, 121, *U8)
+        window = ops.dequantize_per_channel(self.window, self.scales, torch.zeros(32, dtype=torch.int64), 0, *S8)
+        y = torch.relu(nn.functional.conv2d(x, window, self.bias, padding=1, stride=2, groups=4))
+        return ops.quantize_per_tensor(y, 0.1, 3, *U8)
+
+
+@runs
+@pytest.mark.parametrize("channels", [32, 12])
+def test_groups_multiply_steps(channels: int, words: None) -> None:
+    """Scales are taken apart as filters are."""
+    torch.manual_seed(0)
+    model, x = Groups(channels).eval(), torch.randn(2, channels, 15, 18)
+    exe = covan_mlir.compile_module(model, (x,))
+    assert [record.template for record in exe.lineage.fusions if record.kernel] == ["word_convolution"]
+    got, want = exe(x).int(), model(x).int()
+    assert (got - want).abs().max() <= 1
+    assert (got != want).float().mean() < 0.01
     assert exe.verify(), str(exe.verify())
 
 

@@ -14,6 +14,7 @@ from dense_chains import MACHINE, arrays_of, channels_last, convolution, f, near
 from plain_chains import Writer, attention, softmax
 from test_integer_products import CASES as INTEGERS
 from test_loop_nest import CASES
+from test_word_depthwise import CASES as DEPTHWISE
 
 from covan_mlir import tuner, tuning
 from covan_mlir.fred.chain import Chain
@@ -72,6 +73,7 @@ TAKEN = {
     "word_convolution": [weighted(convolution(8, 16, (3, 3), (9, 9), dtype="bf16"), "f")],
     "winograd": [weighted(convolution(20, 32, (3, 3), (14, 14)), "f")],
     "depthwise": [convolution(16, 16, (3, 3), (28, 28), groups=16), CASES["maxima"]],
+    "word_depthwise": [DEPTHWISE["same"], DEPTHWISE["line"]],
     "channel_lanes": [convolution(64, 64, (3, 3), (7, 7), groups=64)],
     "channels_last": [
         channels_last(convolution(64, 64, (3, 3), (14, 14), groups=64)),

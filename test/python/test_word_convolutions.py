@@ -42,13 +42,22 @@ def weighted(chain: Chain) -> Chain:
     return dataclasses.replace(chain, inputs=inputs)
 
 
-def paired(chain: Chain, machine: Machine, count: int = 4) -> list[Executable]:
-    """The kernel that is predicted to be the best of those that multiply pairs, and some others."""
+def paired(chain: Chain, machine: Machine, count: int = 4, *, rows: int = 0, name: str = "p") -> list[Executable]:
+    """The kernel that is predicted to be the best of those that multiply words, and some others.
+
+    Args:
+        rows: of tiles; 0: of any.
+        name: what theirs begin with.
+    """
     listed = choices(chain, CpuTarget(machine))
     assert not isinstance(listed, Refusal), listed
-    fit = [pair for pair in listed.schedules() if pair[0].template.name == "word_convolution"]
+    fit = [
+        (candidate, schedule)
+        for candidate, schedule in listed.schedules()
+        if candidate.template.name == "word_convolution" and rows in (0, getattr(schedule, "rows", 0))
+    ]
     picked = [*fit[:1], *random.Random(0).sample(fit, min(count - 1, len(fit)))]
-    written = [candidate.write(schedule, f"p{n}") for n, (candidate, schedule) in enumerate(picked)]
+    written = [candidate.write(schedule, f"{name}{n}") for n, (candidate, schedule) in enumerate(picked)]
     return [selection.executable for selection in written if isinstance(selection, Selection)]
 
 
@@ -164,6 +173,12 @@ INTEGERS = {
     "ragged": steps(8, 63, (5, 5), (10, 10), pad=2),
     "line": steps(12, 12, (5,), (100,), pad=2, zero=50),
     "broad": steps(4, 8, (3, 3), (5, 300), stride=2, zero=77),
+    "three": steps(3, 16, (3, 3), (20, 41), stride=2, zero=121),
+    "three, signed": steps(3, 8, (7, 7), (24, 24), stride=2, pad=3, ext="arith.extsi", zero=-9),
+    "one": steps(1, 8, (5, 5), (14, 14), pad=2, zero=1),
+    "five": steps(5, 8, (3, 3), (9, 40), batch=2, zero=3),
+    "odd groups": steps(14, 8, (3, 3), (12, 12), groups=2, ext="arith.extsi", zero=2),
+    "odd blocks": steps(603, 12, (3, 3), (7, 7), zero=11),
 }
 
 
@@ -177,7 +192,8 @@ def test_integers_are_exact() -> None:
             value.name: generator.integers(-128, 128, [known[axis] for axis in value.axes]).astype(np.int8)
             for value in chain.inputs
         }
-        kernels, want = paired(chain, HOST), interpret(chain, arrays)["y"]
+        kernels = [*paired(chain, HOST), *paired(chain, HOST, 1, rows=1, name="o")]
+        want = interpret(chain, arrays)["y"]
         assert len(kernels) > 1, name
         alone = Standalone(kernels)
         for one in kernels:

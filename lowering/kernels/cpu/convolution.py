@@ -169,7 +169,7 @@ class ConvolutionWriter:
     def _turns(self, count: Size) -> Size:
         """How often something is multiplied for each tap, of so many positions on the first contracted axis."""
         words = self.footprint.words
-        return self.code.divmod(count, words.words.count)[0] if words is not None else count
+        return self.code.ceildiv(count, words.words.count) if words is not None else count
 
     def _clear(self) -> None:
         code = self.code

@@ -132,7 +132,10 @@ class Convolution(DenseChain):
             return None
         sums = computed(self.step.dtype)
         words = next((one for one in (BF16, I8) if one.element == weight.dtype and one.sums == sums), None)
-        if words is None or self.window.dtype != words.element or self.sizes[channel] % words.count:
+        if words is None or self.window.dtype != words.element:
+            return None
+        # What is multiplied beyond the last channel is by 0, which leaves numbers out, but not those of bfloat16.
+        if words is BF16 and self.sizes[channel] % words.count:
             return None
         # Where one channel of a word is in the input, so are the others.
         position = position_on(self.window, channel)
@@ -180,13 +183,18 @@ def check_taps(written: int) -> None:
         raise UnsupportedError(f"{written} taps of its window would be written out, and {MOST_TAPS} are the most")
 
 
-def check_one_channel(convolution: Convolution) -> None:
-    """Raises UnsupportedError: a result takes more than a window of one channel, whose outside does not count."""
+def check_bare_windows(convolution: Convolution) -> None:
+    """Raises UnsupportedError: a result takes more than a window of one channel."""
     if convolution.rows or convolution.contracted:
         raise UnsupportedError("a result takes more than one channel, or a channel makes more than one result")
     for position in convolution.window.at[: -len(convolution.slides)]:
         if position.axis not in convolution.outer:
             raise UnsupportedError("its window slides along more than two dimensions")
+
+
+def check_one_channel(convolution: Convolution) -> None:
+    """Raises UnsupportedError: a result takes more than a window of one channel, whose outside does not count."""
+    check_bare_windows(convolution)
     if convolution.scalars is not None and not in_place(convolution.chain, convolution.scalars):
         raise UnsupportedError("its filter is not in memory as it is multiplied")
     neutral = 0.0 if convolution.scalars is not None else convolution.step.initial.value

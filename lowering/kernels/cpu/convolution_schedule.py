@@ -97,7 +97,7 @@ class Footprint:
     def channels(self) -> int:
         """Positions on the contracted axes that are staged together; of words, so many words."""
         each = self.words.words.count if self.words is not None else 1
-        return self.schedule.depth * self.convolution.beside // each
+        return -(-self.schedule.depth // each) * self.convolution.beside
 
     @property
     def words(self) -> WindowWords | None:

@@ -237,15 +237,18 @@ class DepthwiseWriter:
                 valid[-1] = code.prefix(code.min(code.op("subi", code.index(total - step + lanes), left), lanes))
             elif length % lanes:
                 valid[-1] = code.prefix(length % lanes)
-            taps = range(self.convolution.width.taps)
-            masks = [[self.columns.masks(self._column(left, u, tap)) for u in range(count)] for tap in taps]
-            body(Block(outer, left, valid, masks))
+            body(Block(outer, left, valid, self._masks(left, count)))
             return none
 
         if even:
             code.loop(0, total, step, [], lambda left, none: columns(left, none, step))
         else:
             code.spans(0, total, step, [], columns)
+
+    def _masks(self, left: Value, count: int) -> Sequence[Sequence[Sequence[Value]]]:
+        """Of what is read for so many vectors; see `Block`."""
+        taps = range(self.convolution.width.taps)
+        return [[self.columns.masks(self._column(left, u, tap)) for u in range(count)] for tap in taps]
 
     def _column(self, left: Value, u: int, tap: int) -> Value:
         """Of the input, where what a vector reads for a column of the window begins."""
@@ -362,6 +365,10 @@ class DepthwiseWriter:
                 index[slides.tap] = self.code.size(tap)
         return self.code.broadcast(self.evaluator.scalar(convolution.scalars, Position(index, None)))
 
+    def _settled(self, sums: Value) -> Value:
+        """Sums as the chain computes with them."""
+        return sums
+
     def _write(self, block: Block, top: Value, tile: Tile, known: Known) -> None:
         """What the chain makes of a tile's sums, into its results."""
         code, lanes = self.code, self.code.lanes
@@ -371,7 +378,7 @@ class DepthwiseWriter:
             index = {**block.outer, lane: code.add(block.left, u * lanes)}
             if height is not None:
                 index[height.axis] = code.add(top, i)
-            self.outputs.write(value, index, lane, block.valid[u], known)
+            self.outputs.write(self._settled(value), index, lane, block.valid[u], known)
 
         if not self.held:
             for i, sums in enumerate(tile):

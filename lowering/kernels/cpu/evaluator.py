@@ -275,6 +275,9 @@ class VectorEvaluator:
                 return functions.compare(code, predicate, *args)
             if op in _BINARY or op in _INTEGER or op in ("negf", "select"):
                 return code.op(op, *args)
+            if op == "fptosi" and expr.dtype in _NARROW:
+                # What these do not hold has no value. To make 64 bits of floats takes twice as many instructions.
+                return code.cast("extsi", code.cast(op, args[0], "i32"), "i64")
             if op in ("sitofp", "uitofp", "fptosi", "fptoui", "extui", "extf", "truncf"):
                 # integers are computed in 64 bits, whatever they are stored in
                 return code.cast(op, args[0], "i64" if expr.dtype[0] == "i" else computed(expr.dtype))

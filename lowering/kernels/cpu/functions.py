@@ -10,9 +10,11 @@ import math as pymath
 from dataclasses import dataclass
 
 import iree.compiler.dialects.math as math
+import iree.compiler.ir as ir
 from iree.compiler.dialects import arith
 
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
+from covan_mlir.machine.elements import bits
 
 
 @dataclass(frozen=True)
@@ -212,6 +214,20 @@ def as_bf16(code: KernelBuilder, x: Value) -> Value:
     return code.op("select", compare(code, "uno", x, x), x, code.cast("bitcast", nearest, code.dtype(x)))
 
 
+_AVX = 256
+"""Bits of the vectors of machines of which all round floats to whole numbers by an instruction."""
+
+
+def roundeven(code: KernelBuilder, x: Value) -> Value:
+    """The whole number nearest to x, of two the even one.
+
+    IREE writes some thirty operations on bits for the operation of the math dialect, whatever the machine has.
+    """
+    if not code.exact or code.lanes * bits(code.dtype(x)) < _AVX:
+        return math.roundeven(x)
+    return ir.Operation.create("llvm.intr.roundeven", [x.type], [x]).result
+
+
 _PLAIN = (
     "exp2 expm1 log log2 log10 log1p sqrt sin cos tan erf erfc absf powf floor ceil",
     "round roundeven trunc copysign",
@@ -229,6 +245,8 @@ def call(code: KernelBuilder, name: str, *args: Value) -> Value:
         return tanh(code, x)
     if name == "erf":
         return erf(code, x)
+    if name == "roundeven":
+        return roundeven(code, x)
     if name == "rsqrt":
         return code.op("divf", code.like(1.0, x), math.sqrt(x))
     if name in ("isnan", "isinf", "isfinite"):

@@ -75,7 +75,7 @@ class PackedWeight:
     def operand(self) -> Operand:
         """What the kernel reads."""
         before = (self._sizes[axis] for axis in self.before)
-        contracted = (self._sizes[axis] // (self._each if axis == self.along else 1) for axis in self.contracted)
+        contracted = (-(-self._sizes[axis] // (self._each if axis == self.along else 1)) for axis in self.contracted)
         shape = (*before, self.count, *contracted, self.width, *((self._each,) if self.words is not None else ()))
         return Operand(f"{self.weight.name}.packed", shape, self.weight.dtype)
 
@@ -89,12 +89,16 @@ class PackedWeight:
         inner, tiles = [axes.index(self.axis)], [self.width]
         if self.words is not None:
             inner, tiles = [*inner, axes.index(self.along)], [*tiles, self._each]
+        result, returned, shape = packed, "%packed", self.operand.shape
+        if self.words is not None and self.width == 1:  # IREE packs tiles of one beside others wrongly
+            inner, tiles = inner[1:], tiles[1:]
+            result, returned = f"tensor<{'x'.join([*map(str, (*shape[:-2], shape[-1])), dtype])}>", "%expanded"
         text = f"""func.func private @packed(%w: {given}) -> {packed} {{
   %zero = arith.constant {"0" if dtype[0] == "i" else "0.0"} : {dtype}
-  %empty = tensor.empty() : {packed}
+  %empty = tensor.empty() : {result}
   %packed = linalg.pack %w padding_value(%zero : {dtype}) outer_dims_perm = {order}
-    inner_dims_pos = {inner} inner_tiles = {tiles} into %empty : {given} -> {packed}
-  return %packed : {packed}
+    inner_dims_pos = {inner} inner_tiles = {tiles} into %empty : {given} -> {result}
+{_expanded(shape, result, packed) if result != packed else ""}  return {returned} : {packed}
 }}
 """
         return Preparation(self.operand, (self.weight.name,), text)
@@ -117,8 +121,13 @@ class PackedWeight:
             first: position on the axis that is taken apart.
             start: of the first contracted axis.
         """
-        flat = code.add(code.mul(self.number(code, outer, first), self._sizes[self.contracted[0]]), start)
-        return code.mul(flat, prod(self._sizes[axis] for axis in self.contracted[1:]) * self.width)
+        flat = code.add(code.mul(self.number(code, outer, first), self._length(self.contracted[0])), start)
+        return code.mul(flat, prod(self._length(axis) for axis in self.contracted[1:]) * self.width)
+
+    def _length(self, axis: str) -> int:
+        """Of a contracted axis, with zeros that fill up the last word."""
+        each = self._each if axis == self.along else 1
+        return -(-self._sizes[axis] // each) * each
 
     def position(self, code: KernelBuilder, place: Place) -> Value:
         """Of what is contracted, counted through from the block's first. Of a word, the first element's; beside that
@@ -141,3 +150,14 @@ class PackedWeight:
         if self.words is not None:
             return self.words.in_all_lanes(code, memory, code.add(begin, at, self._each * i))
         return code.scalar(memory, code.add(begin, at, i))
+
+
+def _expanded(shape: tuple[int, ...], result: str, packed: str) -> str:
+    """A line that gives what is packed its last dimension but one, of one position."""
+    last = len(shape) - 2
+    groups = ", ".join(f"[{n}]" for n in range(last))
+    sizes = ", ".join(map(str, shape))
+    return (
+        f"  %expanded = tensor.expand_shape %packed [{groups}, [{last}, {last + 1}]] output_shape [{sizes}]"
+        f" : {result} into {packed}\n"
+    )

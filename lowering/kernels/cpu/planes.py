@@ -196,13 +196,20 @@ class Planes:
                 begin = code.add(begin, code.mul(phase, planes), code.mul(shift, step))
         return begin
 
-    @property
-    def _rows(self) -> PlaneRows:
+    def _rows(self, index: Mapping[str, Value]) -> PlaneRows:
         code, convolution = self.code, self._convolution
         columns = WindowColumns(code, convolution)
         if self.words is not None:
-            columns = WordColumns(code, convolution, self._apart, self.words)
+            columns = WordColumns(code, convolution, self._apart, self.words, self._behind(index, self.words))
         return PlaneRows(code, convolution, self.layout.pitch, self.memory, columns)
+
+    def _behind(self, index: Mapping[str, Value], words: WindowWords) -> Size:
+        """Channels of a word behind its first one that there are."""
+        channel, most = self._convolution.contracted[0], words.words.count - 1
+        channels = self._convolution.sizes[channel]
+        if channels % words.words.count == 0:
+            return most
+        return self.code.min(self.code.op("subi", self.code.index(channels - 1), index[channel]), most)
 
     @property
     def _apart(self) -> Size:
@@ -274,6 +281,7 @@ class Planes:
             left: column of the results.
         """
         code, layout, slides = self.code, self.layout, self._convolution.height
+        rows = self._rows(index)
 
         def row(i: Value) -> None:
             to = code.add(begin, code.mul(i, layout.pitch))
@@ -282,14 +290,14 @@ class Planes:
 
             def copy() -> None:
                 if layout.width == self._convolution.width.outside:
-                    self._rows.whole(source, to, phase)
+                    rows.whole(source, to, phase)
                 else:
-                    self._rows.band(source, to, phase, left)
+                    rows.band(source, to, phase, left)
 
             if exists is None:
                 copy()
             else:
-                code.branch(exists, copy, lambda: self._rows.blank(to, layout.pitch))
+                code.branch(exists, copy, lambda: rows.blank(to, layout.pitch))
 
         self._loop(layout.rows, row)
 

@@ -134,10 +134,12 @@ class WordColumns(WindowColumns):
     Attributes:
         apart: elements from a channel to the next one.
         words: what is multiplied.
+        behind: channels behind the first one that there are: the last of them is all others, which are multiplied by 0.
     """
 
     apart: Size
     words: WindowWords
+    behind: Size
 
     @property
     def outside(self) -> Value:
@@ -150,7 +152,8 @@ class WordColumns(WindowColumns):
         """See `WindowColumns`: those of each channel, one channel behind the other."""
         loaded: list[Value] = []
         for n in range(self.words.words.count):
-            loaded += super().loaded(self.code.add(begin, self.code.mul(self.apart, n)), valid)
+            there = min(n, self.behind) if isinstance(self.behind, int) else self.code.min(self.behind, n)
+            loaded += super().loaded(self.code.add(begin, self.code.mul(there, self.apart)), valid)
         return loaded
 
     def _element(self, loaded: Sequence[Value], shift: int = 0) -> Value:

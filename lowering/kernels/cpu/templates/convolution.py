@@ -21,6 +21,7 @@ from typing import ClassVar
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.expression import reads
 from covan_mlir.fred.forms import Fusion
+from covan_mlir.fred.scalars import is_float
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
 from covan_mlir.lowering.kernels.cpu.convolution import ConvolutionWriter
 from covan_mlir.lowering.kernels.cpu.convolution_roles import (
@@ -111,16 +112,18 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         element = max(32, bits(convolution.step.dtype))  # halves are computed, and staged, in single precision
         lanes = machine.lanes(f"f{element}")
         rows, height = convolution.filters, convolution.height
-        channels = convolution.sizes[convolution.contracted[0]] if convolution.contracted else 1
         each = self._each
+        channels = -(-convolution.sizes[convolution.contracted[0]] // each) * each if convolution.contracted else 1
         most = max(each, LONGEST_SUM // (convolution.taps * convolution.beside))
+        if not is_float(convolution.step.dtype):  # sums are exact, however long
+            most = channels
         high = height.outside if height is not None else 1
         wide = convolution.width.outside
         tiles = [tile for tile in register_tiles(machine.registers, TILES) if tile[0] < 2 * rows]
         shapes = combinations(
             sorted({-(-high // -(-high // min(h, high))) for h in HEIGHTS}),
             sorted({-(-wide // -(-wide // min(w, wide))) for w in (*WIDTHS, wide)}),
-            sorted({-(-channels // -(-channels // min(d, most, channels)) // each) * each for d in DEPTHS}),
+            sorted({-(-channels // -(-channels // min(d, most, channels)) // each) * each for d in (*DEPTHS, most)}),
         )
         # Bands, blocks and groups of equal sizes.
         for (longest, widest, deepest), (tall, vectors) in combinations(shapes, tiles):
@@ -175,7 +178,7 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         footprint = self._footprint(schedule)
         layout, taps = footprint.layout, self.task.taps
         each_channel = self._each
-        rows, channels = convolution.filters, convolution.channels // each_channel
+        rows, channels = convolution.filters, -(-convolution.channels // each_channel)
         groups = -(-rows // schedule.group)
         tall = -(-min(rows, schedule.group) // schedule.rows) * schedule.rows
         height = convolution.height

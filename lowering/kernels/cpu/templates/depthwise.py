@@ -90,24 +90,33 @@ class DepthwiseMatch(WindowMatch[DepthwiseSchedule]):
         """Vectors per second and core that are multiplied and added."""
         return self.target.machine.flops / (2 * lanes)
 
-    def _slots(self, schedule: DepthwiseSchedule) -> float:
-        """The time of a channel, in that of a vector's multiply-add."""
-        convolution = self.task
-        width = convolution.width
-        wide = -(-width.outside // schedule.lanes)
+    @property
+    def _turns(self) -> int:
+        """How often something is multiplied for a row of the window."""
+        return self.task.width.taps
+
+    @property
+    def _read(self) -> float:
+        """The time of what is read for one of these turns, in that of a vector's multiply-add."""
+        width = self.task.width
         # Most of what is read crosses cache lines, and of what lies a stride apart more is read than is used.
         shared = self._loads / width.taps
-        read = (
-            2.0 if width.stride == 1 else 2.0 * width.stride * shared + 1.0 if width.stride <= MOST_SHUFFLED else 24.0
-        )
+        if width.stride == 1:
+            return 2.0
+        return 2.0 * width.stride * shared + 1.0 if width.stride <= MOST_SHUFFLED else 24.0
+
+    def _slots(self, schedule: DepthwiseSchedule) -> float:
+        """The time of a channel, in that of a vector's multiply-add."""
+        convolution, read = self.task, self._read
+        wide = -(-convolution.width.outside // schedule.lanes)
         slots = 20.0
         for span in row_spans(convolution, schedule.rows):
-            uses = span.uses * width.taps
-            reads = span.rows_read * width.taps
+            uses = span.uses * self._turns
+            reads = span.rows_read * self._turns
             blocks = -(-wide // schedule.vectors)
             loads = reads * wide * read + uses * blocks
             products = uses * wide * max(1.0, 6 / (span.rows * schedule.vectors))
-            masks = 2.0 * wide * width.taps
+            masks = 2.0 * wide * self._turns
             slots += (span.stop - span.start) * (
                 max(products, loads)
                 + 0.25 * min(products, loads)

@@ -2,6 +2,8 @@
 
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0, 0)>
+#id4 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+#channel = affine_map<(d0, d1, d2, d3) -> (d0, 0, 0, 0)>
 
 // Steps without a sign, with a zero point, by a weight with a scale for each column: what both stand for comes behind
 // the sums, in the place of the product, and has the traces of all.
@@ -116,6 +118,58 @@ func.func @no_words(%x: tensor<5x6xi8>) -> tensor<5x16xf32> {
   %2 = linalg.fill ins(%none : f32) outs(%h : tensor<5x16xf32>) -> tensor<5x16xf32> loc("prov:2:mm")
   %3 = linalg.matmul ins(%0, %1 : tensor<5x6xf32>, tensor<6x16xf32>) outs(%2 : tensor<5x16xf32>) -> tensor<5x16xf32> loc("prov:2:mm")
   return %3 : tensor<5x16xf32>
+}
+
+// A convolution of each channel by itself: scales of channels go with the filter through its reshape, and around the
+// image lies the step that stands for 0.
+
+// CHECK-LABEL: func.func @depthwise
+// CHECK: %[[P:.+]] = tensor.pad %arg0
+// CHECK: tensor.yield %c-6_i8
+// CHECK: %[[F:.+]] = tensor.collapse_shape %{{.+}} {{\[\[}}0, 1], [2], [3]] : tensor<2x1x1x3xi8> into tensor<2x1x3xi8>
+// CHECK: %[[S:.+]] = linalg.generic {{.*}} "reduction", "reduction"]} ins(%[[P]], %[[F]] : tensor<1x2x1x7xi8>, tensor<2x1x3xi8>)
+// CHECK: arith.subi %{{.+}}, %c250_i32
+// CHECK: linalg.generic {{.*}} ins(%[[S]], %arg1 : tensor<1x2x1x5xi32>, tensor<2x1x1x1xf32>)
+// CHECK-NOT: linalg.depthwise_conv
+func.func @depthwise(%x: tensor<1x2x1x5xi8>, %scales: tensor<2x1x1x1xf32>) -> tensor<1x2x1x5xf32> {
+  %w = arith.constant dense<[[[[1, 2, 3]]], [[[4, 5, -6]]]]> : tensor<2x1x1x3xi8>
+  %zero = arith.constant 250.0 : f32
+  %none = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1x2x1x5xf32>
+  %0 = linalg.generic {indexing_maps = [#id4, #id4], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+    ins(%x : tensor<1x2x1x5xi8>) outs(%e : tensor<1x2x1x5xf32>) {
+  ^bb0(%in: i8, %out: f32):
+    %a = arith.uitofp %in : i8 to f32
+    linalg.yield %a : f32
+  } -> tensor<1x2x1x5xf32> loc("prov:0:a")
+  %1 = linalg.generic {indexing_maps = [#id4, #id4], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+    ins(%0 : tensor<1x2x1x5xf32>) outs(%e : tensor<1x2x1x5xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %a = arith.subf %in, %zero : f32
+    linalg.yield %a : f32
+  } -> tensor<1x2x1x5xf32> loc("prov:0:a")
+  %f = tensor.empty() : tensor<2x1x1x3xf32>
+  %2 = linalg.generic {indexing_maps = [#id4, #id4], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+    ins(%w : tensor<2x1x1x3xi8>) outs(%f : tensor<2x1x1x3xf32>) {
+  ^bb0(%in: i8, %out: f32):
+    %a = arith.sitofp %in : i8 to f32
+    linalg.yield %a : f32
+  } -> tensor<2x1x1x3xf32> loc("prov:1:b")
+  %3 = linalg.generic {indexing_maps = [#id4, #channel, #id4], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+    ins(%2, %scales : tensor<2x1x1x3xf32>, tensor<2x1x1x1xf32>) outs(%f : tensor<2x1x1x3xf32>) {
+  ^bb0(%in: f32, %s: f32, %out: f32):
+    %a = arith.mulf %in, %s : f32
+    linalg.yield %a : f32
+  } -> tensor<2x1x1x3xf32> loc("prov:1:b")
+  %4 = tensor.collapse_shape %3 [[0, 1], [2], [3]] : tensor<2x1x1x3xf32> into tensor<2x1x3xf32> loc("prov:2:conv")
+  %5 = tensor.pad %1 low[0, 0, 0, 1] high[0, 0, 0, 1] {
+  ^bb0(%i: index, %j: index, %k: index, %l: index):
+    tensor.yield %none : f32
+  } : tensor<1x2x1x5xf32> to tensor<1x2x1x7xf32> loc("prov:2:conv")
+  %6 = linalg.fill ins(%none : f32) outs(%e : tensor<1x2x1x5xf32>) -> tensor<1x2x1x5xf32> loc("prov:2:conv")
+  %7 = linalg.depthwise_conv_2d_nchw_chw {dilations = dense<1> : vector<2xi64>, strides = dense<1> : vector<2xi64>}
+    ins(%5, %4 : tensor<1x2x1x7xf32>, tensor<2x1x3xf32>) outs(%6 : tensor<1x2x1x5xf32>) -> tensor<1x2x1x5xf32> loc("prov:2:conv")
+  return %7 : tensor<1x2x1x5xf32>
 }
 
 {-#
