@@ -25,12 +25,10 @@ _CONVOLUTIONS = _OF_CHANNELS | _CHANNELWISE
 _PRODUCTS = _CONVOLUTIONS | {"linalg.matmul", "linalg.batch_matmul"}
 _WORD = 4
 """Steps that are multiplied at a time."""
-_ROWS = 4
-"""Of a weight that is no product's columns, that are multiplied at a time, at least."""
+_ROWS = 2
+"""Of a weight whose results are no product's columns, at least."""
 _TAPS = 64
 """Of a window over one channel, at most."""
-_PADDING = 0.05
-"""Of a product's columns, the most that may be computed for nothing."""
 _LARGEST = 2**31
 _STEP = 255 * 128
 """The largest product of two steps."""
@@ -58,7 +56,8 @@ class LinalgIntegerProducts:
     result differs by what rounding did before.
 
     Options:
-        lanes: sums that the machine adds at a time: a product of columns that fill them badly stays as it is
+        lanes: sums that the machine adds at a time: of windows over one channel, vectors of as many words hold what
+            is shown for them, or they stay as they are
     """
 
     name: ClassVar[str] = "linalg-integer-products"
@@ -110,17 +109,15 @@ class LinalgIntegerProducts:
         if None in loops[0]:  # it slides
             (filters,) = (loop for loop in loops[2] if loop in loops[1] and loop not in loops[0])
             assert filters is not None
-            return min(sizes.values()) > 0 and sizes[filters] % _ROWS == 0 and not first.factors
+            return min(sizes.values()) > 0 and sizes[filters] >= _ROWS and not first.factors
         if first.padded or len(summed) > 1:
             return False
         last = loops[2][-1]
         assert last is not None
         if last in loops[1]:  # vectors of the weight's columns
-            columns = sizes[last]
-            filled = -(-columns // self.lanes) * self.lanes <= (1 + _PADDING) * columns
-            return columns > 0 and filled and last not in loops[0] and loops[0][-1] == deep
+            return sizes[last] > 0 and last not in loops[0] and loops[0][-1] == deep
         rows = [loop for loop in loops[1] if loop is not None and loop != deep]
-        return len(rows) == 1 and sizes[rows[0]] % _ROWS == 0 and loops[0][-1] == last
+        return len(rows) == 1 and sizes[rows[0]] >= _ROWS and loops[0][-1] == last
 
     def _reads_vectors(self, product: ir.Operation, loops: list[Loops], sizes: dict[int, int]) -> bool:
         """Whether a vector of as many bytes as a sum's vectors have holds a word of a window's row for each sum."""

@@ -110,20 +110,19 @@ def convolution(
     batch: int = 0,
     dtype: str = "f32",
 ) -> Chain:
-    """``max(sum of x * f + bias, 0)``; depthwise where there are as many groups as channels and filters."""
+    """``max(sum of x * f + bias, 0)``; as in a program, there is no axis of one channel or filter (of a group)."""
     spatial = "dhw"[3 - len(window) :]
     results = [(n + 2 * pad - dilation * (r - 1) - 1) // stride + 1 for n, r in zip(image, window, strict=True)]
     sizes = dict(zip(spatial.upper(), image, strict=True)) | dict(zip(spatial, results, strict=True))
     taps = dict(zip("trs"[3 - len(window) :], window, strict=True))
-    deep = channels // groups
-    depthwise = groups == channels == filters
+    deep, each = channels // groups, filters // groups
     sizes |= taps | ({"n": batch} if batch else {}) | ({"g": groups} if groups > 1 else {})
-    sizes |= {} if depthwise else {"k": filters // groups, "c": deep}
+    sizes |= ({"k": each} if each > 1 else {}) | ({"c": deep} if deep > 1 else {})
     w = Writer(dtype, **sizes)
     lead, group = "n" if batch else "", "g" if groups > 1 else ""
-    inner = "" if depthwise else "c"
+    inner = "c" if deep > 1 else ""
     w.input("x", lead + group + inner + spatial.upper())
-    own = group + ("" if depthwise else "k")
+    own = group + ("k" if each > 1 else "")
     weight = w.input("f", own + inner + "".join(taps))
     bias = w.input("bias", own) if own else w.number(0.0)
     at = [Affine.of([(axis, 1)]) for axis in lead + group + inner]

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from dense_chains import assumed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_models import model as onnx_model
 from onnx_models import node
+from test_integer_products import HOST
 from torch import Tensor, nn
 
 import covan_mlir
@@ -38,7 +40,7 @@ class Net(nn.Module):
         self.inner, self.pool = nn.Conv2d(16, 16, 3, padding=1), nn.MaxPool2d(2)
         self.last = nn.Conv2d(16, 32, 3, padding=1)
         self.depthwise = nn.Conv2d(32, 32, 3, padding=1, groups=32)
-        self.features, self.head = nn.Linear(32, 64), nn.Linear(64, 10)
+        self.features, self.head = nn.Linear(32, 62), nn.Linear(62, 10)
 
     def forward(self, x: Tensor) -> Tensor:
         y = torch.relu_(self.norm(self.stem(x)))
@@ -77,25 +79,56 @@ def reads(quantized: covan_mlir.Quantized, target: Any) -> list[Any]:
 def test_what_is_multiplied_a_word_at_a_time_becomes_steps(net: Net, calls: list[tuple[Tensor]]) -> None:
     quantized = quantize(net, calls)
     report = quantized.report
-    assert [layer.name for layer in report.layers] == ["inner", "last", "features"]
-    assert {one.name: one.why.partition(":")[0] for one in report.left} == {
-        "stem": "3 channels to 16",
-        "depthwise": "its channels are in 32 groups",
-        "head": "10 columns fill no vector",
-    }
+    assert [layer.name for layer in report.layers] == ["stem", "inner", "last", "depthwise", "features"]
+    assert [(one.name, one.why) for one in report.left] == [("head", "62 terms: 4 are multiplied at a time")]
     # Activations are part of what comes before; the residual is the steps that the inner convolution reads.
     assert [read[0] for read in reads(quantized, STEPS.quantize_per_tensor.default)] == [
+        "x",
         torch.ops.aten.relu.default,
         torch.ops.aten.relu.default,
         torch.ops.aten.max_pool2d.default,
+        torch.ops.aten.relu6.default,
         torch.ops.aten.mean.dim,
     ]
     (residual,) = reads(quantized, torch.ops.aten.add.Tensor)
     assert residual == [torch.ops.aten.conv2d.default, STEPS.dequantize_per_tensor.default]
     scales = [n.args[1] for n in quantized.exported.graph.nodes if n.target is STEPS.quantize_per_tensor.default]
-    assert scales[1] == scales[2]  # pooling chooses among steps
+    assert scales[2] == scales[3]  # pooling chooses among steps
     assert not any("batch_norm" in str(node.target) for node in quantized.exported.graph.nodes)
     agrees(quantized, *calls[0], atol=1e-3)
+
+
+LAYERS = {
+    "stem": (nn.Conv2d(3, 16, 3, stride=2), (3, 99, 99), ""),
+    "depthwise": (nn.Conv2d(24, 24, 5, padding=2, stride=2, groups=24), (24, 50, 50), ""),
+    "several filters": (nn.Conv2d(24, 72, 3, padding="same", groups=24), (24, 50, 50), ""),
+    "one channel": (nn.Conv2d(1, 64, (10, 4), stride=(2, 1)), (1, 99, 40), ""),
+    "groups": (nn.Conv2d(24, 30, 3, groups=6), (24, 50, 50), ""),
+    "strided points": (nn.Conv2d(25, 30, 1, stride=2), (25, 90, 90), ""),
+    "points": (nn.Conv2d(28, 9, 1), (28, 90, 90), ""),
+    "line": (nn.Conv1d(30, 50, 5), (30, 1000), ""),
+    "classifier": (nn.Linear(512, 10), (64, 512), ""),
+    "long": (nn.Conv2d(24, 24, 9, groups=24), (24, 50, 50), "81 points of a window over one channel"),
+    "far": (nn.Conv2d(24, 24, 3, stride=5, groups=24), (24, 90, 90), "windows of one channel, 5 apart"),
+    "one filter": (nn.Conv2d(24, 1, 3), (24, 50, 50), "one filter"),
+    "points of groups": (nn.Conv2d(24, 36, 1, groups=6), (24, 50, 50), "its channels are in 6 groups of single points"),
+    "odd points": (nn.Conv2d(25, 30, 1), (25, 50, 50), "25 channels of single points"),
+    "odd terms": (nn.Linear(510, 16), (64, 510), "510 terms"),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_stays_in_float_is_told(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what does not is multiplied by a kernel of steps."""
+    assumed(HOST, tmp_path, monkeypatch)
+    layer, shape, why = LAYERS[name]
+    model, x = nn.Sequential(nn.ReLU(), layer, nn.ReLU()).eval(), torch.randn(2, *shape)
+    if why:
+        with pytest.raises(InputError, match=why):
+            quantize(model, [(x,)])
+    else:
+        operators = quantize(model, [(x,)]).compile().lineage.operators()
+        assert [one.operator.contraction is not None for one in operators].count(True) == 1
 
 
 def test_conversions_are_of_the_lines_of_the_source(net: Net, calls: list[tuple[Tensor]]) -> None:
@@ -113,7 +146,7 @@ def test_conversions_are_of_the_lines_of_the_source(net: Net, calls: list[tuple[
 def test_signed_steps_of_other_ranges(net: Net, calls: list[tuple[Tensor]], observer: Any) -> None:
     quantized = quantize(net, calls, activations="s8", observer=observer)
     types = [n.args[5] for n in quantized.exported.graph.nodes if n.target is STEPS.quantize_per_tensor.default]
-    assert types == [torch.int8] * 4
+    assert types == [torch.int8] * 6
     assert quantized.report.results_db > 30
     agrees(quantized, *calls[0], atol=1e-3)
 
@@ -471,7 +504,7 @@ def test_digits_are_recognised_as_before() -> None:
     model.eval()
     test, truth = images[-held_out:], labels[-held_out:]
     quantized = quantize(model, images[:250].split(50), dynamic_shapes={"x": {0: torch.export.Dim.DYNAMIC}})
-    assert len(quantized.report.layers) == 3
+    assert len(quantized.report.layers) == 5
     with torch.no_grad():
         exact = float((model(test).argmax(1) == truth).float().mean())
     given = float((quantized.compile()(test).argmax(1) == truth).float().mean())
@@ -484,7 +517,7 @@ def test_the_page_shows_what_happens(capsys: pytest.CaptureFixture[str]) -> None
     program = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     assert program is not None
     exec(compile(program[1], "quantised.md", "exec"), {"__name__": "page"})
-    assert "3 layers in int8, 1 in float" in capsys.readouterr().out
+    assert "4 layers in int8, 0 in float" in capsys.readouterr().out
 
 
 class Counting(nn.Module):

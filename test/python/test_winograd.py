@@ -125,7 +125,7 @@ def test_sizes_around_tiles_and_vectors(kinds: int) -> None:
             "even": weights(convolution(16, 32, (3, 3), (8, 16))),
             "odd": weights(convolution(5, 7, (3, 3), (13, 11))),
             "small": weights(convolution(40, 33, (3, 3), (7, 7))),
-            "least": weights(convolution(1, 2, (3, 3), (3, 3), pad=0)),
+            "least": weights(convolution(2, 2, (3, 3), (3, 3), pad=0)),
             "valid": weights(convolution(17, 20, (3, 3), (12, 21), pad=0)),
             "full": weights(convolution(9, 50, (3, 3), (9, 18), pad=2)),
             "wide": weights(convolution(3, 8, (3, 3), (4, 150))),
@@ -141,7 +141,7 @@ def test_strides(kinds: int) -> None:
         {
             "even": weights(convolution(16, 32, (3, 3), (16, 32), stride=2)),
             "odd": weights(convolution(5, 7, (3, 3), (13, 27), stride=2)),
-            "least": weights(convolution(1, 2, (3, 3), (3, 3), stride=2, pad=0)),
+            "least": weights(convolution(2, 2, (3, 3), (3, 3), stride=2, pad=0)),
             "valid": weights(convolution(17, 20, (3, 3), (12, 41), stride=2, pad=0)),
             "full": weights(convolution(9, 50, (3, 3), (18, 35), stride=2, pad=2)),
             "batched": with_residual(weights(convolution(20, 18, (3, 3), (20, 14), stride=2, batch=3))),

@@ -175,7 +175,6 @@ INTEGERS = {
     "broad": steps(4, 8, (3, 3), (5, 300), stride=2, zero=77),
     "three": steps(3, 16, (3, 3), (20, 41), stride=2, zero=121),
     "three, signed": steps(3, 8, (7, 7), (24, 24), stride=2, pad=3, ext="arith.extsi", zero=-9),
-    "one": steps(1, 8, (5, 5), (14, 14), pad=2, zero=1),
     "five": steps(5, 8, (3, 3), (9, 40), batch=2, zero=3),
     "odd groups": steps(14, 8, (3, 3), (12, 12), groups=2, ext="arith.extsi", zero=2),
     "odd blocks": steps(603, 12, (3, 3), (7, 7), zero=11),

@@ -32,8 +32,12 @@ SIGNED = "arith.extsi"
 U8, S8 = (0, 255, torch.uint8), (-128, 127, torch.int8)
 
 
-def depthwise(channels: int, window: tuple[int, ...], image: tuple[int, ...], **others: object) -> Chain:
-    return steps(channels, channels, window, image, groups=channels, **others)  # type: ignore[arg-type] # its options
+def depthwise(
+    channels: int, window: tuple[int, ...], image: tuple[int, ...], filters: int = 1, **others: object
+) -> Chain:
+    """Each channel by so many filters of its own."""
+    count = channels * filters
+    return steps(channels, count, window, image, groups=channels, **others)  # type: ignore[arg-type] # its options
 
 
 def kernels(chain: Chain, machine: Machine, count: int = 4) -> list[Executable]:
@@ -81,6 +85,9 @@ CASES = {
     "line": depthwise(7, (5,), (100,), pad=2, zero=50),
     "point": depthwise(9, (3, 3), (1, 1), zero=4),
     "wide": depthwise(2, (1, 13), (4, 40), pad=6, zero=4),
+    "two filters": depthwise(5, (3, 3), (13, 35), 2, zero=7),
+    "one channel": depthwise(1, (5, 5), (28, 28), 6, pad=2, zero=3),
+    "spectrogram": depthwise(1, (10, 4), (49, 10), 8, stride=2, pad=5, batch=2, ext=SIGNED, zero=-5),
 }
 HALF = CASES.keys() - {"far"}
 """What 32 bytes show, for vectors of 8 sums."""
@@ -102,6 +109,7 @@ def test_sums_are_exact(lanes: int) -> None:
 @settings(max_examples=12, deadline=None)
 @given(
     st.integers(1, 9),
+    st.integers(1, 3),
     st.tuples(st.integers(1, 5), st.integers(1, 6)),
     st.tuples(st.integers(6, 30), st.integers(6, 80)),
     st.integers(1, 3),
@@ -112,6 +120,7 @@ def test_sums_are_exact(lanes: int) -> None:
 )
 def test_shapes(
     channels: int,
+    filters: int,
     window: tuple[int, int],
     image: tuple[int, int],
     stride: int,
@@ -122,11 +131,11 @@ def test_shapes(
 ) -> None:
     """Of windows, images, strides, edges and batches."""
     fits = all(dilation * (r - 1) < n + 2 * pad for r, n in zip(window, image, strict=True))
-    if channels == 1 or not fits:  # a channel alone has no groups
+    if channels * filters == 1 or not fits:  # a channel and a filter alone have no axis
         return
     ext, zero = kind
     others = {"stride": stride, "pad": pad, "dilation": dilation, "batch": batch}
-    check(depthwise(channels, window, image, ext=ext, zero=zero, **others), HOST, 2)
+    check(depthwise(channels, window, image, filters, ext=ext, zero=zero, **others), HOST, 2)
 
 
 def test_what_is_multiplied_so() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from covan_mlir.fred.chain import Chain, Input, Map, Reduce
@@ -177,6 +177,12 @@ class Convolution(DenseChain):
         return self.width.taps * (self.height.taps if self.height is not None else 1)
 
 
+def with_filters_outside(convolution: Convolution) -> Convolution:
+    """A convolution over one channel, of whose filters each is taken by itself, and shown the same window."""
+    slid = {slides.axis for slides in convolution.slides}
+    return replace(convolution, outer=tuple(axis for axis in convolution.step.axes if axis not in slid), rows=())
+
+
 def check_taps(written: int) -> None:
     """Raises UnsupportedError: more taps of a window would be written out in an inner loop than should be."""
     if written > MOST_TAPS:
@@ -188,7 +194,7 @@ def check_bare_windows(convolution: Convolution) -> None:
     if convolution.rows or convolution.contracted:
         raise UnsupportedError("a result takes more than one channel, or a channel makes more than one result")
     for position in convolution.window.at[: -len(convolution.slides)]:
-        if position.axis not in convolution.outer:
+        if position.axes and position.axis not in convolution.outer:
             raise UnsupportedError("its window slides along more than two dimensions")
 
 

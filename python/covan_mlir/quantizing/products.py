@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from math import prod
 
 import torch
 from torch import Tensor
@@ -23,8 +24,10 @@ aten = torch.ops.aten
 
 _WORD = 4
 """Steps that are multiplied at a time (docs/quantised.md)."""
-_COLUMNS = 16
-"""Of a product, fewer of which fill no vector."""
+_TAPS = 64
+"""Of a window over one channel, at most."""
+_LANES = 16
+"""Words of a vector."""
 
 CONVOLUTIONS = frozenset(
     {aten.conv1d.default, aten.conv1d.padding, aten.conv2d.default, aten.conv2d.padding, aten.convolution.default}
@@ -183,14 +186,35 @@ def _why_not(layer: Layer, scheme: Scheme) -> str:
 def _why_no_steps(layer: Layer, x: Tensor, w: Tensor) -> str:
     """Why covan's kernels would compute a layer of steps in float."""
     if layer.node.target in CONVOLUTIONS:
-        if x.shape[1] != w.shape[1]:
-            return f"its channels are in {x.shape[1] // w.shape[1]} groups: they are summed in float"
-        words = w.shape[0] % _WORD == 0 and w.shape[1] % _WORD == 0
-        return "" if words else f"{w.shape[1]} channels to {w.shape[0]}: {_WORD} are multiplied at a time"
-    terms, columns = w.shape[1 - layer.channels], w.shape[layer.channels]
-    if terms % _WORD:
-        return f"{terms} terms: {_WORD} are multiplied at a time"
-    return "" if columns >= _COLUMNS else f"{columns} columns fill no vector"
+        return _why_no_windows(layer.node, x, w)
+    terms = w.shape[1 - layer.channels]
+    return f"{terms} terms: {_WORD} are multiplied at a time" if terms % _WORD else ""
+
+
+def _why_no_windows(node: Node, x: Tensor, w: Tensor) -> str:
+    """The same of a convolution."""
+    groups = x.shape[1] // w.shape[1]
+    filters, channels = w.shape[0] // groups, w.shape[1]
+    strides, widths = _each(node, 3, w.dim() - 2), _each(node, 5, w.dim() - 2)
+    if groups > 1 and filters == channels == 1:
+        if prod(w.shape[2:]) > _TAPS:
+            return f"{prod(w.shape[2:])} points of a window over one channel: {_TAPS} are the most"
+        read = (_LANES - 1) * strides[-1] + (min(_WORD, w.shape[-1]) - 1) * widths[-1]
+        return "" if read < _LANES * _WORD else f"windows of one channel, {strides[-1]} apart: a vector does not show them"
+    if filters == 1:
+        return f"one filter{' of each group' if groups > 1 else ''}: several are multiplied with what is read"
+    if prod(w.shape[2:]) > 1 or max(strides) > 1:
+        return ""
+    if groups > 1:
+        return f"its channels are in {groups} groups of single points: they are summed in float"
+    return "" if channels % _WORD == 0 else f"{channels} channels of single points: {_WORD} are multiplied at a time"
+
+
+def _each(node: Node, place: int, count: int) -> list[int]:
+    """For each dimension along which windows slide, an argument of numbers: 1 where it is not given."""
+    numbers = node.args[place] if len(node.args) > place else 1
+    given = list(numbers) if isinstance(numbers, (list, tuple)) else [numbers]
+    return [int(str(number)) for number in (given * count)[:count]]
 
 
 def _matches(layer: Layer, pattern: str) -> bool:

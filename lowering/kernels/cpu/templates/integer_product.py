@@ -22,7 +22,6 @@ from typing import ClassVar
 
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
-from covan_mlir.lowering.kernels.cpu.packed_weight import PADDING
 from covan_mlir.lowering.kernels.cpu.product import scratch
 from covan_mlir.lowering.kernels.cpu.product_roles import product_of
 from covan_mlir.lowering.kernels.cpu.product_schedule import ProductSchedule
@@ -53,9 +52,8 @@ class IntegerProductMatch(ProductMatch):
             count = -(-rows // height)
             group = -(-count // -(-rows // largest)) * height
             schedule = ProductSchedule(lanes, height, vectors, group, depth, packed=True, words=True)
-            packing = schedule.packed_panels(product) or schedule.packed_scalars(product)
-            assert packing is not None
-            if packing.padding <= PADDING and scratch(product, schedule) * _WORD <= machine.stack:
+            # Panels may be padded: nothing else multiplies words, and so they are faster than what multiplies bytes.
+            if scratch(product, schedule) * _WORD <= machine.stack:
                 yield schedule
 
     def prepared(self, schedule: ProductSchedule) -> tuple[Preparation, ...]:
@@ -86,4 +84,4 @@ class IntegerProductTemplate(Template[CpuTarget, ProductSchedule]):
         if unknown := [axis for axis in product.contracted if chain.sizes[axis] is None]:
             return Refusal(f"the sizes of {', '.join(unknown)} are only known at run time")
         match = IntegerProductMatch(product, target)
-        return match if match.ranked else Refusal("no panel of it is without padding")
+        return match if match.ranked else Refusal("no panel of it fits into a stack frame")

@@ -19,7 +19,12 @@ from typing import ClassVar
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size
-from covan_mlir.lowering.kernels.cpu.convolution_roles import check_bare_windows, check_taps, convolution_of
+from covan_mlir.lowering.kernels.cpu.convolution_roles import (
+    check_bare_windows,
+    check_taps,
+    convolution_of,
+    with_filters_outside,
+)
 from covan_mlir.lowering.kernels.cpu.dense import Writer
 from covan_mlir.lowering.kernels.cpu.depthwise import DepthwiseSchedule, RowSpan
 from covan_mlir.lowering.kernels.cpu.tap_words import COUNT, TapWords
@@ -85,7 +90,7 @@ class WordDepthwiseTemplate(Template[CpuTarget, DepthwiseSchedule]):
         lanes = target.machine.lanes("f32")
         if not target.machine.int8_words or not I8.has_instruction(lanes):
             return Refusal("the machine does not multiply integers of 8 bits a word at a time")
-        convolution = convolution_of(chain, integers=True)
+        convolution = with_filters_outside(convolution_of(chain, integers=True))
         check_bare_windows(convolution)
         check_taps(convolution.taps)
         if TapWords.of(convolution).reach(lanes) > COUNT * lanes:
