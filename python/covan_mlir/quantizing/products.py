@@ -197,10 +197,12 @@ def _why_no_windows(node: Node, x: Tensor, w: Tensor) -> str:
     filters, channels = w.shape[0] // groups, w.shape[1]
     strides, widths = _each(node, 3, w.dim() - 2), _each(node, 5, w.dim() - 2)
     if groups > 1 and filters == channels == 1:
-        if prod(w.shape[2:]) > _TAPS:
-            return f"{prod(w.shape[2:])} points of a window over one channel: {_TAPS} are the most"
+        if (taps := prod(w.shape[2:])) > _TAPS:
+            return f"{taps} points of a window over one channel: {_TAPS} are the most"
         read = (_LANES - 1) * strides[-1] + (min(_WORD, w.shape[-1]) - 1) * widths[-1]
-        return "" if read < _LANES * _WORD else f"windows of one channel, {strides[-1]} apart: a vector does not show them"
+        if read < _LANES * _WORD:
+            return ""
+        return f"windows of one channel, {strides[-1]} apart: a vector does not show them"
     if filters == 1:
         return f"one filter{' of each group' if groups > 1 else ''}: several are multiplied with what is read"
     if prod(w.shape[2:]) > 1 or max(strides) > 1:
