@@ -142,6 +142,14 @@ def test_conversions_are_of_the_lines_of_the_source(net: Net, calls: list[tuple[
     }
 
 
+def test_calls_of_one_leave_an_open_size_open(net: Net, calls: list[tuple[Tensor]]) -> None:
+    """The exporter takes a size of 1 for the only one there is."""
+    single = [(x[:1],) for (x,) in calls]
+    quantized = quantize(net, single, calls[0], dynamic_shapes={"x": {0: torch.export.Dim.DYNAMIC}})
+    x = torch.cat([x for (x,) in calls])
+    torch.testing.assert_close(quantized.compile()(x), quantized.exported.module()(x), rtol=1e-4, atol=1e-3)
+
+
 @pytest.mark.parametrize("observer", ["percentile", "mse"])
 def test_signed_steps_of_other_ranges(net: Net, calls: list[tuple[Tensor]], observer: Any) -> None:
     quantized = quantize(net, calls, activations="s8", observer=observer)

@@ -263,8 +263,25 @@ def _exported(module: GraphModule, call: Call, dynamic: Any, tell: Tell) -> Expo
         if name not in read:
             owner, _, own = name.rpartition(".")
             delattr(module.get_submodule(owner), own)
+    args, kwargs = _not_of_one(module, call) if dynamic is not None else (call.args, dict(call.kwargs))
     with preserve_node_meta(), torch.no_grad():
-        return torch.export.export(module, call.args, dict(call.kwargs), dynamic_shapes=dynamic)
+        return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic)
+
+
+def _not_of_one(module: GraphModule, call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments of a call, twice where an open size is 1: the exporter takes 1 for the only size there is."""
+
+    def wide(node: Node, leaf: Any) -> Any:
+        value = node.meta.get("val")
+        if not isinstance(leaf, torch.Tensor) or not isinstance(value, torch.Tensor):
+            return leaf
+        open_sizes = [not isinstance(size, int) for size in value.shape]
+        return leaf.repeat([2 if free and size == 1 else 1 for free, size in zip(open_sizes, leaf.shape, strict=True)])
+
+    leaves, spec = pytree.tree_flatten((call.args, dict(call.kwargs)))
+    nodes = module.graph.find_nodes(op="placeholder")
+    args, kwargs = pytree.tree_unflatten([wide(*pair) for pair in zip(nodes, leaves, strict=True)], spec)
+    return args, kwargs
 
 
 def _dynamic(module: GraphModule, ranges: Mapping[Any, Any]) -> Any:
