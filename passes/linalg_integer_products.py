@@ -8,21 +8,35 @@ from math import prod
 from typing import Any, ClassVar
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, linalg, tensor
+from torch_mlir.dialects import arith, linalg
 
-from covan_mlir.dialects.arguments import read_arguments
-from covan_mlir.passes.framework.index_values import dimension, pad
+from covan_mlir.passes.framework.index_values import dimension
 from covan_mlir.passes.framework.place import visited
 from covan_mlir.passes.framework.rewriter import Rewriter
-from covan_mlir.passes.framework.views import TRANSPOSE, laid_out
-from covan_mlir.passes.quantized.steps import PAD, Factor, Steps, composed, is_whole_number, maker, steps_of
+from covan_mlir.passes.quantized.steps import Steps, composed, steps_of
+from covan_mlir.passes.quantized.sums import (
+    MATRICES,
+    Loops,
+    computed,
+    is_weight,
+    loops_of,
+    map_of,
+    read_by_it_alone,
+    sizes_of,
+    steps_laid_out,
+    stood_for,
+    taken_apart,
+    weights_of,
+    widened,
+    zeros,
+)
 from covan_mlir.passes.raising.windows import affine_maps, loop_of
 
 _CHANNELWISE = frozenset({"linalg.depthwise_conv_2d_nchw_chw", "linalg.depthwise_conv_1d_ncw_cw"})
 """Convolutions of each channel by itself."""
 _OF_CHANNELS = frozenset({"linalg.conv_2d_nchw_fchw", "linalg.conv_2d_ngchw_gfchw", "linalg.conv_1d_ncw_fcw"})
 _CONVOLUTIONS = _OF_CHANNELS | _CHANNELWISE
-_PRODUCTS = _CONVOLUTIONS | {"linalg.matmul", "linalg.batch_matmul"}
+_PRODUCTS = _CONVOLUTIONS | MATRICES
 _WORD = 4
 """Steps that are multiplied at a time."""
 _ROWS = 2
@@ -67,19 +81,15 @@ class LinalgIntegerProducts:
 
     def run(self, op: ir.Operation) -> None:
         rewriter: Rewriter | None = None
-        weights = {
-            argument
-            for argument, facts in zip(op.regions[0].blocks[0].arguments, read_arguments(op), strict=True)
-            if facts.weight
-        }
+        weights = weights_of(op)
         for product in visited([view for block in op.regions[0] for view in block]):
             if product.name not in _PRODUCTS:
                 continue
-            loops = _loops(product) or _windowed(product)
+            loops = loops_of(product) or _windowed(product)
             if loops is None:
                 continue
             first, second = (steps_of(operand) for operand in list(product.operands)[:2])
-            if first is None or second is None or not _is_weight(second.source, weights):
+            if first is None or second is None or not is_weight(second.source, weights):
                 continue
             if not self._fits(product, loops, first, second):
                 continue
@@ -88,14 +98,14 @@ class LinalgIntegerProducts:
 
     def _fits(self, product: ir.Operation, loops: list[Loops], first: Steps, second: Steps) -> bool:
         """Whether the steps can be multiplied a word at a time."""
-        sizes = _sizes(product, loops)
+        sizes = sizes_of(product, loops)
         summed = [loop for loop in sizes if loop not in loops[2]]
-        if None in loops[2] or not summed:
+        if None in loops[2] or not summed or any(one.between or one.in_runs for one in (first, second)):
             return False
         if product.name in _CHANNELWISE:
             reads = self._reads_vectors(product, loops, sizes) and min(sizes.values()) > 0 and not first.factors
             taps = prod(sizes[loop] for loop in summed)
-            return reads and taps <= _TAPS and second.signed and not second.zero and not _moved(first)
+            return reads and taps <= _TAPS and second.signed and not second.zero and not first.transposed
         deep = next(loop for loop in loops[0] if loop in summed) if None in loops[0] else summed[0]
         assert deep is not None
         if prod(sizes[loop] for loop in summed if loop != deep) * sizes[deep] * _STEP >= _LARGEST:
@@ -104,7 +114,7 @@ class LinalgIntegerProducts:
             return False
         along = [loop for factor in first.factors for loop in composed(factor, loops[0])]
         along += [loop for factor in second.factors for loop in composed(factor, loops[1])]
-        if deep in along or _moved(first) or not second.signed or second.zero:
+        if deep in along or first.transposed or not second.signed or second.zero:
             return False
         if None in loops[0]:  # it slides
             (filters,) = (loop for loop in loops[2] if loop in loops[1] and loop not in loops[0])
@@ -127,199 +137,40 @@ class LinalgIntegerProducts:
         return sum((counts[loop] - 1) * step for loop, step in steps.items()) < self.lanes * _WORD
 
 
-Loops = list[int | None]
-"""The loop that indexes each dimension of a tensor; None of one position."""
-
-
-def _loops(product: ir.Operation) -> list[Loops] | None:
-    """Those of the factors and the result of an op that multiplies at the loops' own positions, or of a convolution by
-    single points."""
-    maps = affine_maps(product)
-    if maps is None:
-        return None
-    sizes = {
-        position.axis: size
-        for operand, positions in zip(product.operands, maps, strict=True)
-        for position, size in zip(positions, operand.type.shape, strict=True)
-        if position.axis is not None
-    }
-    kept = {position.axis for position in maps[2]}
-    points = {axis for axis, size in sizes.items() if size == 1 and axis not in kept}
-    numbers = {position.axis: n for n, position in enumerate(maps[2]) if position.axis is not None}
-    loops: list[Loops] = []
-    for positions in maps:
-        loops.append([])
-        for position in positions:
-            terms = [term for term in position.terms if term[0] not in points]
-            if position.offset or len(terms) > 1 or any(step != 1 for _, step in terms):
-                return None
-            loops[-1].append(numbers.setdefault(terms[0][0], len(numbers)) if terms else None)
-    return loops
-
-
 def _windowed(product: ir.Operation) -> list[Loops] | None:
-    """Those of a convolution; None of a dimension along which it slides."""
+    """The loops of a convolution; None of a dimension along which it slides."""
     maps = affine_maps(product) if product.name in _CONVOLUTIONS else None
     if maps is None:
         return None
     return [[loop_of(one.axis) if one.axis is not None else None for one in positions] for positions in maps]
 
 
-def _sizes(product: ir.Operation, loops: Sequence[Loops]) -> dict[int, int]:
-    """Of each loop; negative where it is known at run time only."""
-    return {
-        loop: size
-        for operand, along in zip(product.operands, loops, strict=True)
-        for loop, size in zip(along, operand.type.shape, strict=True)
-        if loop is not None
-    }
-
-
-def _moved(steps: Steps) -> bool:
-    """Whether dimensions change places."""
-    return any(view.name == TRANSPOSE for view in steps.views)
-
-
-def _is_weight(value: Any, arguments: set[Any]) -> bool:
-    op = maker(value)
-    return value in arguments if op is None else op.name == "arith.constant"
-
-
 def _multiply(product: ir.Operation, loops: list[Loops], first: Steps, second: Steps, rewriter: Rewriter) -> None:
-    gone, left = _read_by_it_alone(product, (first, second))
+    gone, left = read_by_it_alone(product, (first, second))
     with rewriter.replacing(*gone, product, copies=left) as new:
-        steps = [_laid_out(one) for one in (first, second)]
         begun, result = product.operands[2], loops[2]
-        sizes = [dimension(begun, k) for k in range(len(result))]
-        sums = _summed(product, steps, (first, second), loops, _filled(sizes))
-        operands = [sums]
-        along: list[list[int | None]] = [[*range(len(result))]]
+        sums = _summed(product, (first, second), loops)
         place = {loop: k for k, loop in enumerate(result) if loop is not None}
-        for one, own in ((first, loops[0]), (second, loops[1])):
-            for factor in one.factors:
-                operands.append(_apart(factor))
-                along.append([None if loop is None else place[loop] for loop in composed(factor, own)])
-        if not is_whole_number(begun, 0.0):
-            operands.append(begun)
-            along.append([*range(len(result))])
-        new.results(_scaled(operands, along, first, second, begun))
+        factors = [
+            (taken_apart(factor), [None if loop is None else place[loop] for loop in composed(factor, own)])
+            for one, own in ((first, loops[0]), (second, loops[1]))
+            for factor in one.factors
+        ]
+        new.results(stood_for(sums, (first.scale, second.scale), factors, begun))
 
 
-def _read_by_it_alone(product: ir.Operation, factors: Sequence[Steps]) -> tuple[list[ir.Operation], list[ir.Operation]]:
-    """-> (ops of the factors that nobody else reads, the others), each once."""
-    gone: list[ir.Operation] = []
-    left: list[ir.Operation] = []
-    for one in factors:
-        for op in reversed(one.ops):
-            alone = all(use.owner.operation in (product, *gone) for use in op.results[0].uses)
-            (gone if alone else left).append(op)
-    return list(dict.fromkeys(reversed(gone))), list(dict.fromkeys(left))
-
-
-def _laid_out(steps: Steps) -> Any:
-    """The steps, in the order and the shape of what they stand for."""
-    value = steps.source
-    for view in steps.views:
-        if view.name == PAD:
-            around = ir.IntegerAttr.get(value.type.element_type, _held(steps.zero))
-            low, high = (list(ir.DenseI64ArrayAttr(view.attributes[name])) for name in ("static_low", "static_high"))
-            value = pad(value, low, high, around)
-        else:
-            value = laid_out(value, [view])
-    return value
-
-
-def _apart(factor: Factor) -> Any:
-    """A factor with the dimensions that it is taken apart into."""
-    if not factor.parts:
-        return factor.value
-    sizes = [size for part in factor.parts for size in part]
-    numbers = iter(range(len(sizes)))
-    groups = [[next(numbers) for _ in part] for part in factor.parts]
-    kind = ir.RankedTensorType.get(sizes, factor.value.type.element_type)
-    return tensor.ExpandShapeOp(kind, factor.value, groups, [], sizes).result
-
-
-def _held(step: int) -> int:
-    """A step as the integer with a sign that has its bits."""
-    return step - 256 if step > 127 else step
-
-
-def _filled(sizes: Sequence[Any]) -> Any:
-    """Zeros of 32 bits."""
-    wide = ir.IntegerType.get_signless(32)
-    empty = tensor.EmptyOp(list(sizes), wide).result
-    return linalg.fill(arith.ConstantOp(wide, 0).result, outs=[empty])
-
-
-def _generic(operands: Sequence[Any], into: Any, maps: Sequence[ir.AffineMap], kinds: Sequence[str]) -> Any:
-    """An op with an empty body, and that."""
-    iterators = [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds]
-    attributes = ir.ArrayAttr.get([ir.AffineMapAttr.get(one) for one in maps]), ir.ArrayAttr.get(iterators)
-    generic = linalg.GenericOp([into.type], list(operands), [into], *attributes)
-    types = [value.type.element_type for value in (*operands, into)]
-    return generic, generic.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * len(types))
-
-
-def _map(loops: int, along: Sequence[int | None]) -> ir.AffineMap:
-    zero = ir.AffineConstantExpr.get(0)
-    return ir.AffineMap.get(loops, 0, [zero if loop is None else ir.AffineDimExpr.get(loop) for loop in along])
-
-
-def _summed(
-    product: ir.Operation, steps: Sequence[Any], factors: Sequence[Steps], loops: Sequence[Loops], zeros: Any
-) -> Any:
-    """Sums of products of steps."""
+def _summed(product: ir.Operation, factors: tuple[Steps, Steps], loops: Sequence[Loops]) -> Any:
+    """Sums of products of steps, of 32 bits."""
     count = len({loop for along in loops for loop in along if loop is not None})
-    dims = [_map(count, along) for along in loops]
+    maps = [map_of(count, along) for along in loops]
     if None in loops[0]:
-        dims = [ir.AffineMapAttr(one).value for one in linalg.get_indexing_maps(product)]
+        maps = [ir.AffineMapAttr(one).value for one in linalg.get_indexing_maps(product)]
     kinds = ["parallel" if loop in loops[2] else "reduction" for loop in range(count)]
-    generic, block = _generic(steps, zeros, dims, kinds)
-    with ir.InsertionPoint(block):
-        wide = zeros.type.element_type
-        *narrow, total = block.arguments
-        widened = [
-            (arith.ExtSIOp if one.signed else arith.ExtUIOp)(wide, value).result
-            for one, value in zip(factors, narrow, strict=True)
-        ]
-        terms = [
-            arith.SubIOp(value, arith.ConstantOp(wide, one.zero).result).result if one.zero else value
-            for one, value in zip(factors, widened, strict=True)
-        ]
-        linalg.YieldOp([arith.AddIOp(total, arith.MulIOp(*terms).result).result])
-    return generic.results[0]
+    begun, wide = product.operands[2], ir.IntegerType.get_signless(32)
 
+    def body(first: Any, second: Any, total: Any) -> Any:
+        terms = [widened(one, value, wide) for one, value in zip(factors, (first, second), strict=True)]
+        return arith.AddIOp(total, arith.MulIOp(*terms).result).result
 
-def _scaled(
-    operands: Sequence[Any], along: Sequence[Sequence[int | None]], first: Steps, second: Steps, begun: Any
-) -> Any:
-    """What sums of products of steps stand for.
-
-    Args:
-        operands: the sums, factors, and what is added to.
-        along: which of the result's dimensions each of their dimensions goes along.
-    """
-    rank, kind = begun.type.rank, begun.type.element_type
-    into = tensor.EmptyOp([dimension(begun, k) for k in range(rank)], kind).result
-    maps = [_map(rank, dims) for dims in along]
-    generic, block = _generic(operands, into, [*maps, ir.AffineMap.get_identity(rank)], ["parallel"] * rank)
-    with ir.InsertionPoint(block):
-        sums, *rest, _ = block.arguments
-        number = arith.SIToFPOp(kind, sums).result
-        # One by one: a product of two constants would be rounded to another one.
-        scales = [_narrowed(scale, kind) for scale in (first.scale, second.scale) if scale != 1]
-        count = len(first.factors) + len(second.factors)
-        for factor in (*scales, *rest[:count]):
-            number = arith.MulFOp(number, factor).result
-        for other in rest[count:]:
-            number = arith.AddFOp(other, number).result
-        linalg.YieldOp([number])
-    return generic.results[0]
-
-
-def _narrowed(number: float, kind: Any) -> Any:
-    """A number of the program's in the type of the result."""
-    double = ir.F64Type.get()
-    constant = arith.ConstantOp(double, number).result
-    return constant if kind == double else arith.TruncFOp(kind, constant).result
+    into = zeros([dimension(begun, k) for k in range(len(loops[2]))], wide)
+    return computed([steps_laid_out(one) for one in factors], into, maps, kinds, body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from torch_mlir import ir
@@ -26,11 +27,13 @@ class Factor:
         at: for each dimension, which of the tensor of floats it goes along; None: it has one position.
         parts: of the tensor's dimensions, the sizes of what each is taken apart into: those are the dimensions; empty:
             none is.
+        runs: for each dimension, how many positions of the tensor of floats have the same number; empty: one.
     """
 
     value: Any
     at: tuple[int | None, ...]
     parts: tuple[tuple[int, ...], ...] = ()
+    runs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class Steps:
         scale: what a step stands for.
         factors: tensors of what it stands for besides.
         ops: from the one that reads the steps to the one that gives the floats.
+        between: the least step and the largest one, where others are taken for these.
     """
 
     source: Any
@@ -52,11 +56,22 @@ class Steps:
     scale: float = 1.0
     factors: tuple[Factor, ...] = ()
     ops: tuple[ir.Operation, ...] = ()
+    between: tuple[int, int] | None = None
 
     @property
     def views(self) -> tuple[ir.Operation, ...]:
         """Those of the ops that only lay out what they read."""
         return tuple(op for op in self.ops if op.name in (TRANSPOSE, PAD) or op.name in RESHAPES)
+
+    @property
+    def transposed(self) -> bool:
+        """Whether dimensions change places."""
+        return any(view.name == TRANSPOSE for view in self.views)
+
+    @property
+    def in_runs(self) -> bool:
+        """Whether several positions share a number of some factor, in groups."""
+        return any(run > 1 for factor in self.factors for run in factor.runs)
 
     @property
     def padded(self) -> bool:
@@ -107,7 +122,7 @@ def _laid_out(op: ir.Operation) -> Steps | None:
     if not steps.factors:
         return replace(steps, ops=(*steps.ops, op))
     places = _places(op)
-    factors = [_moved(one, places, op.results[0].type.shape) for one in steps.factors]
+    factors = [_moved(one, places, op.results[0].type.shape) or _in_runs(one, op) for one in steps.factors]
     known = tuple(one for one in factors if one is not None)
     return replace(steps, factors=known, ops=(*steps.ops, op)) if len(known) == len(factors) else None
 
@@ -125,13 +140,38 @@ def _moved(factor: Factor, places: dict[int, tuple[int, ...]], sizes: Sequence[i
     at = tuple(dim for dims in to for dim in dims)
     if all(len(dims) == 1 for dims in to):
         return replace(factor, at=at)
-    if factor.parts:
+    if factor.parts or factor.runs:
         return None
     parts = (
         tuple(size if dim is None else sizes[dim] for dim in dims)
         for dims, size in zip(to, factor.value.type.shape, strict=True)
     )
     return Factor(factor.value, at, tuple(parts))
+
+
+def _in_runs(factor: Factor, op: ir.Operation) -> Factor | None:
+    """A factor of what a view joins dimensions of: of two that become one it goes along the first alone."""
+    if op.name != "tensor.collapse_shape" or factor.parts or factor.runs:
+        return None
+    before = op.operands[0].type.shape
+    groups = [[int(one) for one in group] for group in op.attributes["reassociation"]]
+    at: list[int | None] = []
+    runs: list[int] = []
+    for dim in factor.at:
+        if dim is None:
+            at.append(None)
+            runs.append(1)
+            continue
+        joined = next(n for n, group in enumerate(groups) if dim in group)
+        place = groups[joined].index(dim)
+        ahead, behind = (
+            [before[one] for one in part] for part in (groups[joined][:place], groups[joined][place + 1 :])
+        )
+        if any(size < 0 for size in behind) or any(size != 1 for size in ahead):
+            return None
+        at.append(joined)
+        runs.append(prod(behind))
+    return replace(factor, at=tuple(at), runs=tuple(runs))
 
 
 def _places(op: ir.Operation) -> dict[int, tuple[int, ...]]:
@@ -166,9 +206,52 @@ def _widened(op: ir.Operation) -> Steps | None:
     if cast is None:
         return None
     if _holds_steps(op.operands[0]):
-        return Steps(op.operands[0], _WIDENINGS[cast.name], ops=(op,))
+        source, views = _viewed(op.operands[0])
+        return _clamped(source, (*views, op)) or Steps(source, _WIDENINGS[cast.name], ops=(*views, op))
     steps = _as_integers(op.operands[0]) if _WIDENINGS[cast.name] else None
     return replace(steps, ops=(*steps.ops, op)) if steps is not None else None
+
+
+def _viewed(value: Any) -> tuple[Any, tuple[ir.Operation, ...]]:
+    """-> (what is laid out, the ops that lay it out, in order)."""
+    views: list[ir.Operation] = []
+    while (op := maker(value)) is not None and (op.name == TRANSPOSE or op.name in RESHAPES):
+        views.insert(0, op)
+        value = op.operands[0]
+    return value, tuple(views)
+
+
+def _clamped(value: Any, behind: Sequence[ir.Operation]) -> Steps | None:
+    """Steps that are first taken for the nearest ones of few, in wider integers.
+
+    Args:
+        behind: what makes floats of them.
+    """
+    inner = maker(value)
+    if inner is None or _cast(inner, {"arith.trunci": True}) is None:
+        return None
+    clamp = maker(inner.operands[0])
+    between = _bounds(clamp) if clamp is not None else None
+    if clamp is None or between is None or (widened := maker(clamp.operands[0])) is None:
+        return None
+    cast = _cast(widened, _EXTENSIONS)
+    if cast is None or not _holds_steps(widened.operands[0]):
+        return None
+    ops = (widened, clamp, inner, *behind)
+    return Steps(widened.operands[0], _EXTENSIONS[cast.name], ops=ops, between=between)
+
+
+def _bounds(op: ir.Operation) -> tuple[int, int] | None:
+    """The numbers between which an op brings integers, and nothing else."""
+    body = _body(op)
+    if body is None or [inner.name for inner in body[1]] != ["arith.maxsi", "arith.minsi", "linalg.yield"]:
+        return None
+    block, (above, below, end) = body
+    low, high = _number(above.operands[1]), _number(below.operands[1])
+    inside = above.operands[0] == block.arguments[0] and below.operands[0] == above.results[0]
+    if low is None or high is None or not inside or end.operands[0] != below.results[0] or not _along_all(op, 0):
+        return None
+    return int(low), int(high)
 
 
 def _as_integers(value: Any) -> Steps | None:

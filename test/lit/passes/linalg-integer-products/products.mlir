@@ -14,8 +14,8 @@
 // CHECK: %[[T:.+]] = linalg.transpose ins(%[[W]] : tensor<16x8xi8>) {{.*}} permutation = [1, 0] loc(#[[ALL]])
 // CHECK: %[[S:.+]] = linalg.generic {{.*}} "reduction"]} ins(%{{.+}}, %[[T]] : tensor<5x8xi8>, tensor<8x16xi8>)
 // CHECK: %[[A:.+]] = arith.extui
-// CHECK: %[[B:.+]] = arith.extsi
 // CHECK: %[[Z:.+]] = arith.subi %[[A]], %c121_i32
+// CHECK: %[[B:.+]] = arith.extsi
 // CHECK: %[[P:.+]] = arith.muli %[[Z]], %[[B]]
 // CHECK: arith.addi %{{.+}}, %[[P]]
 // CHECK: linalg.generic {{.*}} ins(%[[S]], %{{.+}} : tensor<5x16xi32>, tensor<16x1xf32>)
@@ -187,8 +187,8 @@ func.func @depthwise(%x: tensor<1x2x1x5xi8>, %scales: tensor<2x1x1x1xf32>) -> te
 // CHECK-LABEL: func.func @wide
 // CHECK: linalg.generic {{.*}} "reduction"]}
 // CHECK: %[[A:.+]] = arith.extui
-// CHECK: %[[B:.+]] = arith.extsi
 // CHECK: %[[Z:.+]] = arith.subi %[[A]], %c9_i32
+// CHECK: %[[B:.+]] = arith.extsi
 // CHECK: arith.muli %[[Z]], %[[B]]
 // CHECK-NOT: linalg.matmul
 func.func @wide(%x: tensor<5x8xi8>, %scales: tensor<16xf32>) -> tensor<5x16xf32> {
