@@ -93,6 +93,9 @@ FOR_CHAINS = ("linalg-rematerialize", "linalg-sink-transpose")
 INTEGERS = "linalg-integer-products"
 """Multiplies integers where quantised models multiply what they stand for, on machines that are made for it."""
 
+NARROW_WEIGHTS = "linalg-narrow-weights"
+"""Reads weights of few bits as they are, on CPUs, whose kernels make floats of them in registers."""
+
 FOR_IREE = ("linalg-cut-windows", "linalg-rotate-halves")
 """Bring what is left for IREE into forms that it takes."""
 
@@ -125,16 +128,23 @@ def superoptimised(job: Job) -> tuple[str, ...]:
 def to_linalg(job: Job) -> PassStage:
     """`LINALG`, and what chains need of it; where none are raised, what IREE does."""
     integers = (f"func.func({INTEGERS}{{lanes={lanes}}})",) if job.fuse and (lanes := _word_sums(job)) else ()
-    return replace(LINALG, passes=(*LINALG.passes, *integers, *(BEFORE_CHAINS if job.fuse else BEFORE_IREE)))
+    weights = (f"func.func({NARROW_WEIGHTS})",) if job.fuse and _cpu(job) is not None else ()
+    return replace(LINALG, passes=(*LINALG.passes, *integers, *weights, *(BEFORE_CHAINS if job.fuse else BEFORE_IREE)))
 
 
 def _word_sums(job: Job) -> int:
     """Sums to which the target adds products of integers of 8 bits, four at a time; 0: it does not."""
-    target = targets.of(job.target, _device(job))
-    if not isinstance(target, CpuTarget) or not target.machine.int8_words:
+    target = _cpu(job)
+    if target is None or not target.machine.int8_words:
         return 0
     lanes = target.machine.lanes("f32")
     return lanes if I8.has_instruction(lanes) else 0
+
+
+def _cpu(job: Job) -> CpuTarget | None:
+    """The target, where it is one."""
+    target = targets.of(job.target, _device(job))
+    return target if isinstance(target, CpuTarget) else None
 
 
 def raising(job: Job) -> PassStage:

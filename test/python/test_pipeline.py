@@ -208,6 +208,7 @@ def test_command_prints_it(tmp_path: Path) -> None:
         "torch-return-bytes",
         "torch-backend-to-linalg-on-tensors-backend-pipeline",
         "func.func(linalg-name-scatters)",
+        "func.func(linalg-narrow-weights)",
         "func.func(linalg-rematerialize)",
         "func.func(linalg-sink-transpose)",
         "prov-baseline",

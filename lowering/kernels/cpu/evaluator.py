@@ -278,6 +278,9 @@ class VectorEvaluator:
             if op == "fptosi" and expr.dtype in _NARROW:
                 # What these do not hold has no value. To make 64 bits of floats takes twice as many instructions.
                 return code.cast("extsi", code.cast(op, args[0], "i32"), "i64")
+            if op == "sitofp" and expr.args[0].dtype in _NARROW:
+                # From the bits that there are: those of 64 take more instructions.
+                return code.cast(op, code.cast("trunci", args[0], "i32"), computed(expr.dtype))
             if op in ("sitofp", "uitofp", "fptosi", "fptoui", "extui", "extf", "truncf"):
                 # integers are computed in 64 bits, whatever they are stored in
                 return code.cast(op, args[0], "i64" if expr.dtype[0] == "i" else computed(expr.dtype))

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
+from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Lanes, Position, Result, VectorEvaluator, widen
+from covan_mlir.lowering.kernels.cpu.narrow_weight import as_floats, half_as_floats
 from covan_mlir.lowering.kernels.cpu.packed_weight import PackedWeight
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
@@ -15,12 +17,17 @@ from covan_mlir.lowering.kernels.cpu.register_tile import Place
 
 @dataclass(frozen=True)
 class PackedPanel:
-    """The panels of a weight, in memory."""
+    """The panels of a weight, in memory.
+
+    Attributes:
+        narrow: they are steps, which are made floats (`narrow_weight`).
+    """
 
     code: KernelBuilder
     product: Product
     packing: PackedWeight
     evaluator: VectorEvaluator
+    narrow: bool = False
 
     def fill(
         self, outer: Mapping[str, Value], first: Value, valid: Sequence[Value | None], start: Value, count: Size
@@ -32,7 +39,10 @@ class PackedPanel:
         step = packing.words.count if packing.words is not None else 1
 
         def vector(u: int, place: Place, tap: int) -> Value:
-            at = code.add(base, code.mul(packing.position(code, place), packing.width), u * step * code.lanes)
+            at = code.add(base, code.mul(packing.position(code, place), packing.pitch), u * step * code.lanes)
+            if self.narrow:
+                steps, dtype = code.load(memory, at), computed(product.step.dtype)
+                return half_as_floats(code, steps, tap, dtype) if packing.nibbles else as_floats(code, steps, dtype)
             if packing.words is not None:
                 return packing.words.load(code, memory, at)
 
@@ -49,7 +59,7 @@ class PackedPanel:
     ) -> Callable[[Place], None]:
         """See `Panel`."""
         code, packing = self.code, self.packing
-        memory, each = code.memory[packing.operand.name], -(-packing.width // tiles)
+        memory, each = code.memory[packing.operand.name], -(-packing.pitch // tiles)
         share = code.mul(code.mul(tile, count), self.product.count(self.product.contracted[1:]))
         base = code.add(packing.begin(code, outer, code.add(first, packing.width), start), code.mul(share, each))
 

@@ -11,7 +11,7 @@ it is read as scalars.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -19,7 +19,7 @@ from covan_mlir.fred.chain import Chain, Input
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Value
 from covan_mlir.lowering.kernels.cpu.register_tile import Place
 from covan_mlir.lowering.kernels.cpu.words import Words
-from covan_mlir.lowering.kernels.kernel import Operand, Preparation
+from covan_mlir.lowering.kernels.kernel import Operand, Preparation, composed
 
 PADDING = 0.05
 """Of a packed weight's elements, the most that may be zeros beyond the last column or row."""
@@ -36,6 +36,7 @@ class PackedWeight:
         width: positions on ``axis`` that lie together.
         words: of elements of consecutive positions on a contracted axis, which lie next to each other; None: of one.
         along: that axis.
+        nibbles: elements take half a byte, and those of two consecutive positions on the last contracted axis are one.
     """
 
     chain: Chain
@@ -46,6 +47,12 @@ class PackedWeight:
     width: int
     words: Words | None = None
     along: str = ""
+    nibbles: bool = False
+
+    @property
+    def pitch(self) -> int:
+        """Elements of memory from a position to the next one; of nibbles, those of two positions are one."""
+        return self.width // 2 if self.nibbles else self.width
 
     @property
     def _each(self) -> int:
@@ -75,13 +82,17 @@ class PackedWeight:
     def operand(self) -> Operand:
         """What the kernel reads."""
         before = (self._sizes[axis] for axis in self.before)
-        contracted = (-(-self._sizes[axis] // (self._each if axis == self.along else 1)) for axis in self.contracted)
+        contracted = [-(-self._sizes[axis] // (self._each if axis == self.along else 1)) for axis in self.contracted]
+        if self.nibbles:
+            contracted[-1] //= 2
         shape = (*before, self.count, *contracted, self.width, *((self._each,) if self.words is not None else ()))
         return Operand(f"{self.weight.name}.packed", shape, self.weight.dtype)
 
     @property
     def preparation(self) -> Preparation:
         """What packs the weight."""
+        if self.nibbles:
+            return composed(replace(self, nibbles=False).preparation, self._joined)
         axes, dtype = self.weight.axes, self.weight.dtype
         given = f"tensor<{'x'.join([*(str(self._sizes[axis]) for axis in axes), dtype])}>"
         packed = self.operand.tensor
@@ -103,6 +114,42 @@ class PackedWeight:
 """
         return Preparation(self.operand, (self.weight.name,), text)
 
+    @property
+    def _joined(self) -> Preparation:
+        """What makes one byte of two packed elements, the nearest ones that half a byte holds."""
+        apart, joined = replace(self, nibbles=False).operand, self.operand
+        rank, deep, kind = len(joined.shape), len(joined.shape) - 2, self.weight.dtype
+        names = ", ".join(f"d{n}" for n in range(rank))
+        whole = f"affine_map<({names}) -> ({names})>"
+        sizes, ones = ", ".join(map(str, joined.shape)), ["1"] * rank
+        steps = ", ".join([*ones[:deep], "2", "1"])
+        slices = [", ".join(["0"] * deep + [str(first), "0"]) for first in (0, 1)]
+        text = f"""func.func private @joined(%w: {apart.tensor}) -> {joined.tensor} {{
+  %low = tensor.extract_slice %w[{slices[0]}] [{sizes}] [{steps}] : {apart.tensor} to {joined.tensor}
+  %high = tensor.extract_slice %w[{slices[1]}] [{sizes}] [{steps}] : {apart.tensor} to {joined.tensor}
+  %empty = tensor.empty() : {joined.tensor}
+  %joined = linalg.generic {{
+      indexing_maps = [{whole}, {whole}, {whole}], iterator_types = [{", ".join(['"parallel"'] * rank)}]}}
+      ins(%low, %high : {joined.tensor}, {joined.tensor}) outs(%empty : {joined.tensor}) {{
+  ^bb0(%a: {kind}, %b: {kind}, %c: {kind}):
+    %least = arith.constant -8 : {kind}
+    %most = arith.constant 7 : {kind}
+    %mask = arith.constant 15 : {kind}
+    %four = arith.constant 4 : {kind}
+    %a_above = arith.maxsi %a, %least : {kind}
+    %a_held = arith.minsi %a_above, %most : {kind}
+    %b_above = arith.maxsi %b, %least : {kind}
+    %b_held = arith.minsi %b_above, %most : {kind}
+    %first = arith.andi %a_held, %mask : {kind}
+    %second = arith.shli %b_held, %four : {kind}
+    %both = arith.ori %first, %second : {kind}
+    linalg.yield %both : {kind}
+  }} -> {joined.tensor}
+  return %joined : {joined.tensor}
+}}
+"""
+        return Preparation(joined, (apart.name,), text)
+
     def number(self, code: KernelBuilder, outer: Mapping[str, Value], first: Value) -> Value:
         """That of a panel, or a tile.
 
@@ -122,7 +169,7 @@ class PackedWeight:
             start: of the first contracted axis.
         """
         flat = code.add(code.mul(self.number(code, outer, first), self._length(self.contracted[0])), start)
-        return code.mul(flat, prod(self._length(axis) for axis in self.contracted[1:]) * self.width)
+        return code.mul(flat, prod(self._length(axis) for axis in self.contracted[1:]) * self.pitch)
 
     def _length(self, axis: str) -> int:
         """Of a contracted axis, with zeros that fill up the last word."""

@@ -108,12 +108,14 @@ class ProductWriter:
         self.packed_scalars = schedule.packed_scalars(product)
         self.words = WordFactors.of(product) if schedule.words else None
         self.offsets = schedule.offsets(product)
+        self.scales = schedule.packed_scales(product)
 
     @cached_property
     def panel(self) -> Panel | PackedPanel:
         """What is read as vectors."""
         if (packing := self.schedule.packed_panels(self.product)) is not None:
-            return PackedPanel(self.code, self.product, packing, self.evaluator)
+            narrow = not self.schedule.words and self.product.narrow is not None
+            return PackedPanel(self.code, self.product, packing, self.evaluator, narrow)
         return Panel.make(self.code, self.product, self.evaluator, self.sizes, self.schedule)
 
     @cached_property
@@ -129,6 +131,12 @@ class ProductWriter:
         return ScalarRows(
             code, self.evaluator, product.scalars, self.rows, product.contracted, self.sizes, pitch, memory
         )
+
+    @property
+    def nibbles(self) -> bool:
+        """Whether two elements of a panel are a byte."""
+        packing = self.schedule.packed_panels(self.product)
+        return packing is not None and packing.nibbles
 
     @cached_property
     def sums(self) -> Value:
@@ -258,10 +266,21 @@ class ProductWriter:
         """Adds a block's products, summed by themselves first, to the sums of a tile: errors grow with the lengths of
         the blocks and with their number, not with the product of both (Higham 1993, section 3)."""
         code = self.code
+        scales = [self._scale(unit, start, u) for u in range(vectors)]
         for i, sums in enumerate(self._multiplied(unit, row, rows, vectors, start, count, vector)):
             for u, value in enumerate(sums):
+                if (scale := scales[u]) is not None:
+                    value = code.op("mulf", value, scale)
                 at = self._offset(code.add(code.op("subi", row, unit.row), i), u)
                 code.store(code.op("addf", code.load(self.sums, at), value), self.sums, at)
+
+    def _scale(self, unit: Unit, group: Value, u: int) -> Value | None:
+        """What the steps of a group stand for, by column of a vector."""
+        code, packing = self.code, self.scales
+        if packing is None:
+            return None
+        at = code.add(packing.begin(code, unit.outer, unit.column, group), u * code.lanes)
+        return widen(code, code.load(code.memory[packing.operand.name], at), packing.weight.dtype)
 
     def _multiplied(
         self, unit: Unit, row: Value, rows: int, vectors: int, start: Value, count: Size, vector: VectorAt
@@ -273,6 +292,9 @@ class ProductWriter:
         begin = packing.begin(code, unit.outer, row, start) if packing is not None else None
 
         def scalar(i: int, place: Place, tap: int) -> Value:
+            if self.nibbles:
+                last = product.contracted[-1]
+                place = {**place, last: code.add(place[last], tap)}
             if self.scalars is not None:
                 return self.scalars.load(code.add(number, i), place, tap)
             if packing is not None:
@@ -311,6 +333,8 @@ class ProductWriter:
             ranges += [(axis, 0, self.sizes[axis]) for axis in product.planes.rolled]
         tile = self._begun(unit, row, rows, vectors)
         factors = Factors(scalar, asking, 1 if product.planes is None else len(product.planes.taps))
+        if self.nibbles:
+            factors = replace(factors, taps=2, step=2)
         if self.words is not None:
             factors = replace(factors, step=self.words.words.count, multiply_add=partial(self.words.added, code))
         return outer_products(code, ranges, tile, factors)

@@ -8,6 +8,7 @@ from functools import cached_property
 from covan_mlir.fred.chain import Chain, Input
 from covan_mlir.fred.expression import Expr, reads
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, are_one, convolution_of, rows_are_one
+from covan_mlir.lowering.kernels.cpu.narrow_weight import NarrowWeight
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout
 from covan_mlir.lowering.kernels.cpu.scalar_rows import weight_by_rows
 from covan_mlir.lowering.kernels.dense.chain import DenseChain
@@ -62,6 +63,11 @@ class Product(DenseChain):
         """The weight that is read as vectors, where it can be packed: nothing else of the chain reads it, and its
         elements are multiplied as they are."""
         return self.packable(self.vectors, self.scalars)
+
+    @cached_property
+    def narrow(self) -> NarrowWeight | None:
+        """The weight of steps that is read as vectors: these are made floats before they are multiplied."""
+        return NarrowWeight.of(self, self.vectors, self.scalars, self.lane, self.contracted)
 
     @cached_property
     def scalar_weight(self) -> Input | None:

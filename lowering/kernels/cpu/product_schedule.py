@@ -19,7 +19,8 @@ class ProductSchedule(DenseSchedule):
         rows, vectors: of the register tile.
         group: rows that a workgroup computes.
         depth: positions of the first contracted axis in a panel.
-        packed: the weight is packed ahead of time: panels, which are staged else, or what is read as scalars.
+        packed: the weight is packed ahead of time: panels, which are staged else, or what is read as scalars. Of one
+            whose steps are floats by groups, these are the blocks (`narrow_weight`).
         words: several elements are multiplied at a time (`words`).
         tail: of the last columns, so many that would fill a small part of a vector are in no panel (`column_tail`).
     """
@@ -34,13 +35,24 @@ class ProductSchedule(DenseSchedule):
 
     def packed_panels(self, product: Product) -> PackedWeight | None:
         """How what is read as vectors is packed."""
-        weight = product.weight
+        narrow = None if self.words else product.narrow
+        weight = product.weight if narrow is None else narrow.weight
         if not self.packed or weight is None:
             return None
         width = self.vectors * self.lanes
         packing = PackedWeight(product.chain, weight, product.outer, product.lane, product.contracted, width)
+        if narrow is not None:
+            return replace(packing, nibbles=narrow.nibbles)
         factors = WordFactors.of(product) if self.words else None
         return packing if factors is None else replace(packing, words=factors.words, along=product.contracted[-1])
+
+    def packed_scales(self, product: Product) -> PackedWeight | None:
+        """How what groups of steps stand for is packed; None: there are none."""
+        narrow = product.narrow
+        if not self.packed or narrow is None or narrow.scale is None:
+            return None
+        width, groups = self.vectors * self.lanes, product.contracted[:1]
+        return PackedWeight(product.chain, narrow.scale, product.outer, product.lane, groups, width)
 
     def packed_scalars(self, product: Product) -> PackedWeight | None:
         """How what is read as scalars is packed."""

@@ -115,8 +115,7 @@ class _Steps:
                 arguments = (held, scales, zeros, self.axis, -127, 127, torch.int8)
                 calls = [graph.call_function(steps.dequantize_per_channel.default, arguments)]
             else:
-                zeros = _held(module, f"_zeros_{index}", torch.zeros_like(self.scales))
-                grouped = (held, scales, zeros, -8, 7, torch.int8, self.group, torch.float32)
+                grouped = (held, scales, None, -8, 7, torch.int8, self.group, torch.float32)
                 calls = [graph.call_function(steps.dequantize_per_channel_group.default, grouped)]
                 if len(self.shape) > 2:
                     calls.append(graph.call_function(aten.reshape.default, (calls[-1], list(self.shape))))

@@ -26,6 +26,7 @@ from covan_mlir.lowering.kernels.cpu.templates.product import LONGEST_SUM, SCATT
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.reductions.profitability import EXPOSED
+from covan_mlir.lowering.kernels.reductions.sweeps import cost
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Template
@@ -93,6 +94,9 @@ class DotProductMatch(DenseMatch[DotProductSchedule]):
         # of a block comes from the second for each tile.
         load = 1.0 if along % schedule.lanes == 0 else 1.9
         again = 3.0 if steps * schedule.lanes**2 * 4 > 0.5 * machine.l1 else load
+        # Floats are made of integers for each tile: of two such instructions one is done beside a product.
+        narrow = any(product.chain.values[name].dtype[0] == "i" for name in reads(product.vectors))
+        made = cost(product.vectors) / 2 if narrow else 0.0
         whole, rest = divmod(product.count(product.rows), schedule.rows)
         spent = 0.0
         for height, times in ((schedule.rows, whole), (rest, 1 if rest else 0)):
@@ -101,7 +105,8 @@ class DotProductMatch(DenseMatch[DotProductSchedule]):
             held = height * schedule.columns
             loads = load * height + again * schedule.columns
             slots = (
-                steps * schedule.lanes * height * max(1.0, loads / held, 8 / held) + (ACROSS + product.work) * height
+                steps * schedule.lanes * (height * max(1.0, loads / held, 8 / held) + made)
+                + (ACROSS + product.work) * height
             )
             spent += slots * times
         return spent * 2 * schedule.lanes / machine.flops

@@ -63,6 +63,8 @@ TILES = (
     (1, 1),
 )
 """Rows and vectors of register tiles, those that are read least often per product first."""
+ROW = (1, 8)
+"""A tile of one row, of as many sums as there have to be under way: of a weight of few bits, memory does not wait."""
 DEPTHS = (64, 128, 256, 512)
 GROUPS = (64, 128, 256)
 SCATTERED = {2: 1.3, 4: 1.0, 8: 1.0, 16: 1.15}
@@ -98,6 +100,9 @@ CROWDED = 0.5
 """Of the time of a product, what a scalar costs whose line others of the same set push out: rows of a weight that lie a
 multiple of so many bytes apart, those of this tile and of the next one, and those that the last columns are summed
 of."""
+WIDENED, HALVED = 1.0, 1.5
+"""Of the time of a product of vectors, what it takes to make a vector of floats of one of bytes, and of halves of
+these: two instructions and three, of which machines begin two while they begin one product."""
 LONGEST_SUM = 1024
 """Products that are summed one after the other; longer sums are sums of blocks."""
 
@@ -157,6 +162,7 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             depths += [(longest, True) for longest in (*DEPTHS, LONGEST_SUM)]  # no scratch holds these
         tail = tail_of(product, lanes) if rows > FEW_ROWS else 0
         tails = (0, tail) if tail else (0,)
+        by_scalars = product.scalar_weight is not None and product.narrow is None
         paired = machine.bf16_pairs and BF16.has_instruction(lanes) and WordFactors.of(product) is not None
         for (height, vectors), (longest, packed), largest, pair in combinations(
             register_tiles(machine.registers, TILES), depths, GROUPS, (False, True) if paired else (False,)
@@ -168,7 +174,7 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             even = -(-each // block) * block if blocks > 1 else depth
             count = -(-rows // height)
             group = -(-count // -(-rows // largest)) * height
-            tight = product.scalar_weight is not None and count * height <= (1 + PADDING) * rows
+            tight = by_scalars and count * height <= (1 + PADDING) * rows
             for last in (0,) if packed or pair else tails:
                 by_rows = tight and not pair and not last
                 schedule = ProductSchedule(lanes, height, vectors, group, even, packed or by_rows, pair, last)
@@ -176,6 +182,24 @@ class ProductMatch(DenseMatch[ProductSchedule]):
                     continue
                 if scratch(product, schedule) * element // 8 <= machine.stack:
                     yield schedule
+        yield from self._narrow()
+
+    def _narrow(self) -> Iterator[ProductSchedule]:
+        """Those that read the steps of a weight of few bits."""
+        machine, product = self.target.machine, self.task
+        narrow = product.narrow
+        if narrow is None:
+            return
+        lanes, rows = machine.lanes("f32"), product.count(product.rows)
+        # Blocks are groups, or of equal, even lengths: a byte of two steps is in one.
+        blocks = -(-product.count(product.contracted) // LONGEST_SUM)
+        depth = 1 if narrow.scale is not None else 2 * -(-product.sizes[product.contracted[0]] // (2 * blocks))
+        for (height, vectors), largest in combinations(register_tiles(machine.registers, (*TILES, ROW)), GROUPS):
+            count = -(-rows // height)
+            group = -(-count // -(-rows // largest)) * height
+            schedule = ProductSchedule(lanes, height, vectors, group, depth, packed=True)
+            if scratch(product, schedule) * 4 <= machine.stack:
+                yield schedule
 
     @cached_property
     def _transposed(self) -> bool:
@@ -236,6 +260,7 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         beside = self.beside(schedule)
         panels_packed = schedule.packed_panels(product)
         crowded = self._crowded(schedule)
+        widened = self._widened(schedule)
 
         def each(vectors: int) -> float:
             """Of a product in a tile of so many vectors."""
@@ -244,7 +269,8 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             # Tiles of few products have no time to ask for the next panel.
             foreseen = panels_packed is not None and tile > schedule.rows + vectors
             foreseen = foreseen and (not beside or held + beside <= STAYS * machine.l1)
-            taken = max(1.0 + NARROW * max(0, BREADTH - tile), loads / tile, IN_FLIGHT / tile)
+            busy = 1.0 + NARROW * max(0, BREADTH - tile) + widened / schedule.rows
+            taken = max(busy, loads / tile, IN_FLIGHT / tile)
             taken += (FORESEEN if foreseen else BESIDE) * loads / tile + self.pushed_out / schedule.rows
             return taken + (CROWDED / vectors if crowded else 0.0)
 
@@ -280,20 +306,31 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         moved = product.traffic * (SCATTERED[schedule.lanes] if scattered else 1.0)
         if panels_packed is not None:
             moved += (groups - 1) * panels_packed.operand.bytes  # each group reads all of the weight
+            moved -= panels_packed.operand.bytes if panels_packed.nibbles else 0  # of what was counted half
         return Load(tuple(units), moved)
+
+    def _widened(self, schedule: ProductSchedule) -> float:
+        """Of a product of vectors, what it takes to make floats of a vector of a panel that holds steps."""
+        narrow = self.task.narrow
+        if narrow is None or schedule.packed_panels(self.task) is None or schedule.words:
+            return 0.0
+        return HALVED if narrow.nibbles else WIDENED
 
     def prepared(self, schedule: ProductSchedule) -> tuple[Preparation, ...]:
         """See `DenseMatch`."""
-        packing = schedule.packed_panels(self.task) or schedule.packed_scalars(self.task)
-        return () if packing is None else (packing.preparation,)
+        product = self.task
+        panels = schedule.packed_panels(product) or schedule.packed_scalars(product)
+        packings = (panels, schedule.packed_scales(product))
+        return tuple(packing.preparation for packing in packings if packing is not None)
 
     def structure(self, schedule: ProductSchedule) -> Structure:
         """See `Match`."""
         product = self.task
         cached = set() if schedule.packed_panels(product) is not None else {*reads(product.vectors)}
         cached |= {*reads(product.scalars)} if not in_place(product.chain, product.scalars) else set()
-        packing = schedule.packed_panels(product) or schedule.packed_scalars(product)
-        packed = () if packing is None else (packing.weight.name,)
+        panels = schedule.packed_panels(product) or schedule.packed_scalars(product)
+        packings = (panels, schedule.packed_scales(product))
+        packed = tuple(packing.weight.name for packing in packings if packing is not None)
         held = schedule.depth < product.sizes[product.contracted[0]]
         return Structure("tiles", cached=tuple(sorted(cached)), packed=packed, held=held)
 

@@ -1,10 +1,13 @@
-"""Quantised numbers, as torch's exporter writes them (``quantized_decomposed``): by the arithmetic that defines them.
+"""Quantised numbers, as torch's exporter (``quantized_decomposed``) and torchao write them: by the arithmetic that
+defines them.
 
 torch-mlir lowers those of a whole tensor by quotients, where eager multiplies by the reciprocal, and says nothing of
 what they are: of steps that are operators of torch's each has a meaning that is checked.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -13,6 +16,8 @@ from covan_mlir.frontend.rules.registry import foreign_rule
 
 _LEAST_SCALE = 1e-5
 """Of a token whose numbers are all close to 0."""
+_FEW = 16
+"""Steps that take at most half a byte each."""
 
 
 def _computed(x: Tensor) -> Tensor:
@@ -149,8 +154,8 @@ def quantize_groups(
     x: Tensor, scales: Tensor, zeros: Tensor, least: int, largest: int, dtype: torch.dtype, size: int = 128
 ) -> Tensor:
     """Of the rows of a matrix; a group that is longer than a row is a row."""
-    groups = x.reshape(-1, _group(x, scales, size))
-    steps = (groups * (1.0 / scales.reshape(-1, 1)) + zeros.reshape(-1, 1)).round()
+    groups = _grouped(x, scales, size)
+    steps = (groups * (1.0 / scales.unsqueeze(-1)) + zeros.unsqueeze(-1)).round()
     return _held(steps.clamp(least, largest), dtype).reshape(x.shape)
 
 
@@ -165,14 +170,45 @@ def dequantize_groups(
     size: int = 128,
     out_dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    steps = x.reshape(-1, _group(x, scales, size)).to(scales.dtype)
+    steps = _grouped(_within(x, least, largest), scales, size).to(scales.dtype)
     if zeros is not None:
-        steps = steps - zeros.reshape(-1, 1).to(scales.dtype)
-    return (steps * scales.reshape(-1, 1)).reshape(x.shape).to(out_dtype)
+        steps = steps - zeros.unsqueeze(-1).to(scales.dtype)
+    return (steps * scales.unsqueeze(-1)).reshape(x.shape).to(out_dtype)
 
 
-def _group(x: Tensor, scales: Tensor, size: int) -> int:
-    return x.shape[-1] if size > x.shape[-1] and scales.shape[-1] == 1 else size
+def _grouped(x: Tensor, scales: Tensor, size: int) -> Tensor:
+    """A matrix whose rows are taken apart into groups."""
+    group = x.shape[-1] if size > x.shape[-1] and scales.shape[-1] == 1 else size
+    return x.reshape(*x.shape[:-1], -1, group)
+
+
+def _within(x: Tensor, least: int, largest: int) -> Tensor:
+    """Steps that say themselves that they have few bits: others than these the operator is not given."""
+    return x.clamp(least, largest) if largest - least < _FEW else x
+
+
+@foreign_rule("torchao::dequantize_affine")
+def dequantize_blocks(
+    x: Tensor,
+    block: Sequence[int],
+    scales: Tensor,
+    zeros: Tensor | None,
+    dtype: torch.dtype,
+    least: int | None = None,
+    largest: int | None = None,
+    out_dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """Of blocks of a tensor, of so many positions on each axis."""
+    if least is not None and largest is not None:
+        x = _within(x, least, largest)
+    apart = [[size] if one in (1, size) else [size // one, one] for size, one in zip(x.shape, block, strict=True)]
+    # Of the sizes of an axis, the last one is a block's, if it is not of one position.
+    shared = [[*sizes[:-1], 1 if one != 1 else sizes[-1]] for sizes, one in zip(apart, block, strict=True)]
+    whole, shape = ([size for sizes in each for size in sizes] for each in (apart, shared))
+    steps = x.reshape(whole).to(out_dtype)
+    if zeros is not None:
+        steps = steps - zeros.reshape(shape).to(out_dtype)
+    return (steps * scales.reshape(shape)).reshape(x.shape).to(out_dtype)
 
 
 @foreign_rule("quantized_decomposed::convert_element_type.no_fuse")
