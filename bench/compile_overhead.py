@@ -1,11 +1,12 @@
 """What provenance costs: whole compilations and calls, with it over without it.
 
-    python bench/compile_overhead.py [names] [--rounds 5] [--seconds 3] [--json overhead.json]
+    python bench/compile_overhead.py [names] [--steps] [--rounds 5] [--seconds 3] [--json overhead.json]
 
 The time is that of `compile_module` from the module to the callable, export included, after one untimed
 compilation of each kind. With and without take turns; their ratio is the median over pairs of neighbours.
 ``fastest`` is the ratio of their fastest samples, which other load on the machine disturbs least. ``passes`` is
 provenance with ``trace="passes"``, measured after them. Calls must not differ at all: the kernels are the same.
+``--steps``: of models that torch's exporter has quantised.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any, Literal
 
 import common
 import torch
+from pt2e import exported_steps
+from quantised import Whole
 from workloads import WORKLOADS, build
 
 import covan_mlir
@@ -22,9 +25,11 @@ import covan_mlir
 DEFAULT = ("mobilenet", "blocks", "gpt2", "bert", "vit", "resnet", "t5_encoder")
 
 
-def measure(name: str, rounds: int, seconds: float) -> common.Row:
+def measure(name: str, rounds: int, seconds: float, steps: bool) -> common.Row:
     """Compile and call times of one model in all ways."""
     model, args, kwargs = build(name)
+    if steps:
+        model, kwargs = exported_steps(Whole(model, kwargs).eval(), args), {}
 
     def compiled(provenance: bool, trace: Literal["phases", "passes"] = "phases") -> Any:
         options = covan_mlir.CompileOptions(trace=trace)
@@ -67,13 +72,14 @@ def measure(name: str, rounds: int, seconds: float) -> common.Row:
 def main() -> None:
     assert __doc__
     parser = common.arguments(__doc__.splitlines()[0], rounds=5, seconds=3.0)
+    parser.add_argument("--steps", action="store_true", help="models as torch's exporter quantises them")
     options = parser.parse_args()
     rows = []
     for name in options.models or DEFAULT:
         if name not in WORKLOADS:
             parser.error(f"no workload {name!r}; there are {', '.join(WORKLOADS)}")
         print(f"{name} ...", file=sys.stderr, flush=True)
-        rows.append(measure(name, options.rounds, options.seconds))
+        rows.append(measure(name, options.rounds, options.seconds, options.steps))
     host = common.machine()
     columns = [c for c in rows[0] if c != "samples_s"]
     print(common.report("Compile and call times with provenance over without", host, columns, rows))

@@ -3,10 +3,10 @@
     python bench/quantised.py [bert_base resnet50 ...] [--rounds 11] [--seconds 3]     models at their real size
     python bench/quantised.py --products                                               integer products alone
 
-covan is given what torch's exporter makes of the model (PT2E, for x86: weights by channels, what they multiply as a
-whole), ONNX Runtime and OpenVINO what ONNX Runtime's static quantisation does (QDQ, the same kinds), both calibrated
-with the example's arguments. *Apart* is covan's largest difference from the quantised model in eager; *quantised*, of
-that from the model.
+covan and `torch.compile` are given what torch's exporter makes of the model (PT2E, for x86: weights by channels, what
+they multiply as a whole), ONNX Runtime and OpenVINO what ONNX Runtime's static quantisation does (QDQ, the same kinds),
+both calibrated with the example's arguments. *Apart* is covan's largest difference from the quantised model in eager;
+*quantised*, of that from the model.
 """
 
 from __future__ import annotations
@@ -117,11 +117,12 @@ def model_row(name: str, rounds: int, seconds: float) -> common.Row:
             "covan f32": lambda: plain(*args),
             "onnxruntime": onnxruntime_call(file, feed),
             "openvino": openvino_call(file, feed),
+            "torch.compile": peers.prepare("torch.compile", (quantised, args, {})),
         }
         times = common.interleave(
             calls, rounds=rounds, seconds=seconds, warmup=4, settle=common.SETTLE, pause=common.REST
         )
-    best = min(("onnxruntime", "openvino"), key=lambda one: times[one].median)
+    best = min(("onnxruntime", "openvino", "torch.compile"), key=lambda one: times[one].median)
     return {
         "model": name,
         **{one: timing.median * 1e3 for one, timing in times.items()},

@@ -138,6 +138,26 @@ def whisper_encoder() -> Model:
     return hf.WhisperModel(config).get_encoder(), (torch.randn(1, 80, 300),), {}
 
 
+def mnist_cnn() -> Model:
+    """Digits of 28 by 28."""
+    layers: list[nn.Module] = [nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2)]
+    layers += [nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10), nn.LogSoftmax(1)]
+    return nn.Sequential(*layers), (torch.rand(1, 1, 28, 28),), {}
+
+
+def kws_cnn() -> Model:
+    """Words of a second of speech, by ten features of each 20 ms: DS-CNN (Zhang et al. 2017, "Hello Edge", small)."""
+
+    def normed(conv: nn.Conv2d) -> list[nn.Module]:
+        return [conv, nn.BatchNorm2d(conv.out_channels), nn.ReLU()]
+
+    layers = normed(nn.Conv2d(1, 64, (10, 4), stride=2, padding=(5, 1)))
+    for _ in range(4):
+        layers += normed(nn.Conv2d(64, 64, 3, padding=1, groups=64)) + normed(nn.Conv2d(64, 64, 1))
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 12)]
+    return nn.Sequential(*layers), (torch.randn(1, 1, 49, 10),), {}
+
+
 _SMALL = (
     tiny,
     mobilenet,
@@ -154,9 +174,12 @@ _SMALL = (
     whisper_encoder,
 )
 
-WORKLOADS: dict[str, Callable[[], Model]] = {f.__name__: f for f in (*_SMALL, *MODELS)}
+_EMBEDDED = (mnist_cnn, kws_cnn)
+
+WORKLOADS: dict[str, Callable[[], Model]] = {f.__name__: f for f in (*_SMALL, *_EMBEDDED, *MODELS)}
 GROUPS: dict[str, tuple[str, ...]] = {
     "small": tuple(f.__name__ for f in _SMALL),
+    "embedded": tuple(f.__name__ for f in _EMBEDDED),
     "real": ("mobilenet", *(f.__name__ for f in MODELS)),  # MobileNetV2-0.25 is small as it is
 }
 
