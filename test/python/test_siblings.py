@@ -65,6 +65,14 @@ def test_each_product_has_its_own_axes() -> None:
             near(np.asarray(result.to_host()), want[output], arrays["x"].shape[1], "f32")
 
 
+def test_none_is_computed_again_for_each_result_of_another() -> None:
+    """Products of one row have no axis in common but the one that is summed over: a nest over the others of all of them
+    has as many positions as their product."""
+    chain = siblings(("jk", "j"), ("hk", "h"), shared="k", j=64, k=96, h=32)
+    listed = choices(chain, CpuTarget(MACHINE))
+    assert isinstance(listed, Refusal) or "rows" not in {one.template.name for one in listed.candidates}
+
+
 def test_gates() -> None:
     """Sums of one block and of several, factors transposed and not, results that end in an axis of the shared factor,
     one product that is a result itself, sizes known at run time only, more than two products."""

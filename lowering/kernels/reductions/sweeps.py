@@ -41,6 +41,9 @@ def pick(chain: Chain, step: Reduce) -> Pick | None:
     return None
 
 
+SEVERAL_ROWS = "rows of its reductions have nothing to do with each other"
+
+
 @dataclass(frozen=True)
 class Sweeps:
     """A chain whose reductions all run over the same axes, as sweeps over them, one after the other.
@@ -79,6 +82,13 @@ class Sweeps:
                 after = max((levels[name] for name in reads(value.expr)), default=0)
                 levels[value.name] = after + (isinstance(value, Reduce) and value.name not in self.picked)
         return levels
+
+    @cached_property
+    def rows_have_a_value(self) -> bool:
+        """Whether some step has all axes that are not reduced: where rows of reductions have nothing to do with each
+        other, a nest over all of them computes each as often as there are others."""
+        axes = [{*step.axes} - self.over for step in self.chain.steps]
+        return {axis for own in axes for axis in own} in axes
 
     def element(self, name: str) -> bool:
         """Whether a value has a position on a reduced axis."""

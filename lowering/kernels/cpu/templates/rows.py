@@ -31,11 +31,11 @@ from covan_mlir.fred.forms import Fusion
 from covan_mlir.lowering.kernels.cpu.emission import Emitter
 from covan_mlir.lowering.kernels.cpu.schedule import UNROLLS, VECTORS, VectorSchedule, lanes, predict
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.kernel import Executable
+from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
 from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
 from covan_mlir.lowering.kernels.reductions.redundant_precision import without_redundant_precision
-from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
+from covan_mlir.lowering.kernels.reductions.sweeps import SEVERAL_ROWS, Sweeps
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.structure import Structure
 from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Template
@@ -174,6 +174,7 @@ class Rows(Template[CpuTarget, VectorSchedule]):
     target: ClassVar[str] = "cpu"
     chains: ClassVar[tuple[ChainKind, ...]] = ("rows", "products")
 
-    def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> RowsMatch:
+    def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> RowsMatch | Refusal:
         """See `Template`."""
-        return RowsMatch(without_redundant_precision(chain), target)
+        chain = without_redundant_precision(chain)
+        return RowsMatch(chain, target) if Sweeps(chain).rows_have_a_value else Refusal(SEVERAL_ROWS)

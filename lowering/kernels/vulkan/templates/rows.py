@@ -23,7 +23,7 @@ from covan_mlir.lowering.kernels.cpu.schedule import VectorSchedule, predict
 from covan_mlir.lowering.kernels.kernel import Executable, Refusal
 from covan_mlir.lowering.kernels.reductions.operands import elements, traffic
 from covan_mlir.lowering.kernels.reductions.redundant_precision import without_redundant_precision
-from covan_mlir.lowering.kernels.reductions.sweeps import Sweeps
+from covan_mlir.lowering.kernels.reductions.sweeps import SEVERAL_ROWS, Sweeps
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Cost, Match, Template
 from covan_mlir.lowering.kernels.vulkan.invocation import Invocation
@@ -78,4 +78,5 @@ class Rows(Template[VulkanTarget, VectorSchedule]):
     def match(self, chain: Chain, target: VulkanTarget, fusion: Fusion | None = None) -> RowsMatch | Refusal:
         """See `Template`."""
         reason = unsupported(chain, target.device) or endless(iterations_of_rows(chain), target.device)
+        reason = reason or ("" if Sweeps(chain).rows_have_a_value else SEVERAL_ROWS)
         return Refusal(reason) if reason else RowsMatch(without_redundant_precision(chain), target)
