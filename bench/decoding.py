@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,10 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache
 
 import covan_mlir
+from covan_mlir.quantizing.scheme import Mode
 
 BITS = {"covan": 32, "covan int8": 8, "covan int4": 4}
+MODES: dict[str, Mode] = {"covan int8": "weights-int8", "covan int4": "weights-int4"}
 
 
 class NextToken(nn.Module):
@@ -83,13 +86,13 @@ def main() -> None:
     off = {}
     with torch.no_grad():
         exact = model(*args)[0]
-    for mode in ("int8", "int4"):
-        quantised = covan_mlir.quantize(model, args=args, mode=f"weights-{mode}")  # type: ignore[arg-type]  # of these
+    for name, mode in MODES.items():
+        quantised = covan_mlir.quantize(model, args=args, mode=mode)
         exe = quantised.compile()
-        calls[f"covan {mode}"] = lambda exe=exe: exe(*args)  # type: ignore[misc]  # of this turn
+        calls[name] = partial(exe, *args)
         with torch.no_grad():
             want = quantised.exported.module()(*args)[0]
-        off[f"covan {mode}"] = peers.relative_error(exe(*args)[0], want), peers.relative_error(want, exact)
+        off[name] = peers.relative_error(exe(*args)[0], want), peers.relative_error(want, exact)
     with tempfile.TemporaryDirectory() as folder:
         files = onnx_files(model, args, Path(folder))
         feed = {name: one.numpy() for name, one in zip(("token", "keys", "values"), args, strict=True)}
