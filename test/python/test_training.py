@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import covan_mlir
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "training.md"
 
 
 @pytest.fixture(autouse=True)
@@ -224,3 +228,11 @@ def test_gradients_of_convolutions(stride: int, padding: int, dilation: int, gro
     for one, other in zip(given, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
     assert covan_mlir.last_compiled()[-1].verify()
+
+
+def test_the_page_about_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(programs) == 3
+    monkeypatch.chdir(tmp_path)
+    (file := tmp_path / "page.py").write_text("".join(programs))
+    exec(compile(file.read_text(), str(file), "exec"), {"__name__": "page"})
