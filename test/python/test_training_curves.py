@@ -1,4 +1,4 @@
-"""Models that learn something, by compiled steps, over 500 steps: the losses that eager PyTorch has with the same seeds.
+"""Models that learn something, over 500 compiled steps: the losses that eager PyTorch has with the same seeds.
 
 Rounding differs, and learning enlarges that: each loss agrees within 1 %, or 0.001 where it is small.
 """

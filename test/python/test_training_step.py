@@ -48,12 +48,12 @@ def in_eager(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int, cli
 
 
 def assert_same(step: covan_mlir.TrainingStep, twin: nn.Module) -> None:
-    """What the step holds is what eager's model holds. The bias before a normalisation has a gradient of rounding alone,
-    which some optimizers enlarge."""
+    """What the step holds is what eager's model holds. The bias before a normalisation has a gradient of rounding
+    alone, which some optimizers enlarge."""
     held = step.state_dict()["model"]
     assert held.keys() == twin.state_dict().keys()
     for name, value in twin.state_dict().items():
-        if name != "0.bias" and not (name == "1.running_mean"):
+        if name != "0.bias" and name != "1.running_mean":
             torch.testing.assert_close(held[name], value, rtol=1e-4, atol=1e-5, msg=lambda text, name=name: name + text)
 
 
