@@ -54,7 +54,8 @@ class Block(nn.Module):
         q, k, v = self.qkv(self.first(x)).view(b, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(b, t, d))
-        return x + self.down(F.gelu(self.up(self.second(x))))
+        result: Tensor = x + self.down(F.gelu(self.up(self.second(x))))
+        return result
 
 
 class LanguageModel(nn.Module):
@@ -68,7 +69,8 @@ class LanguageModel(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, tokens)
 
     def forward(self, indices: Tensor) -> Tensor:
-        return self.head(self.norm(self.blocks(self.embedding(indices) + self.places))).flatten(0, 1)
+        logits: Tensor = self.head(self.norm(self.blocks(self.embedding(indices) + self.places)))
+        return logits.flatten(0, 1)
 
 
 class Classes(nn.Module):
@@ -123,7 +125,7 @@ def steps(work: Workload) -> dict[str, Callable[[], Tensor]]:
         def step() -> Tensor:
             optimizer.zero_grad(set_to_none=True)
             loss = work.loss(run(*work.inputs), *work.targets)
-            loss.backward()
+            torch.autograd.backward(loss)
             optimizer.step()
             return loss.detach()
 

@@ -20,7 +20,9 @@ def profile(
     file: Artifact,
     inputs: Inputs = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="How many calls are timed.")] = 50,
-    by: Annotated[Literal["line", "module", "site"], typer.Option("--by", help="What the time is told by.")] = "line",
+    by: Annotated[
+        Literal["line", "module", "stage", "site"], typer.Option("--by", help="What the time is told by.")
+    ] = "line",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/profiling.md).")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the table as comma-separated values.")] = False,
     perfetto: Annotated[

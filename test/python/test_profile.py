@@ -37,7 +37,7 @@ from covan_mlir.runtime import devices, profile_events
 from covan_mlir.runtime.profile_events import Call, Command, Submission, TimedDispatch
 from covan_mlir.tools import cli
 
-BY: tuple[By, ...] = ("line", "module", "site")
+BY: tuple[By, ...] = ("line", "module", "stage", "site")
 
 
 class Heavy(nn.Module):
@@ -150,7 +150,7 @@ def test_profiling_leaves_the_model_alone(exe: Executable, profile: Profile) -> 
         exe.profile(torch.randn(256, 65))
     with pytest.raises(InputError, match="at least 1"):
         exe.profile(X, repeat=0)
-    with pytest.raises(ValueError, match="by line, module, site"):
+    with pytest.raises(ValueError, match="by line, module, stage, site"):
         profile.rows("file")  # type: ignore[arg-type]
 
 

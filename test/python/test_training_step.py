@@ -213,3 +213,14 @@ def test_calls_that_do_not_fit() -> None:
     with pytest.raises(InputError, match="the optimizer's weight_decay cannot change any more"):
         step(X, TARGETS)
     assert step.steps == 0
+
+
+def test_time_by_stage() -> None:
+    step = compile_training_step(network(), F.cross_entropy, lambda p: torch.optim.SGD(p, lr=0.1), (X, TARGETS))
+    profile = step.executable.profile(X, TARGETS, torch.tensor(0.1), repeat=3)
+    rows = profile.rows("stage")
+    names = [row.name for row in rows]
+    assert {"4, forward", "4, gradient", "4, update"} <= {*names}
+    modules = [name.partition(",")[0] for name in names[:-1]]
+    assert len([m for m, before in zip(modules, ["", *modules], strict=False) if m != before]) == len({*modules})
+    assert sum(row.own for row in rows) == pytest.approx(profile.total)

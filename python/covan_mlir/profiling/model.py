@@ -21,7 +21,7 @@ from covan_mlir.profiling.join import Event
 from covan_mlir.provenance.model import LineageData, Site
 from covan_mlir.support.typed_json import JsonObject
 
-By = Literal["line", "module", "site"]
+By = Literal["line", "module", "stage", "site"]
 
 # Where nothing was measured (a device other than the CPU), one byte weighs as much as this many FLOPs.
 _BALANCE = 10.0

@@ -46,9 +46,14 @@ def rows(profile: ProfileData, by: By) -> list[ProfileRow]:
     """The rows, longest first; a module above those below it, longest of them first; time outside of kernels last.
 
     Raises:
-        ValueError: ``by`` is none of line, module and site.
+        ValueError: ``by`` is none of line, module, stage and site.
     """
-    makers: dict[str, Callable[[ProfileData], list[ProfileRow]]] = {"line": _lines, "module": _modules, "site": _sites}
+    makers: dict[str, Callable[[ProfileData], list[ProfileRow]]] = {
+        "line": _lines,
+        "module": _modules,
+        "stage": _stages,
+        "site": _sites,
+    }
     if by not in makers:
         raise ValueError(f"by={by!r}: profiles are shown by {', '.join(makers)}")
     outside = profile.outside
@@ -104,6 +109,20 @@ def _modules(profile: ProfileData) -> list[ProfileRow]:
 
     roots = [name for name, row in modules.items() if not row.depth]
     return [row for name in sorted(roots, key=lambda name: -modules[name].time) for row in tree(name)]
+
+
+def _stages(profile: ProfileData) -> list[ProfileRow]:
+    """Of each module, longest first, what goes forward, what computes gradients, and what an optimizer does."""
+    stages: dict[tuple[str, str], ProfileRow] = {}
+    for site, action, time, alone in _portions(profile, lambda action: (f"{action.stage} {action.module}",)):
+        key = (NO_ACTION, "") if action is None else (action.module or MODEL, action.stage)
+        row = stages.setdefault(key, ProfileRow(", ".join(filter(None, key))))
+        _add(row, site, action, time, time if action is not None and not alone else 0.0)
+    totals: dict[str, float] = {}
+    for (module, _), row in stages.items():
+        row.own = row.time
+        totals[module] = totals.get(module, 0.0) + row.time
+    return [stages[key] for key in sorted(stages, key=lambda key: (-totals[key[0]], key[0], -stages[key].time))]
 
 
 def _sites(profile: ProfileData) -> list[ProfileRow]:

@@ -129,6 +129,13 @@ class Action:
     role: str = ""
 
     @property
+    def stage(self) -> str:
+        """Of a step of training, whether it goes ``forward``, computes a ``gradient`` or makes an ``update``."""
+        if not self.role:
+            return "forward"
+        return "update" if self.role.startswith("update") else "gradient"
+
+    @property
     def translated(self) -> bool:
         """Whether it is no operator of torch, but another framework's: what it does, its parts say."""
         return self.op.startswith(TRANSLATED)

@@ -70,6 +70,7 @@ def _action(
         "name": action.name,
         "op": action.op.removesuffix(".default"),
         "module": action.module,
+        "role": action.role,
         "types": list(action.types),
         "inputs": sorted(set(action.inputs)),
         "rows": listing.of(action),

@@ -66,7 +66,7 @@ const describe = {
       action.twin === null ? "" : "; the value of ", action.twin === null ? "" : jump({ kind: "action", id: action.twin })];
     return h("div", { class: "columns" },
       h("div", {},
-        facts(["operator", action.op], ["module", action.module], ["result", action.types.join(", ")],
+        facts(["operator", action.op], ["module", action.module], ["for", action.role], ["result", action.types.join(", ")],
           ["fate", fate && h("span", { class: "fate" }, fate)], ...measured({ kind: "action", id }),
           ["tags", action.tags.join(", ")], ["parts", action.parts.join(", ")]),
         section("Lines", h("div", { class: "items" }, action.rows.length

@@ -111,7 +111,7 @@ const errors = data.errors && {
 const said = [
   ...actions.map((action, id) => ({
     item: { kind: "action", id },
-    text: [action.name, action.op, `op:${action.op}`, `module:${action.module}`, `fate:${action.fate}`, ...action.types,
+    text: [action.name, action.op, `op:${action.op}`, `module:${action.module}`, action.role, `fate:${action.fate}`, ...action.types,
       ...action.tags.map((tag) => `tag:${tag}`), ...action.frames].join("\n").toLowerCase(),
   })),
   ...sites.map((site, id) => ({

@@ -47,6 +47,7 @@ def _action(lineage: LineageData, action: Action, sites: Iterable[Site]) -> dict
     attributes = [
         ("name", action.name),
         ("module", action.module),
+        ("for", action.role),
         ("line", action.line),
         ("fate", f"{fate.kind}, by {fate.decided_by}" if fate else ""),
         ("same value as", lineage.actions[fate.twin].name if fate and fate.twin is not None else ""),
