@@ -102,7 +102,7 @@ def arrays_of(chain: Chain) -> Arrays:
 @pytest.mark.parametrize("lanes", part([16, 8, 4], kept=[16]))
 def test_products(lanes: int) -> None:
     """The best and some more kernels of each, against float64."""
-    machine = dataclasses.replace(MACHINE, vector_bits=32 * lanes, int8_words=False)
+    machine = dataclasses.replace(MACHINE, vector_bits=32 * lanes, int8_words=())
     for name, chain in CASES.items():
         written, arrays = steps_read(chain, machine), arrays_of(chain)
         assert written, name

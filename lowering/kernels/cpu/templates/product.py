@@ -269,7 +269,8 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             # Tiles of few products have no time to ask for the next panel.
             foreseen = panels_packed is not None and tile > schedule.rows + vectors
             foreseen = foreseen and (not beside or held + beside <= STAYS * machine.l1)
-            busy = 1.0 + NARROW * max(0, BREADTH - tile) + widened / schedule.rows
+            busy = factors.words.taken(schedule.rows, vectors) if factors is not None else 1.0
+            busy += NARROW * max(0, BREADTH - tile) + widened / schedule.rows
             taken = max(busy, loads / tile, IN_FLIGHT / tile)
             taken += (FORESEEN if foreseen else BESIDE) * loads / tile + self.pushed_out / schedule.rows
             return taken + (CROWDED / vectors if crowded else 0.0)
