@@ -114,8 +114,9 @@ class ProductWriter:
     def panel(self) -> Panel | PackedPanel:
         """What is read as vectors."""
         if (packing := self.schedule.packed_panels(self.product)) is not None:
-            narrow = not self.schedule.words and self.product.narrow is not None
-            return PackedPanel(self.code, self.product, packing, self.evaluator, narrow)
+            narrow = None if self.schedule.words else self.product.narrow
+            zeros = self.schedule.packed_zeros(self.product)
+            return PackedPanel(self.code, self.product, packing, self.evaluator, narrow, zeros)
         return Panel.make(self.code, self.product, self.evaluator, self.sizes, self.schedule)
 
     @cached_property
