@@ -12,9 +12,11 @@ import pytest
 import test_integer_products as products
 import test_word_convolutions as convolutions
 import test_word_depthwise as depthwise
+import torch
 from elftools.elf.elffile import ELFFile
 from limits import SWEEP
 
+import covan_mlir
 from covan_mlir.fred.chain import Chain
 from covan_mlir.fred.interpret import interpret
 from covan_mlir.lowering.kernels import targets
@@ -139,6 +141,21 @@ def test_exact(name: str) -> None:
     written = {case: renamed(kernels(case, chain, on, 3), n) for n, (case, chain) in enumerate(chains.items())}
     every = [one for each in written.values() for one in each]
     check(chains, written, Standalone(every, target=parse(name)))
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_in_a_program(name: str) -> None:
+    """Points, windows of channels and residuals, compiled for the processor: one kernel of steps each."""
+    if lacking := {linux_name(one) for one in HERE[name]} - (cpu_features() or frozenset()):
+        pytest.skip(f"this processor has no {', '.join(sorted(lacking))}")
+    torch.manual_seed(0)
+    model, x = depthwise.Bottleneck().eval(), torch.randn(2, 16, 15, 37)
+    exe = covan_mlir.compile_module(model, (x,), target=name)
+    templates = [record.template for record in exe.lineage.fusions if record.kernel]
+    assert templates == ["integer_product", "word_depthwise", "word_depthwise"]
+    torch.testing.assert_close(exe(x), model(x), rtol=0, atol=0.5)
+    assert (exe(x) != model(x)).float().mean() < 0.01
+    assert exe.verify(), str(exe.verify())
 
 
 def of_neon(text: str) -> str:
