@@ -48,7 +48,7 @@ class Multiplied(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if self.by:
             return f"on {self.target}, steps are multiplied by {' and '.join(self.by)}"
-        return f"on {self.target}, steps are multiplied as floats: it has no instruction for integers of 8 bits"
+        return f"on {self.target}, steps are multiplied as floats: no kernel multiplies integers of 8 bits there"
 
 
 def _known(target: str) -> Multiplied:
