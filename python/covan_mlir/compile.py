@@ -11,6 +11,7 @@ from covan_mlir.compilation.options import CompileOptions
 from covan_mlir.compilation.origin import Origin
 from covan_mlir.errors import InputError, TagError
 from covan_mlir.executable import Executable
+from covan_mlir.frontend.capture import Capture
 from covan_mlir.frontend.frontends import Model, capture
 from covan_mlir.lowering import pool, targets
 from covan_mlir.machine import host
@@ -63,18 +64,36 @@ def compile_module(
             saved and asked, and only calling it raises `DeviceError`.
         TagError: a tag is malformed, or for something that the model does not have.
     """
-    options = options or CompileOptions()
+    return compile_capture(
+        lambda: capture(model, args, kwargs, dynamic_shapes),
+        target=target,
+        provenance=provenance,
+        options=options or CompileOptions(),
+        tags=tags,
+        tell=progress or (lambda step: None),
+    )
+
+
+def compile_capture(
+    export: Callable[[], Capture],
+    *,
+    target: str | Sequence[str],
+    provenance: bool,
+    options: CompileOptions,
+    tags: Tags | None,
+    tell: Callable[[str], None],
+) -> Executable:
+    """Compile what ``export`` gives; see `compile_module`."""
     goals = targets.parse_all(target)
     rules = tag_rules(tags)
     if rules and not provenance:
         raise TagError("tags are kept in the lineage: compile with provenance=True")
-    tell = progress or (lambda step: None)
     pool.prepare(options.trace if provenance else "phases")
     if (options.fuse_reductions or options.attach or options.superoptimise) and any(goal.is_host for goal in goals):
         host.prepare()
     with EXPORT_LOCK:
         tell("export")
-        captured = capture(model, args, kwargs, dynamic_shapes)
+        captured = export()
     if not options.attach:
         compiled = compile_captured(captured, goals, options, provenance=provenance, rules=rules, tell=tell)
         origin = Origin(captured, options)
