@@ -30,7 +30,7 @@ from covan_mlir.lowering.kernels.choice import DECISIONS, DEVICE, telling
 from covan_mlir.lowering.kernels.cpu import team
 from covan_mlir.lowering.kernels.cpu.machine_code import MachineCode
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
-from covan_mlir.lowering.kernels.cpu.words import I8
+from covan_mlir.lowering.kernels.cpu.words import integer_words
 from covan_mlir.lowering.kernels.declarations import bodies, embed_declared
 from covan_mlir.lowering.kernels.kernel_code import KernelCode
 from covan_mlir.lowering.kernels.recorded import RECORDS, dump
@@ -135,10 +135,7 @@ def to_linalg(job: Job) -> PassStage:
 def _word_sums(job: Job) -> int:
     """Sums to which the target adds products of integers of 8 bits, four at a time; 0: it does not."""
     target = _cpu(job)
-    if target is None or not target.machine.int8_words:
-        return 0
-    lanes = target.machine.lanes("f32")
-    return lanes if I8.has_instruction(lanes) else 0
+    return target.machine.lanes("f32") if target is not None and integer_words(target.machine) else 0
 
 
 def _cpu(job: Job) -> CpuTarget | None:

@@ -100,7 +100,7 @@ class LinalgIntegerProducts:
         """Whether the steps can be multiplied a word at a time."""
         sizes = sizes_of(product, loops)
         summed = [loop for loop in sizes if loop not in loops[2]]
-        if None in loops[2] or not summed or any(one.between or one.in_runs for one in (first, second)):
+        if None in loops[2] or not summed or any(one.between or one.in_runs or one.zeros for one in (first, second)):
             return False
         if product.name in _CHANNELWISE:
             reads = self._reads_vectors(product, loops, sizes) and min(sizes.values()) > 0 and not first.factors

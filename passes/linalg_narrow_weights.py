@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 from torch_mlir import ir
@@ -12,7 +13,8 @@ from torch_mlir.dialects import arith, tensor
 from covan_mlir.passes.framework.index_values import dimension
 from covan_mlir.passes.framework.place import visited
 from covan_mlir.passes.framework.rewriter import Rewriter
-from covan_mlir.passes.quantized.steps import Factor, Steps, composed, steps_of
+from covan_mlir.passes.framework.views import laid_out
+from covan_mlir.passes.quantized.steps import Factor, Integers, Steps, composed, steps_of
 from covan_mlir.passes.quantized.sums import (
     MATRICES,
     Loops,
@@ -59,6 +61,8 @@ class LinalgNarrowWeights:
 
         %0 = linalg.generic ins(%x, %q, %scales : tensor<5x2x4xf32>, tensor<2x4x16xi8>, tensor<16x2x1xf32>)
             { extsi, sitofp, mulf, mulf, addf }
+
+    Steps may have no sign. A zero point of all is taken off them as an integer, those of columns or groups as floats.
     """
 
     name: ClassVar[str] = "linalg-narrow-weights"
@@ -72,7 +76,7 @@ class LinalgNarrowWeights:
             if loops is None or not isinstance(product.operands[0].type.element_type, ir.F32Type):
                 continue
             steps = steps_of(product.operands[1])
-            if steps is None or not is_weight(steps.source, weights) or not steps.signed:
+            if steps is None or not is_weight(steps.source, weights):
                 continue
             if steps_of(product.operands[0]) is None and (narrow := _Narrow.of(product, loops, steps)) is not None:
                 rewriter = rewriter or Rewriter(op)
@@ -89,6 +93,7 @@ class _Narrow:
         run: how many of its positions share a number of the inner factors.
         inner: factors that are not the same for all terms of a sum.
         outer: the others.
+        zeros: of the steps.
     """
 
     product: ir.Operation
@@ -98,6 +103,12 @@ class _Narrow:
     run: int
     inner: tuple[Factor, ...]
     outer: tuple[Factor, ...]
+    zeros: Factor | None
+
+    @cached_property
+    def points(self) -> Integers | None:
+        """What zero points are, if that is integers of 8 bits."""
+        return None if self.zeros is None else Integers.of(self.zeros.value)
 
     @staticmethod
     def of(product: ir.Operation, loops: list[Loops], steps: Steps) -> _Narrow | None:
@@ -109,15 +120,19 @@ class _Narrow:
         (deep,) = summed
         inner = tuple(one for one in steps.factors if deep in composed(one, loops[1]))
         outer = tuple(one for one in steps.factors if one not in inner)
-        runs = {run for one in inner for run in _runs(one, loops[1], deep)}
-        apart = any(run > 1 for one in outer for run in one.runs)
+        grouped = [*inner, *([steps.zeros] if steps.zeros and deep in composed(steps.zeros, loops[1]) else [])]
+        runs = {run for one in grouped for run in _runs(one, loops[1], deep)}
+        alike = [one for one in (*outer, *([steps.zeros] if steps.zeros else [])) if one not in grouped]
+        apart = any(run > 1 for one in alike for run in one.runs)
         if apart or len(runs) > 1 or runs == {1} or sizes[deep] < 1 or (runs and sizes[deep] % min(runs)):
             return None
-        return _Narrow(product, loops, steps, deep, runs.pop() if runs else 0, inner, outer)
+        return _Narrow(product, loops, steps, deep, runs.pop() if runs else 0, inner, outer, steps.zeros)
 
     def rewrite(self, rewriter: Rewriter) -> None:
         """Replaces it."""
-        gone, left = read_by_it_alone(self.product, (self.steps,))
+        # What makes zero points wider is done in the body.
+        points = () if self.points is None else (replace(self.steps, ops=self.points.ops),)
+        gone, left = read_by_it_alone(self.product, (self.steps, *points))
         with rewriter.replacing(*gone, self.product, copies=left) as new:
             begun, result = self.product.operands[2], self.loops[2]
             place = {loop: k for k, loop in enumerate(result) if loop is not None}
@@ -137,10 +152,14 @@ class _Narrow:
                 _grouped(value, along, self.deep, self.run) for value, along in zip(operands, loops, strict=True)
             ]
             loops = [_with_group(along, self.deep, count) for along in loops]
-            operands += [taken_apart(one) for one in self.inner]
-            loops += [list(composed(one, self.loops[1])) for one in self.inner]
             summed.add(count)
             count += 1
+        less = self.zeros
+        if less is not None and self.points is not None:
+            less = replace(less, value=laid_out(self.points.source, self.points.views))
+        factors = [*self.inner, *([] if less is None else [less])]
+        operands += [taken_apart(one) for one in factors]
+        loops += [list(composed(one, self.loops[1])) for one in factors]
         maps = [map_of(count, along) for along in (*loops, self.loops[2])]
         kinds = ["reduction" if loop in summed else "parallel" for loop in range(count)]
         begun, wide = self.product.operands[2], ir.IntegerType.get_signless(32)
@@ -148,12 +167,20 @@ class _Narrow:
 
         def body(read: Any, step: Any, *rest: Any) -> Any:
             term = arith.SIToFPOp(kind, widened(self.steps, step, wide)).result
-            for factor in rest[:-1]:
+            if self.zeros is not None:
+                term = arith.SubFOp(term, self._as_float(rest[len(self.inner)], kind, wide)).result
+            for factor in rest[: len(self.inner)]:
                 term = arith.MulFOp(term, factor).result
             return arith.AddFOp(rest[-1], arith.MulFOp(read, term).result).result
 
         into = zeros([dimension(begun, k) for k in range(len(self.loops[2]))], kind)
         return computed(operands, into, maps, kinds, body)
+
+    def _as_float(self, zero: Any, kind: Any, wide: Any) -> Any:
+        """A zero point."""
+        if self.points is not None:
+            zero = (arith.ExtSIOp if self.points.signed else arith.ExtUIOp)(wide, zero).result
+        return arith.SIToFPOp(kind, zero).result if isinstance(zero.type, ir.IntegerType) else zero
 
 
 def _runs(factor: Factor, loops: Sequence[int | None], deep: int) -> list[int]:

@@ -50,6 +50,9 @@ def quantize(
     bound: Annotated[
         float, typer.Option("--bound", metavar="DB", help="Signal-to-noise ratio that tensors are to have.")
     ] = 20.0,
+    target: Annotated[
+        str, typer.Option("--target", metavar="TARGET", help="What it is for, as 'covan compile' takes it.")
+    ] = "cpu",
     report: Annotated[
         str | None, typer.Option("--report", metavar="FILE.json", help="Write what it costs as JSON, too.")
     ] = None,
@@ -95,6 +98,7 @@ def quantize(
                 keep=keep or (),
                 group=group,
                 bound_db=bound,
+                target=target,
                 progress=progress,
             )
             _save(quantized, destination, progress)
@@ -105,7 +109,7 @@ def quantize(
 
 def _save(quantized: Quantized, destination: Path, progress: Progress) -> None:
     if destination.suffix == ".covan":
-        executable = quantized.compile(progress=progress)
+        executable = quantized.compile(progress=progress, target=quantized.report.scheme.target)
         progress("saving")
         executable.save(destination)
         return

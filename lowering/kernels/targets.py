@@ -20,6 +20,7 @@ from covan_mlir.lowering.targets.resolve import ExecutableTarget, executable_tar
 from covan_mlir.lowering.targets.target import Kind, Target
 from covan_mlir.machine.description import PRESETS, Machine
 from covan_mlir.machine.host import host
+from covan_mlir.machine.words import int8_words
 
 
 def of(name: str, device: str = "") -> KernelTarget | None:
@@ -86,10 +87,11 @@ def machine(target: ExecutableTarget) -> Machine:
         preset = PRESETS["avx512" if target.vector_bytes >= 64 else "avx2"]
     else:
         preset = PRESETS["neon"]
+    features = [one.removeprefix("+") for one in target.features if one.startswith("+")]
     return replace(
         preset,
         name=target.cpu or preset.name,
         architecture=target.architecture,
-        bf16_pairs="+avx512bf16" in target.features,
-        int8_words="+avx512vnni" in target.features,
+        bf16_pairs="avx512bf16" in features,
+        int8_words=int8_words(target.architecture, features, preset.lanes("f32")),
     )

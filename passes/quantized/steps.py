@@ -48,6 +48,7 @@ class Steps:
         factors: tensors of what it stands for besides.
         ops: from the one that reads the steps to the one that gives the floats.
         between: the least step and the largest one, where others are taken for these.
+        zeros: a tensor of steps that stand for 0, of floats or of wider integers, less than which ``zero`` is.
     """
 
     source: Any
@@ -57,6 +58,7 @@ class Steps:
     factors: tuple[Factor, ...] = ()
     ops: tuple[ir.Operation, ...] = ()
     between: tuple[int, int] | None = None
+    zeros: Factor | None = None
 
     @property
     def views(self) -> tuple[ir.Operation, ...]:
@@ -79,6 +81,40 @@ class Steps:
         return any(op.name == PAD for op in self.ops)
 
 
+@dataclass(frozen=True)
+class Integers:
+    """What a tensor is made of by ops that lay integers of 8 bits out and widen them, and by nothing else.
+
+    Attributes:
+        ops: in order.
+    """
+
+    source: Any
+    signed: bool
+    ops: tuple[ir.Operation, ...]
+
+    @staticmethod
+    def of(value: Any) -> Integers | None:
+        """None: it is something else."""
+        ops: list[ir.Operation] = []
+        signed = True
+        while not _holds_steps(value):
+            op = maker(value)
+            cast = None if op is None else _cast(op, {**_EXTENSIONS, **_WIDENINGS})
+            if op is None or (cast is None and op.name != TRANSPOSE and op.name not in RESHAPES):
+                return None
+            signed = signed if cast is None else {**_EXTENSIONS, **_WIDENINGS}[cast.name]
+            ops.insert(0, op)
+            value = op.operands[0]
+        source, views = _viewed(value)
+        return Integers(source, signed, (*views, *ops))
+
+    @property
+    def views(self) -> tuple[ir.Operation, ...]:
+        """Those of the ops that lay out."""
+        return tuple(op for op in self.ops if op.name == TRANSPOSE or op.name in RESHAPES)
+
+
 def steps_of(value: Any) -> Steps | None:
     """How a tensor of floats is made of steps; None where it is not."""
     op = maker(value)
@@ -99,10 +135,15 @@ def steps_of(value: Any) -> Steps | None:
     if (inner := _operands(op, "arith.subf", ordered=True)) is not None:
         whole, zero = inner
         steps = steps_of(whole)
-        if steps is None or steps.factors or steps.scale != 1 or not isinstance(zero, float) or zero % 1:
-            return None
-        return replace(steps, zero=steps.zero + int(zero), ops=(*steps.ops, op))
+        return None if steps is None or steps.factors or steps.scale != 1 else _less(steps, zero, op)
     return _widened(op)
+
+
+def _less(steps: Steps, zero: float | Factor, op: ir.Operation) -> Steps | None:
+    """Steps that a zero point, or a tensor of such, is taken off by an op."""
+    if isinstance(zero, Factor):
+        return None if steps.zeros is not None else replace(steps, zeros=zero, ops=(*steps.ops, op))
+    return None if zero % 1 else replace(steps, zero=steps.zero + int(zero), ops=(*steps.ops, op))
 
 
 def maker(value: Any) -> ir.Operation | None:
@@ -119,12 +160,17 @@ def _laid_out(op: ir.Operation) -> Steps | None:
     steps = steps_of(op.operands[0])
     if steps is None:
         return None
-    if not steps.factors:
+    every = (*steps.factors, *(() if steps.zeros is None else (steps.zeros,)))
+    if not every:
         return replace(steps, ops=(*steps.ops, op))
     places = _places(op)
-    factors = [_moved(one, places, op.results[0].type.shape) or _in_runs(one, op) for one in steps.factors]
-    known = tuple(one for one in factors if one is not None)
-    return replace(steps, factors=known, ops=(*steps.ops, op)) if len(known) == len(factors) else None
+    moved = [_moved(one, places, op.results[0].type.shape) or _in_runs(one, op) for one in every]
+    known = tuple(one for one in moved if one is not None)
+    if len(known) < len(moved):
+        return None
+    count = len(steps.factors)
+    zeros = None if steps.zeros is None else known[count]
+    return replace(steps, factors=known[:count], zeros=zeros, ops=(*steps.ops, op))
 
 
 def _moved(factor: Factor, places: dict[int, tuple[int, ...]], sizes: Sequence[int]) -> Factor | None:
@@ -194,7 +240,14 @@ def _padded(op: ir.Operation) -> Steps | None:
     """Steps with such around them that stand for 0."""
     (*computed, end) = [view.operation for view in op.regions[0].blocks[0]]
     steps = steps_of(op.operands[0])
-    if computed or steps is None or steps.factors or _number(end.operands[0]) != 0 or len(op.operands) > 1:
+    if (
+        computed
+        or steps is None
+        or steps.factors
+        or steps.zeros
+        or _number(end.operands[0]) != 0
+        or len(op.operands) > 1
+    ):
         return None
     low, high = (-128, 127) if steps.signed else (0, 255)
     return replace(steps, ops=(*steps.ops, op)) if low <= steps.zero <= high else None
@@ -260,14 +313,13 @@ def _as_integers(value: Any) -> Steps | None:
     if op is None:
         return None
     if (cast := _cast(op, _EXTENSIONS)) is not None:
-        return Steps(op.operands[0], _EXTENSIONS[cast.name], ops=(op,)) if _holds_steps(op.operands[0]) else None
+        source, views = _viewed(op.operands[0])
+        return Steps(source, _EXTENSIONS[cast.name], ops=(*views, op)) if _holds_steps(source) else None
     if (inner := _operands(op, "arith.subi", ordered=True)) is None:
         return None
     whole, zero = inner
     steps = _as_integers(whole)
-    if steps is None or not isinstance(zero, float):
-        return None
-    return replace(steps, zero=steps.zero + int(zero), ops=(*steps.ops, op))
+    return None if steps is None else _less(steps, zero, op)
 
 
 def _holds_steps(value: Any) -> bool:

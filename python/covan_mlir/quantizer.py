@@ -56,6 +56,7 @@ def quantize(
     keep: str | Sequence[str] = (),
     group: int = 128,
     bound_db: float = 20.0,
+    target: str = "cpu",
     dynamic_shapes: Any = None,
     progress: Callable[[str], None] | None = None,
 ) -> Quantized:
@@ -83,16 +84,20 @@ def quantize(
         group: of ``weights-int4``: weights of a row that share a scale.
         bound_db: signal-to-noise ratio, in dB, that is expected of tensors: the report names the first below it, and
             what to keep in float to lift the results to it.
+        target: what the model is for, as of `compile_module`: which layers there is something to win of depends on its
+            vectors, and the report tells how it multiplies steps.
         dynamic_shapes: as of `compile_module`.
         progress: is told the name of each step before it runs.
 
     Raises:
         ExportError: the model does not export.
+        TargetError: there is no such target.
         InputError: there is no calibration data, a call of it does not fit the model or has NaN; the model is quantised
             already or in training mode; ``keep`` names what is not there; nothing can be quantised; another argument is
             none of those that there are; torchao is not installed, which ``int8`` needs.
     """
-    scheme = Scheme(mode, activations, observer, (keep,) if isinstance(keep, str) else tuple(keep), group, bound_db)
+    kept = (keep,) if isinstance(keep, str) else tuple(keep)
+    scheme = Scheme(mode, activations, observer, kept, group, bound_db, target)
     example = Call(tuple(args), dict(kwargs or {})) if args or kwargs else None
     exported, report = quantized(
         Given(model, calibration, example, dynamic_shapes), scheme, progress or (lambda step: None)

@@ -24,7 +24,7 @@ from covan_mlir.lowering.kernels.standalone import Standalone
 from covan_mlir.machine.description import PRESETS, Machine
 from covan_mlir.machine.reading import processor
 
-HOST = dataclasses.replace(MACHINE, int8_words=True)
+HOST = dataclasses.replace(MACHINE, int8_words=("vpdpbusd",))
 runs = pytest.mark.skipif(
     "avx512_vnni" not in processor().get("flags", "").split(), reason="this processor has no AVX512_VNNI"
 )
@@ -122,7 +122,7 @@ def test_products(lanes: int) -> None:
 
 def test_what_is_multiplied_by_words() -> None:
     """Integers of 8 bits by a weight of such with a sign, four by four, on a machine that can."""
-    can = dataclasses.replace(PRESETS["avx512"], int8_words=True)
+    can = dataclasses.replace(PRESETS["avx512"], int8_words=("vpdpbusd",))
     sizes = {"i": 8, "j": 96, "k": 64}
     others = [
         product("ik", "kj", "ij", "k", i=8, j=96, k=62),
@@ -135,7 +135,7 @@ def test_what_is_multiplied_by_words() -> None:
     ]
     assert [bool(kernels(chain, can)) for chain in (CASES["plain"], *others)] == [True, *[False] * len(others)]
     assert not kernels(CASES["plain"], PRESETS["avx512"])
-    assert not kernels(CASES["plain"], dataclasses.replace(PRESETS["neon"], int8_words=True))
+    assert not kernels(CASES["plain"], dataclasses.replace(PRESETS["neon"], int8_words=("vpdpbusd",)))
 
 
 class Scaled(nn.Module):

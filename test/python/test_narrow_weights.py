@@ -34,28 +34,42 @@ def narrow(
     *,
     scale: str = "",
     few: bool = False,
+    signed: bool = True,
+    zero: int = 0,
+    zeros: str = "",
+    kind: str = "i8",
     unknown: str = "",
     **sizes: int,
 ) -> Chain:
-    """``relu(sum of left * (right * scale) + bias)``, of a weight of bytes.
+    """``relu(sum of left * ((right - zero - zeros) * scale) + bias)``, of a weight of bytes.
 
     Args:
         scale: axes of what its steps stand for; empty: 1.
         few: steps are taken for the nearest ones of 4 bits.
+        signed: its bytes have a sign, and so have those of zeros.
+        zeros: axes of zero points; empty: there are none.
+        kind: of these.
     """
     w = Writer("f32", **{axis: None if axis in unknown else size for axis, size in sizes.items()})
     a, steps = w.input("a", left), w.input("b", right, "i8")
-    whole: Expr = Apply("arith.extsi", (steps,), "i32")
-    for op, bound in (("arith.maxsi", -8), ("arith.minsi", 7)) if few else ():
+    wider = "arith.extsi" if signed else "arith.extui"
+    whole: Expr = Apply(wider, (steps,), "i32")
+    least, most = (-8, 7) if signed else (0, 15)
+    for op, bound in (("arith.maxsi", least), ("arith.minsi", most)) if few else ():
         whole = Apply(op, (whole, Const(bound, "i32")), "i32")
+    whole = Apply("arith.subi", (whole, Const(zero, "i32")), "i32") if zero else whole
     factor: Expr = Apply("arith.sitofp", (whole,), "f32")
+    if zeros:
+        less: Expr = w.input("zeros", zeros, kind)
+        less = Apply("arith.sitofp", (Apply(wider, (less,), "i32"),), "f32") if kind == "i8" else less
+        factor = f("arith.subf", factor, less)
     if scale:
         factor = f("arith.mulf", factor, w.input("scale", scale))
     bias = w.input("bias", result[-1])
     w.reduce("s", result, "add", over, f("arith.mulf", a, factor))
     w.map("y", result, f("arith.maximumf", f("arith.addf", w.read("s"), bias), w.number(0.0)))
     chain = w.chain("y")
-    inputs = tuple(dataclasses.replace(one, weight=one.name in ("b", "scale")) for one in chain.inputs)
+    inputs = tuple(dataclasses.replace(one, weight=one.name in ("b", "scale", "zeros")) for one in chain.inputs)
     return dataclasses.replace(chain, inputs=inputs)
 
 
@@ -71,6 +85,20 @@ CASES = {
     "batched": narrow("bigk", "jgk", "bij", "gk", scale="jg", few=True, b=2, i=5, j=40, g=2, k=6),
     "heads": narrow("higk", "hjgk", "hij", "gk", scale="hjg", few=True, h=3, i=5, j=40, g=2, k=6),
     "joined": narrow("hik", "jhk", "ij", "hk", few=True, h=5, i=3, j=40, k=600),
+    "no sign": narrow("ik", "jk", "ij", "k", signed=False, zero=128, i=21, j=94, k=36),
+    "a zero point": narrow("ik", "kj", "ij", "k", zero=-7, i=3, j=96, k=2051),
+    "zero points": narrow("ik", "jk", "ij", "k", zeros="j", i=21, j=94, k=36),
+    "of floats": narrow("igk", "gkj", "ij", "gk", scale="gj", zeros="gj", kind="f32", i=3, j=33, g=3, k=32),
+    "of groups": narrow("igk", "jgk", "ij", "gk", scale="jg", zeros="jg", signed=False, i=21, j=94, g=5, k=7),
+    "groups' alone": narrow("igk", "jgk", "ij", "gk", zeros="jg", signed=False, i=21, j=94, g=5, k=7),
+    "columns' beside": narrow("igk", "jgk", "ij", "gk", scale="jg", zeros="j", i=9, j=94, g=5, k=8),
+    "halves, no sign": narrow("ik", "jk", "ij", "k", few=True, signed=False, zero=8, i=9, j=94, k=36),
+    "halves of groups": narrow(
+        "igk", "jgk", "ij", "gk", scale="jg", zeros="jg", few=True, signed=False, i=21, j=94, g=4, k=32
+    ),
+    "halves of a row": narrow(
+        "gk", "jgk", "j", "gk", scale="jg", zeros="jg", kind="f32", few=True, signed=False, j=200, g=3, k=128
+    ),
     "rows unknown": narrow("igk", "jgk", "ij", "gk", scale="jg", few=True, unknown="i", i=1, j=94, g=4, k=32),
 }
 
@@ -102,7 +130,7 @@ def arrays_of(chain: Chain) -> Arrays:
 @pytest.mark.parametrize("lanes", part([16, 8, 4], kept=[16]))
 def test_products(lanes: int) -> None:
     """The best and some more kernels of each, against float64."""
-    machine = dataclasses.replace(MACHINE, vector_bits=32 * lanes, int8_words=False)
+    machine = dataclasses.replace(MACHINE, vector_bits=32 * lanes, int8_words=())
     for name, chain in CASES.items():
         written, arrays = steps_read(chain, machine), arrays_of(chain)
         assert written, name
@@ -110,7 +138,7 @@ def test_products(lanes: int) -> None:
         for one in written:
             got = np.asarray(alone[one.name](*(alone.buffer(arrays[value.name]) for value in chain.inputs)).to_host())
             terms = int(np.prod([chain.known_sizes[axis] for axis in chain.reductions[0].over]))
-            near(got / 60, want / 60, terms, "f32")
+            near(got / 120, want / 120, terms, "f32")
 
 
 class Layer(nn.Module):
@@ -142,23 +170,29 @@ def test_in_a_program(mode: str, rows: int, tmp_path: Path, monkeypatch: pytest.
     assert exe.verify(), str(exe.verify())
 
 
-@pytest.mark.parametrize(("bits", "group"), [(8, 0), (4, 32), (4, 0)])
+@pytest.mark.parametrize(
+    ("bits", "group", "mapping"),
+    [(8, 0, "SYMMETRIC"), (4, 32, "SYMMETRIC"), (4, 0, "SYMMETRIC"), (4, 32, "ASYMMETRIC"), (8, 0, "ASYMMETRIC")],
+)
 def test_weights_that_torchao_made_narrow(
-    bits: int, group: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bits: int, group: int, mapping: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As its users have them, before and without an export."""
-    from torchao.quantization import IntxWeightOnlyConfig, quantize_
+    from torchao.quantization import IntxWeightOnlyConfig, MappingType, quantize_
     from torchao.quantization.granularity import PerAxis, PerGroup
 
     assumed(MACHINE, tmp_path, monkeypatch)
     torch.manual_seed(0)
     model, x = nn.Sequential(nn.Linear(768, 512), nn.GELU(), nn.Linear(512, 640)).eval(), torch.randn(1, 768)
     granularity = PerGroup(group) if group else PerAxis(0)
-    quantize_(model, IntxWeightOnlyConfig(weight_dtype=getattr(torch, f"int{bits}"), granularity=granularity))
+    config = IntxWeightOnlyConfig(
+        weight_dtype=getattr(torch, f"int{bits}"), granularity=granularity, mapping_type=MappingType[mapping]
+    )
+    quantize_(model, config)
     exe = covan_mlir.compile_module(model, (x,))
     torch.testing.assert_close(exe(x), model(x), rtol=1e-4, atol=1e-5)
     for operator in exe.lineage.operators():
-        (weight,) = (one for one in operator.chain.inputs if one.dtype == "i8")
+        weight = max((one for one in operator.chain.inputs if one.dtype == "i8"), key=lambda one: len(one.axes))
         assert len(weight.axes) == (3 if group else 2)
     assert exe.verify(), str(exe.verify())
 

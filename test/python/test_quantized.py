@@ -100,7 +100,7 @@ class Quantized(nn.Module):
 @pytest.fixture
 def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that multiplies integers of 8 bits a word at a time."""
-    assumed(dataclasses.replace(MACHINE, int8_words=True), tmp_path, monkeypatch)
+    assumed(dataclasses.replace(MACHINE, int8_words=("vpdpbusd",)), tmp_path, monkeypatch)
 
 
 def test_a_quantised_model() -> None:

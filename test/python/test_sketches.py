@@ -31,7 +31,7 @@ from covan_mlir.tuning.sketches.derive import sketch_of, sketches
 from covan_mlir.tuning.sketches.nest_text import nest_text
 from covan_mlir.tuning.sketches.state import State
 
-TARGET = CpuTarget(replace(MACHINE, bf16_pairs=True, int8_words=True))
+TARGET = CpuTarget(replace(MACHINE, bf16_pairs=True, int8_words=("vpdpbusd",)))
 
 
 def weighted(chain: Chain, *names: str) -> Chain:

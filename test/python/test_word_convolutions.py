@@ -26,7 +26,7 @@ from covan_mlir.lowering.kernels.standalone import Standalone
 from covan_mlir.machine.description import PRESETS, Machine
 from covan_mlir.machine.reading import processor
 
-HOST = dataclasses.replace(MACHINE, bf16_pairs=True, int8_words=True)
+HOST = dataclasses.replace(MACHINE, bf16_pairs=True, int8_words=("vpdpbusd",))
 runs = pytest.mark.skipif(
     "avx512_bf16" not in processor().get("flags", "").split(), reason="this processor has no AVX512_BF16"
 )

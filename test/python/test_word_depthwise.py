@@ -140,7 +140,7 @@ def test_shapes(
 
 def test_what_is_multiplied_so() -> None:
     """A weight of bytes with a sign, of which one vector of the image's bytes shows all, on a machine that can."""
-    can = dataclasses.replace(PRESETS["avx512"], int8_words=True)
+    can = dataclasses.replace(PRESETS["avx512"], int8_words=("vpdpbusd",))
     chain = CASES["same"]
     unweighted = dataclasses.replace(chain, inputs=tuple(dataclasses.replace(a, weight=False) for a in chain.inputs))
     others = [
@@ -153,7 +153,7 @@ def test_what_is_multiplied_so() -> None:
     ]
     assert [bool(kernels(one, can)) for one in (chain, *others)] == [True, *[False] * len(others)]
     assert not kernels(chain, PRESETS["avx512"])
-    assert not kernels(chain, dataclasses.replace(PRESETS["neon"], int8_words=True))
+    assert not kernels(chain, dataclasses.replace(PRESETS["neon"], int8_words=("vpdpbusd",)))
 
 
 class Bottleneck(nn.Module):

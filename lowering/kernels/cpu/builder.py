@@ -16,6 +16,7 @@ from iree.compiler.dialects import arith, memref, scf, vector
 from covan_mlir.lowering.kernels.cpu.executable import context, first_named, shell
 from covan_mlir.lowering.kernels.cpu.indices import Indices
 from covan_mlir.lowering.kernels.kernel import Operand
+from covan_mlir.machine.elements import bits
 
 Value = Any
 """An ``ir.Value``; the bindings have no types that a checker could use."""
@@ -37,11 +38,14 @@ class KernelBuilder:
         stages: halves that are read as scalars are widened into scratch beforehand.
         exact: every operation is rounded as it is written; no compiler takes ``(x + c) - c`` for ``x``.
         masks: stores of some lanes are single instructions; else those of the first lanes are stores of fewer lanes.
+        narrow_masks: loads of some lanes are, of elements of 8 and 16 bits; else they are none where all lanes are
+            loaded.
     """
 
     stages = True
     exact = True
     masks = True
+    narrow_masks = True
 
     def __init__(
         self,
@@ -278,6 +282,14 @@ class KernelBuilder:
                 body()
                 scf.YieldOp([])
 
+    def either(self, kind: Any, condition: Value, then: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
+        """A value of a type that one of two pieces of code gives."""
+        op = scf.IfOp(condition, [kind], has_else=True)
+        for block, body in ((op.then_block, then), (op.else_block, otherwise)):
+            with self.inside(block):
+                scf.YieldOp([body()])
+        return op.results[0]
+
     def replaced(self, condition: Value, values: Sequence[Value], body: Callable[[], Sequence[Value]]) -> list[Value]:
         """Values, or what ``body`` makes of them where a condition holds."""
         op = scf.IfOp(condition, [value.type for value in values], has_else=True)
@@ -342,7 +354,14 @@ class KernelBuilder:
         kind = self.vector_type(dtype)
         if valid is None:
             return vector.load(kind, memory, [at])
-        return vector.maskedload(kind, memory, [at], valid, self.splat(0, dtype))
+
+        def some() -> Value:
+            return vector.maskedload(kind, memory, [at], valid, self.splat(0, dtype))
+
+        if self.narrow_masks or bits(dtype) >= 32:
+            return some()
+        every = vector.reduction(self.type("i1"), vector.CombiningKind.AND, valid)
+        return self.either(kind, every, lambda: vector.load(kind, memory, [at]), some)
 
     def store(
         self, value: Value, memory: Value, at: Value, valid: Value | None = None, nontemporal: bool = False

@@ -38,7 +38,7 @@ from covan_mlir.lowering.kernels.cpu.register_tile import Factors, Place, Tile, 
 from covan_mlir.lowering.kernels.cpu.row_outputs import Known, RowOutputs
 from covan_mlir.lowering.kernels.cpu.row_tiles import RowTiles
 from covan_mlir.lowering.kernels.cpu.scalar_rows import ScalarRows, ask_next, asked_weight
-from covan_mlir.lowering.kernels.cpu.words import I8
+from covan_mlir.lowering.kernels.cpu.words import INTEGER_SUMS
 
 
 @dataclass(frozen=True)
@@ -248,10 +248,10 @@ class ConvolutionWriter:
             code.loop(span.start * lanes, span.stop * lanes, span.vectors * lanes, [], panel)
 
     def _added(self, sums: Value, scalar: Value, vector: Value) -> Value:
-        """Sums, with all products of words: of integers the image's are those without a sign."""
+        """Sums, with all products of words: of integers the second factor is the weight."""
         words = self.footprint.words
         assert words is not None
-        first, second = (vector, scalar) if words.words is I8 else (scalar, vector)
+        first, second = (vector, scalar) if words.words.integers else (scalar, vector)
         return words.words.added(self.code, sums, first, second)
 
     def _settled(self, sums: Value, index: Mapping[str, Value]) -> Value:
@@ -260,7 +260,7 @@ class ConvolutionWriter:
         if offsets is not None:
             row = index[self.convolution.rows[0]]
             sums = code.op("addi", sums, offsets.of_row(code, index, row))
-        return widen(code, sums, self.dtype) if self.dtype == I8.sums else sums
+        return widen(code, sums, self.dtype) if self.dtype == INTEGER_SUMS else sums
 
     def _store(self, tile: Tile, held: Value, at: Value, *, add: bool = False) -> None:
         """Keeps sums, or adds to those that are kept.

@@ -10,7 +10,7 @@ from covan_mlir.fred.chain import Chain, Input, Map, Reduce
 from covan_mlir.fred.expression import Affine, Apply, Expr, Index, Window, walk
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.scalar_rows import in_place, weight_by_rows
-from covan_mlir.lowering.kernels.cpu.words import BF16, I8, OFFSET, Words
+from covan_mlir.lowering.kernels.cpu.words import BF16, INTEGER_SUMS, Words, fitting
 from covan_mlir.lowering.kernels.dense.chain import (
     DenseChain,
     check_sum,
@@ -85,7 +85,12 @@ class WindowWords:
     @property
     def offset(self) -> int:
         """What is multiplied too much of each number of the image."""
-        return self.zero + (OFFSET if self.signed else 0)
+        return self.words.excess(signed=self.signed, zero=self.zero)
+
+    @property
+    def turned(self) -> bool:
+        """Whether numbers of the image are taken for others."""
+        return self.words.turns(signed=self.signed)
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,7 @@ class Convolution(DenseChain):
         width: slides along the last axis of the results, which lanes run along.
         height: slides along the axis before it; None where nothing does.
         contracted: axes that are summed over, but for the taps of both: input channels.
+        integers: how the machine multiplies integers a word at a time.
     """
 
     scalars: Expr | None
@@ -111,6 +117,7 @@ class Convolution(DenseChain):
     width: Sliding
     height: Sliding | None
     contracted: tuple[str, ...]
+    integers: tuple[Words, ...] = ()
 
     @property
     def slides(self) -> tuple[Sliding, ...]:
@@ -130,12 +137,16 @@ class Convolution(DenseChain):
         weight, channel = self.packable(self.scalars, self.window), self.contracted[0]
         if weight is None or self.rows[0] not in weight.axes:
             return None
-        sums = computed(self.step.dtype)
-        words = next((one for one in (BF16, I8) if one.element == weight.dtype and one.sums == sums), None)
-        if words is None or self.window.dtype != words.element:
+        sums, term = computed(self.step.dtype), Scope(self.chain, {}).inlined(self.step.expr)
+        assert isinstance(term, Apply)
+        shown = (one for one in map(without_zero, term.args) if isinstance(stored(one[0]), Window))
+        image, zero = next(shown)
+        signed = not is_unsigned(image)
+        words = fitting(self.integers, signed=signed) if sums == INTEGER_SUMS else BF16
+        if words is None or sums != words.sums or not weight.dtype == self.window.dtype == words.element:
             return None
         # What is multiplied beyond the last channel is by 0, which leaves numbers out, but not those of bfloat16.
-        if words is BF16 and self.sizes[channel] % words.count:
+        if not words.integers and self.sizes[channel] % words.count:
             return None
         # Where one channel of a word is in the input, so are the others.
         position = position_on(self.window, channel)
@@ -143,13 +154,9 @@ class Convolution(DenseChain):
         inside = self.chain.values[self.window.name].axes[self.window.at.index(position)]
         if low < 0 or high >= self.sizes[inside]:
             return None
-        if words is BF16:
+        if not words.integers:
             return WindowWords(weight, words) if self.window.outside.value == 0.0 else None
-        term = Scope(self.chain, {}).inlined(self.step.expr)
-        assert isinstance(term, Apply)
-        shown = (one for one in map(without_zero, term.args) if isinstance(stored(one[0]), Window))
-        image, zero = next(shown)
-        return None if is_unsigned(self.scalars) else WindowWords(weight, words, not is_unsigned(image), zero)
+        return None if is_unsigned(self.scalars) else WindowWords(weight, words, signed, zero)
 
     @cached_property
     def batch(self) -> int:
@@ -227,16 +234,16 @@ def are_one(chain: Chain, axes: tuple[str, ...], factors: Collection[str]) -> bo
     return not any(isinstance(node, Index) and node.axis in axes for expr in maps for node in walk(expr))
 
 
-def convolution_of(chain: Chain, *, integers: bool = False) -> Convolution:
+def convolution_of(chain: Chain, *, integers: tuple[Words, ...] = ()) -> Convolution:
     """The roles of a chain's axes.
 
     Args:
-        integers: what is multiplied, in place of floating-point numbers.
+        integers: words of them, which are multiplied in place of floating-point numbers.
 
     Raises:
         UnsupportedError: it is no such chain.
     """
-    step = only_reduction(chain, integers=integers)
+    step = only_reduction(chain, integers=bool(integers))
     window, scalars = factors(chain, step)
     own = Scope(chain, {}).axes(scalars) if scalars is not None else frozenset()
     lanes = {chain.values[name].axes[-1:] for name in chain.outputs}
@@ -258,7 +265,7 @@ def convolution_of(chain: Chain, *, integers: bool = False) -> Convolution:
     contracted = tuple(axis for axis in step.over if axis not in taps)
     if scalars is not None and set(step.over) - own:
         raise UnsupportedError("its filter is the same at all positions of an axis that is summed over")
-    convolution = Convolution(chain, step, scalars, window, outer, rows, width, height, contracted)
+    convolution = Convolution(chain, step, scalars, window, outer, rows, width, height, contracted, integers)
     inner = [axis for axis in chain.extents if axis not in outer and axis not in rows]
     if inner:
         raise UnsupportedError(f"the sizes of {', '.join(inner)} are only known at run time")

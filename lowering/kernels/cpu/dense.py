@@ -102,7 +102,8 @@ class DenseMatch(Match[S]):
         inputs, outputs = operands(self.given)
         prepared = self.prepared(schedule)
         code = KernelBuilder(name, with_prepared(inputs, prepared), outputs, schedule.lanes, chain.extents)
-        code.masks = self.target.machine.store_masks
+        machine = self.target.machine
+        code.masks, code.narrow_masks = machine.store_masks, machine.narrow_masks
         sizes = chain.nominal.known_sizes
         writer = self.writer(code, {**sizes, **code.extents}, schedule)
         text = code.write(writer.write, lambda given: writer.workgroups({**sizes, **given}))

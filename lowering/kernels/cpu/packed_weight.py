@@ -21,6 +21,20 @@ from covan_mlir.lowering.kernels.cpu.register_tile import Place
 from covan_mlir.lowering.kernels.cpu.words import Words
 from covan_mlir.lowering.kernels.kernel import Operand, Preparation, composed
 
+_NEAREST = {
+    True: """    %least = arith.constant -8 : {kind}
+    %most = arith.constant 7 : {kind}
+    %a_above = arith.maxsi %a, %least : {kind}
+    %a_held = arith.minsi %a_above, %most : {kind}
+    %b_above = arith.maxsi %b, %least : {kind}
+    %b_held = arith.minsi %b_above, %most : {kind}
+""",
+    False: """    %most = arith.constant 15 : {kind}
+    %a_held = arith.minui %a, %most : {kind}
+    %b_held = arith.minui %b, %most : {kind}
+""",
+}
+"""The nearest numbers that half a byte holds, with a sign and without one."""
 PADDING = 0.05
 """Of a packed weight's elements, the most that may be zeros beyond the last column or row."""
 
@@ -37,6 +51,7 @@ class PackedWeight:
         words: of elements of consecutive positions on a contracted axis, which lie next to each other; None: of one.
         along: that axis.
         nibbles: elements take half a byte, and those of two consecutive positions on the last contracted axis are one.
+        signed: of such, they have a sign.
     """
 
     chain: Chain
@@ -48,6 +63,7 @@ class PackedWeight:
     words: Words | None = None
     along: str = ""
     nibbles: bool = False
+    signed: bool = True
 
     @property
     def pitch(self) -> int:
@@ -123,6 +139,7 @@ class PackedWeight:
         whole = f"affine_map<({names}) -> ({names})>"
         sizes, ones = ", ".join(map(str, joined.shape)), ["1"] * rank
         steps = ", ".join([*ones[:deep], "2", "1"])
+        held = _NEAREST[self.signed].format(kind=kind)
         slices = [", ".join(["0"] * deep + [str(first), "0"]) for first in (0, 1)]
         text = f"""func.func private @joined(%w: {apart.tensor}) -> {joined.tensor} {{
   %low = tensor.extract_slice %w[{slices[0]}] [{sizes}] [{steps}] : {apart.tensor} to {joined.tensor}
@@ -132,14 +149,8 @@ class PackedWeight:
       indexing_maps = [{whole}, {whole}, {whole}], iterator_types = [{", ".join(['"parallel"'] * rank)}]}}
       ins(%low, %high : {joined.tensor}, {joined.tensor}) outs(%empty : {joined.tensor}) {{
   ^bb0(%a: {kind}, %b: {kind}, %c: {kind}):
-    %least = arith.constant -8 : {kind}
-    %most = arith.constant 7 : {kind}
-    %mask = arith.constant 15 : {kind}
+{held}    %mask = arith.constant 15 : {kind}
     %four = arith.constant 4 : {kind}
-    %a_above = arith.maxsi %a, %least : {kind}
-    %a_held = arith.minsi %a_above, %most : {kind}
-    %b_above = arith.maxsi %b, %least : {kind}
-    %b_held = arith.minsi %b_above, %most : {kind}
     %first = arith.andi %a_held, %mask : {kind}
     %second = arith.shli %b_held, %four : {kind}
     %both = arith.ori %first, %second : {kind}
@@ -168,7 +179,8 @@ class PackedWeight:
             first: position on the axis that is taken apart.
             start: of the first contracted axis.
         """
-        flat = code.add(code.mul(self.number(code, outer, first), self._length(self.contracted[0])), start)
+        panels = self._length(self.contracted[0]) if self.contracted else 1
+        flat = code.add(code.mul(self.number(code, outer, first), panels), start)
         return code.mul(flat, prod(self._length(axis) for axis in self.contracted[1:]) * self.pitch)
 
     def _length(self, axis: str) -> int:

@@ -168,7 +168,7 @@ class Panel:
         rows = [{**index, last: code.add(index[last], n)} for n in range(words.count)]
         at = [address(code, axes, self.sizes, Position(row, lane))[0] for row in rows]
         value = words.interleaved(code, *(code.load(memory, start, mask) for start in at))
-        return words.unpacked(code, words.offset(code, words.packed(code, value))) if self.factors.signed else value
+        return words.unpacked(code, words.turned(code, words.packed(code, value))) if self.factors.turned else value
 
     def _transpose(
         self,

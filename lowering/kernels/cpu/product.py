@@ -50,7 +50,7 @@ from covan_mlir.lowering.kernels.cpu.scalar_rows import (
 )
 from covan_mlir.lowering.kernels.cpu.turns import rows_in_turns
 from covan_mlir.lowering.kernels.cpu.word_factors import WordFactors
-from covan_mlir.lowering.kernels.cpu.words import I8
+from covan_mlir.lowering.kernels.cpu.words import INTEGER_SUMS
 
 ROWS_AHEAD = 4
 """Of a row whose results are made, the one that what results are made of is asked for."""
@@ -114,8 +114,9 @@ class ProductWriter:
     def panel(self) -> Panel | PackedPanel:
         """What is read as vectors."""
         if (packing := self.schedule.packed_panels(self.product)) is not None:
-            narrow = not self.schedule.words and self.product.narrow is not None
-            return PackedPanel(self.code, self.product, packing, self.evaluator, narrow)
+            narrow = None if self.schedule.words else self.product.narrow
+            zeros = self.schedule.packed_zeros(self.product)
+            return PackedPanel(self.code, self.product, packing, self.evaluator, narrow, zeros)
         return Panel.make(self.code, self.product, self.evaluator, self.sizes, self.schedule)
 
     @cached_property
@@ -343,7 +344,7 @@ class ProductWriter:
         """What the sums of a tile begin with."""
         code = self.code
         if self.offsets is None:
-            return [[code.splat(0 if self.dtype == I8.sums else 0.0, self.dtype)] * vectors for _ in range(rows)]
+            return [[code.splat(0 if self.dtype == INTEGER_SUMS else 0.0, self.dtype)] * vectors for _ in range(rows)]
         if self.packed_scalars is None:
             return [[self.offsets.vector(code, unit.outer, unit.column, u) for u in range(vectors)]] * rows
         return [[self.offsets.scalar(code, unit.outer, row, i)] * vectors for i in range(rows)]
@@ -391,7 +392,7 @@ class ProductWriter:
 
         def write(u: int, sums: Value) -> None:
             at = {**index, lane: code.add(unit.column, u * code.lanes)}
-            if self.dtype == I8.sums:  # maps compute in more bits
+            if self.dtype == INTEGER_SUMS:  # maps compute in more bits
                 sums = widen(code, sums, self.dtype)
             self.outputs.write(sums, at, lane, unit.results(u, vectors), known)
 

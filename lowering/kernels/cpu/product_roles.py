@@ -11,6 +11,7 @@ from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, are_o
 from covan_mlir.lowering.kernels.cpu.narrow_weight import NarrowWeight
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout
 from covan_mlir.lowering.kernels.cpu.scalar_rows import weight_by_rows
+from covan_mlir.lowering.kernels.cpu.words import Words
 from covan_mlir.lowering.kernels.dense.chain import DenseChain
 from covan_mlir.lowering.kernels.dense.matrix_product import matrix_product_of
 from covan_mlir.lowering.kernels.errors import UnsupportedError
@@ -30,6 +31,7 @@ class Product(DenseChain):
         lane: the axis that vectors run along; ``scalars`` has it not.
         contracted: the axes that are summed over; the last one is the one that lies closest together in memory.
         slid: the convolution that this is, where ``scalars`` is read through a window.
+        words: how the machine multiplies integers a word at a time.
     """
 
     scalars: Expr
@@ -39,6 +41,7 @@ class Product(DenseChain):
     lane: str
     contracted: tuple[str, ...]
     slid: Convolution | None = None
+    words: tuple[Words, ...] = ()
 
     @cached_property
     def planes(self) -> PlaneLayout | None:
@@ -75,18 +78,19 @@ class Product(DenseChain):
         return weight_by_rows(self, self.scalars, self.rows, self.vectors)
 
 
-def product_of(chain: Chain, *, integers: bool = False) -> Product:
+def product_of(chain: Chain, *, words: tuple[Words, ...] = ()) -> Product:
     """The roles of a chain's axes; lanes run along the last axis of the results.
 
     Args:
-        integers: what is multiplied, in place of floating-point numbers.
+        words: of integers, which are multiplied in place of floating-point numbers.
 
     Raises:
         UnsupportedError: it is no such chain, or no axis can be that of the lanes.
     """
-    roles = matrix_product_of(chain, integers=integers)
+    roles = matrix_product_of(chain, integers=bool(words))
     outer = tuple(axis for axis in roles.step.axes if axis not in roles.rows and axis != roles.last)
-    return Product(chain, roles.step, roles.left, roles.right, outer, roles.rows, roles.last, roles.contracted)
+    factors = (roles.left, roles.right)
+    return Product(chain, roles.step, *factors, outer, roles.rows, roles.last, roles.contracted, words=words)
 
 
 def output_lanes_of(chain: Chain) -> Product:

@@ -42,7 +42,7 @@ class ProductSchedule(DenseSchedule):
         width = self.vectors * self.lanes
         packing = PackedWeight(product.chain, weight, product.outer, product.lane, product.contracted, width)
         if narrow is not None:
-            return replace(packing, nibbles=narrow.nibbles)
+            return replace(packing, nibbles=narrow.nibbles, signed=narrow.signed)
         factors = WordFactors.of(product) if self.words else None
         return packing if factors is None else replace(packing, words=factors.words, along=product.contracted[-1])
 
@@ -53,6 +53,15 @@ class ProductSchedule(DenseSchedule):
             return None
         width, groups = self.vectors * self.lanes, product.contracted[:1]
         return PackedWeight(product.chain, narrow.scale, product.outer, product.lane, groups, width)
+
+    def packed_zeros(self, product: Product) -> PackedWeight | None:
+        """How what is taken off steps is packed; None: nothing is."""
+        narrow = product.narrow
+        if not self.packed or self.words or narrow is None or narrow.zeros is None:
+            return None
+        width = self.vectors * self.lanes
+        groups = product.contracted[:1] if product.contracted[0] in narrow.zeros.axes else ()
+        return PackedWeight(product.chain, narrow.zeros, product.outer, product.lane, groups, width)
 
     def packed_scalars(self, product: Product) -> PackedWeight | None:
         """How what is read as scalars is packed."""

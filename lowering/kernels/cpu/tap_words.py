@@ -24,14 +24,16 @@ from covan_mlir.fred.expression import Apply, Window
 from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, Sliding
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, address
-from covan_mlir.lowering.kernels.cpu.words import I8, OFFSET
+from covan_mlir.lowering.kernels.cpu.words import OFFSET, Words, fitting
 from covan_mlir.lowering.kernels.dense.chain import is_unsigned, stored, without_zero
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Operand, Preparation
 from covan_mlir.lowering.kernels.reductions.hoist import Scope
+from covan_mlir.machine.words import BYTES
 
-COUNT = I8.count
+COUNT = BYTES
 """Taps of a word."""
+_ELEMENT = "i8"
 _STEPS = 256
 """Numbers of a byte."""
 
@@ -41,12 +43,14 @@ class TapWords:
     """What is multiplied of such a window.
 
     Attributes:
+        words: how it is multiplied.
         weight: the filter, of numbers with a sign; its last axis goes along the window's rows.
         signed: the image has a sign.
         zero: what is taken off each of its numbers before it is multiplied.
     """
 
     convolution: Convolution
+    words: Words
     weight: Input
     signed: bool
     zero: int
@@ -59,18 +63,23 @@ class TapWords:
             UnsupportedError: its taps are not multiplied so.
         """
         width, window = convolution.width, convolution.window
-        if convolution.scalars is None or window.dtype != I8.element:
+        if convolution.scalars is None or window.dtype != _ELEMENT:
             raise UnsupportedError("it multiplies no integers of 8 bits by a filter")
         weight = convolution.packable(convolution.scalars, window)
-        if weight is None or weight.dtype != I8.element or is_unsigned(convolution.scalars):
+        if weight is None or weight.dtype != _ELEMENT or is_unsigned(convolution.scalars):
             raise UnsupportedError("its filter is no weight of 8 bits with a sign")
         if width.tap is None or weight.axes[-1] != width.tap:
             raise UnsupportedError("rows of its filter do not lie together")
         term = Scope(convolution.chain, {}).inlined(convolution.step.expr)
         assert isinstance(term, Apply)
         image, zero = next(one for one in map(without_zero, term.args) if isinstance(stored(one[0]), Window))
-        words = TapWords(convolution, weight, not is_unsigned(image), zero)
-        if words.offset not in range(_STEPS):
+        signed = not is_unsigned(image)
+        multiplied = fitting(convolution.integers, signed=signed)
+        if multiplied is None:
+            raise UnsupportedError("the machine does not multiply integers of 8 bits a word at a time")
+        words = TapWords(convolution, multiplied, weight, signed, zero)
+        least = -OFFSET if multiplied.signs[0] == "s" else 0
+        if words.offset not in range(least, least + _STEPS):
             raise UnsupportedError("what is taken off the image is no number of 8 bits")
         if any(_leaves(one) for one in convolution.slides) and (int(window.outside.value) - zero) % _STEPS:
             raise UnsupportedError("what is outside of the input counts")
@@ -79,7 +88,7 @@ class TapWords:
     @property
     def offset(self) -> int:
         """What is multiplied too much of each number of the image."""
-        return self.zero + (OFFSET if self.signed else 0)
+        return self.words.excess(signed=self.signed, zero=self.zero)
 
     @property
     def turns(self) -> int:
@@ -113,18 +122,18 @@ class TapWords:
         """What the kernel reads of it."""
         sizes = self.convolution.sizes
         before = (sizes[axis] for axis in self.weight.axes[:-1])
-        return Operand(f"{self.weight.name}.words", (*before, self.turns, COUNT), I8.element)
+        return Operand(f"{self.weight.name}.words", (*before, self.turns, COUNT), _ELEMENT)
 
     @property
     def preparation(self) -> Preparation:
         """What fills its rows up."""
         sizes, axes = self.convolution.sizes, self.weight.axes
-        given = f"tensor<{'x'.join(str(sizes[axis]) for axis in axes)}x{I8.element}>"
+        given = f"tensor<{'x'.join(str(sizes[axis]) for axis in axes)}x{_ELEMENT}>"
         words = self.operand.tensor
         text = f"""func.func private @words(%w: {given}) -> {words} {{
-  %zero = arith.constant 0 : {I8.element}
+  %zero = arith.constant 0 : {_ELEMENT}
   %empty = tensor.empty() : {words}
-  %packed = linalg.pack %w padding_value(%zero : {I8.element})
+  %packed = linalg.pack %w padding_value(%zero : {_ELEMENT})
     inner_dims_pos = [{len(axes) - 1}] inner_tiles = [{COUNT}]
     into %empty : {given} -> {words}
   return %packed : {words}
@@ -140,16 +149,16 @@ class TapWords:
             index[height.tap] = code.index(r)
         sizes: dict[str, Size] = {**self.convolution.sizes, (width.tap or ""): self.turns * COUNT}
         at, _ = address(code, self.weight.axes, sizes, Position(index, None))
-        return I8.in_all_lanes(code, code.memory[self.operand.name], at)
+        return self.words.in_all_lanes(code, code.memory[self.operand.name], at)
 
     def begun(self, code: KernelBuilder, filter_words: Sequence[Value]) -> Value:
         """What sums begin with, of the words that are multiplied for each of them."""
         begun = code.splat(0, "i32")
         if not self.offset:
             return begun
-        all_outside = I8.unpacked(code, code.splat(_word(self.offset), "i32"))
+        all_outside = self.words.unpacked(code, code.splat(_word(self.offset), "i32"))
         for word in filter_words:
-            begun = I8.added(code, begun, all_outside, word)
+            begun = self.words.added(code, begun, all_outside, word)
         return code.op("subi", code.splat(0, "i32"), begun)
 
     # The image
@@ -168,13 +177,28 @@ class TapWords:
         bits = vector.broadcast(code.vector_type(kind, 1), inside)
         return vector.bitcast(code.vector_type("i1", count), bits)
 
-    def loaded(self, code: KernelBuilder, at: Value, mask: Value) -> Value:
-        """Bytes of a row, with what is outside where the input has none, as numbers without a sign."""
+    def loaded(self, code: KernelBuilder, at: Value, mask: Value, elements: Size) -> Value:
+        """Bytes of a row, with what is outside where the input has none, as the numbers that are multiplied.
+
+        Args:
+            mask: which of them the input has.
+            elements: of the input.
+        """
         count = self.bytes_loaded(code.lanes)
-        kind = code.vector_type(I8.element, count)
+        kind = code.vector_type(_ELEMENT, count)
         outside = _bytes(code, self.zero % _STEPS, count)
-        value = vector.maskedload(kind, code.memory[self.convolution.window.name], [at], mask, outside)
-        return arith.xori(value, _bytes(code, OFFSET, count)) if self.signed else value
+        memory = code.memory[self.convolution.window.name]
+
+        def some() -> Value:
+            return vector.maskedload(kind, memory, [at], mask, outside)
+
+        if code.narrow_masks:
+            value = some()
+        else:
+            # What lies around a row is read and left out, but at the ends of the memory.
+            there = code.op("andi", code.below(code.index(-1), at), code.below(at, code.add(elements, 1 - count)))
+            value = code.either(kind, there, lambda: arith.select(mask, vector.load(kind, memory, [at]), outside), some)
+        return arith.xori(value, _bytes(code, OFFSET, count)) if self.words.turns(signed=self.signed) else value
 
     def shown(self, code: KernelBuilder, loaded: Value, turn: int) -> Value:
         """The words that a window shows for a vector of positions."""
@@ -195,15 +219,15 @@ def _leaves(slides: Sliding) -> bool:
 
 
 def _word(step: int) -> int:
-    """A number of 8 bits without a sign four times, as an integer with one."""
-    word = step * 0x01010101
+    """A number of 8 bits four times, as an integer with a sign."""
+    word = step % _STEPS * 0x01010101
     return word - 2**32 if word >= 2**31 else word
 
 
 def _bytes(code: KernelBuilder, step: int, count: int) -> Value:
     """A vector of one number, as an integer with a sign."""
     held = step - _STEPS if step >= OFFSET else step
-    return vector.broadcast(code.vector_type(I8.element, count), code.constant(held, I8.element))
+    return vector.broadcast(code.vector_type(_ELEMENT, count), code.constant(held, _ELEMENT))
 
 
 def _ones(code: KernelBuilder, shift: Callable[[Value, Value], Value], by: Value, count: int) -> Value:

@@ -11,7 +11,6 @@ from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.convolution_roles import Convolution, Sliding, WindowWords
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import widen
-from covan_mlir.lowering.kernels.cpu.words import OFFSET
 
 MOST_SHUFFLED = 8
 """Stride up to which elements are picked from whole vectors."""
@@ -129,7 +128,7 @@ class WindowColumns:
 
 @dataclass(frozen=True)
 class WordColumns(WindowColumns):
-    """Reads vectors of rows of consecutive channels, as words; of numbers with a sign as those without that words are.
+    """Reads vectors of rows of consecutive channels, as words; of integers as the numbers that are multiplied.
 
     Attributes:
         apart: elements from a channel to the next one.
@@ -144,7 +143,7 @@ class WordColumns(WindowColumns):
     @property
     def outside(self) -> Value:
         """See `WindowColumns`."""
-        step = int(self.convolution.window.outside.value) + (OFFSET if self.words.signed else 0)
+        step = int(self.convolution.window.outside.value) + self.words.offset - self.words.zero
         word = step % 256 * 0x01010101
         return self.code.splat(word - 2**32 if word >= 2**31 else word, "i32")
 
@@ -161,4 +160,4 @@ class WordColumns(WindowColumns):
         each = len(loaded) // words.count
         rows = (self._picked(loaded[n * each : (n + 1) * each], shift) for n in range(words.count))
         value = words.packed(self.code, words.interleaved(self.code, *rows))
-        return words.offset(self.code, value) if self.words.signed else value
+        return words.turned(self.code, value) if self.words.turned else value

@@ -28,7 +28,7 @@ from covan_mlir.lowering.kernels.cpu.depthwise import Block, DepthwiseSchedule, 
 from covan_mlir.lowering.kernels.cpu.evaluator import widen
 from covan_mlir.lowering.kernels.cpu.row_outputs import Known
 from covan_mlir.lowering.kernels.cpu.tap_words import COUNT, TapWords
-from covan_mlir.lowering.kernels.cpu.words import I8
+from covan_mlir.lowering.kernels.cpu.words import INTEGER_SUMS
 
 
 class WordDepthwiseWriter(DepthwiseWriter):
@@ -66,7 +66,7 @@ class WordDepthwiseWriter(DepthwiseWriter):
             for turn, vectors in enumerate(read):
                 for i, r in uses:
                     for u, word in enumerate(vectors):
-                        tile[i][u] = I8.added(code, tile[i][u], word, filter_words[r][turn])
+                        tile[i][u] = words.words.added(code, tile[i][u], word, filter_words[r][turn])
         self._write(block, top, tile, known)
 
     def _read(self, block: Block, row: Value | None, *, partial: bool) -> list[list[Value]]:
@@ -85,9 +85,13 @@ class WordDepthwiseWriter(DepthwiseWriter):
             masks = [[[_where(code, exists, mask) for mask in masks_of] for masks_of in each] for each in masks]
         source = self._source(block.outer, row)
         loaded: dict[int, list[Value]] = {}
+        axes = self.convolution.chain.values[self.convolution.window.name].axes
+        elements = code.product(self.sizes[axis] for axis in axes)
         for turn, of_turn in zip(self._loaded, masks, strict=True):
             begins = [code.add(source, self._column(block.left, u, turn * COUNT)) for u in range(len(of_turn))]
-            loaded[turn] = [self.words.loaded(code, at, mask) for at, (mask,) in zip(begins, of_turn, strict=True)]
+            loaded[turn] = [
+                self.words.loaded(code, at, mask, elements) for at, (mask,) in zip(begins, of_turn, strict=True)
+            ]
         return [
             [self.words.shown(code, value, turn) for value in loaded[first]]
             for turn, (first, _) in enumerate(self.loads)
@@ -95,7 +99,7 @@ class WordDepthwiseWriter(DepthwiseWriter):
 
     def _settled(self, sums: Value) -> Value:
         """See `DepthwiseWriter`."""
-        return widen(self.code, sums, I8.sums)
+        return widen(self.code, sums, INTEGER_SUMS)
 
 
 def _where(code: KernelBuilder, exists: Value, mask: Value) -> Value:

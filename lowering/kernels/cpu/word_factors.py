@@ -10,7 +10,7 @@ from covan_mlir.lowering.kernels.cpu.builder import KernelBuilder, Size, Value
 from covan_mlir.lowering.kernels.cpu.elements import computed
 from covan_mlir.lowering.kernels.cpu.evaluator import Position, address
 from covan_mlir.lowering.kernels.cpu.product_roles import Product
-from covan_mlir.lowering.kernels.cpu.words import BF16, I8, OFFSET, Words
+from covan_mlir.lowering.kernels.cpu.words import BF16, INTEGER_SUMS, Words, fitting
 from covan_mlir.lowering.kernels.dense.chain import is_unsigned, without_zero
 
 
@@ -18,7 +18,7 @@ from covan_mlir.lowering.kernels.dense.chain import is_unsigned, without_zero
 class WordFactors:
     """The factors of a product whose elements can be multiplied a word at a time, as they are in memory.
 
-    Of integers one is a weight with a sign; the other one is taken for numbers without.
+    Of integers one is a weight with a sign.
 
     Attributes:
         scalars: elements of a word of it are next to each other, in memory or where it is packed.
@@ -39,7 +39,12 @@ class WordFactors:
     @property
     def offset(self) -> int:
         """What is multiplied too much of each number that is no weight's."""
-        return self.zero + (OFFSET if self.signed else 0)
+        return self.words.excess(signed=self.signed, zero=self.zero)
+
+    @property
+    def turned(self) -> bool:
+        """Whether numbers that are no weight's are taken for others."""
+        return self.words.turns(signed=self.signed)
 
     @staticmethod
     def of(product: Product) -> WordFactors | None:
@@ -50,15 +55,17 @@ class WordFactors:
             return None
         last = product.contracted[-1]
         sums, size = computed(product.step.dtype), product.chain.sizes[last]
-        words = next((one for one in (BF16, I8) if one.element == vectors.dtype and one.sums == sums), None)
-        if words is None or size is None or size % words.count:
+        signs = [not is_unsigned(one) for one in exprs]
+        words: Words | None = BF16
+        if sums == INTEGER_SUMS:
+            words = fitting(product.words, signed=signs[0 if product.weight is not None else 1])
+        if words is None or sums != words.sums or size is None or size % words.count:
             return None
         if any(one.dtype != words.element or one.name in product.chain.windowed for one in (scalars, vectors)):
             return None
-        if words is not I8:
+        if not words.integers:
             beside = scalars.axes[-1] == last and vectors.axes[-1] in (last, product.lane)
             return WordFactors(scalars, vectors, words) if beside else None
-        signs = [not is_unsigned(one) for one in exprs]
         if product.weight is not None:
             fits = scalars.axes[-1] == last and signs[1] and not zeros[1]
             return WordFactors(scalars, vectors, words, signed=signs[0], zero=zeros[0]) if fits else None
@@ -71,7 +78,7 @@ class WordFactors:
     def scalar(self, code: KernelBuilder, sizes: Mapping[str, Size], index: Mapping[str, Value]) -> Value:
         """A word in all lanes, read where it is in memory."""
         at, _ = address(code, self.scalars.axes, sizes, Position(index, None))
-        return self.words.in_all_lanes(code, code.memory[self.scalars.name], at, signed=self.signed)
+        return self.words.in_all_lanes(code, code.memory[self.scalars.name], at, turned=self.turned)
 
     def added(self, code: KernelBuilder, sums: Value, scalars: Value, vectors: Value) -> Value:
         """Sums, with all products of each word."""

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from covan_mlir.machine import words
 from covan_mlir.machine.elements import bits
 from covan_mlir.support.typed_json import JsonObject
 
@@ -64,7 +65,8 @@ class Machine:
         stack: bytes that a workgroup may keep in its stack frame.
         architecture: as Python's `platform.machine` spells it; empty: unknown.
         bf16_pairs: an instruction multiplies bfloat16 two by two, and adds both products to a sum of float32.
-        int8_words: an instruction multiplies integers of 8 bits four by four, and adds the products to one of 32 bits.
+        int8_words: the instructions that multiply integers of 8 bits a word at a time, as `covan_mlir.machine.words`
+            has them.
         speeds: where FLOP/s, bytes/s and elements/s come from: a processor of the kind, the processor's clock, a
             measurement, or whoever set them.
     """
@@ -90,7 +92,7 @@ class Machine:
     stack: Count = 112 * 1024
     architecture: str = ""
     bf16_pairs: bool = False
-    int8_words: bool = False
+    int8_words: tuple[words.Name, ...] = ()
     speeds: Literal["preset", "read", "measured", "given"] = "given"
 
     @property
@@ -102,6 +104,11 @@ class Machine:
     def lanes(self, dtype: str) -> int:
         """Elements of a type in one register."""
         return self.vector_bits // bits(dtype)
+
+    @property
+    def narrow_masks(self) -> bool:
+        """Whether a load of some lanes is one instruction of 8 and 16 bits, too; AVX2 has those of wider elements."""
+        return self.masked and self.vector_bits >= 512
 
     def ceilings(self, threads: int | None = None) -> Ceilings:
         """Of one thread alone, or of so many at once; by default one on each core."""
@@ -125,7 +132,15 @@ class Machine:
 
 
 def _preset(
-    name: str, architecture: str, vector_bits: int, registers: int, l1: int, l2: int, flops: float, elements: float
+    name: str,
+    architecture: str,
+    vector_bits: int,
+    registers: int,
+    l1: int,
+    l2: int,
+    flops: float,
+    elements: float,
+    features: tuple[str, ...] = (),
 ) -> Machine:
     return Machine(
         name=name,
@@ -143,13 +158,14 @@ def _preset(
         flops_alone=flops,
         bandwidth_alone=12e9,
         architecture=architecture,
+        int8_words=words.int8_words(architecture, features, vector_bits // 32),
         speeds="preset",
     )
 
 
 PRESETS: dict[str, Machine] = {
     "avx512": _preset("avx512", "x86_64", 512, 32, 32, 1024, 115e9, 5e9),
-    "avx2": _preset("avx2", "x86_64", 256, 16, 32, 512, 90e9, 5e9),
+    "avx2": _preset("avx2", "x86_64", 256, 16, 32, 512, 90e9, 5e9, ("avx2",)),
     "neon": _preset("neon", "aarch64", 128, 32, 64, 1024, 45e9, 2.5e9),
 }
 """Processors of each kind by order of magnitude: for targets that are not here, and for what this one does not tell."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from covan_mlir.machine.description import PRESETS, Machine
+from covan_mlir.machine.words import int8_words
 
 _CPU = Path("/sys/devices/system/cpu/cpu0")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -63,17 +64,23 @@ def read(workers: int) -> Machine:
         flops=peak,
         flops_alone=peak,
         architecture=platform.machine(),
-        bf16_pairs="avx512_bf16" in processor().get("flags", "").split(),
-        int8_words="avx512_vnni" in processor().get("flags", "").split(),
+        bf16_pairs="avx512_bf16" in _features(),
+        int8_words=int8_words(platform.machine(), _features(), preset.lanes("f32")),
         speeds=speeds,
     )
 
 
 def nearest() -> Machine:
     """The preset of this machine's kind."""
-    if "avx512f" in processor().get("flags", "").split():
+    if "avx512f" in _features():
         return PRESETS["avx512"]
     return PRESETS["neon" if platform.machine() in ("aarch64", "arm64") else "avx2"]
+
+
+def _features() -> list[str]:
+    """Of the first processor, as Linux calls them; on ARM their line has another name."""
+    facts = processor()
+    return (facts.get("flags") or facts.get("Features", "")).split()
 
 
 def _cache(index: int) -> int | None:

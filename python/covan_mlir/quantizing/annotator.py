@@ -22,6 +22,7 @@ from torchao.quantization.pt2e.quantizer import (
 )
 from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
+from covan_mlir.quantizing.machines import Multiplied
 from covan_mlir.quantizing.observers import OBSERVERS
 from covan_mlir.quantizing.products import Layer, Left, divided, layers, weights_of, written_to
 from covan_mlir.quantizing.scheme import Scheme
@@ -73,7 +74,7 @@ class Annotator(Quantizer):  # type: ignore[misc]  # torchao is untyped
 
     def annotate(self, model: GraphModule) -> GraphModule:
         """Raises InputError: as `divided`."""
-        self.layers, self.left = divided(layers(model.graph), self.scheme)
+        self.layers, self.left = divided(layers(model.graph), self.scheme, Multiplied.on(self.scheme.target).lanes)
         self._not_computed_anew = weights_of(model.graph) | written_to(model.graph)
         for layer in self.layers:
             annotated = {layer.read: self._steps, layer.weight: self._weights[layer.channels]}

@@ -26,8 +26,6 @@ _WORD = 4
 """Steps that are multiplied at a time (docs/quantised.md)."""
 _TAPS = 64
 """Of a window over one channel, at most."""
-_LANES = 16
-"""Words of a vector."""
 
 CONVOLUTIONS = frozenset(
     {aten.conv1d.default, aten.conv1d.padding, aten.conv2d.default, aten.conv2d.padding, aten.convolution.default}
@@ -147,8 +145,11 @@ def duplicate(module: GraphModule) -> GraphModule:
         return copied
 
 
-def divided(known: Sequence[Layer], scheme: Scheme) -> tuple[list[Layer], list[Left]]:
+def divided(known: Sequence[Layer], scheme: Scheme, lanes: int) -> tuple[list[Layer], list[Left]]:
     """Those that are quantised, and those that stay in float.
+
+    Args:
+        lanes: words of a vector of the machine.
 
     Raises:
         InputError: nothing is called as a pattern of ``keep``; or nothing is left.
@@ -156,7 +157,7 @@ def divided(known: Sequence[Layer], scheme: Scheme) -> tuple[list[Layer], list[L
     _check_patterns(known, scheme.keep)
     written = written_to(known[0].node.graph) if known else set[Node]()
     reasons = {
-        layer.node: "what it reads is written to in place" if layer.read in written else _why_not(layer, scheme)
+        layer.node: "what it reads is written to in place" if layer.read in written else _why_not(layer, scheme, lanes)
         for layer in known
     }
     left = [Left(layer.name, why) for layer in known if (why := reasons[layer.node])]
@@ -167,7 +168,7 @@ def divided(known: Sequence[Layer], scheme: Scheme) -> tuple[list[Layer], list[L
     return chosen, left
 
 
-def _why_not(layer: Layer, scheme: Scheme) -> str:
+def _why_not(layer: Layer, scheme: Scheme, lanes: int) -> str:
     if any(_matches(layer, pattern) for pattern in scheme.keep):
         return "kept"
     x, w = layer.read.meta["val"], layer.weight.meta["val"]
@@ -180,18 +181,18 @@ def _why_not(layer: Layer, scheme: Scheme) -> str:
             if terms <= scheme.group or terms % scheme.group == 0
             else (f"its {terms} terms are no multiple of the group, {scheme.group}")
         )
-    return _why_no_steps(layer, x, w) if scheme.mode == "int8" else ""
+    return _why_no_steps(layer, x, w, lanes) if scheme.mode == "int8" else ""
 
 
-def _why_no_steps(layer: Layer, x: Tensor, w: Tensor) -> str:
+def _why_no_steps(layer: Layer, x: Tensor, w: Tensor, lanes: int) -> str:
     """Why covan's kernels would compute a layer of steps in float."""
     if layer.node.target in CONVOLUTIONS:
-        return _why_no_windows(layer.node, x, w)
+        return _why_no_windows(layer.node, x, w, lanes)
     terms = w.shape[1 - layer.channels]
     return f"{terms} terms: {_WORD} are multiplied at a time" if terms % _WORD else ""
 
 
-def _why_no_windows(node: Node, x: Tensor, w: Tensor) -> str:
+def _why_no_windows(node: Node, x: Tensor, w: Tensor, lanes: int) -> str:
     """The same of a convolution."""
     groups = x.shape[1] // w.shape[1]
     filters, channels = w.shape[0] // groups, w.shape[1]
@@ -199,8 +200,8 @@ def _why_no_windows(node: Node, x: Tensor, w: Tensor) -> str:
     if groups > 1 and filters == channels == 1:
         if (taps := prod(w.shape[2:])) > _TAPS:
             return f"{taps} points of a window over one channel: {_TAPS} are the most"
-        read = (_LANES - 1) * strides[-1] + (min(_WORD, w.shape[-1]) - 1) * widths[-1]
-        if read < _LANES * _WORD:
+        read = (lanes - 1) * strides[-1] + (min(_WORD, w.shape[-1]) - 1) * widths[-1]
+        if read < lanes * _WORD:
             return ""
         return f"windows of one channel, {strides[-1]} apart: a vector does not show them"
     if filters == 1:

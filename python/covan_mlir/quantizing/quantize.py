@@ -117,7 +117,7 @@ def _is_prepared(model: Any) -> bool:
 
 def _of_prepared(given: Given, scheme: Scheme, tell: Tell) -> tuple[ExportedProgram, QuantizationReport]:
     """A model that `prepare_pt2e` or `prepare_qat_pt2e` gave: its own choices count."""
-    if scheme != Scheme(bound_db=scheme.bound_db):
+    if scheme != Scheme(bound_db=scheme.bound_db, target=scheme.target):
         raise InputError("the model is prepared already: mode, activations, observer, keep and group are in it")
     if given.dynamic_shapes is not None:
         raise InputError("dynamic_shapes cannot change a prepared model: pass them to torch.export.export")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from covan_mlir.frontend.actions import source_actions
+from covan_mlir.quantizing.machines import Multiplied
 from covan_mlir.quantizing.noise import Measured, Simulated, decibels
 from covan_mlir.quantizing.products import Left
 from covan_mlir.quantizing.report_json import StoredLayerNoise, StoredLeft, StoredQuantization, StoredTensorNoise
@@ -67,6 +68,7 @@ class QuantizationReport:
         layers: that are quantised, in source order.
         tensors: of all actions whose results are floats, in source order.
         left: layers that stay in float, and why.
+        multiplied: how the target multiplies steps.
     """
 
     scheme: Scheme
@@ -78,6 +80,7 @@ class QuantizationReport:
     layers: tuple[LayerNoise, ...]
     tensors: tuple[TensorNoise, ...]
     left: tuple[Left, ...]
+    multiplied: Multiplied
 
     def worst(self) -> tuple[LayerNoise, ...]:
         """The layers, those that cost the results most first."""
@@ -105,6 +108,8 @@ class QuantizationReport:
                 StoredTensorNoise(row.name, row.op, row.module, row.line, stored(row.db)) for row in self.tensors
             ),
             left=tuple(StoredLeft(one.name, one.why) for one in self.left),
+            target=self.scheme.target,
+            multiplied=self.multiplied.by,
         )
         return report.to_json()
 
@@ -145,6 +150,8 @@ class QuantizationReport:
             lines.append(f"no tensor is below {bound}")
         if self.suggested:
             lines.append(f"to reach {bound}, keep in float: keep={self.suggested!r}")
+        if self.scheme.mode == "int8":
+            lines.append(str(self.multiplied))
         return lines
 
 
@@ -202,6 +209,7 @@ def report(
         layers=layers,
         tensors=tensors,
         left=tuple(left),
+        multiplied=Multiplied.on(scheme.target),
     )
 
 

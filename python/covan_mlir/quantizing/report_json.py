@@ -51,3 +51,5 @@ class StoredQuantization(JsonObject, frozen=True, kw_only=True):
     layers: tuple[StoredLayerNoise, ...]
     tensors: tuple[StoredTensorNoise, ...]
     left: tuple[StoredLeft, ...]
+    target: str
+    multiplied: tuple[str, ...]

@@ -28,6 +28,7 @@ class Scheme:
             or of names of actions.
         group: of ``weights-int4``: weights of a row that share a scale.
         bound_db: signal-to-noise ratio in dB that tensors are expected to have.
+        target: what the model is for, as `covan_mlir.compile_module` takes it.
     """
 
     mode: Mode = "int8"
@@ -36,6 +37,7 @@ class Scheme:
     keep: tuple[str, ...] = ()
     group: int = 128
     bound_db: float = 20.0
+    target: str = "cpu"
 
     def __post_init__(self) -> None:
         for name, kinds in (("mode", Mode), ("activations", Activations), ("observer", ObserverKind)):

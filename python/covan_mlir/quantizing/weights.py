@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from covan_mlir.frontend.quantized_operators import declared
+from covan_mlir.quantizing.machines import Multiplied
 from covan_mlir.quantizing.noise import Simulated, Switch
 from covan_mlir.quantizing.products import Layer, Left, divided, duplicate, layers, weight_of
 from covan_mlir.quantizing.scheme import Scheme
@@ -42,7 +43,7 @@ def rewritten(module: GraphModule, scheme: Scheme) -> Rewritten:
     Raises:
         InputError: there is nothing to quantise, or ``keep`` names what is not there.
     """
-    chosen, left = divided(layers(module.graph), scheme)
+    chosen, left = divided(layers(module.graph), scheme, Multiplied.on(scheme.target).lanes)
     changed = duplicate(module)
     nodes = {node.name: node for node in changed.graph.nodes}
     switches: dict[str, Switch] = {}

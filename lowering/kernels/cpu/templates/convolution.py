@@ -176,7 +176,7 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         """Products at the rate at which a tile is multiplied, planes at that of copies, or what memory gives."""
         machine, convolution = self.target.machine, self.task
         footprint = self._footprint(schedule)
-        layout, taps = footprint.layout, self.task.taps
+        layout, taps, words = footprint.layout, self.task.taps, footprint.words
         each_channel = self._each
         rows, channels = convolution.filters, -(-convolution.channels // each_channel)
         groups = -(-rows // schedule.group)
@@ -192,9 +192,10 @@ class ConvolutionMatch(WindowMatch[ConvolutionSchedule]):
         for span in footprint.spans:
             held = schedule.rows * span.vectors
             loads = schedule.rows + span.vectors * load
-            each = max(1.0, loads / held, 8 / held)
+            busy = words.words.taken(schedule.rows, span.vectors) if words is not None else 1.0
+            each = max(busy, loads / held, 8 / held)
             if taps == 1:
-                each = max(1.0 + NARROW * max(0, BREADTH - held), loads / held, IN_FLIGHT / held)
+                each = max(busy + NARROW * max(0, BREADTH - held), loads / held, IN_FLIGHT / held)
                 each += BESIDE * loads / held
             products += tall * (span.stop - span.start) * channels * taps * each
         if taps == 1:

@@ -105,6 +105,10 @@ class DepthwiseMatch(WindowMatch[DepthwiseSchedule]):
             return 2.0
         return 2.0 * width.stride * shared + 1.0 if width.stride <= MOST_SHUFFLED else 24.0
 
+    def _taken(self, rows: int, vectors: int) -> float:
+        """The time of one of these turns in a register tile, in that of a vector's multiply-add."""
+        return 1.0
+
     def _slots(self, schedule: DepthwiseSchedule) -> float:
         """The time of a channel, in that of a vector's multiply-add."""
         convolution, read = self.task, self._read
@@ -115,7 +119,7 @@ class DepthwiseMatch(WindowMatch[DepthwiseSchedule]):
             reads = span.rows_read * self._turns
             blocks = -(-wide // schedule.vectors)
             loads = reads * wide * read + uses * blocks
-            products = uses * wide * max(1.0, 6 / (span.rows * schedule.vectors))
+            products = uses * wide * max(self._taken(span.rows, schedule.vectors), 6 / (span.rows * schedule.vectors))
             masks = 2.0 * wide * self._turns
             slots += (span.stop - span.start) * (
                 max(products, loads)

@@ -29,7 +29,7 @@ from covan_mlir.lowering.kernels.cpu.register_tile import register_tiles
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.product import GROUPS, TILES, ProductMatch
 from covan_mlir.lowering.kernels.cpu.word_factors import WordFactors
-from covan_mlir.lowering.kernels.cpu.words import I8
+from covan_mlir.lowering.kernels.cpu.words import integer_words
 from covan_mlir.lowering.kernels.errors import UnsupportedError
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
 from covan_mlir.lowering.kernels.registry import register
@@ -72,10 +72,11 @@ class IntegerProductTemplate(Template[CpuTarget, ProductSchedule]):
 
     def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> IntegerProductMatch | Refusal:
         """See `Template`."""
-        if not target.machine.int8_words or not I8.has_instruction(target.machine.lanes("f32")):
+        words = integer_words(target.machine)
+        if not words:
             return Refusal("the machine does not multiply integers of 8 bits a word at a time")
         try:
-            product = product_of(chain, integers=True)
+            product = product_of(chain, words=words)
         except UnsupportedError as error:
             return Refusal(str(error))
         factors = WordFactors.of(product)

@@ -103,6 +103,8 @@ of."""
 WIDENED, HALVED = 1.0, 1.5
 """Of the time of a product of vectors, what it takes to make a vector of floats of one of bytes, and of halves of
 these: two instructions and three, of which machines begin two while they begin one product."""
+LESS = 0.5
+"""The same of an instruction more, which takes zero points off them."""
 LONGEST_SUM = 1024
 """Products that are summed one after the other; longer sums are sums of blocks."""
 
@@ -193,7 +195,7 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         lanes, rows = machine.lanes("f32"), product.count(product.rows)
         # Blocks are groups, or of equal, even lengths: a byte of two steps is in one.
         blocks = -(-product.count(product.contracted) // LONGEST_SUM)
-        depth = 1 if narrow.scale is not None else 2 * -(-product.sizes[product.contracted[0]] // (2 * blocks))
+        depth = 1 if narrow.grouped else 2 * -(-product.sizes[product.contracted[0]] // (2 * blocks))
         for (height, vectors), largest in combinations(register_tiles(machine.registers, (*TILES, ROW)), GROUPS):
             count = -(-rows // height)
             group = -(-count // -(-rows // largest)) * height
@@ -269,7 +271,8 @@ class ProductMatch(DenseMatch[ProductSchedule]):
             # Tiles of few products have no time to ask for the next panel.
             foreseen = panels_packed is not None and tile > schedule.rows + vectors
             foreseen = foreseen and (not beside or held + beside <= STAYS * machine.l1)
-            busy = 1.0 + NARROW * max(0, BREADTH - tile) + widened / schedule.rows
+            busy = factors.words.taken(schedule.rows, vectors) if factors is not None else 1.0
+            busy += NARROW * max(0, BREADTH - tile) + widened / schedule.rows
             taken = max(busy, loads / tile, IN_FLIGHT / tile)
             taken += (FORESEEN if foreseen else BESIDE) * loads / tile + self.pushed_out / schedule.rows
             return taken + (CROWDED / vectors if crowded else 0.0)
@@ -314,13 +317,14 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         narrow = self.task.narrow
         if narrow is None or schedule.packed_panels(self.task) is None or schedule.words:
             return 0.0
-        return HALVED if narrow.nibbles else WIDENED
+        less = (narrow.zero != 0) + (narrow.zeros is not None)
+        return (HALVED if narrow.nibbles else WIDENED) + LESS * less
 
     def prepared(self, schedule: ProductSchedule) -> tuple[Preparation, ...]:
         """See `DenseMatch`."""
         product = self.task
         panels = schedule.packed_panels(product) or schedule.packed_scalars(product)
-        packings = (panels, schedule.packed_scales(product))
+        packings = (panels, schedule.packed_scales(product), schedule.packed_zeros(product))
         return tuple(packing.preparation for packing in packings if packing is not None)
 
     def structure(self, schedule: ProductSchedule) -> Structure:
@@ -329,7 +333,7 @@ class ProductMatch(DenseMatch[ProductSchedule]):
         cached = set() if schedule.packed_panels(product) is not None else {*reads(product.vectors)}
         cached |= {*reads(product.scalars)} if not in_place(product.chain, product.scalars) else set()
         panels = schedule.packed_panels(product) or schedule.packed_scalars(product)
-        packings = (panels, schedule.packed_scales(product))
+        packings = (panels, schedule.packed_scales(product), schedule.packed_zeros(product))
         packed = tuple(packing.weight.name for packing in packings if packing is not None)
         held = schedule.depth < product.sizes[product.contracted[0]]
         return Structure("tiles", cached=tuple(sorted(cached)), packed=packed, held=held)

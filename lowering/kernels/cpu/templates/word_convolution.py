@@ -14,7 +14,7 @@ from covan_mlir.lowering.kernels.cpu.convolution_schedule import ConvolutionSche
 from covan_mlir.lowering.kernels.cpu.planes import PlaneLayout
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.convolution import ConvolutionMatch
-from covan_mlir.lowering.kernels.cpu.words import BF16, I8
+from covan_mlir.lowering.kernels.cpu.words import BF16, INTEGER_SUMS, integer_words
 from covan_mlir.lowering.kernels.kernel import Refusal
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.template import ChainKind, Template
@@ -30,11 +30,12 @@ class WordConvolutionTemplate(Template[CpuTarget, ConvolutionSchedule]):
 
     def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> ConvolutionMatch | Refusal:
         """See `Template`."""
-        integers = any(step.dtype == I8.sums for step in chain.reductions)
-        words, can = (I8, target.machine.int8_words) if integers else (BF16, target.machine.bf16_pairs)
-        if not can or not words.has_instruction(target.machine.lanes("f32")):
+        machine = target.machine
+        integers = any(step.dtype == INTEGER_SUMS for step in chain.reductions)
+        words = integer_words(machine) if integers else ()
+        if not (words or (machine.bf16_pairs and not integers and BF16.has_instruction(machine.lanes("f32")))):
             return Refusal("the machine does not multiply such numbers a word at a time")
-        convolution = convolution_of(chain, integers=integers)
+        convolution = convolution_of(chain, integers=words)
         if convolution.words is None:
             return Refusal("its channels are not multiplied a word at a time")
         check_taps(len(PlaneLayout(convolution, 1, 1).taps))

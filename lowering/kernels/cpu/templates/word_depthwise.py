@@ -31,7 +31,7 @@ from covan_mlir.lowering.kernels.cpu.tap_words import COUNT, TapWords
 from covan_mlir.lowering.kernels.cpu.target import CpuTarget
 from covan_mlir.lowering.kernels.cpu.templates.depthwise import DepthwiseMatch
 from covan_mlir.lowering.kernels.cpu.word_depthwise import WordDepthwiseWriter
-from covan_mlir.lowering.kernels.cpu.words import I8
+from covan_mlir.lowering.kernels.cpu.words import integer_words
 from covan_mlir.lowering.kernels.kernel import Preparation, Refusal
 from covan_mlir.lowering.kernels.registry import register
 from covan_mlir.lowering.kernels.structure import Structure
@@ -57,6 +57,9 @@ class WordDepthwiseMatch(DepthwiseMatch):
     @property
     def _read(self) -> float:
         return READ
+
+    def _taken(self, rows: int, vectors: int) -> float:
+        return self.words.words.taken(rows, vectors)
 
     def _written(self, spans: list[RowSpan], vectors: int, wide: int) -> int:
         reads = sum(span.written[0] for span in spans)
@@ -88,9 +91,10 @@ class WordDepthwiseTemplate(Template[CpuTarget, DepthwiseSchedule]):
     def match(self, chain: Chain, target: CpuTarget, fusion: Fusion | None = None) -> WordDepthwiseMatch | Refusal:
         """See `Template`."""
         lanes = target.machine.lanes("f32")
-        if not target.machine.int8_words or not I8.has_instruction(lanes):
+        words = integer_words(target.machine)
+        if not words:
             return Refusal("the machine does not multiply integers of 8 bits a word at a time")
-        convolution = with_filters_outside(convolution_of(chain, integers=True))
+        convolution = with_filters_outside(convolution_of(chain, integers=words))
         check_bare_windows(convolution)
         check_taps(convolution.taps)
         if TapWords.of(convolution).reach(lanes) > COUNT * lanes:

@@ -124,3 +124,52 @@ func.func @no_weight(%x: tensor<5x8xf32>, %y: tensor<8x16xi8>) -> tensor<5x16xf3
   %2 = linalg.matmul ins(%x, %0 : tensor<5x8xf32>, tensor<8x16xf32>) outs(%1 : tensor<5x16xf32>) -> tensor<5x16xf32>
   return %2 : tensor<5x16xf32>
 }
+
+// A weight without a sign, with zero points of groups: these are taken off its steps as floats.
+
+// CHECK-LABEL: func.func @zeros
+// CHECK: linalg.generic {{.*}} "reduction", "reduction"]} ins(%{{.+}}, %{{.+}}, %arg1, %{{.+}} : tensor<5x2x4xf32>, tensor<2x4x16xi8>, tensor<16x2x1xf32>, tensor<16x2x1xf32>)
+// CHECK: %[[E:.+]] = arith.extui %{{.+}} : i8 to i32
+// CHECK: %[[F:.+]] = arith.sitofp %[[E]]
+// CHECK: %[[L:.+]] = arith.subf %[[F]], %{{.+}} : f32
+// CHECK: %[[M:.+]] = arith.mulf %[[L]], %{{.+}} : f32
+// CHECK: arith.mulf %{{.+}}, %[[M]] : f32
+// CHECK-NOT: linalg.matmul
+func.func @zeros(%x: tensor<5x8xf32>, %scales: tensor<16x2x1xf32>) -> tensor<5x16xf32> {
+  %w = arith.constant dense_resource<w> : tensor<16x2x4xi8>
+  %z = arith.constant dense<7.0> : tensor<16x2x1xf32>
+  %z2 = tensor.empty() : tensor<16x2x1xf32>
+  %zeros = linalg.generic {indexing_maps = [#id3, #id3, #id3], iterator_types = ["parallel", "parallel", "parallel"]}
+    ins(%z, %scales : tensor<16x2x1xf32>, tensor<16x2x1xf32>) outs(%z2 : tensor<16x2x1xf32>) {
+  ^bb0(%a: f32, %b: f32, %out: f32):
+    %c = arith.addf %a, %b : f32
+    linalg.yield %c : f32
+  } -> tensor<16x2x1xf32>
+  %none = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<16x2x4xf32>
+  %0 = linalg.generic {indexing_maps = [#id3, #id3], iterator_types = ["parallel", "parallel", "parallel"]}
+    ins(%w : tensor<16x2x4xi8>) outs(%e : tensor<16x2x4xf32>) {
+  ^bb0(%in: i8, %out: f32):
+    %a = arith.uitofp %in : i8 to f32
+    linalg.yield %a : f32
+  } -> tensor<16x2x4xf32>
+  %1 = linalg.generic {indexing_maps = [#id3, #group, #id3], iterator_types = ["parallel", "parallel", "parallel"]}
+    ins(%0, %zeros : tensor<16x2x4xf32>, tensor<16x2x1xf32>) outs(%e : tensor<16x2x4xf32>) {
+  ^bb0(%in: f32, %s: f32, %out: f32):
+    %a = arith.subf %in, %s : f32
+    linalg.yield %a : f32
+  } -> tensor<16x2x4xf32>
+  %2 = linalg.generic {indexing_maps = [#id3, #group, #id3], iterator_types = ["parallel", "parallel", "parallel"]}
+    ins(%1, %scales : tensor<16x2x4xf32>, tensor<16x2x1xf32>) outs(%e : tensor<16x2x4xf32>) {
+  ^bb0(%in: f32, %s: f32, %out: f32):
+    %a = arith.mulf %in, %s : f32
+    linalg.yield %a : f32
+  } -> tensor<16x2x4xf32>
+  %3 = tensor.collapse_shape %2 [[0], [1, 2]] : tensor<16x2x4xf32> into tensor<16x8xf32>
+  %f = tensor.empty() : tensor<8x16xf32>
+  %4 = linalg.transpose ins(%3 : tensor<16x8xf32>) outs(%f : tensor<8x16xf32>) permutation = [1, 0]
+  %g = tensor.empty() : tensor<5x16xf32>
+  %5 = linalg.fill ins(%none : f32) outs(%g : tensor<5x16xf32>) -> tensor<5x16xf32>
+  %6 = linalg.matmul ins(%x, %4 : tensor<5x8xf32>, tensor<8x16xf32>) outs(%5 : tensor<5x16xf32>) -> tensor<5x16xf32>
+  return %6 : tensor<5x16xf32>
+}

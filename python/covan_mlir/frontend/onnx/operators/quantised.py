@@ -65,9 +65,16 @@ def dequantize_linear(call: Call) -> Tensor:
     value, scale, zero = call.tensor(0), call.tensor(1), call.optional(2)
     axis = call.integer("axis", 1)
     dtype = call.dtype("output_dtype", scale.dtype)
-    whole = unsigned.signed(value).to(torch.int32)
+    whole = unsigned.signed(value)
+    zero = None if zero is None else unsigned.signed(zero).to(torch.int32)
+    block, axis = call.integer("block_size"), axis % max(value.dim(), 1)
+    if block and scale.dim() and value.shape[axis] == block * scale.shape[axis]:  # blocks are an axis of their own
+        apart = whole.unflatten(axis, (-1, block)).to(torch.int32)
+        apart = apart if zero is None else apart - zero.unsqueeze(axis + 1)
+        return (apart.to(torch.float32) * scale.unsqueeze(axis + 1).to(torch.float32)).flatten(axis, axis + 1).to(dtype)
+    whole = whole.to(torch.int32)
     if zero is not None:
-        whole = whole - along(call, unsigned.signed(zero).to(torch.int32), value, axis)
+        whole = whole - along(call, zero, value, axis)
     factor = along(call, scale, value, axis)
     return (whole.to(torch.float32) * factor.to(torch.float32)).to(dtype)
 
