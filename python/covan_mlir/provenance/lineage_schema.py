@@ -11,13 +11,13 @@ import msgspec
 
 from covan_mlir.provenance.bodies import Bodies, malformed
 from covan_mlir.provenance.control import CARRIED
-from covan_mlir.provenance.fusion import FusionRecord
+from covan_mlir.provenance.fusion import FusionRecord, LeftOverRecord
 from covan_mlir.provenance.model import Kind
 from covan_mlir.provenance.substitution import Substitution
 from covan_mlir.provenance.words import is_group, is_tag
 from covan_mlir.support.typed_json import JsonObject, Natural, decode, fail, repeated, short
 
-FORMAT = 4
+FORMAT = 5
 LINEAGE = "lineage.json"
 
 Flag = Literal[0, 1]
@@ -177,6 +177,7 @@ class StoredLineage(JsonObject, frozen=True):
     tags: list[StoredTag]
     bodies: Bodies
     fusions: list[FusionRecord]
+    left_over: list[LeftOverRecord]
     substitution: Substitution | None
     pool: list[str | StoredFrame]
 
@@ -257,6 +258,8 @@ class _Check:
             self._substitution(self.lineage.substitution)
         for index, fusion in enumerate(self.lineage.fusions):
             self._all(fusion.parts, self.parts, "a part", "fusions", index)
+        for index, operator in enumerate(self.lineage.left_over):
+            self._all(operator.parts, self.parts, "a part", "left_over", index)
 
     def _substitution(self, substitution: Substitution) -> None:
         before: set[int] = set()
